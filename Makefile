@@ -1,0 +1,49 @@
+# streamdedup: a PostgreSQL extension. Builds with PGXS: make, make install,
+# make installcheck.
+
+EXTENSION = streamdedup
+MODULE_big = streamdedup
+DATA = $(wildcard $(srcdir)/src/install/*.sql)
+
+SOURCES = src/pg/module.cpp src/pg/keys.cpp \
+	src/value/datum.cpp src/value/io.cpp src/value/make.cpp src/value/functions.cpp \
+	src/value/aggregate.cpp src/value/stats.cpp \
+	src/query/window.cpp
+OBJS = $(SOURCES:.cpp=.o)
+
+# Tests: test/sql and test/expected, run against an installed extension.
+TESTS = $(sort $(wildcard $(srcdir)/test/sql/*.sql))
+REGRESS = $(patsubst $(srcdir)/test/sql/%.sql,%,$(TESTS))
+REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=streamdedup
+
+srcdir ?= .
+ifdef VPATH
+srcdir = $(VPATH)
+endif
+
+# -Wno-register: the headers of servers up to 15 use that keyword.
+# -Wno-unused-parameter, -Wno-missing-field-initializers: server headers again.
+PG_CXXFLAGS = -std=c++20 -fno-exceptions -fno-rtti -fvisibility=hidden \
+	-Wall -Wextra -Wno-register -Wno-unused-parameter -Wno-missing-field-initializers
+PG_CPPFLAGS = -I$(srcdir)/src
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# The rule that makes LLVM bitcode takes none of PG_CXXFLAGS up to PostgreSQL 15.
+BITCODE_CXXFLAGS += $(PG_CXXFLAGS)
+
+# No dependency tracking in distribution builds of the server, so every object
+# depends on every header: a full build takes seconds.
+HEADERS = $(wildcard $(srcdir)/src/core/*.hpp $(srcdir)/src/core/methods/*.hpp \
+	$(srcdir)/src/pg/*.hpp $(srcdir)/src/value/*.hpp $(srcdir)/src/query/*.hpp)
+$(OBJS) $(OBJS:.o=.bc): $(HEADERS)
+
+# Out of tree the object folders have to be made.
+ifdef VPATH
+$(OBJS) $(OBJS:.o=.bc): | objdirs
+.PHONY: objdirs
+objdirs:
+	mkdir -p $(sort $(dir $(OBJS)))
+endif

@@ -1,0 +1,84 @@
+// Bytes and bits: little-endian loads and stores, the mixers that turn one
+// 64-bit hash into as many independent numbers as a method needs, and prefetch.
+//
+// Everything here gives the same answer on every machine, whatever its byte
+// order, because what it computes ends up in stored filters.
+
+#ifndef STREAMDEDUP_CORE_BYTES_HPP_
+#define STREAMDEDUP_CORE_BYTES_HPP_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace dedup {
+
+inline constexpr size_t kLineBytes = 64;  // one cache line
+
+template <typename T>
+inline T LoadLittle(const uint8_t* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  if constexpr (std::endian::native == std::endian::big) {
+    if constexpr (sizeof(T) == 8) value = static_cast<T>(__builtin_bswap64(value));
+    if constexpr (sizeof(T) == 4) value = static_cast<T>(__builtin_bswap32(value));
+    if constexpr (sizeof(T) == 2) value = static_cast<T>(__builtin_bswap16(value));
+  }
+  return value;
+}
+
+template <typename T>
+inline void StoreLittle(uint8_t* to, T value) noexcept {
+  if constexpr (std::endian::native == std::endian::big) {
+    if constexpr (sizeof(T) == 8) value = static_cast<T>(__builtin_bswap64(value));
+    if constexpr (sizeof(T) == 4) value = static_cast<T>(__builtin_bswap32(value));
+    if constexpr (sizeof(T) == 2) value = static_cast<T>(__builtin_bswap16(value));
+  }
+  std::memcpy(to, &value, sizeof value);
+}
+
+inline uint64_t LoadU64(const uint8_t* from) noexcept { return LoadLittle<uint64_t>(from); }
+inline uint32_t LoadU32(const uint8_t* from) noexcept { return LoadLittle<uint32_t>(from); }
+inline void StoreU64(uint8_t* to, uint64_t value) noexcept { StoreLittle(to, value); }
+inline void StoreU32(uint8_t* to, uint32_t value) noexcept { StoreLittle(to, value); }
+
+// The high half of a 64 x 64 bit product: scales a uniform 64-bit number onto
+// 0 .. n-1 without a division.
+inline uint64_t FastRange(uint64_t uniform, uint64_t n) noexcept {
+#ifdef __SIZEOF_INT128__
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(uniform) * n) >> 64);
+#else
+  const uint64_t a = uniform >> 32, b = uniform & 0xffffffffu, c = n >> 32, d = n & 0xffffffffu;
+  const uint64_t bd = b * d, ad = a * d, bc = b * c;
+  const uint64_t middle = (bd >> 32) + (ad & 0xffffffffu) + (bc & 0xffffffffu);
+  return a * c + (ad >> 32) + (bc >> 32) + (middle >> 32);
+#endif
+}
+
+// Number `index` of the SplitMix64 stream that starts at `hash`: the source of
+// every number a method derives from a key's hash, so that they are independent
+// of each other and of the hash's own high bits, which choose the line.
+inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+
+inline uint64_t Derived(uint64_t hash, unsigned index) noexcept {
+  uint64_t z = hash + (static_cast<uint64_t>(index) + 1) * kGolden;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// The first `bits` bits (0 to 64) of a word.
+inline constexpr uint64_t LowMask(unsigned bits) noexcept {
+  return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+}
+
+inline void Prefetch(const uint8_t* address) noexcept { __builtin_prefetch(address, 0); }
+inline void PrefetchToWrite(const uint8_t* address) noexcept { __builtin_prefetch(address, 1); }
+
+// How many keys ahead of the one in hand the batch loops prefetch.
+inline constexpr size_t kPrefetchAhead = 16;
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_BYTES_HPP_

@@ -1,0 +1,220 @@
+// Exact while small: the hashes themselves, until they would take more bytes
+// than the method.
+//
+// Canonical (kExact): header and 8 n bytes, in the method's ExactOrder.
+// Working (kWorkingExact), with room for `room` hashes:
+//   8 room       the hashes, in order of arrival
+// and, when room > kListRoom,
+//   4 * 2 room   index: open addressing from a hash's scaled value, linear
+//                probing; an entry is 1 + the hash's place, 0 is free
+//   8 (room+1)   where order is by last sight: links {older, younger} of a circle
+//                through every place + 1, in order of sight; 0 is its start
+// so a key costs O(1) whether it is a hit or not, and at most three times its
+// stored bytes. Places read from an index or a link are checked against n before
+// they are used: no bits can make it read outside the image.
+
+#ifndef STREAMDEDUP_CORE_EXACT_HPP_
+#define STREAMDEDUP_CORE_EXACT_HPP_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "image.hpp"
+
+namespace dedup {
+
+inline uint64_t HashAt(const uint8_t* image, uint64_t place) noexcept {
+  return LoadU64(image + kHeaderBytes + 8 * place);
+}
+
+inline constexpr uint64_t kNowhere = ~uint64_t{0};
+
+// A working exact image. The header's n is kept here and written by Store().
+class WorkingExact {
+ public:
+  WorkingExact(uint8_t* image, const Header& header) noexcept
+      : WorkingExact(image, header.hashes(), header.room(), header.order()) {}
+
+  WorkingExact(uint8_t* image, uint64_t n, uint64_t room, ExactOrder order) noexcept
+      : image_(image),
+        hashes_(image + kHeaderBytes),
+        index_(hashes_ + 8 * room),
+        links_(index_ + 8 * room),
+        n_(n),
+        room_(room),
+        last_sight_(order == ExactOrder::kLastSight) {}
+
+  uint64_t n() const noexcept { return n_; }
+  bool full() const noexcept { return n_ >= room_; }
+  uint64_t at(uint64_t place) const noexcept { return LoadU64(hashes_ + 8 * place); }
+
+  // Makes an empty one of the bytes behind the header, and writes the header.
+  void Clear(const Shape& shape) noexcept {
+    n_ = 0;
+    if (indexed()) {
+      std::memset(index_, 0, 8 * room_);
+      if (last_sight_) SetLink(0, 0, 0);
+    }
+    WriteHeader(image_, shape, Form::kWorkingExact, Counters{0, static_cast<uint32_t>(room_)}, 0);
+  }
+
+  uint64_t Find(uint64_t hash) const noexcept {
+    if (!indexed()) {
+      for (uint64_t i = 0; i < n_; ++i) {
+        if (at(i) == hash) return i;
+      }
+      return kNowhere;
+    }
+    const uint64_t slots = 2 * room_;
+    uint64_t slot = FastRange(hash, slots);
+    for (uint64_t step = 0; step < slots; ++step) {
+      const uint64_t entry = LoadU32(index_ + 4 * slot);
+      if (entry == 0) return kNowhere;
+      if (entry <= n_ && at(entry - 1) == hash) return entry - 1;
+      if (++slot == slots) slot = 0;
+    }
+    return kNowhere;
+  }
+
+  // Adds a hash that is not there, as the youngest. There must be room.
+  void Append(uint64_t hash) noexcept {
+    const uint64_t place = n_++;
+    StoreU64(hashes_ + 8 * place, hash);
+    StoreU64(image_ + 48, n_);
+    if (!indexed()) return;
+    Index(hash, place);
+    if (last_sight_) LinkYoungest(place + 1);
+  }
+
+  // Notes that the hash at this place was seen again.
+  void Touch(uint64_t place) noexcept {
+    if (!last_sight_) return;
+    if (!indexed()) {
+      const uint64_t hash = at(place);
+      std::memmove(hashes_ + 8 * place, hashes_ + 8 * (place + 1), 8 * (n_ - place - 1));
+      StoreU64(hashes_ + 8 * (n_ - 1), hash);
+      return;
+    }
+    const uint64_t node = place + 1;
+    if (Older(0) == node) return;  // the youngest already
+    const uint64_t older = Older(node), younger = Younger(node);
+    SetYounger(older, younger);
+    SetOlder(younger, older);
+    LinkYoungest(node);
+  }
+
+  // Runs visit(hash) from the oldest to the youngest.
+  template <typename Visit>
+  void ForEach(Visit visit) const noexcept {
+    if (!indexed() || !last_sight_) {
+      for (uint64_t i = 0; i < n_; ++i) visit(at(i));
+      return;
+    }
+    uint64_t node = Younger(0);
+    for (uint64_t i = 0; i < n_ && node != 0; ++i, node = Younger(node)) visit(at(node - 1));
+  }
+
+ private:
+  bool indexed() const noexcept { return room_ > kListRoom; }
+
+  void Index(uint64_t hash, uint64_t place) noexcept {
+    const uint64_t slots = 2 * room_;
+    uint64_t slot = FastRange(hash, slots);
+    for (uint64_t step = 0; step < slots; ++step) {
+      if (LoadU32(index_ + 4 * slot) == 0) break;
+      if (++slot == slots) slot = 0;
+    }
+    StoreU32(index_ + 4 * slot, static_cast<uint32_t>(place + 1));
+  }
+
+  // Links. A node out of bounds reads as the start of the circle.
+  uint64_t Node(uint64_t at) const noexcept {
+    const uint64_t node = LoadU32(links_ + at);
+    return node <= n_ ? node : 0;
+  }
+  uint64_t Older(uint64_t node) const noexcept { return Node(8 * node); }
+  uint64_t Younger(uint64_t node) const noexcept { return Node(8 * node + 4); }
+  void SetOlder(uint64_t node, uint64_t to) noexcept {
+    StoreU32(links_ + 8 * node, static_cast<uint32_t>(to));
+  }
+  void SetYounger(uint64_t node, uint64_t to) noexcept {
+    StoreU32(links_ + 8 * node + 4, static_cast<uint32_t>(to));
+  }
+  void SetLink(uint64_t node, uint64_t older, uint64_t younger) noexcept {
+    SetOlder(node, older);
+    SetYounger(node, younger);
+  }
+  void LinkYoungest(uint64_t node) noexcept {
+    const uint64_t before = Older(0);
+    SetLink(node, before, 0);
+    SetYounger(before, node);
+    SetOlder(0, node);
+  }
+
+  uint8_t* image_;
+  uint8_t* hashes_;
+  uint8_t* index_;
+  uint8_t* links_;
+  uint64_t n_;
+  uint64_t room_;
+  bool last_sight_;
+};
+
+// Runs visit(hash) over any exact image, oldest first where it has an order.
+template <typename Visit>
+inline void ForEachHash(const uint8_t* image, const Header& header, Visit visit) noexcept {
+  if (header.form == Form::kExact) {
+    for (uint64_t i = 0; i < header.hashes(); ++i) visit(HashAt(image, i));
+    return;
+  }
+  // Reading only: the const_cast never writes.
+  WorkingExact(const_cast<uint8_t*>(image), header).ForEach(visit);
+}
+
+// First place of a canonical, sorted exact image whose hash is not below `hash`.
+inline uint64_t LowerBound(const uint8_t* image, uint64_t n, uint64_t hash) noexcept {
+  uint64_t low = 0, high = n;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (HashAt(image, middle) < hash) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Place of a hash in a canonical exact image, or kNowhere. O(log n) for sorted
+// hashes, else O(n): index a filter that is to be asked often (MakeWorking).
+inline uint64_t FindCanonical(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
+  const uint64_t n = header.hashes();
+  if (header.order() == ExactOrder::kSorted) {
+    const uint64_t place = LowerBound(image, n, hash);
+    return place < n && HashAt(image, place) == hash ? place : kNowhere;
+  }
+  for (uint64_t i = 0; i < n; ++i) {
+    if (HashAt(image, i) == hash) return i;
+  }
+  return kNowhere;
+}
+
+// Sorts `n` little-endian hashes in place.
+inline void SortHashes(uint8_t* hashes, uint64_t n) noexcept {
+  // An element type of alignment 1, since hashes stand at any address.
+  struct Unaligned {
+    uint8_t bytes[8];
+    bool operator<(const Unaligned& other) const noexcept {
+      return LoadU64(bytes) < LoadU64(other.bytes);
+    }
+  };
+  auto* first = reinterpret_cast<Unaligned*>(hashes);
+  std::sort(first, first + n);
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_EXACT_HPP_

@@ -1,0 +1,264 @@
+// A filter as a whole: exact while small, then its method. Every function works
+// on an image (image.hpp) whose header the caller has read with Check(); images
+// that are made are written into bytes the caller provides.
+//
+// To fill a filter:   MakeWorking, then TestAndAdd; on kNoRoom, MakeWorking into
+//                     the NextStep()'s bytes and AddNew; last, WriteCanonical.
+// To add one key to a value that must not change: AddTo.
+
+#ifndef STREAMDEDUP_CORE_FILTER_HPP_
+#define STREAMDEDUP_CORE_FILTER_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "exact.hpp"
+#include "image.hpp"
+#include "method.hpp"
+
+namespace dedup {
+
+// ---- asking ---------------------------------------------------------------------
+
+inline bool Contains(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
+  switch (header.form) {
+    case Form::kExact:
+      return FindCanonical(image, header, hash) != kNowhere;
+    case Form::kWorkingExact:
+      return WorkingExact(const_cast<uint8_t*>(image), header).Find(hash) != kNowhere;
+    default: {
+      uint8_t seen = 0;
+      header.method->contains(header.shape, header.counters, image + header.body_at(), &hash, 1,
+                              &seen);
+      return seen != 0;
+    }
+  }
+}
+
+// Estimated keys, and the rate at which a new key is called a duplicate now.
+inline Reading Read(const uint8_t* image, const Header& header) noexcept {
+  if (header.exact()) {
+    const double n = static_cast<double>(header.hashes());
+    return {n, std::ldexp(n, -64)};
+  }
+  return header.method->read(header.shape, header.counters, image + header.body_at());
+}
+
+// Whether a filter holds more than it was sized for, beyond what the estimate's
+// own error explains.
+inline bool Overfull(const Header& header, const Reading& reading) noexcept {
+  if (header.exact()) return false;
+  if (header.method->forgets) return reading.fpr > 1.2 * header.shape.fpr;
+  const double keys = static_cast<double>(header.shape.keys);
+  return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
+}
+
+// ---- filling --------------------------------------------------------------------
+
+// The form and the room that a working image needs to take one more key.
+struct Step {
+  Form form;
+  uint64_t room;  // of kWorkingExact
+};
+
+// Working exact images start with room for this many hashes: with PostgreSQL's
+// own length word they take 120 bytes.
+inline constexpr uint64_t kFirstRoom = 7;
+
+// `exact_limit` ends the exact form earlier than ExactLimit() would.
+inline Step NextStep(const Header& header, uint64_t exact_limit = ~uint64_t{0}) noexcept {
+  if (!header.exact()) return {Form::kWorkingFull, 0};
+  const uint64_t n = header.hashes();
+  uint64_t limit = ExactLimit(header.shape, header.order());
+  if (exact_limit < limit) limit = exact_limit;
+  if (n >= limit) return {Form::kWorkingFull, 0};
+  uint64_t room = kFirstRoom;
+  if (n >= kFirstRoom) {
+    room = 2 * kListRoom;
+    while (room <= n) room *= 2;
+  }
+  return {Form::kWorkingExact, room < limit ? room : limit};
+}
+
+inline size_t StepBytes(const Header& header, const Step& step) noexcept {
+  if (step.form == Form::kWorkingExact) return WorkingExactBytes(step.room, header.order());
+  return kHeaderBytes + (kLineBytes - 1) + header.shape.bytes;
+}
+
+// Moves the body of a kWorkingFull image to the start of a cache line.
+inline size_t ShiftFor(const uint8_t* image) noexcept {
+  return (kLineBytes - (reinterpret_cast<uintptr_t>(image) + kHeaderBytes) % kLineBytes) % kLineBytes;
+}
+
+inline void Align(uint8_t* image, Header* header) noexcept {
+  const size_t shift = ShiftFor(image);
+  if (header->form != Form::kWorkingFull || header->checksum == shift) return;
+  std::memmove(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
+  header->checksum = shift;
+  StoreU64(image + 8, shift);
+}
+
+// Writes the working image that NextStep() chose, with all that `image` holds,
+// to `out`, which has StepBytes() bytes.
+inline void MakeWorking(const uint8_t* image, const Header& header, const Step& step,
+                        uint8_t* out) noexcept {
+  if (step.form == Form::kWorkingExact) {
+    WorkingExact grown(out, 0, step.room, header.order());
+    grown.Clear(header.shape);
+    ForEachHash(image, header, [&](uint64_t hash) {
+      if (!grown.full()) grown.Append(hash);
+    });
+    return;
+  }
+  const size_t shift = ShiftFor(out);
+  uint8_t* body = out + kHeaderBytes + shift;
+  Counters counters;
+  if (header.exact()) {
+    std::memset(body, 0, header.shape.bytes);
+    // In batches, so that the replay prefetches.
+    uint64_t batch[256];
+    size_t n = 0;
+    ForEachHash(image, header, [&](uint64_t hash) {
+      batch[n++] = hash;
+      if (n == sizeof batch / sizeof batch[0]) {
+        header.method->insert(header.shape, &counters, body, batch, n);
+        n = 0;
+      }
+    });
+    if (n > 0) header.method->insert(header.shape, &counters, body, batch, n);
+  } else {
+    std::memcpy(body, image + header.body_at(), header.shape.bytes);
+    counters = header.counters;
+  }
+  WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
+}
+
+enum class Outcome { kNew, kSeen, kNoRoom };
+
+// Test-and-add on a working image: says whether the key is new, and remembers it.
+// kNoRoom: the key is new and nothing has changed; the image has to grow first.
+inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcept {
+  if (header->form == Form::kWorkingExact) {
+    WorkingExact exact(image, *header);
+    const uint64_t place = exact.Find(hash);
+    if (place != kNowhere) {
+      exact.Touch(place);
+      return Outcome::kSeen;
+    }
+    if (exact.full()) return Outcome::kNoRoom;
+    exact.Append(hash);
+    header->counters.count = exact.n();
+    return Outcome::kNew;
+  }
+  uint8_t seen = 0;
+  header->method->test_and_add(header->shape, &header->counters, image + header->body_at(), &hash,
+                               1, &seen);
+  WriteCounters(image, header->counters);
+  return seen != 0 ? Outcome::kSeen : Outcome::kNew;
+}
+
+// Adds a key that is known to be new, after MakeWorking made room for it. Never by
+// test-and-add: a false positive of the method must not lose the key by which an
+// exact filter went over to it.
+inline void AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
+  if (header->form == Form::kWorkingExact) {
+    WorkingExact exact(image, *header);
+    exact.Append(hash);
+    header->counters.count = exact.n();
+    return;
+  }
+  header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash, 1);
+  WriteCounters(image, header->counters);
+}
+
+// ---- canonical bytes --------------------------------------------------------------
+
+inline size_t CanonicalBytes(const Header& header) noexcept {
+  return kHeaderBytes + (header.exact() ? 8 * header.hashes() : header.shape.bytes);
+}
+
+// Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes.
+inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
+  const size_t size = CanonicalBytes(header);
+  if (header.exact()) {
+    uint64_t place = 0;
+    ForEachHash(image, header, [&](uint64_t hash) {
+      StoreU64(out + kHeaderBytes + 8 * place++, hash);
+    });
+    if (place < header.hashes()) {  // broken links: keep the bytes defined
+      std::memset(out + kHeaderBytes + 8 * place, 0, 8 * (header.hashes() - place));
+    }
+    if (header.form == Form::kWorkingExact && header.order() == ExactOrder::kSorted) {
+      SortHashes(out + kHeaderBytes, header.hashes());
+    }
+    WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
+  } else {
+    std::memcpy(out + kHeaderBytes, image + header.body_at(), header.shape.bytes);
+    WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
+  }
+  Seal(out, size);
+}
+
+// ---- one key into a value ------------------------------------------------------------
+
+// Bytes that AddTo may need.
+inline size_t AddToBytes(const Header& header) noexcept {
+  if (!header.exact()) return kHeaderBytes + header.shape.bytes;
+  if (header.hashes() >= ExactLimit(header.shape, header.order())) {
+    const size_t full = kHeaderBytes + header.shape.bytes;
+    const size_t same = kHeaderBytes + 8 * header.hashes();
+    return full > same ? full : same;
+  }
+  return kHeaderBytes + 8 * (header.hashes() + 1);
+}
+
+// Writes the canonical image of `image`, a canonical one, with one more key to
+// `out`, in one pass and without its checksum (Seal sets it). Returns its size.
+inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
+                    uint8_t* out) noexcept {
+  const Shape& shape = header.shape;
+  if (header.form == Form::kFull) {
+    Counters counters = header.counters;
+    std::memcpy(out, image, kHeaderBytes + shape.bytes);
+    header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr);
+    WriteHeader(out, shape, Form::kFull, counters, 0);
+    return kHeaderBytes + shape.bytes;
+  }
+  const uint64_t n = header.hashes();
+  const ExactOrder order = header.order();
+  const uint8_t* from = image + kHeaderBytes;
+  uint8_t* to = out + kHeaderBytes;
+  uint64_t place = FindCanonical(image, header, hash);
+  uint64_t size = n;
+  if (place != kNowhere) {
+    std::memcpy(to, from, 8 * n);
+    if (order == ExactOrder::kLastSight) {
+      std::memmove(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
+      StoreU64(to + 8 * (n - 1), hash);
+    }
+  } else if (n < ExactLimit(shape, order)) {
+    place = order == ExactOrder::kSorted ? LowerBound(image, n, hash) : n;
+    std::memcpy(to, from, 8 * place);
+    StoreU64(to + 8 * place, hash);
+    std::memcpy(to + 8 * (place + 1), from + 8 * place, 8 * (n - place));
+    size = n + 1;
+  } else {
+    Counters counters;
+    std::memset(to, 0, shape.bytes);
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t old = HashAt(image, i);
+      header.method->insert(shape, &counters, to, &old, 1);
+    }
+    header.method->insert(shape, &counters, to, &hash, 1);
+    WriteHeader(out, shape, Form::kFull, counters, 0);
+    return kHeaderBytes + shape.bytes;
+  }
+  WriteHeader(out, shape, Form::kExact, Counters{size, 0}, 0);
+  return kHeaderBytes + 8 * size;
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_FILTER_HPP_

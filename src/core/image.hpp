@@ -1,0 +1,222 @@
+// The bytes of a filter: one header of 60 bytes, then what it holds.
+//
+//   offset  bytes
+//        0      1  0xDF
+//        1      1  format version, 1
+//        2      1  method code
+//        3      1  form (below)
+//        4      4  M, the method's body in bytes
+//        8      8  checksum; in working forms not one, see kWorkingFull
+//       16      8  seed of the key hash
+//       24      8  keys: capacity or window
+//       32      8  fpr, an IEEE double
+//       40      8  the method's detail
+//       48      8  exact forms: n, the number of hashes; else Counters::count
+//       56      4  kWorkingExact: room for so many hashes; kExact: 0; else
+//                  Counters::state
+//       60         the hashes, or the body
+//
+// Numbers are little-endian. There are four forms. Two are canonical: they are
+// what is stored, and equal filters have equal bytes.
+//   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp)
+//   kFull          the method's body
+// Two are working forms, for a filter that is being filled in memory; they have
+// spare room, no checksum, and never leave the server's memory:
+//   kWorkingExact  hashes with an index over them
+//   kWorkingFull   the method's body, moved up to a cache line's start by as many
+//                  bytes as the checksum field says
+//
+// Check() is O(1) and makes every later call memory-safe whatever the rest of
+// the bytes hold. Validate() is for bytes from outside.
+
+#ifndef STREAMDEDUP_CORE_IMAGE_HPP_
+#define STREAMDEDUP_CORE_IMAGE_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "method.hpp"
+#include "registry.hpp"
+#include "xxh3.hpp"
+
+namespace dedup {
+
+inline constexpr uint8_t kMagic = 0xDF;
+inline constexpr uint8_t kFormatVersion = 1;
+inline constexpr size_t kHeaderBytes = 60;
+
+enum class Form : uint8_t { kExact = 0, kFull = 1, kWorkingExact = 2, kWorkingFull = 3 };
+
+struct Header {
+  const Method* method;
+  Shape shape;
+  Form form;
+  Counters counters;      // in exact forms: n, and the room
+  uint64_t checksum;      // in kWorkingFull: the body's shift
+
+  bool exact() const noexcept { return form == Form::kExact || form == Form::kWorkingExact; }
+  bool canonical() const noexcept { return form == Form::kExact || form == Form::kFull; }
+  uint64_t hashes() const noexcept { return counters.count; }     // of exact forms
+  uint64_t room() const noexcept {                                // of exact forms
+    return form == Form::kExact ? counters.count : counters.state;
+  }
+  ExactOrder order() const noexcept { return method->exact_order(shape); }
+  size_t body_at() const noexcept {  // of full forms
+    return kHeaderBytes + (form == Form::kWorkingFull ? checksum : 0);
+  }
+};
+
+// ---- exact forms: how many hashes, how many bytes -----------------------------
+
+// A working form up to this room is a plain list; above, it has an index of two
+// 4-byte slots a hash, and where order is by last sight two 4-byte links.
+inline constexpr uint64_t kListRoom = 8;
+
+// Working forms stay below PostgreSQL's limit of 1 GiB a value. That ends the
+// exact form early only in filters of more than 340 MiB.
+inline constexpr uint64_t kMaxWorkingBytes = (uint64_t{1} << 30) - 4096;
+
+inline constexpr uint64_t WorkingExactBytes(uint64_t room, ExactOrder order) noexcept {
+  const uint64_t list = kHeaderBytes + 8 * room;
+  if (room <= kListRoom) return list;
+  return list + 8 * room + (order == ExactOrder::kLastSight ? 8 * (room + 1) : 0);
+}
+
+// The most hashes that a filter keeps before it goes over to its method.
+inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
+  const uint64_t limit = shape.bytes / 8;
+  const uint64_t most =
+      (kMaxWorkingBytes - kHeaderBytes - 8) / (order == ExactOrder::kLastSight ? 24 : 16);
+  return limit < most ? limit : most;
+}
+
+// ---- reading and writing the header -------------------------------------------
+
+inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Counters& counters,
+                        uint64_t checksum) noexcept {
+  image[0] = kMagic;
+  image[1] = kFormatVersion;
+  image[2] = shape.method;
+  image[3] = static_cast<uint8_t>(form);
+  StoreU32(image + 4, shape.bytes);
+  StoreU64(image + 8, checksum);
+  StoreU64(image + 16, shape.seed);
+  StoreU64(image + 24, shape.keys);
+  StoreU64(image + 32, std::bit_cast<uint64_t>(shape.fpr));
+  StoreU64(image + 40, shape.detail);
+  StoreU64(image + 48, counters.count);
+  StoreU32(image + 56, counters.state);
+}
+
+inline void WriteCounters(uint8_t* image, const Counters& counters) noexcept {
+  StoreU64(image + 48, counters.count);
+  StoreU32(image + 56, counters.state);
+}
+
+// What is wrong with an image.
+enum class Flaw {
+  kNone,
+  kNotAFilter,      // too short for a header, or without the first byte
+  kFutureVersion,   // of the format
+  kUnknownMethod,   // maybe of a later release
+  kParameters,      // that no filter can have
+  kSize,            // does not agree with the header
+  kWorking,         // a working form where only canonical ones may be
+  kChecksum,
+  kOrder,           // of exact hashes
+};
+
+// Reads and checks the header in O(1).
+[[nodiscard]] inline Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
+  if (size < kHeaderBytes || image[0] != kMagic) return Flaw::kNotAFilter;
+  if (image[1] != kFormatVersion) return Flaw::kFutureVersion;
+  const Method* method = MethodByCode(image[2]);
+  if (method == nullptr) return Flaw::kUnknownMethod;
+  if (image[3] > static_cast<uint8_t>(Form::kWorkingFull)) return Flaw::kParameters;
+  header->method = method;
+  header->form = static_cast<Form>(image[3]);
+  Shape& shape = header->shape;
+  shape.method = image[2];
+  shape.bytes = LoadU32(image + 4);
+  header->checksum = LoadU64(image + 8);
+  shape.seed = LoadU64(image + 16);
+  shape.keys = LoadU64(image + 24);
+  shape.fpr = std::bit_cast<double>(LoadU64(image + 32));
+  shape.detail = LoadU64(image + 40);
+  header->counters.count = LoadU64(image + 48);
+  header->counters.state = LoadU32(image + 56);
+
+  if (shape.bytes == 0 || shape.bytes > kMaxBodyBytes || shape.keys < 1 || shape.keys > kMaxKeys ||
+      !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)) {
+    return Flaw::kParameters;
+  }
+  if (!method->valid(shape, header->exact() ? Counters{} : header->counters)) return Flaw::kParameters;
+  switch (header->form) {
+    case Form::kExact:
+      if (header->counters.state != 0 ||
+          header->hashes() > ExactLimit(shape, header->order())) {
+        return Flaw::kParameters;
+      }
+      if (size != kHeaderBytes + 8 * header->hashes()) return Flaw::kSize;
+      break;
+    case Form::kWorkingExact:
+      if (header->hashes() > header->room() ||
+          header->room() > ExactLimit(shape, header->order())) {
+        return Flaw::kParameters;
+      }
+      if (size < WorkingExactBytes(header->room(), header->order())) return Flaw::kSize;
+      break;
+    case Form::kFull:
+      if (size != kHeaderBytes + shape.bytes) return Flaw::kSize;
+      break;
+    case Form::kWorkingFull:
+      if (header->checksum >= kLineBytes) return Flaw::kParameters;
+      if (size < kHeaderBytes + header->checksum + shape.bytes) return Flaw::kSize;
+      break;
+  }
+  return Flaw::kNone;
+}
+
+// Over all bytes of a canonical image but the checksum's own.
+inline uint64_t Checksum(const uint8_t* image, size_t size) noexcept {
+  uint8_t head[kHeaderBytes];
+  std::memcpy(head, image, kHeaderBytes);
+  std::memset(head + 8, 0, 8);
+  return Xxh3(image + kHeaderBytes, size - kHeaderBytes, Xxh3(head, kHeaderBytes, 0));
+}
+
+inline void Seal(uint8_t* image, size_t size) noexcept { StoreU64(image + 8, Checksum(image, size)); }
+
+inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
+  return LoadU64(image + 8) == Checksum(image, size);
+}
+
+// Checks bytes from outside: everything that Check() does, that the form is a
+// canonical one, the checksum, and the order of sorted hashes. O(size).
+[[nodiscard]] inline Flaw Validate(const uint8_t* image, size_t size, Header* header) noexcept {
+  const Flaw flaw = Check(image, size, header);
+  if (flaw != Flaw::kNone) return flaw;
+  if (!header->canonical()) return Flaw::kWorking;
+  if (!ChecksumHolds(image, size)) return Flaw::kChecksum;
+  if (header->exact() && header->order() == ExactOrder::kSorted) {
+    for (uint64_t i = 1; i < header->hashes(); ++i) {
+      if (LoadU64(image + kHeaderBytes + 8 * (i - 1)) >= LoadU64(image + kHeaderBytes + 8 * i)) {
+        return Flaw::kOrder;
+      }
+    }
+  }
+  return Flaw::kNone;
+}
+
+// ---- the empty filter -----------------------------------------------------------
+
+inline void WriteEmpty(const Shape& shape, uint8_t* image) noexcept {
+  WriteHeader(image, shape, Form::kExact, Counters{}, 0);
+  Seal(image, kHeaderBytes);
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_IMAGE_HPP_

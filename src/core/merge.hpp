@@ -1,0 +1,150 @@
+// Merging two filters of equal shape. While both are exact the merge is exact;
+// else the methods merge, after exact hashes were replayed into a body of their
+// own. What a merge of full filters keeps is told by each method.
+
+#ifndef STREAMDEDUP_CORE_MERGE_HPP_
+#define STREAMDEDUP_CORE_MERGE_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "exact.hpp"
+#include "filter.hpp"
+#include "image.hpp"
+
+namespace dedup {
+
+// Bytes that MergeTo needs: for its result, at most, and besides.
+struct MergeBytes {
+  size_t out;
+  size_t scratch;
+};
+
+inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
+  const size_t full = kHeaderBytes + a.shape.bytes;
+  const bool ordered = a.order() != ExactOrder::kSorted;
+  if (!a.exact() || !b.exact()) {
+    return {full, a.exact() != b.exact() && ordered ? size_t{a.shape.bytes} : 0};
+  }
+  const uint64_t both = a.hashes() + b.hashes();
+  const size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight) + 8 * both;
+  const uint64_t limit = ExactLimit(a.shape, a.order());
+  if (both <= limit) return {kHeaderBytes + 8 * both, scratch};
+  const size_t most = kHeaderBytes + 8 * limit;
+  return {full > most ? full : most, scratch};
+}
+
+// Writes a full image, without its checksum, with the hashes of an exact one.
+inline void ReplayTo(const uint8_t* image, const Header& header, Counters* counters,
+                     uint8_t* body) noexcept {
+  std::memset(body, 0, header.shape.bytes);
+  *counters = Counters{};
+  ForEachHash(image, header, [&](uint64_t hash) {
+    header.method->insert(header.shape, counters, body, &hash, 1);
+  });
+}
+
+// Both exact: the union, by age rank from the youngest, the left's the younger on
+// ties. A key in both keeps the younger of its two ages.
+inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                         uint8_t* out, uint8_t* scratch) noexcept {
+  const Shape& shape = ha.shape;
+  const uint64_t na = ha.hashes(), nb = hb.hashes(), both = na + nb;
+  // The two lists oldest first, then a set that takes them youngest first.
+  uint8_t* lists = scratch;
+  uint64_t written = 0;
+  auto list = [&](uint64_t hash) { StoreU64(lists + 8 * written++, hash); };
+  ForEachHash(a, ha, list);
+  const uint64_t taken_a = written;
+  ForEachHash(b, hb, list);
+  const uint64_t taken_b = written - taken_a;
+
+  WorkingExact merged(scratch + 8 * both, 0, both, ExactOrder::kFirstSight);
+  merged.Clear(shape);
+  auto take = [&](uint64_t hash) {
+    if (merged.Find(hash) == kNowhere) merged.Append(hash);
+  };
+  for (uint64_t age = 0; age < taken_a || age < taken_b; ++age) {
+    if (age < taken_a) take(LoadU64(lists + 8 * (taken_a - 1 - age)));
+    if (age < taken_b) take(LoadU64(lists + 8 * (taken_a + taken_b - 1 - age)));
+  }
+
+  const uint64_t n = merged.n();
+  uint8_t* to = out + kHeaderBytes;
+  if (n <= ExactLimit(shape, ha.order())) {
+    for (uint64_t i = 0; i < n; ++i) StoreU64(to + 8 * i, merged.at(n - 1 - i));
+    if (ha.order() == ExactOrder::kSorted) SortHashes(to, n);
+    WriteHeader(out, shape, Form::kExact, Counters{n, 0}, 0);
+    return kHeaderBytes + 8 * n;
+  }
+  Counters counters;
+  std::memset(to, 0, shape.bytes);
+  for (uint64_t i = n; i-- > 0;) {
+    const uint64_t hash = merged.at(i);
+    ha.method->insert(shape, &counters, to, &hash, 1);
+  }
+  WriteHeader(out, shape, Form::kFull, counters, 0);
+  return kHeaderBytes + shape.bytes;
+}
+
+// Writes the canonical image of the merge, without its checksum (Seal sets it),
+// to `out`, and returns its size. The inputs have equal shapes; any form will do.
+inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                      uint8_t* out, uint8_t* scratch) noexcept {
+  if (ha.exact() && hb.exact()) return MergeExact(a, ha, b, hb, out, scratch);
+  const Shape& shape = ha.shape;
+  const Method* method = ha.method;
+  uint8_t* body = out + kHeaderBytes;
+  Counters counters;
+  if (ha.order() == ExactOrder::kSorted && ha.exact() != hb.exact()) {
+    // Order does not matter: the hashes go straight into the other's body.
+    const bool left_full = hb.exact();
+    const uint8_t* full = left_full ? a : b;
+    const Header& full_header = left_full ? ha : hb;
+    counters = full_header.counters;
+    std::memcpy(body, full + full_header.body_at(), shape.bytes);
+    ForEachHash(left_full ? b : a, left_full ? hb : ha,
+                [&](uint64_t hash) { method->insert(shape, &counters, body, &hash, 1); });
+  } else {
+    if (ha.exact()) {
+      ReplayTo(a, ha, &counters, body);
+    } else {
+      counters = ha.counters;
+      std::memcpy(body, a + ha.body_at(), shape.bytes);
+    }
+    if (hb.exact()) {
+      Counters replayed;
+      ReplayTo(b, hb, &replayed, scratch);
+      method->merge(shape, &counters, body, replayed, scratch);
+    } else {
+      method->merge(shape, &counters, body, hb.counters, b + hb.body_at());
+    }
+  }
+  WriteHeader(out, shape, Form::kFull, counters, 0);
+  return kHeaderBytes + shape.bytes;
+}
+
+// Merges `b` into the working full image `a` where that needs no room: if `b` is
+// full too, or order does not matter. Returns false, and changes nothing, where
+// it does.
+inline bool MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header& hb) noexcept {
+  if (ha->exact()) return false;
+  uint8_t* body = a + ha->body_at();
+  if (!hb.exact()) {
+    ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at());
+  } else if (ha->order() == ExactOrder::kSorted) {
+    ForEachHash(b, hb, [&](uint64_t hash) {
+      ha->method->insert(ha->shape, &ha->counters, body, &hash, 1);
+    });
+  } else {
+    return false;
+  }
+  WriteCounters(a, ha->counters);
+  return true;
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_MERGE_HPP_

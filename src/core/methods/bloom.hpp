@@ -1,0 +1,182 @@
+// bloom: the classic Bloom filter, k probes over the whole array.
+//
+// Paper: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors"
+// (CACM 1970). Every probe is an independent 64-bit number scaled onto the bits,
+// at every size: double hashing would cost 14 times the rate in a filter of ten
+// keys at 0.0001, and more at lower rates in larger ones.
+//
+// Promise: never forgets. At capacity a new key is called a duplicate at the
+// rate asked for. Cost: 1.44 log2(1/fpr) bits a key and up to k cache lines.
+// State: the bits; the counters stay zero.
+
+#ifndef STREAMDEDUP_CORE_METHODS_BLOOM_HPP_
+#define STREAMDEDUP_CORE_METHODS_BLOOM_HPP_
+
+#include <cstdio>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../occupancy.hpp"
+#include "../sizing.hpp"
+
+namespace dedup::bloom {
+
+inline constexpr int kMaxK = 32;
+inline constexpr size_t kGranule = 8;
+
+inline int K(const Shape& shape) noexcept { return static_cast<int>(shape.detail & 0xff); }
+inline uint64_t Bits(const Shape& shape) noexcept { return uint64_t{shape.bytes} * 8; }
+
+inline constexpr int kKOption = 2;
+inline constexpr OptionSpec kOptions[] = {
+    kFprOption, kKeysOption, {"k", OptionKind::kWhole, 1, kMaxK}};
+
+// ---- sizes ------------------------------------------------------------------
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  return AllSetProbability(static_cast<double>(Bits(shape)), keys * K(shape), K(shape));
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const KRange ks = WorthTrying(request.fpr, kMaxK, request.options, kKOption);
+  const uint64_t least = kLineBytes / kGranule, most = kMaxBodyBytes / kGranule;
+  const double unit_bits = kGranule * 8;
+  uint64_t granules = request.memory / kGranule;
+  uint64_t keys = request.keys;
+  Sized sized;
+  if (keys > 0) {
+    const double n = static_cast<double>(keys);
+    sized = FewestUnits(
+        request.fpr, ks, least, most,
+        [&](int k) { return static_cast<uint64_t>(n * BloomBits(request.fpr, k) / unit_bits); },
+        [&](uint64_t units, int k) {
+          return AllSetProbability(static_cast<double>(units) * unit_bits, n * k, k);
+        });
+    if (sized.amount == 0) return PlanStatus::kTooLarge;
+    granules = sized.amount;
+  } else {
+    if (granules < least) return PlanStatus::kMemoryTooSmall;
+    if (granules > most) return PlanStatus::kTooLarge;
+    const double bits = static_cast<double>(granules) * unit_bits;
+    sized = MostKeys(
+        request.fpr, ks, granules * kGranule * 8,
+        [&](int k) { return static_cast<uint64_t>(bits / BloomBits(request.fpr, k)); },
+        [&](uint64_t n, int k) { return AllSetProbability(bits, static_cast<double>(n) * k, k); });
+    if (sized.amount == 0) return PlanStatus::kMemoryTooSmall;
+    keys = sized.amount;
+  }
+  shape->bytes = static_cast<uint32_t>(granules * kGranule);
+  shape->keys = keys;
+  shape->fpr = request.fpr;
+  shape->detail = static_cast<uint64_t>(sized.k);
+  return PlanStatus::kOk;
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  return shape.detail >= 1 && shape.detail <= kMaxK && shape.bytes >= kLineBytes &&
+         shape.bytes % kGranule == 0 && counters.count == 0 && counters.state == 0;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "k=%d bits=%llu", K(shape),
+                static_cast<unsigned long long>(Bits(shape)));
+}
+
+// ---- keys -------------------------------------------------------------------
+
+inline uint64_t Position(uint64_t hash, int i, uint64_t bits) noexcept {
+  return FastRange(Derived(hash, static_cast<unsigned>(i)), bits);
+}
+
+// A key touches k lines, so a batch prefetches fewer keys ahead.
+inline constexpr size_t kKeysAhead = 4;
+
+inline void PrefetchKey(const uint8_t* body, uint64_t bits, int k, uint64_t hash) noexcept {
+  for (int i = 0; i < k; ++i) Prefetch(body + Position(hash, i, bits) / 8);
+}
+
+inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                       size_t n, uint8_t* seen) noexcept {
+  const uint64_t bits = Bits(shape);
+  const int k = K(shape);
+  for (size_t j = 1; j < n && j < kKeysAhead; ++j) PrefetchKey(body, bits, k, hashes[j]);
+  for (size_t j = 0; j < n; ++j) {
+    if (j + kKeysAhead < n) PrefetchKey(body, bits, k, hashes[j + kKeysAhead]);
+    unsigned missing = 0;
+    for (int i = 0; i < k; ++i) {
+      const uint64_t position = Position(hashes[j], i, bits);
+      uint8_t* byte = body + position / 8;
+      const auto bit = static_cast<uint8_t>(1u << (position % 8));
+      missing |= bit & ~unsigned{*byte};
+      *byte |= bit;
+    }
+    if (seen != nullptr) seen[j] = missing == 0;
+  }
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const uint64_t bits = Bits(shape);
+  const int k = K(shape);
+  for (size_t j = 1; j < n && j < kKeysAhead; ++j) PrefetchKey(body, bits, k, hashes[j]);
+  for (size_t j = 0; j < n; ++j) {
+    if (j + kKeysAhead < n) PrefetchKey(body, bits, k, hashes[j + kKeysAhead]);
+    bool all = true;
+    for (int i = 0; i < k && all; ++i) {
+      const uint64_t position = Position(hashes[j], i, bits);
+      all = (body[position / 8] >> (position % 8)) & 1;
+    }
+    seen[j] = all;
+  }
+}
+
+inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                   size_t n) noexcept {
+  TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+// The union: every key of either input is found.
+inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
+                  const uint8_t* other) noexcept {
+  for (size_t i = 0; i < shape.bytes; i += 8) {
+    StoreU64(body + i, LoadU64(body + i) | LoadU64(other + i));
+  }
+}
+
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  uint64_t set = 0;
+  for (size_t i = 0; i < shape.bytes; i += 8) {
+    set += static_cast<uint64_t>(std::popcount(LoadU64(body + i)));
+  }
+  const double bits = static_cast<double>(Bits(shape));
+  Reading reading;
+  reading.count = KeysFromClear(1 - static_cast<double>(set) / bits, 1, bits, K(shape));
+  reading.fpr = IntPower(static_cast<double>(set) / bits, K(shape));
+  return reading;
+}
+
+inline constexpr Method kMethod = {
+    "bloom",
+    2,
+    false,
+    kGranule,
+    "never forgets: a key that was added is never answered new",
+    "union: every key of both inputs, the rate rises with the number of keys",
+    0,
+    kOptions,
+    sizeof kOptions / sizeof kOptions[0],
+    Plan,
+    Valid,
+    [](const Shape&) noexcept { return ExactOrder::kSorted; },
+    Describe,
+    TestAndAdd,
+    Contains,
+    Insert,
+    Merge,
+    Read,
+    ExpectedFpr,
+};
+
+}  // namespace dedup::bloom
+
+#endif  // STREAMDEDUP_CORE_METHODS_BLOOM_HPP_

@@ -1,0 +1,120 @@
+// The search for the smallest filter that keeps a rate, and for the most keys
+// that a given filter holds at it, over the sizes and over k.
+
+#ifndef STREAMDEDUP_CORE_SIZING_HPP_
+#define STREAMDEDUP_CORE_SIZING_HPP_
+
+#include <cmath>
+#include <cstdint>
+
+#include "method.hpp"
+
+namespace dedup {
+
+// Least whole number in [low, high] for which `good` holds, or high + 1. `good`
+// is monotone: once true it stays true.
+template <typename Good>
+inline uint64_t LeastWhere(uint64_t low, uint64_t high, Good good) noexcept {
+  if (!good(high)) return high + 1;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (good(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// The same, starting from a guess that is near the answer, so that few of the
+// dear calls of `good` are needed.
+template <typename Good>
+inline uint64_t LeastWhereNear(uint64_t guess, uint64_t low, uint64_t high, Good good) noexcept {
+  if (guess < low) guess = low;
+  if (guess > high) guess = high;
+  uint64_t step = guess / 64 + 1;
+  if (good(guess)) {
+    uint64_t top = guess;
+    while (top > low) {
+      const uint64_t below = top - low > step ? top - step : low;
+      if (!good(below)) return LeastWhere(below + 1, top, good);
+      top = below;
+      step *= 2;
+    }
+    return low;
+  }
+  uint64_t bottom = guess;
+  while (bottom < high) {
+    const uint64_t above = high - bottom > step ? bottom + step : high;
+    if (good(above)) return LeastWhere(bottom + 1, above, good);
+    bottom = above;
+    step *= 2;
+  }
+  return high + 1;
+}
+
+// Range of k, the number of positions a key sets.
+struct KRange {
+  int low;
+  int high;
+};
+
+// The k worth trying for a rate: the optimum without blocks is log2(1/rate), in
+// blocks it is up to half of that. A k that the user gave is the only one tried.
+inline KRange WorthTrying(double rate, int most, const Options& options, int k_option) noexcept {
+  if (options.given[k_option]) {
+    const int k = static_cast<int>(options.value[k_option]);
+    return {k, k};
+  }
+  const double ideal = -std::log2(rate);
+  KRange range = {static_cast<int>(ideal * 0.5), static_cast<int>(ideal + 1)};
+  if (range.low < 1) range.low = 1;
+  if (range.low > most) range.low = most;
+  if (range.high > most) range.high = most;
+  return range;
+}
+
+// Bits a key by Bloom's formula: where the search starts.
+inline double BloomBits(double rate, int k) noexcept {
+  return -k / std::log1p(-std::pow(rate, 1.0 / k));
+}
+
+struct Sized {
+  uint64_t amount = 0;  // units, or keys; 0 if there is none
+  int k = 0;
+};
+
+// The fewest units in [least, most] for which rate(units, k) is at most `rate`,
+// and the k that has it. `guess(k)` is near the answer. amount 0: none has it.
+template <typename Guess, typename Rate>
+inline Sized FewestUnits(double asked, KRange ks, uint64_t least, uint64_t most, Guess guess,
+                         Rate rate) noexcept {
+  Sized best;
+  uint64_t limit = most;  // more than this is of no interest
+  for (int k = ks.low; k <= ks.high; ++k) {
+    auto good = [&](uint64_t units) { return rate(units, k) <= asked; };
+    if (!good(limit)) continue;
+    best.amount = LeastWhereNear(guess(k), least, limit, good);
+    best.k = k;
+    if (best.amount == least) break;
+    limit = best.amount - 1;
+  }
+  return best;
+}
+
+// The most keys up to `most` for which rate(keys, k) is at most `rate`.
+template <typename Guess, typename Rate>
+inline Sized MostKeys(double asked, KRange ks, uint64_t most, Guess guess, Rate rate) noexcept {
+  Sized best;
+  for (int k = ks.low; k <= ks.high; ++k) {
+    auto too_many = [&](uint64_t keys) { return rate(keys, k) > asked; };
+    const uint64_t first = LeastWhereNear(guess(k), 1, most, too_many);
+    if (first - 1 > best.amount) best = {first - 1, k};
+  }
+  return best;
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_SIZING_HPP_

@@ -1,0 +1,53 @@
+/*
+ * Keys: from SQL values to 64-bit hashes.
+ *
+ * A key is one value or several. What SQL calls equal hashes equal: values are
+ * brought to canonical bytes (the same on every machine) and hashed with XXH3 and
+ * the filter's seed; types without canonical bytes go through their own extended
+ * hash function. Arrays, ranges and records are hashed element by element, since
+ * the server's hashes of 8-byte integers, times and whatever holds them fold to
+ * 32 bits first.
+ */
+#ifndef STREAMDEDUP_PG_KEYS_HPP
+#define STREAMDEDUP_PG_KEYS_HPP
+
+#include "pg/pg.hpp"
+
+/* How to hash the key columns of one call site; opaque. */
+struct KeyPlan;
+
+/*
+ * What a NULL column means: that there is no key (aggregates, and values as in a
+ * UNIQUE constraint), or a value like any other (as in DISTINCT).
+ */
+enum class NullKeys
+{
+	Skip,
+	Equal
+};
+
+/*
+ * Makes the plan for the key columns of this call, its arguments from `first` on.
+ * It lives in the call site's fn_mcxt. An unhashable type is an error that names
+ * it (42883).
+ */
+extern KeyPlan *MakeKeyPlan(FunctionCallInfo fcinfo, int first);
+
+/* The same for the elements of an array type. */
+extern KeyPlan *MakeElementKeyPlan(FunctionCallInfo fcinfo, Oid element_type, Oid collation);
+
+/*
+ * Hashes the key of this call. False: there is none, a column is NULL (only with
+ * NullKeys::Skip).
+ */
+extern bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
+					uint64 seed, uint64 *hash);
+
+/* Hashes a key whose columns are given. */
+extern bool HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls,
+						uint64 seed, uint64 *hash);
+
+/* Number of key columns. */
+extern int	KeyColumns(const KeyPlan *plan);
+
+#endif							/* STREAMDEDUP_PG_KEYS_HPP */

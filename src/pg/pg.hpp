@@ -1,0 +1,48 @@
+/*
+ * The one door to PostgreSQL's headers: C++ headers first and outside of
+ * extern "C", the server's inside, and what differs between majors.
+ */
+#ifndef STREAMDEDUP_PG_PG_HPP
+#define STREAMDEDUP_PG_PG_HPP
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/filter.hpp"
+#include "core/image.hpp"
+#include "core/merge.hpp"
+#include "core/options.hpp"
+#include "core/registry.hpp"
+
+extern "C" {
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+}
+
+/*
+ * Declares an SQL-callable function and exports it; everything else of the
+ * library is hidden.
+ */
+#define DEDUP_FUNCTION(name) \
+	extern "C" { \
+	_Pragma("GCC visibility push(default)") \
+	PG_FUNCTION_INFO_V1(name); \
+	Datum		name(PG_FUNCTION_ARGS); \
+	_Pragma("GCC visibility pop") \
+	} \
+	Datum name(PG_FUNCTION_ARGS)
+
+#endif							/* STREAMDEDUP_PG_PG_HPP */

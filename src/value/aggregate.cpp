@@ -1,0 +1,187 @@
+/*
+ * The aggregates dedup_agg and dedup_merge_agg.
+ *
+ * Their state is a dedup_filter in a working form: a flat value in the aggregate's
+ * context, changed in place and returned by the same pointer. Only when it has to
+ * grow does a transition return a new value, which the executor copies into the
+ * aggregate's context; room doubles, so that is rare. No memory context or
+ * expanded object a group: hash aggregation walks all of them at each new group.
+ */
+#include "pg/keys.hpp"
+#include "value/datum.hpp"
+
+using dedup::Header;
+using dedup::Shape;
+
+namespace
+{
+
+/* What a call site keeps in fn_extra. */
+struct AggregateSite
+{
+	KeyPlan    *keys;
+	bool		has_default;
+	Shape		default_shape;
+	bool		warned;			/* final function: once a query */
+};
+
+/* Without a prototype. */
+constexpr uint64 DEFAULT_CAPACITY = 1000000;
+constexpr double DEFAULT_FPR = 0.01;
+
+}							/* namespace */
+
+static AggregateSite *
+GetSite(FunctionCallInfo fcinfo)
+{
+	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
+
+	if (site == NULL)
+	{
+		site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+														sizeof(AggregateSite));
+		fcinfo->flinfo->fn_extra = site;
+	}
+	return site;
+}
+
+/* States are changed in place, which is only right for an aggregate's own. */
+static void
+RequireAggregate(FunctionCallInfo fcinfo)
+{
+	if (!AggCheckCallContext(fcinfo, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("aggregate support function called outside of an aggregate"),
+				 errhint("Use dedup_agg() or dedup_merge_agg().")));
+}
+
+static struct varlena *
+GetState(FunctionCallInfo fcinfo)
+{
+	return PG_DETOAST_DATUM(PG_GETARG_DATUM(0));
+}
+
+/* Adds this row's key to the state. */
+static Datum
+AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key)
+{
+	FilterState state;
+	uint64		hash;
+
+	if (site->keys == NULL)
+		site->keys = MakeKeyPlan(fcinfo, first_key);
+	CheckFlat(value, &state.header);
+	if (HashKey(site->keys, fcinfo, NullKeys::Skip, state.header.shape.seed, &hash))
+	{
+		StartFilling(&state, value);
+		FillWith(&state, hash);
+		value = state.value;
+	}
+	PG_RETURN_POINTER(value);
+}
+
+/*
+ * dedup_agg_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
+ */
+DEDUP_FUNCTION(dedup_agg_trans)
+{
+	AggregateSite *site = GetSite(fcinfo);
+	struct varlena *value;
+
+	RequireAggregate(fcinfo);
+	if (PG_ARGISNULL(0))
+	{
+		if (!site->has_default)
+		{
+			dedup::Request request;
+
+			request.keys = DEFAULT_CAPACITY;
+			request.fpr = DEFAULT_FPR;
+			dedup::PlanFilter(dedup::FilterMethod(DEFAULT_FPR), request, 0, &site->default_shape);
+			site->has_default = true;
+		}
+		value = MakeEmptyFilter(site->default_shape);
+	}
+	else
+		value = GetState(fcinfo);
+	return AddRow(fcinfo, site, value, 1);
+}
+
+/*
+ * dedup_agg_trans(state dedup_filter, prototype dedup_filter, VARIADIC key "any")
+ * returns dedup_filter
+ *
+ * The first row's prototype counts.
+ */
+DEDUP_FUNCTION(dedup_agg_prototype_trans)
+{
+	AggregateSite *site = GetSite(fcinfo);
+	struct varlena *value;
+
+	RequireAggregate(fcinfo);
+	if (PG_ARGISNULL(0))
+		value = MakeEmptyFilter(GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1)));
+	else
+		value = GetState(fcinfo);
+	return AddRow(fcinfo, site, value, 2);
+}
+
+/*
+ * dedup_agg_combine(state dedup_filter, other dedup_filter) returns dedup_filter
+ *
+ * Also the transition of dedup_merge_agg. A NULL changes nothing. The second
+ * argument is neither changed nor kept.
+ */
+DEDUP_FUNCTION(dedup_agg_combine)
+{
+	FilterRef	other;
+	FilterState state;
+
+	RequireAggregate(fcinfo);
+	if (PG_ARGISNULL(1))
+	{
+		if (PG_ARGISNULL(0))
+			PG_RETURN_NULL();
+		PG_RETURN_POINTER(GetState(fcinfo));
+	}
+	other = GetFilter(PG_GETARG_DATUM(1));
+	if (PG_ARGISNULL(0))
+		PG_RETURN_POINTER(MakeCanonical(other));
+	CheckFlat(GetState(fcinfo), &state.header);
+	RequireSameShape(state.header, other.header);
+	StartFilling(&state, GetState(fcinfo));
+	MergeIntoState(&state, other);
+	PG_RETURN_POINTER(state.value);
+}
+
+/* The finished filter; the state stays as it is. */
+static Datum
+Finish(FunctionCallInfo fcinfo, const char *name)
+{
+	AggregateSite *site = GetSite(fcinfo);
+	FilterRef	filter;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	filter = GetFilter(PG_GETARG_DATUM(0));
+	if (!site->warned)
+		site->warned = WarnIfOverfull(filter, name);
+	PG_RETURN_POINTER(MakeCanonical(filter));
+}
+
+/*
+ * dedup_agg_final(state dedup_filter) returns dedup_filter
+ */
+DEDUP_FUNCTION(dedup_agg_final)
+{
+	return Finish(fcinfo, "dedup_agg");
+}
+
+/*
+ * dedup_merge_agg_final(state dedup_filter) returns dedup_filter
+ */
+DEDUP_FUNCTION(dedup_merge_agg_final)
+{
+	return Finish(fcinfo, "dedup_merge_agg");
+}

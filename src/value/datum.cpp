@@ -1,0 +1,606 @@
+#include "value/datum.hpp"
+
+extern "C" {
+#include "access/detoast.h"
+#include "nodes/nodes.h"
+#if PG_VERSION_NUM >= 160000
+#include "nodes/miscnodes.h"
+#endif
+#include "storage/proc.h"
+#include "utils/snapmgr.h"
+}
+
+using dedup::ExactOrder;
+using dedup::Flaw;
+using dedup::Form;
+using dedup::Header;
+using dedup::Outcome;
+using dedup::Step;
+
+/* Results of dedup_add() up to this size are flat: a copy costs nothing. */
+static constexpr size_t FLAT_RESULT_BYTES = 1024;
+
+/* ---- errors --------------------------------------------------------------- */
+
+#if PG_VERSION_NUM >= 160000
+#define FLAW_REPORT(escontext, ...) errsave(escontext, __VA_ARGS__)
+#else
+#define FLAW_REPORT(escontext, ...) ereport(ERROR, __VA_ARGS__)
+#endif
+
+void
+ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *escontext)
+{
+	const char *detail = NULL;
+
+	switch (flaw)
+	{
+		case Flaw::kNone:
+			return;
+		case Flaw::kFutureVersion:
+			FLAW_REPORT(escontext,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("dedup_filter format version %d is not supported", image[1]),
+						 errdetail("This release of streamdedup reads version %d.",
+								   dedup::kFormatVersion),
+						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
+			return;
+		case Flaw::kUnknownMethod:
+			FLAW_REPORT(escontext,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("dedup_filter method number %d is not supported", image[2]),
+						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
+			return;
+		case Flaw::kNotAFilter:
+			detail = "It does not begin with the header of a dedup_filter.";
+			break;
+		case Flaw::kParameters:
+			detail = "Its header holds parameters that no filter has.";
+			break;
+		case Flaw::kSize:
+			detail = "Its size does not agree with its header.";
+			break;
+		case Flaw::kWorking:
+			detail = "It is a state of an aggregate, not a finished filter.";
+			break;
+		case Flaw::kChecksum:
+			detail = "Its checksum does not match its contents.";
+			break;
+		case Flaw::kOrder:
+			detail = "Its hashes are not in order.";
+			break;
+	}
+	if (sqlstate == ERRCODE_DATA_CORRUPTED)
+		FLAW_REPORT(escontext,
+					(errcode(sqlstate),
+					 errmsg("dedup_filter value is corrupt"),
+					 errdetail("%s", detail),
+					 errhint("Restore the value from a backup, or build it again.")));
+	else
+		FLAW_REPORT(escontext,
+					(errcode(sqlstate),
+					 errmsg("invalid dedup_filter value of %zu bytes", size),
+					 errdetail("%s", detail),
+					 errhint("Only the unchanged output of a dedup_filter can be read back.")));
+}
+
+/* A shape in the user's words. */
+static const char *
+DescribeShape(const Header &header)
+{
+	char		parameters[128];
+
+	header.method->describe(header.shape, parameters, sizeof parameters);
+	return psprintf("%s for " UINT64_FORMAT " keys at a rate of %g with seed " INT64_FORMAT " (%s)",
+					header.method->name, header.shape.keys, header.shape.fpr,
+					(int64) header.shape.seed, parameters);
+}
+
+void
+RequireSameShape(const Header &left, const Header &right)
+{
+	if (left.shape == right.shape)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("cannot merge filters of different shapes"),
+			 errdetail("The left filter is %s, the right one %s.",
+					   DescribeShape(left), DescribeShape(right)),
+			 errhint("Build both from the same prototype: the same method, number of keys, rate, options and seed.")));
+}
+
+/* ---- expanded objects ------------------------------------------------------ */
+
+namespace
+{
+
+constexpr uint32 EXPANDED_MAGIC = 0x53444446;
+
+/*
+ * The image is canonical, with or without its checksum, or a working one once it
+ * was changed in place.
+ */
+struct ExpandedFilter
+{
+	ExpandedObjectHeader hdr;
+	uint32		magic;
+	struct varlena *value;		/* flat, in the object's context */
+};
+
+}							/* namespace */
+
+static Size ExpandedFlatSize(ExpandedObjectHeader *header);
+static void ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size);
+
+static const ExpandedObjectMethods expanded_methods = {ExpandedFlatSize, ExpandedFlatten};
+
+static Size
+ExpandedFlatSize(ExpandedObjectHeader *header)
+{
+	Header		filter;
+
+	CheckFlat(((ExpandedFilter *) header)->value, &filter);
+	return VARHDRSZ + dedup::CanonicalBytes(filter);
+}
+
+static void
+ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size)
+{
+	struct varlena *value = ((ExpandedFilter *) header)->value;
+	Header		filter;
+
+	CheckFlat(value, &filter);
+	Assert(size == VARHDRSZ + dedup::CanonicalBytes(filter));
+	SET_VARSIZE(result, size);
+	dedup::WriteCanonical((uint8_t *) VARDATA(value), filter, (uint8_t *) VARDATA(result));
+}
+
+/* The expanded filter that a datum is, or NULL. */
+static ExpandedFilter *
+GetExpanded(Datum datum)
+{
+	ExpandedFilter *object;
+
+	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(datum)))
+		return NULL;
+	object = (ExpandedFilter *) DatumGetEOHP(datum);
+	return object->hdr.eoh_methods == &expanded_methods && object->magic == EXPANDED_MAGIC ?
+		object : NULL;
+}
+
+static ExpandedFilter *
+MakeExpanded(void)
+{
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
+														  "expanded dedup_filter",
+														  ALLOCSET_START_SMALL_SIZES);
+	ExpandedFilter *object = (ExpandedFilter *) MemoryContextAllocZero(context,
+																	   sizeof(ExpandedFilter));
+
+	EOH_init_header(&object->hdr, &expanded_methods, context);
+	object->magic = EXPANDED_MAGIC;
+	return object;
+}
+
+/* ---- reading -------------------------------------------------------------- */
+
+void
+CheckFlat(const struct varlena *value, Header *header)
+{
+	const uint8_t *image = (const uint8_t *) VARDATA(value);
+	size_t		size = VARSIZE(value) - VARHDRSZ;
+	Flaw		flaw = dedup::Check(image, size, header);
+
+	if (unlikely(flaw != Flaw::kNone))
+		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
+}
+
+/* Verifies a value that was just fetched from storage. */
+static void
+CheckStored(const struct varlena *value, Header *header)
+{
+	const uint8_t *image = (const uint8_t *) VARDATA(value);
+	size_t		size = VARSIZE(value) - VARHDRSZ;
+	Flaw		flaw = dedup::Validate(image, size, header);
+
+	if (unlikely(flaw != Flaw::kNone))
+		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
+}
+
+FilterRef
+GetFilter(Datum datum)
+{
+	ExpandedFilter *object = GetExpanded(datum);
+	struct varlena *value;
+	FilterRef	filter;
+
+	if (object != NULL)
+	{
+		value = object->value;
+		CheckFlat(value, &filter.header);
+	}
+	else
+	{
+		bool		stored = VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(datum));
+
+		value = PG_DETOAST_DATUM(datum);
+		if (stored)
+			CheckStored(value, &filter.header);
+		else
+			CheckFlat(value, &filter.header);
+	}
+	filter.image = (const uint8_t *) VARDATA(value);
+	return filter;
+}
+
+dedup::Shape
+GetPrototype(bool isnull, Datum datum)
+{
+	FilterRef	filter;
+
+	if (isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("prototype filter must not be null"),
+				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01).")));
+	filter = GetFilter(datum);
+	if (!filter.header.exact() || filter.header.hashes() > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("prototype filter must be empty"),
+				 errdetail("It holds about %.0f keys.",
+						   dedup::Read(filter.image, filter.header).count),
+				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01); merge filters with dedup_merge().")));
+	return filter.header.shape;
+}
+
+/* ---- the cached filter of a call site --------------------------------------- */
+
+namespace
+{
+
+/*
+ * What a fetched value may be taken for again: the same TOAST pointer, in the same
+ * transaction and snapshot. A TOAST value's number can be used again once the row
+ * is gone and vacuumed, which the snapshot prevents.
+ */
+struct FetchKey
+{
+	struct varatt_external pointer;
+	LocalTransactionId transaction;
+	CommandId	command;
+	TransactionId xmin;
+	TransactionId xmax;
+	uint64		completions;
+};
+
+}							/* namespace */
+
+struct FilterCache
+{
+	MemoryContext context;		/* holds the value; reset when it changes */
+	bool		fetched;		/* valid by `key`, else by `head` */
+	FetchKey	key;
+	uint8_t		head[dedup::kHeaderBytes];
+	struct varlena *value;
+	Header		header;
+};
+
+/* Lists without order are searched as they are up to this many hashes. */
+static constexpr uint64 SEARCHED_HASHES = 32;
+
+static bool
+MakeFetchKey(Datum datum, FetchKey *key)
+{
+	Snapshot	snapshot;
+
+	if (!ActiveSnapshotSet())
+		return false;
+	snapshot = GetActiveSnapshot();
+	memset(key, 0, sizeof *key);	/* compared as bytes */
+	VARATT_EXTERNAL_GET_POINTER(key->pointer, DatumGetPointer(datum));
+#if PG_VERSION_NUM >= 170000
+	key->transaction = MyProc->vxid.lxid;
+#else
+	key->transaction = MyProc->lxid;
+#endif
+	key->command = snapshot->curcid;
+	key->xmin = snapshot->xmin;
+	key->xmax = snapshot->xmax;
+#if PG_VERSION_NUM >= 140000
+	key->completions = snapshot->snapXactCompletionCount;
+#else
+	key->completions = snapshot->xcnt;
+#endif
+	return true;
+}
+
+/* Takes a verified value into the cache, with an index where it needs one. */
+static void
+FillCache(FilterCache *cache, struct varlena *value, const Header &header)
+{
+	const uint8_t *image = (const uint8_t *) VARDATA(value);
+	MemoryContext old = MemoryContextSwitchTo(cache->context);
+
+	if (header.form == Form::kExact && header.order() != ExactOrder::kSorted &&
+		header.hashes() > SEARCHED_HASHES)
+	{
+		Step		step = {Form::kWorkingExact, header.hashes()};
+
+		cache->value = AllocateFlat(dedup::StepBytes(header, step));
+		dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(cache->value));
+	}
+	else
+	{
+		cache->value = (struct varlena *) palloc(VARSIZE(value));
+		memcpy(cache->value, value, VARSIZE(value));
+	}
+	CheckFlat(cache->value, &cache->header);
+	MemoryContextSwitchTo(old);
+}
+
+FilterRef
+GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
+{
+	FilterCache *cache = *cache_slot;
+	struct varlena *pointer = (struct varlena *) DatumGetPointer(datum);
+	struct varlena *value = NULL;
+	FetchKey	key;
+	bool		fetched = VARATT_IS_EXTERNAL_ONDISK(pointer) && MakeFetchKey(datum, &key);
+	const uint8_t *head = NULL;
+
+	if (!fetched)
+	{
+		FilterRef	filter = GetFilter(datum);
+
+		/*
+		 * A value in memory is read where it is, but for long lists of hashes. It
+		 * is known again by its header, which holds the checksum.
+		 */
+		if (filter.header.form != Form::kExact || filter.header.order() == ExactOrder::kSorted ||
+			filter.header.hashes() <= SEARCHED_HASHES || filter.header.checksum == 0)
+			return filter;
+		head = filter.image;
+		value = (struct varlena *) (head - VARHDRSZ);
+	}
+
+	if (cache == NULL)
+	{
+		cache = (FilterCache *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+													   sizeof(FilterCache));
+		cache->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
+													   "dedup_filter cache",
+													   ALLOCSET_SMALL_SIZES);
+		*cache_slot = cache;
+	}
+	if (cache->value == NULL || cache->fetched != fetched ||
+		(fetched ? memcmp(&cache->key, &key, sizeof key) :
+		 memcmp(cache->head, head, sizeof cache->head)) != 0)
+	{
+		Header		header;
+
+		cache->value = NULL;
+		MemoryContextReset(cache->context);
+		if (fetched)
+			value = PG_DETOAST_DATUM(datum);
+		CheckStored(value, &header);
+		FillCache(cache, value, header);
+		cache->fetched = fetched;
+		if (fetched)
+		{
+			pfree(value);
+			cache->key = key;
+		}
+		else
+			memcpy(cache->head, head, sizeof cache->head);
+	}
+	return {(const uint8_t *) VARDATA(cache->value), cache->header};
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+struct varlena *
+AllocateFlat(size_t image_bytes)
+{
+	struct varlena *value = (struct varlena *) palloc(VARHDRSZ + image_bytes);
+
+	SET_VARSIZE(value, VARHDRSZ + image_bytes);
+	return value;
+}
+
+struct varlena *
+MakeEmptyFilter(const dedup::Shape &shape)
+{
+	struct varlena *value = AllocateFlat(dedup::kHeaderBytes);
+
+	dedup::WriteEmpty(shape, (uint8_t *) VARDATA(value));
+	return value;
+}
+
+struct varlena *
+MakeCanonical(const FilterRef &filter)
+{
+	struct varlena *value = AllocateFlat(dedup::CanonicalBytes(filter.header));
+
+	dedup::WriteCanonical(filter.image, filter.header, (uint8_t *) VARDATA(value));
+	return value;
+}
+
+/* Adds keys to an expanded object that may be written to. */
+static Datum
+AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n)
+{
+	MemoryContext old = MemoryContextSwitchTo(object->hdr.eoh_context);
+
+	for (size_t i = 0; i < n; i++)
+	{
+		struct varlena *before = object->value;
+		FilterState state;
+
+		/*
+		 * The object holds a whole filter at every step, since an error may end
+		 * any of them.
+		 */
+		StartFilling(&state, before);
+		FillWith(&state, hashes[i]);
+		if (state.value != before)
+		{
+			object->value = state.value;
+			pfree(before);
+		}
+	}
+	MemoryContextSwitchTo(old);
+	return EOHPGetRWDatum(&object->hdr);
+}
+
+Datum
+AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
+{
+	return AddAllToValue(datum, filter, &hash, 1);
+}
+
+Datum
+AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
+{
+	ExpandedFilter *object;
+	MemoryContext old;
+	size_t		room = dedup::AddToBytes(filter.header);
+
+	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
+		(object = GetExpanded(datum)) != NULL)
+		return AddInPlace(object, hashes, n);
+
+	if (n == 1 && filter.header.canonical())
+	{
+		struct varlena *value;
+		size_t		size;
+
+		object = room > FLAT_RESULT_BYTES ? MakeExpanded() : NULL;
+		old = object != NULL ? MemoryContextSwitchTo(object->hdr.eoh_context) :
+			CurrentMemoryContext;
+		value = AllocateFlat(room);
+		size = dedup::AddTo(filter.image, filter.header, hashes[0], (uint8_t *) VARDATA(value));
+		SET_VARSIZE(value, VARHDRSZ + size);
+		MemoryContextSwitchTo(old);
+		if (object == NULL)
+		{
+			dedup::Seal((uint8_t *) VARDATA(value), size);
+			return PointerGetDatum(value);
+		}
+		object->value = value;
+		return EOHPGetRWDatum(&object->hdr);
+	}
+
+	/* Many keys, or a working image: a copy that is then changed in place. */
+	object = MakeExpanded();
+	old = MemoryContextSwitchTo(object->hdr.eoh_context);
+	object->value = AllocateFlat(dedup::CanonicalBytes(filter.header));
+	dedup::WriteCanonical(filter.image, filter.header, (uint8_t *) VARDATA(object->value));
+	MemoryContextSwitchTo(old);
+	return AddInPlace(object, hashes, n);
+}
+
+/* ---- filling -------------------------------------------------------------- */
+
+/* Replaces the state's image by a working one of the next size. */
+static void
+GrowState(FilterState *state, uint64 exact_limit)
+{
+	Step		step = dedup::NextStep(state->header, exact_limit);
+	struct varlena *grown = AllocateFlat(dedup::StepBytes(state->header, step));
+
+	dedup::MakeWorking(state->image(), state->header, step, (uint8_t *) VARDATA(grown));
+	state->value = grown;
+	CheckFlat(grown, &state->header);
+}
+
+void
+StartFilling(FilterState *state, struct varlena *value)
+{
+	state->value = value;
+	CheckFlat(value, &state->header);
+	if (state->header.canonical())
+		GrowState(state, ~UINT64CONST(0));
+	else
+		dedup::Align(state->image(), &state->header);
+}
+
+bool
+FillWith(FilterState *state, uint64 hash, uint64 exact_limit)
+{
+	switch (dedup::TestAndAdd(state->image(), &state->header, hash))
+	{
+		case Outcome::kNew:
+			return true;
+		case Outcome::kSeen:
+			return false;
+		case Outcome::kNoRoom:
+			break;
+	}
+	GrowState(state, exact_limit);
+	dedup::AddNew(state->image(), &state->header, hash);
+	return true;
+}
+
+/* The merge of two filters of any forms, canonical and not sealed. */
+static struct varlena *
+MergeUnsealed(const FilterRef &left, const FilterRef &right)
+{
+	dedup::MergeBytes needs = dedup::MergeNeeds(left.header, right.header);
+	struct varlena *merged = AllocateFlat(needs.out);
+	uint8_t    *scratch = needs.scratch == 0 ? NULL :
+		(uint8_t *) MemoryContextAllocHuge(CurrentMemoryContext, needs.scratch);
+	size_t		size = dedup::MergeTo(left.image, left.header, right.image, right.header,
+									  (uint8_t *) VARDATA(merged), scratch);
+
+	SET_VARSIZE(merged, VARHDRSZ + size);
+	if (scratch != NULL)
+		pfree(scratch);
+	return merged;
+}
+
+void
+MergeIntoState(FilterState *state, const FilterRef &other)
+{
+	RequireSameShape(state->header, other.header);
+	if (dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
+		return;
+	if (state->header.exact() && other.header.exact() &&
+		state->header.order() == ExactOrder::kSorted)
+	{
+		dedup::ForEachHash(other.image, other.header,
+						   [state](uint64 hash) { FillWith(state, hash); });
+		return;
+	}
+	StartFilling(state, MergeUnsealed({state->image(), state->header}, other));
+}
+
+struct varlena *
+MergeValues(const FilterRef &left, const FilterRef &right)
+{
+	struct varlena *merged;
+
+	RequireSameShape(left.header, right.header);
+	merged = MergeUnsealed(left, right);
+	dedup::Seal((uint8_t *) VARDATA(merged), VARSIZE(merged) - VARHDRSZ);
+	return merged;
+}
+
+bool
+WarnIfOverfull(const FilterRef &filter, const char *what)
+{
+	dedup::Reading reading;
+
+	if (filter.header.exact())
+		return false;
+	reading = dedup::Read(filter.image, filter.header);
+	if (!dedup::Overfull(filter.header, reading))
+		return false;
+	ereport(WARNING,
+			(errmsg("%s made an overfull filter", what),
+			 errdetail("It was sized for " UINT64_FORMAT " keys at a false-positive rate of %g, and now holds about %.0f keys at a rate of %.3g.",
+					   filter.header.shape.keys, filter.header.shape.fpr, reading.count,
+					   reading.fpr),
+			 errhint("No key is missed, but more new keys are called duplicates. Build the filters for as many keys as they hold together.")));
+	return true;
+}

@@ -1,0 +1,122 @@
+/*
+ * dedup_filter values: how an image (core/image.hpp) travels as a Datum.
+ *
+ * Flat: a varlena whose data is the image. Canonical images are what is stored; a
+ * checksum of 0 in one says that it was not computed yet, and flattening or output
+ * computes it. Working images are aggregate states, and partial states on their
+ * way from a worker.
+ *
+ * Expanded: an image in a memory context of its own, so that PL/pgSQL takes the
+ * result of dedup_add() over without a copy, and from PostgreSQL 18 on lets it be
+ * changed in place. Flattened wherever it is stored.
+ */
+#ifndef STREAMDEDUP_VALUE_DATUM_HPP
+#define STREAMDEDUP_VALUE_DATUM_HPP
+
+#include "pg/pg.hpp"
+
+extern "C" {
+#include "utils/expandeddatum.h"
+}
+
+/* A filter that may be read: an image whose header was checked. */
+struct FilterRef
+{
+	const uint8_t *image;
+	dedup::Header header;
+};
+
+/*
+ * A filter in memory of its own that is being filled: a flat varlena with a
+ * working image.
+ */
+struct FilterState
+{
+	struct varlena *value;
+	dedup::Header header;
+
+	uint8_t    *image() const { return (uint8_t *) VARDATA(value); }
+};
+
+/* ---- errors --------------------------------------------------------------- */
+
+/*
+ * Reports what is wrong with bytes that should be a filter. `sqlstate` is that of
+ * malformed bytes; a format or method of a later release is always 0A000. With an
+ * ErrorSaveContext (PostgreSQL 16) the error is soft.
+ */
+extern void ReportFlaw(dedup::Flaw flaw, int sqlstate, const uint8_t *image, size_t size,
+					   Node *escontext);
+
+/* An error that shows both shapes in the user's words, unless they are equal. */
+extern void RequireSameShape(const dedup::Header &left, const dedup::Header &right);
+
+/* ---- reading -------------------------------------------------------------- */
+
+/* Reads an argument; detoasts, and checks the header. */
+extern FilterRef GetFilter(Datum datum);
+
+/* Reads the header of a flat value in memory. */
+extern void CheckFlat(const struct varlena *value, dedup::Header *header);
+
+/*
+ * The same for functions that are asked many times: a stored filter is fetched,
+ * its checksum verified and its exact hashes indexed once for the call site, until
+ * the transaction or the snapshot changes.
+ */
+struct FilterCache;
+extern FilterRef GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache);
+
+/*
+ * The shape of an argument that is a prototype: a filter that must not be NULL
+ * (22004) nor hold keys (22023).
+ */
+extern dedup::Shape GetPrototype(bool isnull, Datum datum);
+
+/* ---- making --------------------------------------------------------------- */
+
+/* A flat value with room for an image of so many bytes. */
+extern struct varlena *AllocateFlat(size_t image_bytes);
+
+/* The empty filter of a shape. */
+extern struct varlena *MakeEmptyFilter(const dedup::Shape &shape);
+
+/* The canonical, sealed value of any filter. */
+extern struct varlena *MakeCanonical(const FilterRef &filter);
+
+/*
+ * A value with one more key. Large results are expanded objects in the current
+ * context. An expanded object that may be written to is changed in place.
+ */
+extern Datum AddToValue(Datum datum, const FilterRef &filter, uint64 hash);
+
+/* The same for many keys, at one copy. */
+extern Datum AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n);
+
+/* ---- filling -------------------------------------------------------------- */
+
+/*
+ * Makes `state` able to take keys: a flat value in memory is turned into a working
+ * one, if it is not, in the current context.
+ */
+extern void StartFilling(FilterState *state, struct varlena *value);
+
+/*
+ * Test-and-add. Where the filter has to grow, state->value is a new value in the
+ * current context and the old one is left to its owner. True: the key was new.
+ */
+extern bool FillWith(FilterState *state, uint64 hash, uint64 exact_limit = ~UINT64CONST(0));
+
+/*
+ * Merges `other` into the state; like FillWith() the state may be a new value
+ * afterwards.
+ */
+extern void MergeIntoState(FilterState *state, const FilterRef &other);
+
+/* The merge of two values, canonical and sealed. */
+extern struct varlena *MergeValues(const FilterRef &left, const FilterRef &right);
+
+/* WARNING with the numbers if the filter holds more than it was sized for. */
+extern bool WarnIfOverfull(const FilterRef &filter, const char *what);
+
+#endif							/* STREAMDEDUP_VALUE_DATUM_HPP */

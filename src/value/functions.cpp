@@ -1,0 +1,209 @@
+/*
+ * Functions over filters as values: add, ask, merge.
+ */
+#include "pg/keys.hpp"
+#include "value/datum.hpp"
+
+extern "C" {
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+}
+
+using dedup::Header;
+
+namespace
+{
+
+/* What a call site keeps in fn_extra. */
+struct CallSite
+{
+	KeyPlan    *keys;
+	Oid			element_type;	/* dedup_add_all: the type the plan is for */
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	FilterCache *cache;
+};
+
+}							/* namespace */
+
+static CallSite *
+GetCallSite(FunctionCallInfo fcinfo)
+{
+	CallSite   *site = (CallSite *) fcinfo->flinfo->fn_extra;
+
+	if (site == NULL)
+	{
+		site = (CallSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CallSite));
+		fcinfo->flinfo->fn_extra = site;
+	}
+	return site;
+}
+
+/* The call site with a plan for the key columns from argument 1 on. */
+static CallSite *
+GetKeyCallSite(FunctionCallInfo fcinfo)
+{
+	CallSite   *site = GetCallSite(fcinfo);
+
+	if (site->keys == NULL)
+		site->keys = MakeKeyPlan(fcinfo, 1);
+	return site;
+}
+
+/*
+ * dedup_add(filter dedup_filter, VARIADIC key "any") returns dedup_filter
+ *
+ * The filter with one more key. Not STRICT: a key with a NULL column leaves the
+ * filter as it is, or UPDATE ... SET f = dedup_add(f, NULL) would throw it away.
+ */
+DEDUP_FUNCTION(dedup_add)
+{
+	CallSite   *site = GetKeyCallSite(fcinfo);
+	FilterRef	filter;
+	uint64		hash;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	filter = GetFilter(PG_GETARG_DATUM(0));
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, filter.header.shape.seed, &hash))
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+	PG_RETURN_DATUM(AddToValue(PG_GETARG_DATUM(0), filter, hash));
+}
+
+/*
+ * dedup_add_all(filter dedup_filter, keys anyarray) returns dedup_filter
+ *
+ * The filter with each element of the array added as a key of one column, in
+ * order, NULLs skipped; one copy of the filter for all of them.
+ */
+DEDUP_FUNCTION(dedup_add_all)
+{
+	CallSite   *site = GetCallSite(fcinfo);
+	FilterRef	filter;
+	ArrayType  *array;
+	uint64	   *hashes;
+	size_t		n = 0;
+	Datum	   *values;
+	bool	   *isnull;
+	int			count;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	if (PG_ARGISNULL(1))
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+	filter = GetFilter(PG_GETARG_DATUM(0));
+	array = PG_GETARG_ARRAYTYPE_P(1);
+	if (site->element_type != ARR_ELEMTYPE(array))
+	{
+		site->element_type = InvalidOid;
+		site->keys = MakeElementKeyPlan(fcinfo, ARR_ELEMTYPE(array), PG_GET_COLLATION());
+		get_typlenbyvalalign(ARR_ELEMTYPE(array), &site->typlen, &site->typbyval, &site->typalign);
+		site->element_type = ARR_ELEMTYPE(array);
+	}
+	deconstruct_array(array, ARR_ELEMTYPE(array), site->typlen, site->typbyval, site->typalign,
+					  &values, &isnull, &count);
+	hashes = (uint64 *) MemoryContextAllocHuge(CurrentMemoryContext,
+											   sizeof(uint64) * ((Size) count + 1));
+	for (int i = 0; i < count; i++)
+	{
+		NullableDatum column;
+
+		column.value = values[i];
+		column.isnull = isnull[i];
+		if (HashColumns(site->keys, &column, NullKeys::Skip, filter.header.shape.seed, &hashes[n]))
+			n++;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (n == 0)
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+	PG_RETURN_DATUM(AddAllToValue(PG_GETARG_DATUM(0), filter, hashes, n));
+}
+
+/*
+ * dedup_add_support(internal) returns internal
+ *
+ * Planner support of dedup_add and dedup_add_all: from PostgreSQL 18 on PL/pgSQL
+ * asks whether `f := dedup_add(f, key)` may change the variable in place. It may:
+ * an expanded filter is changed last, when the keys were hashed.
+ */
+DEDUP_FUNCTION(dedup_add_support)
+{
+#if PG_VERSION_NUM >= 180000
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+
+	if (IsA(request, SupportRequestModifyInPlace))
+	{
+		SupportRequestModifyInPlace *in_place = (SupportRequestModifyInPlace *) request;
+		Node	   *filter = (Node *) linitial(in_place->args);
+
+		if (filter != NULL && IsA(filter, Param) &&
+			((Param *) filter)->paramkind == PARAM_EXTERN &&
+			((Param *) filter)->paramid == in_place->paramid)
+			PG_RETURN_POINTER(filter);
+	}
+#endif
+	PG_RETURN_POINTER(NULL);
+}
+
+/*
+ * dedup_contains(filter dedup_filter, VARIADIC key "any") returns boolean
+ *
+ * Whether the key was added, or is taken for one that was (at the filter's rate).
+ */
+static bool
+AskFilter(FunctionCallInfo fcinfo, bool *seen)
+{
+	CallSite   *site = GetKeyCallSite(fcinfo);
+	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	uint64		hash;
+
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, filter.header.shape.seed, &hash))
+		return false;
+	*seen = dedup::Contains(filter.image, filter.header, hash);
+	return true;
+}
+
+DEDUP_FUNCTION(dedup_contains)
+{
+	bool		seen;
+
+	if (!AskFilter(fcinfo, &seen))
+		PG_RETURN_NULL();
+	PG_RETURN_BOOL(seen);
+}
+
+/*
+ * is_new(filter dedup_filter, VARIADIC key "any") returns boolean
+ *
+ * The opposite. It asks only: a value cannot change.
+ */
+DEDUP_FUNCTION(dedup_is_new_value)
+{
+	bool		seen;
+
+	if (!AskFilter(fcinfo, &seen))
+		PG_RETURN_NULL();
+	PG_RETURN_BOOL(!seen);
+}
+
+/*
+ * dedup_merge(left dedup_filter, right dedup_filter) returns dedup_filter, and ||
+ *
+ * The filter of both inputs' keys; what a merge of full filters keeps is the
+ * method's (docs/methods.md). The shapes must be equal (22023).
+ */
+DEDUP_FUNCTION(dedup_merge)
+{
+	FilterRef	left = GetFilter(PG_GETARG_DATUM(0));
+	FilterRef	right = GetFilter(PG_GETARG_DATUM(1));
+	struct varlena *merged = MergeValues(left, right);
+	FilterRef	filter;
+
+	filter.image = (const uint8_t *) VARDATA(merged);
+	CheckFlat(merged, &filter.header);
+	WarnIfOverfull(filter, "dedup_merge");
+	PG_RETURN_POINTER(merged);
+}

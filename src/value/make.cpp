@@ -1,0 +1,392 @@
+/*
+ * Functions that make empty filters: dedup_filter, dedup_window, dedup_method.
+ */
+#include "value/datum.hpp"
+
+extern "C" {
+#include "utils/guc.h"
+}
+
+using dedup::Method;
+using dedup::OptionError;
+using dedup::OptionKind;
+using dedup::OptionSpec;
+using dedup::OptionStatus;
+using dedup::PlanStatus;
+using dedup::Request;
+using dedup::Shape;
+
+/* ---- errors --------------------------------------------------------------- */
+
+static void
+CheckRate(double fpr)
+{
+	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("false-positive rate %g is out of range", fpr),
+				 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
+						 dedup::kMinFpr, dedup::kMaxFpr)));
+}
+
+static void
+CheckKeys(int64 keys)
+{
+	if (keys < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
+				 errhint("Give the number of distinct keys that the filter is to hold.")));
+	if ((uint64) keys > dedup::kMaxKeys)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("number of keys " INT64_FORMAT " is too large", keys),
+				 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
+				 errhint("Use several filters, for example one a day or one for each hash partition.")));
+}
+
+/* "fpr, keys, k" */
+static const char *
+OptionNames(const Method &method)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (int i = 0; i < method.option_count; i++)
+		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ", method.options[i].name);
+	return names.data;
+}
+
+static const char *
+MethodNames(void)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (size_t i = 0; i < dedup::kMethodCount; i++)
+		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ", dedup::kMethods[i]->name);
+	return names.data;
+}
+
+/* "a whole number from 1 to 16" */
+static const char *
+OptionRange(const OptionSpec &spec)
+{
+	switch (spec.kind)
+	{
+		case OptionKind::kOnOff:
+			return "on or off";
+		case OptionKind::kMultipleOf8:
+			return psprintf("a multiple of 8 from %g to %g", spec.min, spec.max);
+		case OptionKind::kWhole:
+			return psprintf("a whole number from %.0f to %.0f", spec.min, spec.max);
+		case OptionKind::kReal:
+			return psprintf("a number from %g to %g", spec.min, spec.max);
+	}
+	return "";
+}
+
+static void
+ReportOption(const Method &method, const OptionError &error)
+{
+	int			length = (int) error.length;
+
+	switch (error.status)
+	{
+		case OptionStatus::kOk:
+			return;
+		case OptionStatus::kNoValue:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("option \"%.*s\" has no value", length, error.text),
+					 errhint("Write options as name=value, separated by blanks.")));
+			break;
+		case OptionStatus::kUnknown:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("method %s has no option \"%.*s\"", method.name, length, error.text),
+					 errhint("Its options are: %s.", OptionNames(method))));
+			break;
+		case OptionStatus::kTwice:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("option \"%s\" is given twice", error.spec->name)));
+			break;
+		case OptionStatus::kBadValue:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid value in option \"%.*s\"", length, error.text),
+					 errhint("Option %s of method %s takes %s.", error.spec->name, method.name,
+							 OptionRange(*error.spec))));
+			break;
+	}
+}
+
+static void
+ReportPlan(PlanStatus status, const Method &method, const Request &request)
+{
+	switch (status)
+	{
+		case PlanStatus::kOk:
+			return;
+		case PlanStatus::kTooLarge:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 request.keys > 0 ?
+					 errmsg("a %s filter for " UINT64_FORMAT " keys at a rate of %g is too large",
+							method.name, request.keys, request.fpr) :
+					 errmsg("a %s filter of " UINT64_FORMAT " bytes is too large",
+							method.name, request.memory),
+					 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
+					 errhint("Use several filters, for example one a day or one for each hash partition, or a higher rate.")));
+			break;
+		case PlanStatus::kMemoryTooSmall:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg(UINT64_FORMAT " bytes are too few for method %s at a rate of %g",
+							request.memory, method.name, request.fpr),
+					 errhint("Give more memory, or a higher rate.")));
+			break;
+		case PlanStatus::kRateOutOfReach:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("method %s cannot keep a rate of %g with these options",
+							method.name, request.fpr)));
+			break;
+	}
+}
+
+/* ---- functions ------------------------------------------------------------ */
+
+namespace
+{
+
+/* The last filter made by a call site: sizing one takes a good part of a ms. */
+struct LastMade
+{
+	bool		valid;
+	int64		keys;
+	double		fpr;
+	int64		seed;
+	struct varlena *value;
+};
+
+}							/* namespace */
+
+static Datum
+MakeSized(FunctionCallInfo fcinfo, const Method &(*choose) (double fpr))
+{
+	int64		keys = PG_GETARG_INT64(0);
+	double		fpr = PG_GETARG_FLOAT8(1);
+	int64		seed = PG_GETARG_INT64(2);
+	LastMade   *last = (LastMade *) fcinfo->flinfo->fn_extra;
+	struct varlena *value;
+
+	if (last == NULL)
+	{
+		last = (LastMade *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(LastMade));
+		last->value = (struct varlena *) MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
+															VARHDRSZ + dedup::kHeaderBytes);
+		fcinfo->flinfo->fn_extra = last;
+	}
+	if (!last->valid || last->keys != keys || last->fpr != fpr || last->seed != seed)
+	{
+		Request		request;
+		Shape		shape;
+
+		last->valid = false;
+		CheckKeys(keys);
+		CheckRate(fpr);
+		request.keys = (uint64) keys;
+		request.fpr = fpr;
+		ReportPlan(dedup::PlanFilter(choose(fpr), request, (uint64) seed, &shape),
+				   choose(fpr), request);
+		value = MakeEmptyFilter(shape);
+		memcpy(last->value, value, VARSIZE(value));
+		last->keys = keys;
+		last->fpr = fpr;
+		last->seed = seed;
+		last->valid = true;
+	}
+	value = (struct varlena *) palloc(VARSIZE(last->value));
+	memcpy(value, last->value, VARSIZE(last->value));
+	PG_RETURN_POINTER(value);
+}
+
+/*
+ * dedup_filter(capacity bigint, fpr float8, seed bigint) returns dedup_filter
+ *
+ * An empty filter that never forgets, for `capacity` distinct keys (1 to 2^40 and
+ * at most 512 MB) at a false-positive rate of at most `fpr` (1e-9 to 0.5).
+ */
+DEDUP_FUNCTION(dedup_filter_make)
+{
+	return MakeSized(fcinfo, dedup::FilterMethod);
+}
+
+/*
+ * dedup_window(keys bigint, fpr float8, seed bigint) returns dedup_filter
+ *
+ * An empty filter that remembers the last `keys` distinct keys seen.
+ */
+DEDUP_FUNCTION(dedup_window_make)
+{
+	return MakeSized(fcinfo, [](double) -> const Method & { return dedup::WindowMethod(); });
+}
+
+/* "16MB" as bytes. */
+static uint64
+ParseMemory(text *memory)
+{
+	char	   *written = text_to_cstring(memory);
+	const char *hint = NULL;
+	int			bytes;
+
+	if (!parse_int(written, &bytes, GUC_UNIT_BYTE, &hint) || bytes < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid amount of memory: \"%s\"", written),
+				 hint != NULL ? errhint("%s", _(hint)) :
+				 errhint("Give bytes, or a number with a unit, such as 64kB or 16MB; at most %d MB.",
+						 (int) (dedup::kMaxBodyBytes >> 20))));
+	return (uint64) bytes;
+}
+
+/*
+ * dedup_method(method text, memory text, options text, seed bigint)
+ * returns dedup_filter
+ *
+ * An empty filter of a named method, sized by memory or, if that is NULL, by the
+ * option keys. The options are the method's own; see docs/methods.md.
+ */
+DEDUP_FUNCTION(dedup_method_make)
+{
+	text	   *name;
+	text	   *written;
+	const Method *method;
+	Request		request;
+	Shape		shape;
+	OptionError error;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
+		PG_RETURN_NULL();
+	name = PG_GETARG_TEXT_PP(0);
+	written = PG_GETARG_TEXT_PP(2);
+	method = dedup::MethodByName(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+	if (method == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there is no method \"%s\"", text_to_cstring(name)),
+				 errhint("The methods are: %s.", MethodNames())));
+	error = dedup::ParseOptions(*method, VARDATA_ANY(written), VARSIZE_ANY_EXHDR(written),
+								&request.options);
+	ReportOption(*method, error);
+	if (request.options.given[dedup::kFpr])
+		request.fpr = request.options.value[dedup::kFpr];
+	if (request.options.given[dedup::kKeys])
+		request.keys = (uint64) request.options.value[dedup::kKeys];
+	if (!PG_ARGISNULL(1))
+		request.memory = ParseMemory(PG_GETARG_TEXT_PP(1));
+	if ((request.keys > 0) == (request.memory > 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 request.keys > 0 ?
+				 errmsg("memory and the option keys exclude each other") :
+				 errmsg("a filter needs memory, or the option keys"),
+				 errhint("Give memory such as '16MB', or NULL and the option keys=1000000.")));
+	ReportPlan(dedup::PlanFilter(*method, request, (uint64) PG_GETARG_INT64(3), &shape),
+			   *method, request);
+	PG_RETURN_POINTER(MakeEmptyFilter(shape));
+}
+
+/*
+ * dedup_advise(keys bigint, fpr float8, forget boolean) returns setof record
+ *
+ * A row for each method that can hold so many keys at the rate, least memory
+ * first: those that never forget, then the windows; or only the one kind.
+ */
+DEDUP_FUNCTION(dedup_advise)
+{
+	struct Advice
+	{
+		const Method *method;
+		Shape		shape;
+	};
+	struct Advised
+	{
+		int			rows;
+		Advice		row[dedup::kMethodCount];
+	};
+	FuncCallContext *context;
+	Advised    *advised;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		int64		keys = PG_GETARG_INT64(0);
+		double		fpr = PG_GETARG_FLOAT8(1);
+		MemoryContext old;
+
+		CheckKeys(keys);
+		CheckRate(fpr);
+		context = SRF_FIRSTCALL_INIT();
+		old = MemoryContextSwitchTo(context->multi_call_memory_ctx);
+		if (get_call_result_type(fcinfo, NULL, &context->tuple_desc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		advised = (Advised *) palloc0(sizeof(Advised));
+		for (const Method *method : dedup::kMethods)
+		{
+			Request		request;
+			Advice		advice;
+			int			place;
+
+			if (!PG_ARGISNULL(2) && method->forgets != PG_GETARG_BOOL(2))
+				continue;
+			request.keys = (uint64) keys;
+			request.fpr = fpr;
+			advice.method = method;
+			if (dedup::PlanFilter(*method, request, 0, &advice.shape) != PlanStatus::kOk)
+				continue;
+			/* Insert before the first row that is no better. */
+			for (place = advised->rows++; place > 0; place--)
+			{
+				const Advice &above = advised->row[place - 1];
+
+				if (above.method->forgets == method->forgets ?
+					above.shape.bytes <= advice.shape.bytes :
+					!above.method->forgets)
+					break;
+				advised->row[place] = above;
+			}
+			advised->row[place] = advice;
+		}
+		context->user_fctx = advised;
+		MemoryContextSwitchTo(old);
+	}
+	context = SRF_PERCALL_SETUP();
+	advised = (Advised *) context->user_fctx;
+	if (context->call_cntr < (uint64) advised->rows)
+	{
+		const Advice &advice = advised->row[context->call_cntr];
+		const Shape &shape = advice.shape;
+		const Method &method = *advice.method;
+		double		keys = (double) shape.keys;
+		char		parameters[128];
+		Datum		values[9];
+		bool		isnull[9] = {};
+
+		method.describe(shape, parameters, sizeof parameters);
+		values[0] = CStringGetTextDatum(method.name);
+		values[1] = CStringGetTextDatum(method.promise);
+		values[2] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
+		values[3] = Float8GetDatum(8.0 * shape.bytes / keys);
+		values[4] = Float8GetDatum(method.expected_fpr(shape, keys));
+		values[5] = Float8GetDatum(method.missed);
+		values[6] = CStringGetTextDatum(method.merging);
+		values[7] = CStringGetTextDatum(parameters);
+		values[8] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%g')",
+												 method.name, shape.keys, shape.fpr));
+		SRF_RETURN_NEXT(context, HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values,
+																   isnull)));
+	}
+	SRF_RETURN_DONE(context);
+}

@@ -1,0 +1,51 @@
+/*
+ * What a filter holds: dedup_count and dedup_stats.
+ */
+#include "value/datum.hpp"
+
+using dedup::Header;
+using dedup::Reading;
+
+/*
+ * dedup_count(filter dedup_filter) returns bigint
+ *
+ * Estimated number of distinct keys held: exact while the filter is, else from the
+ * bits that are set; for a window, the keys it still remembers.
+ */
+DEDUP_FUNCTION(dedup_count)
+{
+	FilterRef	filter = GetFilter(PG_GETARG_DATUM(0));
+
+	PG_RETURN_INT64((int64) std::llround(dedup::Read(filter.image, filter.header).count));
+}
+
+/*
+ * dedup_stats(filter dedup_filter) returns record
+ */
+DEDUP_FUNCTION(dedup_stats)
+{
+	FilterRef	filter = GetFilter(PG_GETARG_DATUM(0));
+	const Header &header = filter.header;
+	Reading		reading = dedup::Read(filter.image, header);
+	TupleDesc	desc;
+	char		parameters[128];
+	Datum		values[12];
+	bool		isnull[12] = {};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	header.method->describe(header.shape, parameters, sizeof parameters);
+	values[0] = CStringGetTextDatum(header.method->name);
+	values[1] = Int64GetDatum((int64) header.shape.keys);
+	values[2] = Float8GetDatum(header.shape.fpr);
+	values[3] = Int64GetDatum((int64) header.shape.seed);
+	values[4] = BoolGetDatum(header.exact());
+	values[5] = Int64GetDatum((int64) std::llround(reading.count));
+	values[6] = Float8GetDatum(reading.count / (double) header.shape.keys);
+	values[7] = Float8GetDatum(reading.fpr);
+	values[8] = BoolGetDatum(dedup::Overfull(header, reading));
+	values[9] = Int64GetDatum((int64) (VARHDRSZ + dedup::CanonicalBytes(header)));
+	values[10] = Int64GetDatum((int64) (VARHDRSZ + dedup::kHeaderBytes + header.shape.bytes));
+	values[11] = CStringGetTextDatum(parameters);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, isnull)));
+}
