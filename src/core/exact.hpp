@@ -6,7 +6,9 @@
 //   8 room       the hashes, in order of arrival
 // and, when room > kListRoom,
 //   4 * 2 room   index: open addressing from a hash's scaled value, linear
-//                probing; an entry is 1 + the hash's place, 0 is free
+//                probing; an entry is 1 + the hash's place in its low 26 bits and
+//                6 bits of the hash above, so that few other hashes are looked at;
+//                0 is free
 //   8 (room+1)   where order is by last sight: links {older, younger} of a circle
 //                through every place + 1, in order of sight; 0 is its start
 // so a key costs O(1) whether it is a hit or not, and at most three times its
@@ -69,11 +71,15 @@ class WorkingExact {
       return kNowhere;
     }
     const uint64_t slots = 2 * room_;
+    const uint32_t tag = Tag(hash);
     uint64_t slot = FastRange(hash, slots);
     for (uint64_t step = 0; step < slots; ++step) {
-      const uint64_t entry = LoadU32(index_ + 4 * slot);
+      const uint32_t entry = LoadU32(index_ + 4 * slot);
       if (entry == 0) return kNowhere;
-      if (entry <= n_ && at(entry - 1) == hash) return entry - 1;
+      if ((entry ^ tag) >> kPlaceBits == 0) {
+        const uint64_t place = uint64_t{entry & kPlaceMask} - 1;
+        if (place < n_ && at(place) == hash) return place;
+      }
       if (++slot == slots) slot = 0;
     }
     return kNowhere;
@@ -118,6 +124,11 @@ class WorkingExact {
   }
 
  private:
+  static constexpr unsigned kPlaceBits = 26;
+  static constexpr uint32_t kPlaceMask = (1u << kPlaceBits) - 1;
+
+  static uint32_t Tag(uint64_t hash) noexcept { return static_cast<uint32_t>(hash) << kPlaceBits; }
+
   bool indexed() const noexcept { return room_ > kListRoom; }
 
   void Index(uint64_t hash, uint64_t place) noexcept {
@@ -127,7 +138,7 @@ class WorkingExact {
       if (LoadU32(index_ + 4 * slot) == 0) break;
       if (++slot == slots) slot = 0;
     }
-    StoreU32(index_ + 4 * slot, static_cast<uint32_t>(place + 1));
+    StoreU32(index_ + 4 * slot, Tag(hash) | static_cast<uint32_t>(place + 1));
   }
 
   // Links. A node out of bounds reads as the start of the circle.

@@ -84,20 +84,46 @@ inline Step NextStep(const Header& header, uint64_t exact_limit = ~uint64_t{0}) 
 
 inline size_t StepBytes(const Header& header, const Step& step) noexcept {
   if (step.form == Form::kWorkingExact) return WorkingExactBytes(step.room, header.order());
-  return kHeaderBytes + (kLineBytes - 1) + header.shape.bytes;
+  return kHeaderBytes + 8 * DeferredRoom(header.shape) + (kLineBytes - 1) + header.shape.bytes;
 }
 
-// Moves the body of a kWorkingFull image to the start of a cache line.
-inline size_t ShiftFor(const uint8_t* image) noexcept {
-  return (kLineBytes - (reinterpret_cast<uintptr_t>(image) + kHeaderBytes) % kLineBytes) % kLineBytes;
+// By how much the body of a kWorkingFull image at this address is shifted, so that
+// it starts a cache line, behind the room for deferred hashes.
+inline size_t ShiftFor(const uint8_t* image, const Shape& shape) noexcept {
+  const size_t least = 8 * DeferredRoom(shape);
+  return least + (kLineBytes - (reinterpret_cast<uintptr_t>(image) + kHeaderBytes + least) % kLineBytes) %
+                     kLineBytes;
 }
 
+// Moves the body of a kWorkingFull image that was copied to another address to the
+// start of a cache line again.
 inline void Align(uint8_t* image, Header* header) noexcept {
-  const size_t shift = ShiftFor(image);
-  if (header->form != Form::kWorkingFull || header->checksum == shift) return;
+  if (header->form != Form::kWorkingFull) return;
+  const size_t shift = ShiftFor(image, header->shape);
+  if (header->body_at() == kHeaderBytes + shift) return;
   std::memmove(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
-  header->checksum = shift;
-  StoreU64(image + 8, shift);
+  header->checksum = (header->checksum & ~uint64_t{0xffff}) | shift;
+  StoreU64(image + 8, header->checksum);
+}
+
+// Adds the deferred hashes of a kWorkingFull image to a body with its counters.
+inline void AddDeferred(const uint8_t* image, const Header& header, Counters* counters,
+                        uint8_t* body) noexcept {
+  uint64_t hashes[kDeferredRoom + kLineBytes / 8];
+  const size_t n = header.deferred();
+  if (n == 0) return;
+  for (size_t i = 0; i < n; ++i) hashes[i] = LoadU64(image + kHeaderBytes + 8 * i);
+  header.method->test_and_add(header.shape, counters, body, hashes, n, nullptr);
+}
+
+// Puts the deferred hashes where they belong. Every function below but Defer()
+// wants that done.
+inline void Settle(uint8_t* image, Header* header) noexcept {
+  if (header->deferred() == 0) return;
+  AddDeferred(image, *header, &header->counters, image + header->body_at());
+  WriteCounters(image, header->counters);
+  header->checksum &= 0xffff;
+  StoreU64(image + 8, header->checksum);
 }
 
 // Writes the working image that NextStep() chose, with all that `image` holds,
@@ -112,7 +138,7 @@ inline void MakeWorking(const uint8_t* image, const Header& header, const Step& 
     });
     return;
   }
-  const size_t shift = ShiftFor(out);
+  const size_t shift = ShiftFor(out, header.shape);
   uint8_t* body = out + kHeaderBytes + shift;
   Counters counters;
   if (header.exact()) {
@@ -131,6 +157,7 @@ inline void MakeWorking(const uint8_t* image, const Header& header, const Step& 
   } else {
     std::memcpy(body, image + header.body_at(), header.shape.bytes);
     counters = header.counters;
+    AddDeferred(image, header, &counters, body);
   }
   WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
 }
@@ -157,6 +184,21 @@ inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcep
                                1, &seen);
   WriteCounters(image, header->counters);
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
+}
+
+// Adds a key to a working image where nobody waits for the answer: large filters
+// take keys in batches, which hides most of the cache misses. Returns false if the
+// image has to grow first (as kNoRoom).
+inline bool Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
+  if (header->form != Form::kWorkingFull || header->body_at() < kHeaderBytes + 8 * kDeferredRoom) {
+    return TestAndAdd(image, header, hash) != Outcome::kNoRoom;
+  }
+  const size_t n = header->deferred();
+  StoreU64(image + kHeaderBytes + 8 * n, hash);
+  header->checksum += 1 << 16;
+  StoreU64(image + 8, header->checksum);
+  if (n + 1 >= kDeferredRoom) Settle(image, header);
+  return true;
 }
 
 // Adds a key that is known to be new, after MakeWorking made room for it. Never by
@@ -195,8 +237,10 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
     }
     WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
   } else {
+    Counters counters = header.counters;
     std::memcpy(out + kHeaderBytes, image + header.body_at(), header.shape.bytes);
-    WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
+    AddDeferred(image, header, &counters, out + kHeaderBytes);
+    WriteHeader(out, header.shape, Form::kFull, counters, 0);
   }
   Seal(out, size);
 }

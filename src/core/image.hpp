@@ -24,7 +24,10 @@
 // spare room, no checksum, and never leave the server's memory:
 //   kWorkingExact  hashes with an index over them
 //   kWorkingFull   the method's body, moved up to a cache line's start by as many
-//                  bytes as the checksum field says
+//                  bytes as the checksum field's low 16 bits say. In front of it is
+//                  room for deferred hashes, as many as its next 16 bits say: keys
+//                  that were added but not yet put into the body, so that they can
+//                  be in batches, with prefetch
 //
 // Check() is O(1) and makes every later call memory-safe whatever the rest of
 // the bytes hold. Validate() is for bytes from outside.
@@ -54,7 +57,7 @@ struct Header {
   Shape shape;
   Form form;
   Counters counters;      // in exact forms: n, and the room
-  uint64_t checksum;      // in kWorkingFull: the body's shift
+  uint64_t checksum;      // in kWorkingFull: the body's shift, and deferred hashes
 
   bool exact() const noexcept { return form == Form::kExact || form == Form::kWorkingExact; }
   bool canonical() const noexcept { return form == Form::kExact || form == Form::kFull; }
@@ -64,7 +67,10 @@ struct Header {
   }
   ExactOrder order() const noexcept { return method->exact_order(shape); }
   size_t body_at() const noexcept {  // of full forms
-    return kHeaderBytes + (form == Form::kWorkingFull ? checksum : 0);
+    return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
+  }
+  size_t deferred() const noexcept {
+    return form == Form::kWorkingFull ? checksum >> 16 & 0xffff : 0;
   }
 };
 
@@ -90,6 +96,16 @@ inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
   const uint64_t most =
       (kMaxWorkingBytes - kHeaderBytes - 8) / (order == ExactOrder::kLastSight ? 24 : 16);
   return limit < most ? limit : most;
+}
+
+// Room for deferred hashes, of filters that are too large for the inner caches; and
+// the most that a body can be shifted with it.
+inline constexpr size_t kDeferredRoom = 64;
+inline constexpr uint64_t kDeferFromBytes = 256 * 1024;
+inline constexpr size_t kMaxShift = 8 * kDeferredRoom + kLineBytes - 1;
+
+inline constexpr size_t DeferredRoom(const Shape& shape) noexcept {
+  return shape.bytes >= kDeferFromBytes ? kDeferredRoom : 0;
 }
 
 // ---- reading and writing the header -------------------------------------------
@@ -172,11 +188,49 @@ enum class Flaw {
       if (size != kHeaderBytes + shape.bytes) return Flaw::kSize;
       break;
     case Form::kWorkingFull:
-      if (header->checksum >= kLineBytes) return Flaw::kParameters;
-      if (size < kHeaderBytes + header->checksum + shape.bytes) return Flaw::kSize;
+      if (header->checksum >> 32 != 0 || (header->checksum & 0xffff) > kMaxShift ||
+          8 * header->deferred() > (header->checksum & 0xffff)) {
+        return Flaw::kParameters;
+      }
+      if (size < header->body_at() + shape.bytes) return Flaw::kSize;
       break;
   }
   return Flaw::kNone;
+}
+
+// The same for an image that is looked at again and again and is mostly changed in
+// its counters: `header` and `raw` are what the last call left there, zeroed at
+// first.
+struct LastCheck {
+  Header header;
+  size_t size = 0;
+  uint8_t raw[kHeaderBytes] = {};
+};
+
+[[nodiscard]] inline Flaw CheckAgain(const uint8_t* image, size_t size, LastCheck* last) noexcept {
+  Header& header = last->header;
+  if (size == last->size && std::memcmp(image, last->raw, 8) == 0 &&
+      std::memcmp(image + 16, last->raw + 16, 32) == 0 &&
+      std::memcmp(image + 56, last->raw + 56, 4) == 0) {
+    const uint64_t count = LoadU64(image + 48), checksum = LoadU64(image + 8);
+    if (header.form == Form::kWorkingExact && count <= header.room()) {
+      header.counters.count = count;
+      return Flaw::kNone;
+    }
+    if (header.form == Form::kWorkingFull && count == header.counters.count &&
+        (checksum & 0xffff) == (header.checksum & 0xffff) && checksum >> 32 == 0 &&
+        8 * (checksum >> 16) <= (checksum & 0xffff)) {
+      header.checksum = checksum;
+      return Flaw::kNone;
+    }
+  }
+  last->size = 0;
+  const Flaw flaw = Check(image, size, &header);
+  if (flaw == Flaw::kNone) {
+    last->size = size;
+    std::memcpy(last->raw, image, kHeaderBytes);
+  }
+  return flaw;
 }
 
 // Over all bytes of a canonical image but the checksum's own.

@@ -89,14 +89,6 @@ struct ValuePlan
 	MemoryContext context;		/* where plans are made */
 };
 
-struct KeyPlan
-{
-	int			first;			/* argument number of the first column */
-	int			columns;
-	bool		variadic;		/* the columns are the elements of one array */
-	ValuePlan **plans;			/* one, if variadic */
-};
-
 static ValuePlan *MakeValuePlan(MemoryContext context, Oid type, Oid collation);
 static uint64 HashValue(ValuePlan *plan, Datum value, uint64 seed);
 
@@ -312,6 +304,12 @@ ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 	return fcinfo->fncollation;
 }
 
+static int
+IntegerBytes(Kind kind)
+{
+	return kind == Kind::Int16 ? 2 : kind == Kind::Int32 ? 4 : kind == Kind::Int64 ? 8 : 0;
+}
+
 KeyPlan *
 MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 {
@@ -350,6 +348,8 @@ MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 		}
 		plan->plans[i] = MakeValuePlan(flinfo->fn_mcxt, type, collation);
 	}
+	if (columns == 1 && !plan->variadic)
+		plan->integer_bytes = IntegerBytes(plan->plans[0]->kind);
 	return plan;
 }
 
@@ -365,21 +365,12 @@ MakeElementKeyPlan(FunctionCallInfo fcinfo, Oid element_type, Oid collation)
 	return plan;
 }
 
-int
-KeyColumns(const KeyPlan *plan)
-{
-	return plan->columns;
-}
-
 /* ---- values --------------------------------------------------------------- */
 
 static inline uint64
 HashU64(uint64 value, uint64 seed)
 {
-	uint8_t		bytes[8];
-
-	StoreU64(bytes, value);
-	return Xxh3(bytes, sizeof bytes, seed);
+	return HashInteger((int64) value, seed);
 }
 
 static inline uint64
@@ -634,11 +625,11 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 		case Kind::Bool:
 			return HashU64(DatumGetBool(value), seed);
 		case Kind::Int16:
-			return HashU64((uint64) (int64) DatumGetInt16(value), seed);
+			return HashInteger(DatumGetInt16(value), seed);
 		case Kind::Int32:
-			return HashU64((uint64) (int64) DatumGetInt32(value), seed);
+			return HashInteger(DatumGetInt32(value), seed);
 		case Kind::Int64:
-			return HashU64((uint64) DatumGetInt64(value), seed);
+			return HashInteger(DatumGetInt64(value), seed);
 		case Kind::UInt32:
 			return HashU64(DatumGetUInt32(value), seed);
 		case Kind::UInt64:
@@ -776,9 +767,9 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed
 }
 
 bool
-HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
 {
-	if (plan->variadic)
+	if (unlikely(plan->variadic))
 		return HashVariadic(plan, fcinfo, nulls, seed, hash);
 	return HashColumns(plan, fcinfo->args + plan->first, nulls, seed, hash);
 }

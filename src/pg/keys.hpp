@@ -13,8 +13,18 @@
 
 #include "pg/pg.hpp"
 
-/* How to hash the key columns of one call site; opaque. */
-struct KeyPlan;
+/* How to hash one value; opaque. */
+struct ValuePlan;
+
+/* How to hash the key columns of one call site. */
+struct KeyPlan
+{
+	int			first;			/* argument number of the first column */
+	int			columns;
+	bool		variadic;		/* the columns are the elements of one array */
+	int			integer_bytes;	/* of the only column, if it is an integer, else 0 */
+	ValuePlan **plans;			/* one, if variadic */
+};
 
 /*
  * What a NULL column means: that there is no key (aggregates, and values as in a
@@ -40,14 +50,48 @@ extern KeyPlan *MakeElementKeyPlan(FunctionCallInfo fcinfo, Oid element_type, Oi
  * Hashes the key of this call. False: there is none, a column is NULL (only with
  * NullKeys::Skip).
  */
-extern bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
-					uint64 seed, uint64 *hash);
+static inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
+						   uint64 seed, uint64 *hash);
 
 /* Hashes a key whose columns are given. */
 extern bool HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls,
 						uint64 seed, uint64 *hash);
 
-/* Number of key columns. */
-extern int	KeyColumns(const KeyPlan *plan);
+/* What HashKey() does beyond its short way. */
+extern bool HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
+					   uint64 seed, uint64 *hash);
+
+/* Integers of every width are one canonical form, 8 bytes. */
+static inline uint64
+HashInteger(int64 value, uint64 seed)
+{
+	uint8_t		bytes[8];
+
+	dedup::StoreU64(bytes, (uint64) value);
+	return dedup::Xxh3(bytes, sizeof bytes, seed);
+}
+
+static inline bool
+HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+{
+	NullableDatum *column = &fcinfo->args[plan->first];
+
+	/* The most frequent key by far, one integer, is worth a short way. */
+	if (plan->integer_bytes == 0 || column->isnull)
+		return HashAnyKey(plan, fcinfo, nulls, seed, hash);
+	switch (plan->integer_bytes)
+	{
+		case 2:
+			*hash = HashInteger(DatumGetInt16(column->value), seed);
+			break;
+		case 4:
+			*hash = HashInteger(DatumGetInt32(column->value), seed);
+			break;
+		default:
+			*hash = HashInteger(DatumGetInt64(column->value), seed);
+			break;
+	}
+	return true;
+}
 
 #endif							/* STREAMDEDUP_PG_KEYS_HPP */

@@ -103,7 +103,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 		site->keys = MakeKeyPlan(fcinfo, first);
 		site->columns = (NullableDatum *)
 			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-								   sizeof(NullableDatum) * KeyColumns(site->keys));
+								   sizeof(NullableDatum) * site->keys->columns);
 		fcinfo->flinfo->fn_extra = site;
 	}
 
@@ -130,7 +130,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 		MemoryContextSwitchTo(old);
 	}
 
-	for (int i = 0; i < KeyColumns(site->keys); i++)
+	for (int i = 0; i < site->keys->columns; i++)
 		site->columns[i].value = WinGetFuncArgCurrent(window, first + i,
 													  &site->columns[i].isnull);
 	HashColumns(site->keys, site->columns, NullKeys::Equal, partition->filter.header.shape.seed,

@@ -23,6 +23,7 @@ struct AggregateSite
 	bool		has_default;
 	Shape		default_shape;
 	bool		warned;			/* final function: once a query */
+	dedup::LastCheck last;		/* header of the state of the last row */
 };
 
 /* Without a prototype. */
@@ -56,29 +57,37 @@ RequireAggregate(FunctionCallInfo fcinfo)
 				 errhint("Use dedup_agg() or dedup_merge_agg().")));
 }
 
-static struct varlena *
+static inline struct varlena *
 GetState(FunctionCallInfo fcinfo)
 {
 	return PG_DETOAST_DATUM(PG_GETARG_DATUM(0));
 }
 
-/* Adds this row's key to the state. */
-static Datum
+/* Adds this row's key to the state. Called for every row of every dedup_agg. */
+static inline Datum
 AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key)
 {
+	uint8_t    *image = (uint8_t *) VARDATA(value);
+	Header	   *header = &site->last.header;
 	FilterState state;
 	uint64		hash;
 
-	if (site->keys == NULL)
+	if (unlikely(site->keys == NULL))
 		site->keys = MakeKeyPlan(fcinfo, first_key);
-	CheckFlat(value, &state.header);
-	if (HashKey(site->keys, fcinfo, NullKeys::Skip, state.header.shape.seed, &hash))
+	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
+				 dedup::Flaw::kNone))
+		CheckFlat(value, header);	/* for its error */
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, header->shape.seed, &hash))
+		PG_RETURN_POINTER(value);
+	if (likely(!header->canonical()))
 	{
-		StartFilling(&state, value);
-		FillWith(&state, hash);
-		value = state.value;
+		dedup::Align(image, header);
+		if (likely(dedup::Defer(image, header, hash)))
+			PG_RETURN_POINTER(value);
 	}
-	PG_RETURN_POINTER(value);
+	StartFilling(&state, value);
+	FillWith(&state, hash);
+	PG_RETURN_POINTER(state.value);
 }
 
 /*
@@ -160,14 +169,23 @@ static Datum
 Finish(FunctionCallInfo fcinfo, const char *name)
 {
 	AggregateSite *site = GetSite(fcinfo);
+	struct varlena *state;
+	struct varlena *finished;
 	FilterRef	filter;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	filter = GetFilter(PG_GETARG_DATUM(0));
+	state = GetState(fcinfo);
+	CheckFlat(state, &filter.header);
+	filter.image = (const uint8_t *) VARDATA(state);
+	finished = MakeCanonical(filter);
 	if (!site->warned)
+	{
+		CheckFlat(finished, &filter.header);
+		filter.image = (const uint8_t *) VARDATA(finished);
 		site->warned = WarnIfOverfull(filter, name);
-	PG_RETURN_POINTER(MakeCanonical(filter));
+	}
+	PG_RETURN_POINTER(finished);
 }
 
 /*

@@ -230,6 +230,12 @@ GetFilter(Datum datum)
 			CheckFlat(value, &filter.header);
 	}
 	filter.image = (const uint8_t *) VARDATA(value);
+	if (filter.header.deferred() > 0)
+	{
+		value = MakeCanonical(filter);
+		CheckFlat(value, &filter.header);
+		filter.image = (const uint8_t *) VARDATA(value);
+	}
 	return filter;
 }
 
@@ -522,7 +528,10 @@ StartFilling(FilterState *state, struct varlena *value)
 	if (state->header.canonical())
 		GrowState(state, ~UINT64CONST(0));
 	else
+	{
 		dedup::Align(state->image(), &state->header);
+		dedup::Settle(state->image(), &state->header);
+	}
 }
 
 bool

@@ -53,7 +53,10 @@ extern void RequireSameShape(const dedup::Header &left, const dedup::Header &rig
 
 /* ---- reading -------------------------------------------------------------- */
 
-/* Reads an argument; detoasts, and checks the header. */
+/*
+ * Reads an argument: detoasts, checks the header, and settles an aggregate's state
+ * (in a copy).
+ */
 extern FilterRef GetFilter(Datum datum);
 
 /* Reads the header of a flat value in memory. */
