@@ -85,6 +85,11 @@ class WorkingExact {
     return kNowhere;
   }
 
+  // Starts to fetch what Find() and Append() of this hash will look at.
+  void PrefetchIndex(uint64_t hash) const noexcept {
+    if (indexed()) PrefetchToWrite(index_ + 4 * FastRange(hash, 2 * room_));
+  }
+
   // Adds a hash that is not there, as the youngest. There must be room.
   void Append(uint64_t hash) noexcept {
     const uint64_t place = n_++;
@@ -174,7 +179,7 @@ class WorkingExact {
   bool last_sight_;
 };
 
-// Runs visit(hash) over any exact image, oldest first where it has an order.
+// Runs visit(hash) over any settled exact image, oldest first where it has an order.
 template <typename Visit>
 inline void ForEachHash(const uint8_t* image, const Header& header, Visit visit) noexcept {
   if (header.form == Form::kExact) {

@@ -106,24 +106,19 @@ inline void Align(uint8_t* image, Header* header) noexcept {
   StoreU64(image + 8, header->checksum);
 }
 
-// Adds the deferred hashes of a kWorkingFull image to a body with its counters.
-inline void AddDeferred(const uint8_t* image, const Header& header, Counters* counters,
-                        uint8_t* body) noexcept {
-  uint64_t hashes[kDeferredRoom + kLineBytes / 8];
-  const size_t n = header.deferred();
-  if (n == 0) return;
-  for (size_t i = 0; i < n; ++i) hashes[i] = LoadU64(image + kHeaderBytes + 8 * i);
-  header.method->test_and_add(header.shape, counters, body, hashes, n, nullptr);
-}
-
-// Puts the deferred hashes where they belong. Every function below but Defer()
-// wants that done.
-inline void Settle(uint8_t* image, Header* header) noexcept {
-  if (header->deferred() == 0) return;
-  AddDeferred(image, *header, &header->counters, image + header->body_at());
-  WriteCounters(image, header->counters);
-  header->checksum &= 0xffff;
-  StoreU64(image + 8, header->checksum);
+// Runs visit(hashes, n) over an exact image in batches, so that they can prefetch.
+template <typename Visit>
+inline void InBatches(const uint8_t* image, const Header& header, Visit visit) noexcept {
+  uint64_t batch[128];
+  size_t n = 0;
+  ForEachHash(image, header, [&](uint64_t hash) {
+    batch[n++] = hash;
+    if (n == sizeof batch / sizeof batch[0]) {
+      visit(batch, n);
+      n = 0;
+    }
+  });
+  if (n > 0) visit(batch, n);
 }
 
 // Writes the working image that NextStep() chose, with all that `image` holds,
@@ -133,8 +128,9 @@ inline void MakeWorking(const uint8_t* image, const Header& header, const Step& 
   if (step.form == Form::kWorkingExact) {
     WorkingExact grown(out, 0, step.room, header.order());
     grown.Clear(header.shape);
-    ForEachHash(image, header, [&](uint64_t hash) {
-      if (!grown.full()) grown.Append(hash);
+    InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+      for (size_t i = 0; i < n; ++i) grown.PrefetchIndex(hashes[i]);
+      for (size_t i = 0; i < n && !grown.full(); ++i) grown.Append(hashes[i]);
     });
     return;
   }
@@ -143,21 +139,12 @@ inline void MakeWorking(const uint8_t* image, const Header& header, const Step& 
   Counters counters;
   if (header.exact()) {
     std::memset(body, 0, header.shape.bytes);
-    // In batches, so that the replay prefetches.
-    uint64_t batch[256];
-    size_t n = 0;
-    ForEachHash(image, header, [&](uint64_t hash) {
-      batch[n++] = hash;
-      if (n == sizeof batch / sizeof batch[0]) {
-        header.method->insert(header.shape, &counters, body, batch, n);
-        n = 0;
-      }
+    InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+      header.method->insert(header.shape, &counters, body, hashes, n);
     });
-    if (n > 0) header.method->insert(header.shape, &counters, body, batch, n);
   } else {
     std::memcpy(body, image + header.body_at(), header.shape.bytes);
     counters = header.counters;
-    AddDeferred(image, header, &counters, body);
   }
   WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
 }
@@ -186,18 +173,59 @@ inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcep
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
 }
 
+// Puts the deferred hashes where they belong. Every other function wants that done:
+// the hashes still deferred are none of the filter's keys to it.
+inline void Settle(uint8_t* image, Header* header) noexcept {
+  const size_t n = header->deferred();
+  if (n == 0) return;
+  uint64_t hashes[kMaxDeferred];
+  if (header->form == Form::kWorkingExact) {
+    WorkingExact exact(image, *header);
+    const uint8_t* from = image + kHeaderBytes + 8 * exact.n();
+    for (size_t i = 0; i < n; ++i) {
+      hashes[i] = LoadU64(from + 8 * i);
+      exact.PrefetchIndex(hashes[i]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t place = exact.Find(hashes[i]);
+      if (place != kNowhere) {
+        exact.Touch(place);
+      } else {
+        exact.Append(hashes[i]);
+      }
+    }
+    header->counters.count = exact.n();
+  } else {
+    for (size_t i = 0; i < n; ++i) hashes[i] = LoadU64(image + kHeaderBytes + 8 * i);
+    header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
+                                 hashes, n, nullptr);
+    WriteCounters(image, header->counters);
+  }
+  header->checksum &= 0xffff;
+  StoreU64(image + 8, header->checksum);
+}
+
 // Adds a key to a working image where nobody waits for the answer: large filters
-// take keys in batches, which hides most of the cache misses. Returns false if the
-// image has to grow first (as kNoRoom).
+// take keys in batches, which hides most of the cache misses. Returns false, with
+// nothing changed but settled, if there is no room (as kNoRoom of TestAndAdd, or the
+// key is there already).
 inline bool Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
-  if (header->form != Form::kWorkingFull || header->body_at() < kHeaderBytes + 8 * kDeferredRoom) {
+  const bool exact = header->form == Form::kWorkingExact;
+  if (header->shape.bytes < kDeferFromBytes ||
+      (!exact && header->body_at() < kHeaderBytes + 8 * kMaxDeferred)) {
     return TestAndAdd(image, header, hash) != Outcome::kNoRoom;
   }
-  const size_t n = header->deferred();
-  StoreU64(image + kHeaderBytes + 8 * n, hash);
+  size_t n = header->deferred();
+  if (exact && header->hashes() + n >= header->room()) {
+    Settle(image, header);
+    n = 0;
+    if (header->hashes() >= header->room()) return false;
+  }
+  const uint64_t before = exact ? header->hashes() : 0;
+  StoreU64(image + kHeaderBytes + 8 * (before + n), hash);
   header->checksum += 1 << 16;
   StoreU64(image + 8, header->checksum);
-  if (n + 1 >= kDeferredRoom) Settle(image, header);
+  if (n + 1 >= kMaxDeferred) Settle(image, header);
   return true;
 }
 
@@ -237,10 +265,8 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
     }
     WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
   } else {
-    Counters counters = header.counters;
     std::memcpy(out + kHeaderBytes, image + header.body_at(), header.shape.bytes);
-    AddDeferred(image, header, &counters, out + kHeaderBytes);
-    WriteHeader(out, header.shape, Form::kFull, counters, 0);
+    WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
   }
   Seal(out, size);
 }

@@ -6,7 +6,7 @@
 //        2      1  method code
 //        3      1  form (below)
 //        4      4  M, the method's body in bytes
-//        8      8  checksum; in working forms not one, see kWorkingFull
+//        8      8  checksum; in working forms not one, see below
 //       16      8  seed of the key hash
 //       24      8  keys: capacity or window
 //       32      8  fpr, an IEEE double
@@ -24,10 +24,11 @@
 // spare room, no checksum, and never leave the server's memory:
 //   kWorkingExact  hashes with an index over them
 //   kWorkingFull   the method's body, moved up to a cache line's start by as many
-//                  bytes as the checksum field's low 16 bits say. In front of it is
-//                  room for deferred hashes, as many as its next 16 bits say: keys
-//                  that were added but not yet put into the body, so that they can
-//                  be in batches, with prefetch
+//                  bytes as the low 16 bits of the checksum field say
+// The next 16 bits of that field count deferred hashes: keys that were added but not
+// yet looked up and put where they belong, so that it can be done in batches, with
+// prefetch (Defer and Settle in filter.hpp). They stand behind the header, in front
+// of the body, or behind the n hashes of an exact image.
 //
 // Check() is O(1) and makes every later call memory-safe whatever the rest of
 // the bytes hold. Validate() is for bytes from outside.
@@ -57,7 +58,7 @@ struct Header {
   Shape shape;
   Form form;
   Counters counters;      // in exact forms: n, and the room
-  uint64_t checksum;      // in kWorkingFull: the body's shift, and deferred hashes
+  uint64_t checksum;      // in working forms: the body's shift, and deferred hashes
 
   bool exact() const noexcept { return form == Form::kExact || form == Form::kWorkingExact; }
   bool canonical() const noexcept { return form == Form::kExact || form == Form::kFull; }
@@ -70,7 +71,7 @@ struct Header {
     return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
   }
   size_t deferred() const noexcept {
-    return form == Form::kWorkingFull ? checksum >> 16 & 0xffff : 0;
+    return canonical() ? 0 : checksum >> 16 & 0xffff;
   }
 };
 
@@ -98,14 +99,23 @@ inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
   return limit < most ? limit : most;
 }
 
-// Room for deferred hashes, of filters that are too large for the inner caches; and
-// the most that a body can be shifted with it.
-inline constexpr size_t kDeferredRoom = 64;
+// The most deferred hashes. Filters that fit the inner caches need none.
+inline constexpr size_t kMaxDeferred = 64;
 inline constexpr uint64_t kDeferFromBytes = 256 * 1024;
-inline constexpr size_t kMaxShift = 8 * kDeferredRoom + kLineBytes - 1;
 
+// Room for deferred hashes in front of a body, and the most that it is shifted.
 inline constexpr size_t DeferredRoom(const Shape& shape) noexcept {
-  return shape.bytes >= kDeferFromBytes ? kDeferredRoom : 0;
+  return shape.bytes >= kDeferFromBytes ? kMaxDeferred : 0;
+}
+inline constexpr size_t kMaxShift = 8 * kMaxDeferred + kLineBytes - 1;
+
+// Whether a working image's checksum field is one, in an exact image of n hashes
+// with this room, or in a full one.
+inline constexpr bool WorkingFieldValid(uint64_t field, bool exact, uint64_t n,
+                                        uint64_t room) noexcept {
+  const uint64_t shift = field & 0xffff, deferred = field >> 16 & 0xffff;
+  if (field >> 32 != 0 || deferred > kMaxDeferred) return false;
+  return exact ? shift == 0 && n + deferred <= room : shift <= kMaxShift && 8 * deferred <= shift;
 }
 
 // ---- reading and writing the header -------------------------------------------
@@ -179,7 +189,8 @@ enum class Flaw {
       break;
     case Form::kWorkingExact:
       if (header->hashes() > header->room() ||
-          header->room() > ExactLimit(shape, header->order())) {
+          header->room() > ExactLimit(shape, header->order()) ||
+          !WorkingFieldValid(header->checksum, true, header->hashes(), header->room())) {
         return Flaw::kParameters;
       }
       if (size < WorkingExactBytes(header->room(), header->order())) return Flaw::kSize;
@@ -188,10 +199,7 @@ enum class Flaw {
       if (size != kHeaderBytes + shape.bytes) return Flaw::kSize;
       break;
     case Form::kWorkingFull:
-      if (header->checksum >> 32 != 0 || (header->checksum & 0xffff) > kMaxShift ||
-          8 * header->deferred() > (header->checksum & 0xffff)) {
-        return Flaw::kParameters;
-      }
+      if (!WorkingFieldValid(header->checksum, false, 0, 0)) return Flaw::kParameters;
       if (size < header->body_at() + shape.bytes) return Flaw::kSize;
       break;
   }
@@ -213,13 +221,11 @@ struct LastCheck {
       std::memcmp(image + 16, last->raw + 16, 32) == 0 &&
       std::memcmp(image + 56, last->raw + 56, 4) == 0) {
     const uint64_t count = LoadU64(image + 48), checksum = LoadU64(image + 8);
-    if (header.form == Form::kWorkingExact && count <= header.room()) {
+    const bool exact = header.form == Form::kWorkingExact;
+    if (!header.canonical() && (exact ? count <= header.room() : count == header.counters.count) &&
+        (checksum & 0xffff) == (header.checksum & 0xffff) &&
+        WorkingFieldValid(checksum, exact, count, header.room())) {
       header.counters.count = count;
-      return Flaw::kNone;
-    }
-    if (header.form == Form::kWorkingFull && count == header.counters.count &&
-        (checksum & 0xffff) == (header.checksum & 0xffff) && checksum >> 32 == 0 &&
-        8 * (checksum >> 16) <= (checksum & 0xffff)) {
       header.checksum = checksum;
       return Flaw::kNone;
     }

@@ -1,6 +1,6 @@
 // Merging two filters of equal shape. While both are exact the merge is exact;
 // else the methods merge, after exact hashes were replayed into a body of their
-// own. What a merge of full filters keeps is told by each method.
+// own. Inputs are settled. What a merge of full filters keeps is told by each method.
 
 #ifndef STREAMDEDUP_CORE_MERGE_HPP_
 #define STREAMDEDUP_CORE_MERGE_HPP_
@@ -41,8 +41,8 @@ inline void ReplayTo(const uint8_t* image, const Header& header, Counters* count
                      uint8_t* body) noexcept {
   std::memset(body, 0, header.shape.bytes);
   *counters = Counters{};
-  ForEachHash(image, header, [&](uint64_t hash) {
-    header.method->insert(header.shape, counters, body, &hash, 1);
+  InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+    header.method->insert(header.shape, counters, body, hashes, n);
   });
 }
 
@@ -105,8 +105,9 @@ inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, cons
     const Header& full_header = left_full ? ha : hb;
     counters = full_header.counters;
     std::memcpy(body, full + full_header.body_at(), shape.bytes);
-    ForEachHash(left_full ? b : a, left_full ? hb : ha,
-                [&](uint64_t hash) { method->insert(shape, &counters, body, &hash, 1); });
+    InBatches(left_full ? b : a, left_full ? hb : ha, [&](const uint64_t* hashes, size_t n) {
+      method->insert(shape, &counters, body, hashes, n);
+    });
   } else {
     if (ha.exact()) {
       ReplayTo(a, ha, &counters, body);
@@ -135,8 +136,8 @@ inline bool MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header&
   if (!hb.exact()) {
     ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at());
   } else if (ha->order() == ExactOrder::kSorted) {
-    ForEachHash(b, hb, [&](uint64_t hash) {
-      ha->method->insert(ha->shape, &ha->counters, body, &hash, 1);
+    InBatches(b, hb, [&](const uint64_t* hashes, size_t n) {
+      ha->method->insert(ha->shape, &ha->counters, body, hashes, n);
     });
   } else {
     return false;

@@ -177,6 +177,8 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 		PG_RETURN_NULL();
 	state = GetState(fcinfo);
 	CheckFlat(state, &filter.header);
+	/* Settling moves keys within the state; what it holds stays the same. */
+	dedup::Settle((uint8_t *) VARDATA(state), &filter.header);
 	filter.image = (const uint8_t *) VARDATA(state);
 	finished = MakeCanonical(filter);
 	if (!site->warned)

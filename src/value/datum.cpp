@@ -230,11 +230,13 @@ GetFilter(Datum datum)
 			CheckFlat(value, &filter.header);
 	}
 	filter.image = (const uint8_t *) VARDATA(value);
-	if (filter.header.deferred() > 0)
+	if (unlikely(filter.header.deferred() > 0))
 	{
-		value = MakeCanonical(filter);
-		CheckFlat(value, &filter.header);
-		filter.image = (const uint8_t *) VARDATA(value);
+		struct varlena *copy = (struct varlena *) palloc(VARSIZE(value));
+
+		memcpy(copy, value, VARSIZE(value));
+		dedup::Settle((uint8_t *) VARDATA(copy), &filter.header);
+		filter.image = (const uint8_t *) VARDATA(copy);
 	}
 	return filter;
 }
