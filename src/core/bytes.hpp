@@ -77,7 +77,7 @@ inline void Prefetch(const uint8_t* address) noexcept { __builtin_prefetch(addre
 inline void PrefetchToWrite(const uint8_t* address) noexcept { __builtin_prefetch(address, 1); }
 
 // How many keys ahead of the one in hand the batch loops prefetch.
-inline constexpr size_t kPrefetchAhead = 16;
+inline constexpr size_t kPrefetchAhead = 32;
 
 }  // namespace dedup
 

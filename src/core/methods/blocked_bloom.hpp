@@ -88,17 +88,25 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// Calls visit(word index, bit) for the k positions of a key in its line.
+// Calls visit(byte offset of a word of the line, bit of it) for the k positions of a
+// key.
 template <int kK, typename Visit>
 inline void ForEachPosition(uint64_t hash, Visit visit) noexcept {
-  uint64_t word = 0;
+  uint64_t bits = 0;
 #pragma GCC unroll 16
   for (int i = 0; i < kK; ++i) {
-    if (i % kPositionsPerWord == 0) word = Derived(hash, i / kPositionsPerWord);
-    const auto position = static_cast<unsigned>(word) & (kLineBits - 1);
-    word >>= kPositionBits;
-    visit(position / 64, uint64_t{1} << (position % 64));
+    if (i % kPositionsPerWord == 0) bits = Derived(hash, i / kPositionsPerWord);
+    visit(bits / 8 % kLineBytes / 8 * 8, bits % 64);
+    bits >>= kPositionBits;
   }
+}
+
+template <int kK>
+inline bool AllSet(const uint8_t* line, uint64_t hash) noexcept {
+  uint64_t missing = 0;
+  ForEachPosition<kK>(
+      hash, [&](uint64_t word, uint64_t bit) { missing |= ~(LoadU64(line + word) >> bit); });
+  return (missing & 1) == 0;
 }
 
 inline uint8_t* LineOf(uint8_t* body, uint64_t lines, uint64_t hash) noexcept {
@@ -117,13 +125,15 @@ void TestAndAddLoop(uint8_t* body, uint64_t lines, const uint64_t* hashes, size_
   for (size_t i = 0; i < n; ++i) {
     if (i + kPrefetchAhead < n) PrefetchToWrite(LineOf(body, lines, hashes[i + kPrefetchAhead]));
     uint8_t* line = LineOf(body, lines, hashes[i]);
-    uint64_t missing = 0;
-    ForEachPosition<kK>(hashes[i], [&](unsigned word, uint64_t bit) {
-      const uint64_t old = LoadU64(line + word * 8);
-      missing |= bit & ~old;
-      StoreU64(line + word * 8, old | bit);
-    });
-    if (seen != nullptr) seen[i] = missing == 0;
+    // Asking first costs less than it saves: loads that follow stores to the same
+    // line wait for them, and a duplicate dirties nothing.
+    const bool found = AllSet<kK>(line, hashes[i]);
+    if (!found) {
+      ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
+        StoreU64(line + word, LoadU64(line + word) | uint64_t{1} << bit);
+      });
+    }
+    if (seen != nullptr) seen[i] = found;
   }
 }
 
@@ -133,12 +143,7 @@ void ContainsLoop(const uint8_t* body, uint64_t lines, const uint64_t* hashes, s
   for (size_t i = 0; i < n && i < kPrefetchAhead; ++i) Prefetch(LineOf(body, lines, hashes[i]));
   for (size_t i = 0; i < n; ++i) {
     if (i + kPrefetchAhead < n) Prefetch(LineOf(body, lines, hashes[i + kPrefetchAhead]));
-    const uint8_t* line = LineOf(body, lines, hashes[i]);
-    uint64_t missing = 0;
-    ForEachPosition<kK>(hashes[i], [&](unsigned word, uint64_t bit) {
-      missing |= bit & ~LoadU64(line + word * 8);
-    });
-    seen[i] = missing == 0;
+    seen[i] = AllSet<kK>(LineOf(body, lines, hashes[i]), hashes[i]);
   }
 }
 

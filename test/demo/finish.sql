@@ -1,0 +1,34 @@
+-- The report, and whether the promises held.
+
+CREATE VIEW report AS
+	SELECT part, line, format('%-42s %10s %18s %16s %12s %8s', how, demo_number(kept),
+		demo_number(false_positives) || coalesce(' (' || round(100.0 * false_positives / nullif(truly_new, 0), 3) || ' %)', ''),
+		demo_number(false_negatives), coalesce(demo_number(bytes), 'too long'), round(seconds::numeric, 2)) AS text
+	FROM demo_line
+	UNION ALL
+	SELECT part, 0, format('%-42s %10s %18s %16s %12s %8s', '', first, 'false positives', 'false negatives', 'bytes', 'seconds')
+	FROM (VALUES (1, 'rows kept'), (2, 'new')) heading (part, first);
+
+SELECT format(E'\n1. Keep the first row of each key (%s), in the order of arrival\n   %s distinct keys, %s duplicates\n',
+	:'key', demo_number(:distinct_keys), demo_number(:duplicates));
+SELECT text FROM report WHERE part = 1 ORDER BY line;
+SELECT format(E'   The window missed %s of the %s duplicates whose key came in the last %s rows;\n   older ones are beyond it.',
+	demo_number(:missed), demo_number(:remembered), demo_number(:horizon));
+
+SELECT format(E'\n2. One filter for each %s but the last, stored; which of the last one''s (%s) are new?\n   %s there, %s of them new; the %s filters took %s s to make\n',
+	:'slice', :'who', demo_number(:all_today), demo_number(:new_today), :days - 1, round(:made_seconds, 2));
+SELECT text FROM report WHERE part = 2 ORDER BY line;
+\echo
+\echo 'False positive: a new key called a duplicate. False negative: a duplicate called new.'
+
+DO $$
+DECLARE
+	broken text;
+BEGIN
+	SELECT string_agg(what, '; ') INTO broken FROM demo_broken;
+	IF broken IS NOT NULL THEN
+		RAISE EXCEPTION 'promise broken: %', broken;
+	END IF;
+END
+$$;
+\echo 'Every promise was kept.'

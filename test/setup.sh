@@ -1,0 +1,102 @@
+#!/bin/bash
+# Installs the Debian packages that are missing for one of the tasks.
+#
+# usage: test/setup.sh demo|check|bench...
+#        . test/setup.sh && setup_packages demo
+#
+# When everything is there it does nothing: it needs neither root nor a
+# network then. Written for Debian 12. With PG_CONFIG set to the pg_config of
+# another server, that server's packages are taken to be there; CLANG_VERSION
+# names another clang.
+
+# The one list of packages: setup_list SET prints those of one set.
+setup_list() {
+	local pg=15 clang=${CLANG_VERSION:-14}
+
+	# What builds and runs the extension. server-dev brings clang and LLVM,
+	# which it needs for the bitcode step. xxHash is used as a header. gzip and
+	# zstd unpack the streams that the demonstration may be given.
+	local build="g++ make libxxhash-dev"
+	local server="postgresql-$pg postgresql-server-dev-$pg"
+	local demo="gzip zstd"
+
+	# Unit tests; TAP tests (PostgreSQL's Perl modules need IPC::Run, which
+	# needs perl); the fuzz target (clang, and libFuzzer and the sanitizers,
+	# which have a package of their own); valgrind.
+	local check="cmake libgtest-dev libipc-run-perl clang-$clang libclang-rt-$clang-dev valgrind"
+
+	# Google Benchmark, and the sketch that dedup_agg is compared with.
+	local bench="cmake libbenchmark-dev" bench_server="postgresql-$pg-hll"
+
+	# A server that is not Debian's brings its own headers and extensions.
+	if [ -n "${PG_CONFIG:-}" ] && [ "$PG_CONFIG" != "/usr/lib/postgresql/$pg/bin/pg_config" ]; then
+		server='' bench_server=''
+	fi
+
+	case $1 in
+		demo) echo "$build $server $demo" ;;
+		check) echo "$build $server $check" ;;
+		bench) echo "$build $server $bench $bench_server" ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench)" >&2; return 2 ;;
+	esac
+}
+
+# Those of the given packages that are not installed.
+setup_missing() {
+	local package
+	for package; do
+		[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+	done
+}
+
+setup_install() {
+	local dropin=/etc/postgresql-common/createcluster.d/no-main-cluster.conf rc=0
+	local apt=(apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+
+	if [ "$(id -u)" != 0 ]; then
+		echo "setup.sh: these packages are missing, and only root can install them: $*" >&2
+		return 1
+	fi
+
+	# The server's package makes a cluster and starts it when it is installed.
+	# Everything here has a server of its own, so for the time of this
+	# installation it does not.
+	mkdir -p "${dropin%/*}"
+	echo 'create_main_cluster = false' > "$dropin"
+
+	# Some unrelated source of packages may be out of reach: the installation
+	# itself tells whether that matters.
+	"${apt[@]}" update || echo "setup.sh: apt-get update failed, trying with the lists at hand" >&2
+	DEBIAN_FRONTEND=noninteractive "${apt[@]}" install --no-install-recommends "$@" || rc=$?
+	rm -f "$dropin"
+	return "$rc"
+}
+
+# setup_packages SET...: makes sure that the packages of the sets are there.
+# What apt-get says goes to the standard error output.
+setup_packages() {
+	local set list packages=() missing
+	for set; do
+		list=$(setup_list "$set") || return
+		read -r -a list <<< "$list"
+		packages+=("${list[@]}")
+	done
+	if ! command -v dpkg-query >/dev/null; then
+		echo "setup.sh: not a Debian system; taken to be installed: ${packages[*]}" >&2
+	else
+		mapfile -t missing < <(setup_missing "${packages[@]}" | sort -u)
+		if [ ${#missing[@]} != 0 ]; then
+			echo "setup.sh: installing ${missing[*]}" >&2
+			setup_install "${missing[@]}" >&2 || return
+		fi
+	fi
+
+	# pg_config on the path may belong to another version.
+	export PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+	set -euo pipefail
+	[ $# != 0 ] || { sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+	setup_packages "$@"
+fi

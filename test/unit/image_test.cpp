@@ -1,0 +1,340 @@
+// Stored bytes: the layout field by field, and every way to damage them.
+
+#include "core/image.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference.hpp"
+#include "test_support.hpp"
+
+namespace dedup::test {
+namespace {
+
+// Stored filters of every method, empty, exact and full.
+std::vector<Bytes> SomeImages() {
+  std::vector<Bytes> images;
+  for (const Method* method : kMethods) {
+    for (const char* options : {"", "generations=16 refresh=on"}) {
+      if (options[0] != 0 && std::string(method->name) != "ring") continue;
+      const Shape shape = PlanKeys(*method, 20, 0.1, options, 42);
+      for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{shape.bytes / 8 + 20}}) {
+        Filter filter(shape);
+        for (uint64_t key = 0; key < keys; ++key) filter.Add(HashOf(key));
+        images.push_back(filter.Canonical());
+      }
+    }
+  }
+  return images;
+}
+
+Flaw FlawOf(const Bytes& image) {
+  Header header;
+  return Validate(image.data(), image.size(), &header);
+}
+
+Flaw CheckOf(const Bytes& image) {
+  Header header;
+  return Check(image.data(), image.size(), &header);
+}
+
+// The same bytes with a new value in a field of the header, and sealed again: only
+// the value can be found wrong.
+template <typename T>
+Bytes With(Bytes image, size_t at, T value) {
+  std::memcpy(image.data() + at, &value, sizeof value);
+  Seal(image.data(), image.size());
+  return image;
+}
+
+// What is written is accepted, and read back as it was.
+TEST(Image, IsReadBack) {
+  for (const Bytes& image : SomeImages()) {
+    Header header;
+    ASSERT_EQ(Validate(image.data(), image.size(), &header), Flaw::kNone);
+    EXPECT_TRUE(header.canonical());
+    EXPECT_EQ(header.shape.seed, 42u);
+    EXPECT_EQ(header.shape.fpr, 0.1);
+    EXPECT_EQ(header.shape.keys, 20u);
+    EXPECT_EQ(CanonicalBytes(header), image.size());
+    Bytes again(image.size());
+    WriteCanonical(image.data(), header, again.data());
+    EXPECT_EQ(again, image);
+  }
+}
+
+// The layout is the documented one: the reference writes it field by field.
+TEST(Image, HasTheDocumentedLayout) {
+  Shape shape = PlanKeys(Named("bloom"), 20, 0.1, "", 0x1122334455667788u);
+  Filter filter(shape);
+  EXPECT_EQ(filter.Canonical(), ImageOf(shape, 0, 0, 0, {}));
+  filter.Add(0x0102030405060708u);
+  EXPECT_EQ(filter.Canonical(), ImageOf(shape, 0, 1, 0, {8, 7, 6, 5, 4, 3, 2, 1}));
+}
+
+// Every truncation is rejected, and so is a byte too many.
+TEST(Damage, EveryTruncationIsRejected) {
+  for (const Bytes& image : SomeImages()) {
+    for (size_t size = 0; size < image.size(); ++size) {
+      const Bytes cut = image.Prefix(size);
+      ASSERT_NE(FlawOf(cut), Flaw::kNone) << size << " of " << image.size();
+      ASSERT_EQ(FlawOf(cut), size < 60 ? Flaw::kNotAFilter : Flaw::kSize);
+    }
+    Bytes longer(image.size() + 1);
+    std::memcpy(longer.data(), image.data(), image.size());
+    ASSERT_EQ(FlawOf(longer), Flaw::kSize);
+  }
+}
+
+// Every single flipped bit is rejected, wherever it is.
+TEST(Damage, EveryFlippedBitIsRejected) {
+  for (Bytes image : SomeImages()) {
+    for (size_t bit = 0; bit < 8 * image.size(); ++bit) {
+      image[bit / 8] = static_cast<uint8_t>(image[bit / 8] ^ 1u << bit % 8);
+      ASSERT_NE(FlawOf(image), Flaw::kNone) << "byte " << bit / 8;
+      if (bit / 8 >= 60 || (bit / 8 >= 8 && bit / 8 < 24)) {
+        ASSERT_EQ(FlawOf(image), Flaw::kChecksum) << "byte " << bit / 8;
+      }
+      image[bit / 8] = static_cast<uint8_t>(image[bit / 8] ^ 1u << bit % 8);
+    }
+    ASSERT_EQ(FlawOf(image), Flaw::kNone);
+  }
+}
+
+// A checksum of nothing but zeros or ones does not pass.
+TEST(Damage, AMissingChecksumIsRejected) {
+  for (Bytes image : SomeImages()) {
+    std::memset(image.data() + 8, 0, 8);
+    EXPECT_EQ(FlawOf(image), Flaw::kChecksum);
+    std::memset(image.data() + 8, 0xff, 8);
+    EXPECT_EQ(FlawOf(image), Flaw::kChecksum);
+  }
+}
+
+// A later version, an unknown method, an unknown form are told apart from damage,
+// with a right checksum too.
+TEST(Flaws, AreToldApart) {
+  for (const Bytes& image : SomeImages()) {
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 0, 0xde)), Flaw::kNotAFilter);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 1, 2)), Flaw::kFutureVersion);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 1, 255)), Flaw::kFutureVersion);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 1, 0)), Flaw::kFutureVersion);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 2, 0)), Flaw::kUnknownMethod);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 2, 200)), Flaw::kUnknownMethod);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 3, 4)), Flaw::kParameters);
+    EXPECT_EQ(FlawOf(With<uint8_t>(image, 3, 255)), Flaw::kParameters);
+  }
+  EXPECT_EQ(FlawOf(Bytes(0)), Flaw::kNotAFilter);
+}
+
+// Parameters that no filter can have: rates that are not numbers or out of range,
+// no keys or too many, no bytes or too many, counters that the method has not.
+TEST(Flaws, OfParametersAreFound) {
+  for (const Bytes& image : SomeImages()) {
+    const bool ring = image[2] == 4, full = image[3] == 1;
+    for (double fpr : {std::nan(""), -std::nan(""), 0.0, -0.01, 9e-10, 0.500001, 1.0,
+                       std::numeric_limits<double>::infinity(),
+                       -std::numeric_limits<double>::infinity()}) {
+      EXPECT_EQ(FlawOf(With(image, 32, fpr)), Flaw::kParameters) << fpr;
+    }
+    for (uint64_t keys : {uint64_t{0}, kMaxKeys + 1, ~uint64_t{0}}) {
+      EXPECT_EQ(FlawOf(With(image, 24, keys)), Flaw::kParameters) << keys;
+    }
+    for (uint32_t bytes : {0u, 1u, 7u, 63u, (512u << 20) + 4096u, 0xffffffffu}) {
+      EXPECT_EQ(FlawOf(With(image, 4, bytes)), Flaw::kParameters) << bytes;
+    }
+    for (uint64_t detail : {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 40, uint64_t{255}}) {
+      EXPECT_EQ(FlawOf(With(image, 40, detail)), Flaw::kParameters) << detail;
+    }
+    EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 16)), Flaw::kParameters);
+    if (full) {
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, 1u << 20)), Flaw::kParameters);
+      if (!ring) {
+        EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, 1)), Flaw::kParameters);
+        EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters);
+      }
+      // The size must agree with M.
+      const uint32_t bytes = LoadU32(image.data() + 4);
+      EXPECT_EQ(FlawOf(With<uint32_t>(image, 4, bytes + 4096)), Flaw::kSize);
+    } else {
+      EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters);
+      // More hashes than the exact form may hold; and other than there are.
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, LoadU32(image.data() + 4) / 8 + 1)),
+                Flaw::kParameters);
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, ~uint64_t{0})), Flaw::kParameters);
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, uint64_t{1} << 61)), Flaw::kParameters);
+      const uint64_t n = LoadU64(image.data() + 48);
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, n + 1)), Flaw::kSize);
+    }
+  }
+}
+
+// Every value of a method's detail, of 25 bits, is refused or safe: what valid()
+// accepts is what the method can work with (memory_test.cpp works with them).
+TEST(Flaws, OfDetailLeaveOnlyWhatAMethodKnows) {
+  const Shape bloom = PlanKeys(Named("bloom"), 1000, 0.01);
+  const Shape recent = PlanKeys(Named("recent"), 1000, 0.01);
+  const Shape ring = PlanKeys(Named("ring"), 10000, 0.001);  // 4096-byte blocks
+  const auto valid = [](Shape shape, uint64_t detail) {
+    shape.detail = detail;
+    return MethodByCode(shape.method)->valid(shape, Counters{});
+  };
+  for (uint64_t detail = 0; detail < 1u << 25; ++detail) {
+    const uint64_t low = detail & 0xff, middle = detail >> 8 & 0xff, high = detail >> 16 & 0xff;
+    ASSERT_EQ(valid(bloom, detail), detail >= 1 && detail <= 32);
+    ASSERT_EQ(valid(recent, detail),
+              detail < 1u << 16 && low >= 1 && middle >= 8 && middle <= 40 && low * middle <= 504);
+    ASSERT_EQ(valid(ring, detail), low >= 1 && low <= 40 && (middle == 8 || middle == 16) &&
+                                       (high == 9 || high == 12));
+  }
+  EXPECT_FALSE(valid(ring, ring.detail | 1u << 25));
+}
+
+// Working forms never come from outside, not even with a right checksum.
+TEST(Flaws, WorkingFormsAreNotForStoring) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 20, 0.1);
+    for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{30}, uint64_t{shape.bytes / 8 + 1}}) {
+      Filter filter(shape);
+      for (uint64_t key = 0; key < keys; ++key) filter.Add(HashOf(key));
+      filter.MakeWorkingForm();
+      Header header;
+      EXPECT_EQ(Check(filter.image().data(), filter.image().size(), &header), Flaw::kNone);
+      EXPECT_EQ(Validate(filter.image().data(), filter.image().size(), &header), Flaw::kWorking);
+      Bytes sealed = filter.image();
+      Seal(sealed.data(), sealed.size());
+      EXPECT_NE(FlawOf(sealed), Flaw::kNone);
+    }
+  }
+}
+
+// Working forms are refused where their sizes do not agree with their headers.
+TEST(Flaws, OfWorkingFormsAreFound) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 200, 0.01);
+    Filter exact(shape), full(shape);
+    for (uint64_t key = 0; key < 20; ++key) exact.Add(HashOf(key));
+    for (uint64_t key = 0; key <= shape.bytes / 8; ++key) full.Add(HashOf(key));
+    ASSERT_EQ(exact.header().form, Form::kWorkingExact);
+    ASSERT_EQ(full.header().form, Form::kWorkingFull);
+    for (size_t size = 0; size < exact.image().size(); ++size) {
+      ASSERT_NE(CheckOf(exact.image().Prefix(size)), Flaw::kNone);
+    }
+    const size_t least = full.header().body_at() + shape.bytes;
+    for (size_t size = least - 100; size < least; ++size) {
+      ASSERT_EQ(CheckOf(full.image().Prefix(size)), Flaw::kSize);
+    }
+    Bytes image = exact.image();
+    StoreU64(image.data() + 48, exact.header().room() + 1);
+    EXPECT_EQ(CheckOf(image), Flaw::kParameters);
+    StoreU64(image.data() + 48, 1);
+    StoreU32(image.data() + 56, shape.bytes / 8 + 1);
+    EXPECT_EQ(CheckOf(image), Flaw::kParameters);
+    // More deferred hashes than there is room for, and bits without a meaning.
+    image = exact.image();
+    const uint64_t free = exact.header().room() - exact.header().hashes();
+    StoreU64(image.data() + 8, free << 16);
+    EXPECT_EQ(CheckOf(image), Flaw::kNone);
+    for (uint64_t field : {(free + 1) << 16, uint64_t{1}, uint64_t{1} << 32, ~uint64_t{0}}) {
+      StoreU64(image.data() + 8, field);
+      EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
+    }
+    image = Bytes(full.image().size() + 8 * kMaxDeferred);
+    std::memcpy(image.data(), full.image().data(), full.image().size());
+    for (uint64_t field : {uint64_t{16} | 2 << 16, uint64_t{kMaxShift}}) {
+      StoreU64(image.data() + 8, field);
+      EXPECT_EQ(CheckOf(image), Flaw::kNone) << field;
+    }
+    for (uint64_t field : {uint64_t{15} | 2 << 16, uint64_t{kMaxShift} + 1,
+                           kMaxShift | (uint64_t{kMaxDeferred} + 1) << 16, uint64_t{1} << 32,
+                           ~uint64_t{0}}) {
+      StoreU64(image.data() + 8, field);
+      EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
+    }
+  }
+}
+
+// CheckAgain() says what Check() says, whatever was looked at before: images of
+// other filters, grown ones, damaged ones, and the same one with more keys.
+TEST(CheckAgain, SaysWhatCheckSays) {
+  Random random(1);
+  std::vector<Bytes> images = SomeImages();
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 200, 0.1);
+    Filter filter(shape);
+    for (uint64_t key = 0; key < shape.bytes / 8 + 100; ++key) {
+      filter.Add(HashOf(key));
+      if (key < 30 || random.OneIn(10)) images.push_back(filter.image());
+    }
+    Filter large(PlanMemory(*method, 512 * 1024, 0.1));
+    for (uint64_t key = 0; key < 200; ++key) {
+      large.AddDeferred(HashOf(key));
+      if (key % 8 == 0) images.push_back(large.image());
+    }
+  }
+  LastCheck last;
+  uint64_t refused = 0;
+  for (int i = 0; i < 200000 / static_cast<int>(kThin); ++i) {
+    // Neighbours in the list are the same filter with a key more or less.
+    static size_t at = 0;
+    at = random.OneIn(4) ? random.Below(images.size()) : std::min(at + random.Below(2), images.size() - 1);
+    Bytes& image = images[at];
+    const size_t byte = random.Below(60);
+    const uint8_t before = image[byte];
+    if (random.OneIn(3)) {
+      image[byte] = static_cast<uint8_t>(random.OneIn(2) ? before ^ 1u << random.Below(8) : random.Next());
+    }
+    Header header = {};
+    const Flaw flaw = Check(image.data(), image.size(), &header);
+    ASSERT_EQ(CheckAgain(image.data(), image.size(), &last), flaw);
+    if (flaw == Flaw::kNone) {
+      ASSERT_EQ(last.header.method, header.method);
+      ASSERT_EQ(last.header.form, header.form);
+      ASSERT_TRUE(last.header.shape == header.shape);
+      ASSERT_EQ(last.header.counters.count, header.counters.count);
+      ASSERT_EQ(last.header.counters.state, header.counters.state);
+      ASSERT_TRUE(last.header.canonical() || last.header.checksum == header.checksum);
+    }
+    refused += flaw != Flaw::kNone;
+    image[byte] = before;
+  }
+  EXPECT_GE(refused, 10000u / kThin);
+}
+
+// Too few bytes for a header are refused without looking at them, also at first,
+// when there is nothing to compare with.
+TEST(CheckAgain, ReadsNothingOfAnEmptyImage) {
+  for (size_t size : {0, 1, 7, 8, 59}) {
+    LastCheck last;
+    const Bytes image(size);
+    EXPECT_EQ(CheckAgain(image.data(), size, &last), Flaw::kNotAFilter);
+  }
+}
+
+// Hashes that must be sorted and are not, or are there twice, are refused.
+TEST(Flaws, OfOrderAreFound) {
+  for (const char* name : {"blocked_bloom", "bloom"}) {
+    const Shape shape = PlanKeys(Named(name), 50, 0.01);
+    std::vector<uint8_t> payload(24);
+    const auto flaw = [&](uint64_t a, uint64_t b, uint64_t c) {
+      StoreU64(payload.data(), a);
+      StoreU64(payload.data() + 8, b);
+      StoreU64(payload.data() + 16, c);
+      return FlawOf(ImageOf(shape, 0, 3, 0, payload));
+    };
+    EXPECT_EQ(flaw(1, 2, 3), Flaw::kNone);
+    EXPECT_EQ(flaw(0, 1, ~uint64_t{0}), Flaw::kNone);
+    EXPECT_EQ(flaw(1, 1, 2), Flaw::kOrder);
+    EXPECT_EQ(flaw(1, 3, 2), Flaw::kOrder);
+    EXPECT_EQ(flaw(2, 1, 3), Flaw::kOrder);
+    // Order is by number, not byte by byte.
+    EXPECT_EQ(flaw(0x00ff, 0x0100, 0x0200), Flaw::kNone);
+  }
+}
+
+}  // namespace
+}  // namespace dedup::test

@@ -1,0 +1,280 @@
+// Memory safety: whatever bits a filter holds, no function reads or writes outside
+// it once Check() has accepted its header. All blocks are exactly as large as they
+// must be, so the sanitizer build sees the first byte outside; in other builds
+// these tests only show that nothing loops for ever or contradicts itself.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "test_support.hpp"
+
+namespace dedup::test {
+namespace {
+
+Header Checked(const Bytes& image) {
+  Header header = {};
+  EXPECT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+  return header;
+}
+
+// The same image with its deferred hashes put where they belong, which every other
+// function wants done.
+Bytes Settled(Bytes image) {
+  Header header = Checked(image);
+  Settle(image.data(), &header);
+  EXPECT_EQ(Checked(image).deferred(), 0u);
+  return image;
+}
+
+// Everything that can be done with an accepted image.
+void UseInEveryWay(const Bytes& unsettled, const Bytes& unsettled_other, Random* random) {
+  const Bytes image = Settled(unsettled), other = Settled(unsettled_other);
+  const Header header = Checked(image);
+  const uint64_t probe = image.size() >= 68 ? LoadU64(image.data() + 60) : 1;
+  for (uint64_t hash : {uint64_t{0}, ~uint64_t{0}, probe, random->Next()}) {
+    Contains(image.data(), header, hash);
+  }
+  const Reading reading = Read(image.data(), header);
+  EXPECT_TRUE(std::isfinite(reading.count) && reading.count >= 0);
+  EXPECT_TRUE(reading.fpr >= 0 && reading.fpr <= 1);
+  Overfull(header, reading);
+
+  Bytes stored(CanonicalBytes(header));
+  WriteCanonical(image.data(), header, stored.data());
+  const Header stored_header = Checked(stored);
+  EXPECT_TRUE(ChecksumHolds(stored.data(), stored.size()));
+
+  // One key into a value.
+  for (uint64_t hash : {probe, random->Next()}) {
+    Bytes out(AddToBytes(stored_header));
+    const size_t size = AddTo(stored.data(), stored_header, hash, out.data());
+    ASSERT_LE(size, out.size());
+    Header grown;
+    EXPECT_EQ(Check(out.data(), size, &grown), Flaw::kNone);
+    // Found at once, unless the search is misled by hashes that are not sorted.
+    if (grown.form == Form::kFull || grown.order() != ExactOrder::kSorted) {
+      EXPECT_TRUE(Contains(out.data(), grown, hash));
+    }
+  }
+
+  // Test-and-add where it is, as long as there is room, and after each growth.
+  if (!header.canonical() || header.form == Form::kFull) {
+    Bytes copy(image);
+    Header at = header;
+    for (int i = 0; i < 40; ++i) {
+      const uint64_t hash = i % 4 == 3 ? probe : random->Next();
+      if (TestAndAdd(copy.data(), &at, hash) == Outcome::kNoRoom) {
+        const Step step = NextStep(at);
+        Bytes grown(StepBytes(at, step));
+        MakeWorking(copy.data(), at, step, grown.data());
+        copy = std::move(grown);
+        at = Checked(copy);
+        AddNew(copy.data(), &at, hash);
+      }
+      Checked(copy);
+    }
+  }
+  const Step step = NextStep(header);
+  Bytes grown(StepBytes(header, step));
+  MakeWorking(image.data(), header, step, grown.data());
+  Header grown_header = Checked(grown);
+  Contains(grown.data(), grown_header, probe);
+
+  // Deferred keys, on top of those that the image came with.
+  if (!header.canonical()) {
+    Bytes copy(unsettled);
+    Header at = Checked(copy);
+    for (int i = 0; i < 100 && Defer(copy.data(), &at, random->Next()); ++i) Checked(copy);
+    Checked(Settled(copy));
+  }
+
+  // Merges, in both directions and with itself.
+  const Header other_header = Checked(other);
+  const Bytes* images[] = {&image, &other};
+  const Header* headers[] = {&header, &other_header};
+  for (int left : {0, 1}) {
+    for (int right : {0, 1}) {
+      const MergeBytes needs = MergeNeeds(*headers[left], *headers[right]);
+      Bytes out(needs.out), scratch(needs.scratch);
+      const size_t size = MergeTo(images[left]->data(), *headers[left], images[right]->data(),
+                                  *headers[right], out.data(), scratch.data());
+      ASSERT_LE(size, out.size());
+      Checked(out.Prefix(size));
+      Bytes copy(*images[left]);
+      Header at = *headers[left];
+      MergeInPlace(copy.data(), &at, images[right]->data(), *headers[right]);
+      Checked(copy);
+    }
+  }
+}
+
+// Bits for a body: noise, zeros, ones, or noise with few bits, by turns.
+void Scribble(uint8_t* bytes, size_t size, Random* random) {
+  const uint64_t kind = random->Below(5);
+  for (size_t i = 0; i < size; ++i) {
+    const uint64_t noise = random->Next();
+    bytes[i] = static_cast<uint8_t>(kind == 0   ? 0
+                                    : kind == 1 ? 0xff
+                                    : kind == 2 ? noise & noise >> 8 & noise >> 16
+                                    : kind == 3 ? (i % 4 == 0 ? noise % 40 : 0)  // small numbers
+                                                : noise);
+  }
+}
+
+std::vector<Shape> SomeShapes() {
+  std::vector<Shape> shapes;
+  for (const Method* method : kMethods) {
+    for (const char* options : {"", "generations=16", "refresh=on", "generations=16 refresh=on"}) {
+      if (options[0] != 0 && std::string(method->name) != "ring") continue;
+      for (uint64_t keys : {1, 30, 300}) {
+        for (double fpr : {0.5, 0.01, 1e-9}) {
+          shapes.push_back(PlanKeys(*method, keys, fpr, options));
+        }
+      }
+      // Large enough to defer.
+      shapes.push_back(PlanMemory(*method, kDeferFromBytes, 0.01, options));
+    }
+  }
+  return shapes;
+}
+
+// A random image of this shape in any form, with the least size that Check()
+// accepts.
+Bytes RandomImage(const Shape& shape, Random* random) {
+  const Method& method = *MethodByCode(shape.method);
+  const ExactOrder order = method.exact_order(shape);
+  const uint64_t limit = shape.bytes / 8;
+  Bytes image;
+  switch (random->Below(4)) {
+    case 0: {
+      const uint64_t n = random->Below(std::min<uint64_t>(limit, 60) + 1);
+      image = Bytes(kHeaderBytes + 8 * n);
+      Scribble(image.data() + 60, image.size() - 60, random);
+      WriteHeader(image.data(), shape, Form::kExact, Counters{n, 0}, 0);
+      break;
+    }
+    case 1: {
+      const uint64_t room = random->Below(std::min<uint64_t>(limit, 60) + 1);
+      const uint64_t n = random->Below(room + 1);
+      image = Bytes(WorkingExactBytes(room, order));
+      Scribble(image.data() + 60, image.size() - 60, random);
+      const uint64_t deferred = random->Below(std::min<uint64_t>(room - n, kMaxDeferred) + 1);
+      WriteHeader(image.data(), shape, Form::kWorkingExact,
+                  Counters{n, static_cast<uint32_t>(room)}, deferred << 16);
+      break;
+    }
+    default: {
+      const bool working = random->OneIn(2);
+      const size_t shift = working ? random->Below(kMaxShift + 1) : 0;
+      const uint64_t deferred = random->Below(shift / 8 + 1);
+      Counters counters;
+      if (std::string(method.name) == "ring") {
+        const uint64_t generations = shape.detail >> 8 & 0xff;
+        counters.state = static_cast<uint32_t>(random->Below(generations));
+        counters.count = random->Below((shape.keys + generations - 2) / (generations - 1));
+      }
+      image = Bytes(kHeaderBytes + shift + shape.bytes);
+      Scribble(image.data() + 60, image.size() - 60, random);
+      WriteHeader(image.data(), shape, working ? Form::kWorkingFull : Form::kFull, counters,
+                  shift | std::min<uint64_t>(deferred, kMaxDeferred) << 16);
+    }
+  }
+  return image;
+}
+
+// Random bodies, random hashes, random indexes and links, in every form.
+TEST(AnyBits, AreSafe) {
+  Random random(1);
+  for (const Shape& shape : SomeShapes()) {
+    for (uint64_t i = 0; i < 60; ++i) {
+      const Bytes image = RandomImage(shape, &random), other = RandomImage(shape, &random);
+      UseInEveryWay(image, other, &random);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// An index that is full, or whose entries all lead to the wrong place, and links
+// that lead in a small circle: everything ends.
+TEST(AnyBits, InIndexAndLinksEnd) {
+  Random random(2);
+  for (const char* name : {"blocked_bloom", "recent"}) {
+    const Shape shape = PlanMemory(Named(name), 4096, 0.01);
+    const ExactOrder order = Named(name).exact_order(shape);
+    const uint64_t room = 64;
+    for (uint32_t entry : {0u, 1u, 2u, 64u, 65u, 0x7fffffffu, 0xffffffffu}) {
+      for (uint64_t n : {0, 1, 2, 63, 64}) {
+        Bytes image(WorkingExactBytes(room, order));
+        for (size_t at = kHeaderBytes; at < image.size(); at += 4) StoreU32(image.data() + at, entry);
+        WriteHeader(image.data(), shape, Form::kWorkingExact, Counters{n, room}, 0);
+        UseInEveryWay(image, image, &random);
+      }
+    }
+  }
+}
+
+// Headers are scribbled over too: whatever Check() accepts is safe to use.
+TEST(AnyHeader, IsRefusedOrSafe) {
+  Random random(3);
+  uint64_t accepted = 0;
+  const std::vector<Shape> shapes = SomeShapes();
+  for (uint64_t i = 0; i < 200000 / kThin; ++i) {
+    const Shape& shape = shapes[random.Below(shapes.size())];
+    Bytes image = RandomImage(shape, &random);
+    for (uint64_t changes = 1 + random.Below(3); changes > 0; --changes) {
+      const size_t at = random.Below(60);
+      image[at] = static_cast<uint8_t>(random.OneIn(2) ? random.Next() : image[at] ^ 1u << random.Below(8));
+    }
+    Header header;
+    if (Check(image.data(), image.size(), &header) != Flaw::kNone) continue;
+    if (random.OneIn(4)) UseInEveryWay(image, image, &random);
+    if (HasFatalFailure()) return;
+    ++accepted;
+  }
+  EXPECT_GE(accepted, 2000 / kThin);
+}
+
+// Every layout that valid() lets through works on a body of noise.
+TEST(AnyDetail, IsRefusedOrSafe) {
+  Random random(4);
+  for (const Method* method : kMethods) {
+    const uint32_t bytes = std::string(method->name) == "ring" ? 8192 : 128;
+    for (uint64_t detail = 0; detail < 1u << 25; detail += 1 + random.Below(method->code == 4 ? 2 : 1)) {
+      Shape shape = {method->code, bytes, 0, 1 + random.Below(100), 0.01, detail};
+      if (!method->valid(shape, Counters{})) continue;
+      if (method->code == 4 && !random.OneIn(4)) continue;
+      Bytes image(kHeaderBytes + bytes);
+      Scribble(image.data() + 60, bytes, &random);
+      WriteHeader(image.data(), shape, Form::kFull, Counters{}, 0);
+      UseInEveryWay(image, image, &random);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Realigning a full working image that Check() accepts stays inside it, though it
+// stands at an address for which its body has to move up.
+TEST(AnyBits, CanBeAligned) {
+  const Shape shape = PlanKeys(Named("blocked_bloom"), 10, 0.01);
+  for (size_t at = 0; at < 64; ++at) {
+    for (size_t spare : {size_t{0}, size_t{10}, size_t{63}, kMaxShift}) {
+      // `at` moves the image to every address. Bytes behind it that are not its
+      // own keep a wrong move from ending the test.
+      Bytes block(at + kHeaderBytes + spare + shape.bytes + kMaxShift);
+      uint8_t* image = block.data() + at;
+      const size_t size = kHeaderBytes + spare + shape.bytes;
+      WriteHeader(image, shape, Form::kWorkingFull, Counters{}, 0);
+      Header header;
+      if (Check(image, size, &header) != Flaw::kNone) continue;
+      Align(image, &header);
+      EXPECT_LE(header.body_at() + shape.bytes, size) << "the body now ends outside its image";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dedup::test

@@ -1,0 +1,327 @@
+// Merges: the union where nothing is forgotten, exact where both are exact, and
+// what a window keeps of each input.
+
+#include "core/merge.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "reference.hpp"
+#include "test_support.hpp"
+
+namespace dedup::test {
+namespace {
+
+Filter FilterOf(const Shape& shape, uint64_t first, uint64_t end, uint64_t step = 1) {
+  Filter filter(shape);
+  for (uint64_t key = first; key < end; key += step) filter.Add(HashOf(key));
+  return filter;
+}
+
+std::vector<uint64_t> HashesOf(const Bytes& stored) {
+  std::vector<uint64_t> hashes;
+  for (size_t at = 60; at < stored.size(); at += 8) hashes.push_back(LoadU64(stored.data() + at));
+  return hashes;
+}
+
+class Union : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Methods, Union, ::testing::Values("blocked_bloom", "bloom"),
+                         [](const auto& info) { return info.param; });
+
+// A filter that never forgets is a function of its set of keys: however the keys
+// were split over filters, in whatever forms these are and in whatever order they
+// are merged, the bytes are those of one filter that saw all keys.
+TEST_P(Union, HasTheBytesOfAllKeysInOneFilter) {
+  Random random(1);
+  for (uint64_t keys : {3, 60, 500, 3000}) {
+    for (int trial = 0; trial < 8; ++trial) {
+      const Shape shape = PlanKeys(Named(GetParam()), 500, 0.01);
+      const uint64_t parts = 2 + random.Below(5);
+      Filter all(shape);
+      std::vector<Filter> filters(parts, Filter(shape));
+      for (uint64_t i = 0; i < keys; ++i) {
+        const uint64_t hash = HashOf(random.Below(keys), trial);
+        all.Add(hash);
+        // One part takes most keys, so that full and exact filters meet.
+        Filter& part = filters[random.OneIn(2) ? 0 : random.Below(parts)];
+        if (random.OneIn(4)) {
+          part.AddValue(hash);
+        } else {
+          part.Add(hash);
+        }
+        if (random.OneIn(50)) part.MakeCanonical();
+      }
+      while (filters.size() > 1) {
+        const size_t left = random.Below(filters.size());
+        const size_t right = (left + 1 + random.Below(filters.size() - 1)) % filters.size();
+        filters[left] = filters[left].MergedWith(filters[right]);
+        filters.erase(filters.begin() + static_cast<int64_t>(right));
+      }
+      ASSERT_EQ(filters[0].Canonical(), all.Canonical()) << keys << " keys in " << parts;
+    }
+  }
+}
+
+// Merging twice, or with itself, or with an empty filter, changes nothing; left
+// and right may be exchanged.
+TEST_P(Union, IsIdempotentAndCommutative) {
+  const Shape shape = PlanKeys(Named(GetParam()), 300, 0.01);
+  for (uint64_t keys_a : {0, 10, 1000}) {
+    for (uint64_t keys_b : {0, 10, 1000}) {
+      const Filter a = FilterOf(shape, 0, keys_a), b = FilterOf(shape, 5000, 5000 + keys_b);
+      const Filter both = a.MergedWith(b);
+      EXPECT_EQ(both.Canonical(), b.MergedWith(a).Canonical());
+      EXPECT_EQ(both.MergedWith(b).Canonical(), both.Canonical());
+      EXPECT_EQ(both.MergedWith(a).Canonical(), both.Canonical());
+      EXPECT_EQ(both.MergedWith(both).Canonical(), both.Canonical());
+      EXPECT_EQ(a.MergedWith(Filter(shape)).Canonical(), a.Canonical());
+      EXPECT_EQ(Filter(shape).MergedWith(a).Canonical(), a.Canonical());
+    }
+  }
+}
+
+// Two exact filters merge exactly: the union of their hashes, by age rank from the
+// youngest, the left's the younger on ties, each once with the younger of its ages.
+// The expected order is written out by hand.
+TEST(ExactMerge, IsByAgeRank) {
+  const auto merged = [](const char* name, std::vector<uint64_t> left, std::vector<uint64_t> right) {
+    const Shape shape = PlanMemory(Named(name), 4096, 0.01);
+    Filter a(shape), b(shape);
+    for (uint64_t hash : left) a.Add(hash);
+    for (uint64_t hash : right) b.Add(hash);
+    return HashesOf(a.MergedWith(b).Canonical());
+  };
+  using List = std::vector<uint64_t>;
+  for (const char* name : {"recent", "ring"}) {
+    // Oldest first: rank 0 is 3 and 5, rank 1 is 2 of both, rank 2 is 1 and 4.
+    EXPECT_EQ(merged(name, {1, 2, 3}, {4, 2, 5}), (List{4, 1, 2, 5, 3})) << name;
+    // The younger age counts: 1 is the oldest on the left, the youngest on the right.
+    EXPECT_EQ(merged(name, {1, 2, 3}, {4, 1}), (List{4, 2, 1, 3})) << name;
+    // Lists of different length: what is over is older than all.
+    EXPECT_EQ(merged(name, {1, 2, 3, 4}, {9}), (List{1, 2, 3, 9, 4})) << name;
+    EXPECT_EQ(merged(name, {9}, {1, 2, 3, 4}), (List{1, 2, 3, 4, 9})) << name;
+    EXPECT_EQ(merged(name, {}, {1, 2}), (List{1, 2})) << name;
+    EXPECT_EQ(merged(name, {1, 2}, {1, 2}), (List{1, 2})) << name;
+  }
+  EXPECT_EQ(merged("bloom", {1, 2, 3}, {4, 2, 5}), (List{1, 2, 3, 4, 5}));
+  EXPECT_EQ(merged("blocked_bloom", {9, 1}, {5}), (List{1, 5, 9}));
+}
+
+// While both are exact and the union fits, nothing is lost and nothing invented,
+// for every method.
+TEST(ExactMerge, IsExact) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanMemory(*method, 8192, 0.3);
+    const Filter a = FilterOf(shape, 0, 600), b = FilterOf(shape, 300, 1024);
+    const Filter merged = a.MergedWith(b);
+    ASSERT_TRUE(merged.exact());
+    EXPECT_EQ(merged.header().hashes(), 1024u);
+    for (uint64_t key = 0; key < 1024; ++key) ASSERT_TRUE(merged.Contains(HashOf(key)));
+    for (uint64_t key = 1024; key < 5000; ++key) ASSERT_FALSE(merged.Contains(HashOf(key)));
+    // One hash more than fits takes it over; common hashes count once.
+    EXPECT_FALSE(a.MergedWith(FilterOf(shape, 600, 1025)).exact());
+  }
+}
+
+// In place or into new bytes, and from working or canonical forms, a merge gives
+// the same bytes, for every pair of forms.
+TEST(AnyForm, MergesToTheSameBytes) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 150, 0.01);
+    const uint64_t limit = shape.bytes / 8;
+    for (uint64_t keys_a : {uint64_t{3}, limit / 2 + 5, 2 * limit + 300}) {
+      for (uint64_t keys_b : {uint64_t{4}, limit / 2 + 6, 2 * limit + 299}) {
+        const Filter a = FilterOf(shape, 0, keys_a), b = FilterOf(shape, 1000000, 1000000 + keys_b);
+        const Filter stored_a(a.Canonical()), stored_b(b.Canonical());
+        const Bytes expected = stored_a.MergedWith(stored_b).Canonical();
+        EXPECT_EQ(a.MergedWith(b).Canonical(), expected);
+        EXPECT_EQ(a.MergedWith(stored_b).Canonical(), expected);
+        EXPECT_EQ(stored_a.MergedWith(b).Canonical(), expected);
+        for (const Filter* right : {&b, &stored_b}) {
+          Filter in_place(a);
+          const Bytes before = in_place.image();
+          const bool merged = in_place.MergeInPlaceWith(*right);
+          // It can where it must: both full, or full and order of no matter.
+          EXPECT_EQ(merged, !a.exact() && (!right->exact() || !method->forgets)) << method->name;
+          if (merged) {
+            EXPECT_EQ(in_place.Canonical(), expected) << method->name;
+          } else {
+            EXPECT_EQ(in_place.image(), before);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Full rings and full filters that never forget merge associatively, byte for
+// byte; recent does not, for a rank in a merge of merges is another one.
+TEST(FullMerge, IsAssociative) {
+  for (const char* name : {"blocked_bloom", "bloom", "ring"}) {
+    for (const char* options : {"", "generations=16"}) {
+      if (std::string(name) != "ring" && options[0] != 0) continue;
+      const Shape shape = PlanKeys(Named(name), 700, 0.01, options);
+      const Filter a = FilterOf(shape, 0, 1500), b = FilterOf(shape, 3000, 4130),
+                   c = FilterOf(shape, 6000, 9333);
+      ASSERT_FALSE(a.exact() || b.exact() || c.exact());
+      EXPECT_EQ(a.MergedWith(b).MergedWith(c).Canonical(),
+                a.MergedWith(b.MergedWith(c)).Canonical());
+    }
+  }
+}
+
+// A ring merged with itself or with an empty one of the same turn is unchanged,
+// and the order of the inputs changes nothing but which column is the current one:
+// the same keys are found, and the same generations pass.
+TEST(RingMerge, IsIdempotentAndEvenHanded) {
+  const Shape shape = PlanKeys(Named("ring"), 700, 0.01);
+  const Filter a = FilterOf(shape, 0, 1500), b = FilterOf(shape, 3000, 4130);
+  EXPECT_EQ(a.MergedWith(a).Canonical(), a.Canonical());
+  const Filter ab = a.MergedWith(b), ba = b.MergedWith(a);
+  EXPECT_EQ(ab.header().counters.count, ba.header().counters.count);
+  for (uint64_t key = 0; key < 10000; ++key) {
+    ASSERT_EQ(ab.Contains(HashOf(key)), ba.Contains(HashOf(key)));
+  }
+}
+
+// A ring drops no key of either input at a merge, be the inputs exact or full: all
+// that either promises, its last `keys` keys, are found in the result.
+TEST(RingMerge, DropsNoKeyInAnyForm) {
+  for (const char* options : {"", "generations=16"}) {
+    for (uint64_t keys : {7, 50, 110, 500, 2000}) {
+      const Shape shape = PlanKeys(Named("ring"), keys, 0.01, options);
+      const uint64_t limit = shape.bytes / 8;
+      for (uint64_t keys_a : {limit / 2, limit, limit + 1, 3 * keys + limit}) {
+        for (uint64_t keys_b : {limit / 2 + 3, limit, limit + 1, 3 * keys + limit}) {
+          Filter a(shape), b(shape);
+          std::vector<uint64_t> kept;
+          auto fill = [&](Filter* filter, uint64_t first, uint64_t length) {
+            std::vector<uint64_t> news;
+            for (uint64_t key = first; key < first + length; ++key) {
+              if (!filter->Add(HashOf(key))) news.push_back(HashOf(key));
+            }
+            const size_t window = std::min<size_t>(news.size(), keys);
+            kept.insert(kept.end(), news.end() - static_cast<int64_t>(window), news.end());
+          };
+          fill(&a, 0, keys_a);
+          fill(&b, 1000000, keys_b);
+          const Filter merged = a.MergedWith(b);
+          uint64_t lost = 0;
+          for (uint64_t hash : kept) lost += !merged.Contains(hash);
+          EXPECT_EQ(lost, 0u) << NameOf(shape) << " of " << kept.size() << ", inputs of " << keys_a
+                              << (a.exact() ? " exact and " : " full and ") << keys_b
+                              << (b.exact() ? " exact" : " full");
+        }
+      }
+    }
+  }
+}
+
+// Two full windows of recent keep half the window of each: of the last keys/2
+// distinct keys of either at most 0.1 % are missed.
+TEST(RecentMerge, KeepsHalfTheWindowOfEach) {
+  for (double fpr : {0.1, 0.01, 0.001}) {
+    for (uint64_t lines : {1, 2, 10, 100, 1000}) {
+      const Shape shape = PlanMemory(Named("recent"), 64 * lines, fpr);
+      uint64_t asked = 0, missed = 0;
+      const uint64_t trials = std::max<uint64_t>(1, 3000 / lines / kThin);
+      for (uint64_t trial = 0; trial < trials; ++trial) {
+        Body a(shape), b(shape);
+        for (uint64_t key = 0; key < 4 * shape.keys; ++key) {
+          a.TestAndAdd(HashOf(key, trial));
+          b.TestAndAdd(HashOf(key + 10000000, trial));
+        }
+        a.Merge(b);
+        for (uint64_t age = 1; age <= shape.keys / 2; ++age) {
+          missed += !a.Contains(HashOf(4 * shape.keys - age, trial));
+          missed += !a.Contains(HashOf(10000000 + 4 * shape.keys - age, trial));
+          asked += 2;
+        }
+      }
+      EXPECT_LE(missed, 0.001 * static_cast<double>(asked)) << NameOf(shape);
+    }
+  }
+}
+
+// A full window and one that is still exact: the exact one's keys are kept, as are
+// the full one's for half its window, whichever of the two is the left.
+TEST(RecentMerge, KeepsTheKeysOfAnExactInput) {
+  for (uint64_t lines : {10, 100, 1000}) {
+    const Shape shape = PlanMemory(Named("recent"), 64 * lines, 0.001);
+    const uint64_t few = shape.bytes / 8;
+    const Filter full = FilterOf(shape, 0, 4 * shape.keys);
+    const Filter exact = FilterOf(shape, 10000000, 10000000 + few);
+    ASSERT_TRUE(exact.exact() && !full.exact());
+    for (const Filter& merged : {full.MergedWith(exact), exact.MergedWith(full)}) {
+      uint64_t missed = 0;
+      for (uint64_t i = 0; i < few; ++i) missed += !merged.Contains(HashOf(10000000 + i));
+      for (uint64_t age = 1; age <= shape.keys / 2; ++age) {
+        missed += !merged.Contains(HashOf(4 * shape.keys - age));
+      }
+      EXPECT_LE(missed, 0.001 * static_cast<double>(few + shape.keys / 2)) << NameOf(shape);
+    }
+  }
+}
+
+// The merge of two lists of slots, written out by hand for one line of 38 slots:
+// by age rank, the left first, equal fingerprints once, the counters added mod 256.
+TEST(RecentMerge, IsByAgeRankInEachLine) {
+  const Shape shape = PlanMemory(Named("recent"), 64, 0.01);
+  Body a(shape), b(shape);
+  ReferenceRecent reference_a(shape), reference_b(shape);
+  for (uint64_t key = 0; key < 200; ++key) {
+    a.Insert(HashOf(key));
+    reference_a.Insert(HashOf(key));
+    b.Insert(HashOf(key % 190 + 150));
+    reference_b.Insert(HashOf(key % 190 + 150));
+  }
+  a.Merge(b);
+  reference_a.Merge(reference_b);
+  const std::vector<uint8_t> expected = reference_a.Bytes();
+  EXPECT_EQ(std::memcmp(a.bytes().data(), expected.data(), 64), 0);
+  EXPECT_EQ(a.bytes()[63], (200 + 200) % 256);
+  // The left's youngest is the first slot, the right's the second.
+  const auto fingerprint = [](uint64_t hash) { return 1 + FastRange(Derived(hash, 1), 8191); };
+  EXPECT_EQ(a.bytes()[0], fingerprint(HashOf(199)) & 0xff);
+  EXPECT_EQ(a.bytes()[1], fingerprint(HashOf(199 % 190 + 150)) & 0xff);
+}
+
+// MergeNeeds() is enough for every pair of forms: the blocks are exactly that
+// large. It asks for nothing besides where both are full.
+TEST(MergeNeeds, AreSmallWhereTheyCanBe) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 100, 0.01);
+    const Filter full = FilterOf(shape, 0, 4000), empty(shape);
+    ASSERT_FALSE(full.exact());
+    EXPECT_EQ(MergeNeeds(full.header(), full.header()).scratch, 0u);
+    EXPECT_EQ(MergeNeeds(full.header(), full.header()).out, 60 + size_t{shape.bytes});
+    EXPECT_EQ(MergeNeeds(empty.header(), empty.header()).out, 60u);
+    EXPECT_EQ(full.MergedWith(empty).Canonical(), full.Canonical()) << method->name;
+  }
+}
+
+// Past its capacity a merged filter says so: it reports the rate that now holds,
+// and that rate is what is measured.
+TEST(OverfullMerge, ReportsTheRateThatHolds) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 5000, 0.01);
+    const Filter a = FilterOf(shape, 0, 8000), b = FilterOf(shape, 100000, 107000);
+    const Filter merged = a.MergedWith(b);
+    const Reading reading = merged.Read();
+    uint64_t found = 0;
+    const uint64_t probes = 400000;
+    for (uint64_t i = 0; i < probes; ++i) found += merged.Contains(HashOf(i + 10000000));
+    const double rate = static_cast<double>(found) / static_cast<double>(probes);
+    EXPECT_NEAR(reading.fpr, rate, 0.05 * rate + 0.0005) << method->name;
+    if (std::string(method->name) != "recent") {
+      EXPECT_TRUE(Overfull(merged.header(), reading)) << method->name;
+      EXPECT_GT(rate, 0.02) << method->name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dedup::test

@@ -1,0 +1,293 @@
+// Sizes: bits a key and k against the published tables and formulas, and the two
+// ways to ask for a size against each other.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "test_support.hpp"
+
+namespace dedup::test {
+namespace {
+
+double BitsAKey(const Shape& shape, uint64_t keys) {
+  return 8.0 * shape.bytes / static_cast<double>(keys);
+}
+
+unsigned KOf(const Shape& shape) { return shape.detail & 0xff; }
+
+constexpr uint64_t kMany = 10000000;  // where one line or block does not matter
+
+// blocked_bloom takes the bits a key of the exact sum over loads, and its k.
+TEST(BlockedBloomSizes, AreTheTables) {
+  struct Row {
+    double fpr, bits;
+    unsigned k;
+  };
+  for (const Row& row : {Row{0.3, 2.52, 2}, Row{0.1, 4.84, 3}, Row{0.01, 9.92, 6},
+                         Row{0.001, 15.55, 9}, Row{0.0001, 22.03, 12}, Row{1e-6, 38.8, 16}}) {
+    const Shape many = PlanKeys(Named("blocked_bloom"), kMany, row.fpr);
+    EXPECT_NEAR(BitsAKey(many, kMany), row.bits, 0.002 * row.bits + 0.005) << row.fpr;
+    EXPECT_EQ(KOf(many), row.k) << row.fpr;
+    for (uint64_t keys = 1; keys <= kMany; keys = keys * 10 / 3 + 1) {
+      const Shape shape = PlanKeys(Named("blocked_bloom"), keys, row.fpr);
+      EXPECT_LE(shape.bytes, 1.03 * row.bits * static_cast<double>(keys) / 8 + 64)
+          << keys << " keys at " << row.fpr;
+      EXPECT_EQ(shape.bytes % 64, 0u);
+      EXPECT_EQ(shape.keys, keys);
+      EXPECT_EQ(shape.fpr, row.fpr);
+    }
+  }
+}
+
+// bloom takes what Bloom's formula says for the best whole k, which is near
+// 1.44 log2(1/fpr), and never less than 64 bytes.
+TEST(BloomSizes, AreBloomsFormula) {
+  for (double fpr : {0.5, 0.3, 0.1, 0.01, 0.001, 0.0001, 1e-6, 1e-9}) {
+    double best = 1e9;
+    for (int k = 1; k <= 32; ++k) best = std::min(best, -k / std::log(1 - std::pow(fpr, 1.0 / k)));
+    EXPECT_LE(best, 1.02 * 1.4427 * std::log2(1 / fpr)) << fpr;
+    for (uint64_t keys : {1, 10, 100, 1000, 100000, 10000000}) {
+      const Shape shape = PlanKeys(Named("bloom"), keys, fpr);
+      // What a small filter needs more, for its fill varies: under 64 bytes.
+      EXPECT_LE(shape.bytes, best * static_cast<double>(keys) / 8 + 64) << keys << " " << fpr;
+      EXPECT_GE(shape.bytes, 64u);
+      EXPECT_EQ(shape.bytes % 8, 0u);
+    }
+    EXPECT_NEAR(BitsAKey(PlanKeys(Named("bloom"), kMany, fpr), kMany), best, 0.001 * best) << fpr;
+  }
+}
+
+// ring with 8 generations: at most 1.05 times the table, and the table's K.
+TEST(RingSizes, AreTheTables) {
+  struct Row {
+    double fpr, bits;
+    unsigned k, block;
+  };
+  for (const Row& row : {Row{0.1, 10.6, 6, 512}, Row{0.01, 17.1, 9, 512},
+                         Row{0.001, 21.8, 13, 4096}, Row{0.0001, 27.6, 16, 4096}}) {
+    const Shape many = PlanKeys(Named("ring"), kMany, row.fpr);
+    EXPECT_NEAR(BitsAKey(many, kMany), row.bits, 0.005 * row.bits) << row.fpr;
+    EXPECT_EQ(KOf(many), row.k) << row.fpr;
+    for (uint64_t keys = 1; keys <= kMany; keys = keys * 10 / 3 + 1) {
+      const Shape shape = PlanKeys(Named("ring"), keys, row.fpr);
+      EXPECT_LE(shape.bytes, 1.05 * row.bits * static_cast<double>(keys) / 8 + row.block)
+          << keys << " keys at " << row.fpr;
+      EXPECT_EQ(shape.bytes % row.block, 0u);
+      EXPECT_EQ(1u << (shape.detail >> 16 & 0xff), row.block);
+    }
+  }
+}
+
+// ring with 16 generations: the rows for blocks of 512 bytes; at 0.001 the block
+// is 4096 bytes and the table's 28.6 bits are an upper bound.
+TEST(RingSizes, OfSixteenGenerationsAreTheTables) {
+  const std::string sixteen = "generations=16";
+  EXPECT_NEAR(BitsAKey(PlanKeys(Named("ring"), kMany, 0.1, sixteen), kMany), 12.1, 0.06);
+  EXPECT_NEAR(BitsAKey(PlanKeys(Named("ring"), kMany, 0.01, sixteen), kMany), 19.4, 0.1);
+  EXPECT_LE(BitsAKey(PlanKeys(Named("ring"), kMany, 0.001, sixteen), kMany), 28.6);
+}
+
+// refresh changes what counts toward a generation's end, not how many keys a
+// generation holds: the size is the same.
+TEST(RingSizes, AreTheSameWithRefresh) {
+  for (double fpr : {0.3, 0.01, 0.0001}) {
+    EXPECT_EQ(PlanKeys(Named("ring"), 12345, fpr).bytes,
+              PlanKeys(Named("ring"), 12345, fpr, "refresh=on").bytes);
+  }
+}
+
+// recent: k is the largest with k f <= 504 and f = ceil(log2(2k/fpr + 1)), of at
+// least 8 bits, and there are max(1, ceil(keys / (0.8 k))) lines.
+TEST(RecentSizes, AreTheFormulas) {
+  for (double fpr : {0.5, 0.3, 0.1, 0.05, 0.01, 0.003, 0.001, 0.0001, 1e-5, 1e-6, 1e-7, 1e-9}) {
+    unsigned k = 0, f = 0;
+    for (unsigned slots = 1; slots <= 63; ++slots) {
+      const auto bits = std::max(8u, static_cast<unsigned>(std::ceil(std::log2(2 * slots / fpr + 1))));
+      if (slots * bits <= 504) {
+        k = slots;
+        f = bits;
+      }
+    }
+    for (uint64_t keys : {1, 2, 10, 25, 40, 41, 1000, 12345, 1000000, 10000000}) {
+      const Shape shape = PlanKeys(Named("recent"), keys, fpr);
+      EXPECT_EQ(KOf(shape), k) << fpr;
+      EXPECT_EQ(shape.detail >> 8 & 0xff, f) << fpr;
+      const uint64_t lines = (10 * keys + 8 * k - 1) / (8 * k);
+      EXPECT_EQ(shape.bytes, 64 * std::max<uint64_t>(1, lines)) << keys << " " << fpr;
+    }
+  }
+}
+
+// The published figures for recent: slots, fingerprints and bits a key.
+TEST(RecentSizes, AreTheTables) {
+  struct Row {
+    double fpr, bits;
+    unsigned k, f;
+  };
+  for (const Row& row : {Row{0.1, 12.8, 50, 10}, Row{0.01, 16.8, 38, 13}, Row{0.001, 20.6, 31, 16},
+                         Row{0.0001, 24.6, 26, 19}}) {
+    const Shape shape = PlanKeys(Named("recent"), kMany, row.fpr);
+    EXPECT_EQ(KOf(shape), row.k);
+    EXPECT_EQ(shape.detail >> 8 & 0xff, row.f);
+    EXPECT_NEAR(BitsAKey(shape, kMany), row.bits, 0.05);
+  }
+}
+
+// Sizing by memory is the inverse of sizing by keys: the keys that fit so many
+// bytes need at most these bytes, and one key more needs more of them.
+TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
+  for (const Method* method : kMethods) {
+    for (double fpr : {0.3, 0.01, 0.001, 1e-6}) {
+      for (uint64_t units : {1, 2, 3, 17, 400, 2000}) {
+        const uint64_t granule = std::string(method->name) == "ring" && fpr < 0.01
+                                     ? 4096
+                                     : (std::string(method->name) == "bloom" ? 64 : method->granule);
+        const uint64_t memory = units * granule;
+        const Shape shape = PlanMemory(*method, memory, fpr);
+        EXPECT_EQ(shape.bytes, memory) << NameOf(shape);
+        EXPECT_EQ(shape.fpr, fpr);
+        ASSERT_GE(shape.keys, 1u);
+        EXPECT_LE(PlanKeys(*method, shape.keys, fpr).bytes, memory) << NameOf(shape);
+        EXPECT_GT(PlanKeys(*method, shape.keys + 1, fpr).bytes, memory) << NameOf(shape);
+        // What does not fill a unit is left unused.
+        EXPECT_EQ(PlanMemory(*method, memory + 1, fpr).bytes, memory);
+      }
+    }
+  }
+}
+
+// A k that is asked for is the one that is used, by keys and by memory.
+TEST(Sizes, TakeTheKThatIsAskedFor) {
+  for (const char* name : {"blocked_bloom", "bloom", "ring"}) {
+    for (int k : {1, 5, 16}) {
+      const std::string option = "k=" + std::to_string(k);
+      EXPECT_EQ(KOf(PlanKeys(Named(name), 1000, 0.01, option)), static_cast<unsigned>(k));
+      EXPECT_EQ(KOf(PlanMemory(Named(name), 65536, 0.01, option)), static_cast<unsigned>(k));
+    }
+  }
+}
+
+// The smallest filter is one line, one block, or 64 bytes.
+TEST(Sizes, StartAtOneLineOrBlock) {
+  EXPECT_EQ(PlanKeys(Named("blocked_bloom"), 1, 0.01).bytes, 64u);
+  EXPECT_EQ(PlanKeys(Named("bloom"), 1, 0.01).bytes, 64u);
+  EXPECT_EQ(PlanKeys(Named("recent"), 1, 0.01).bytes, 64u);
+  EXPECT_EQ(PlanKeys(Named("ring"), 1, 0.01).bytes, 512u);
+  EXPECT_EQ(PlanKeys(Named("ring"), 1, 0.009).bytes, 4096u);
+}
+
+// A filter that would pass 512 MiB is refused, by keys and by memory; one that
+// just fits is not. Less memory than one line or block is refused too.
+TEST(Sizes, AreRefusedOutOfRange) {
+  for (const Method* method : kMethods) {
+    Request request;
+    Shape shape;
+    request.fpr = 0.001;
+    request.keys = kMaxKeys;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
+    request.fpr = 1e-9;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
+    request.fpr = 0.001;
+    request.keys = 0;
+    request.memory = kMaxBodyBytes;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kOk) << method->name;
+    EXPECT_EQ(shape.bytes, kMaxBodyBytes);
+    const uint64_t most = shape.keys;
+    request.memory = kMaxBodyBytes + 4096;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
+    request.memory = uint64_t{1} << 62;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
+    request.memory = method->granule - 1;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kMemoryTooSmall)
+        << method->name;
+    request.memory = 0;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kMemoryTooSmall)
+        << method->name;
+    request.keys = most;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kOk) << method->name;
+    request.keys = most + 1;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
+  }
+}
+
+// Every shape that is planned is one that the method's own check accepts, for all
+// rates, sizes and options; and what it expects at capacity is at most the rate.
+TEST(Sizes, AreValidEverywhere) {
+  Random random(3);
+  for (const Method* method : kMethods) {
+    for (int i = 0; i < 300; ++i) {
+      Request request;
+      const uint64_t most = request.keys = 1 + random.Below(uint64_t{1} << random.Below(24));
+      if (random.OneIn(2)) {
+        request.memory = 4096 + random.Below(1 << 20);
+        request.keys = 0;
+      }
+      request.fpr = std::pow(10, -9 * random.Unit()) / 2;
+      if (request.fpr < kMinFpr) request.fpr = kMinFpr;
+      Shape shape;
+      if (PlanFilter(*method, request, i, &shape) != PlanStatus::kOk) {
+        ADD_FAILURE() << method->name << " " << most << " " << request.fpr;
+        continue;
+      }
+      EXPECT_TRUE(method->valid(shape, Counters{})) << NameOf(shape);
+      EXPECT_EQ(shape.method, method->code);
+      EXPECT_EQ(shape.seed, static_cast<uint64_t>(i));
+      EXPECT_LE(method->expected_fpr(shape, static_cast<double>(shape.keys)),
+                shape.fpr * (1 + 1e-9))
+          << NameOf(shape);
+    }
+  }
+}
+
+// The registry: names and codes are those of the format, and each finds its method.
+TEST(Registry, NamesAndCodesAreFixed) {
+  EXPECT_EQ(Named("blocked_bloom").code, 1);
+  EXPECT_EQ(Named("bloom").code, 2);
+  EXPECT_EQ(Named("recent").code, 3);
+  EXPECT_EQ(Named("ring").code, 4);
+  std::set<int> codes;
+  for (const Method* method : kMethods) {
+    EXPECT_TRUE(codes.insert(method->code).second);
+    EXPECT_EQ(MethodByCode(method->code), method);
+    EXPECT_EQ(MethodByName(method->name, std::string(method->name).size()), method);
+    EXPECT_LE(method->option_count, kMaxOptions);
+    EXPECT_STREQ(method->options[kFpr].name, "fpr");
+    EXPECT_STREQ(method->options[kKeys].name, "keys");
+  }
+  EXPECT_EQ(MethodByCode(0), nullptr);
+  EXPECT_EQ(MethodByCode(255), nullptr);
+  EXPECT_EQ(MethodByName("bloom", 4), nullptr);
+  EXPECT_EQ(MethodByName("blooms", 6), nullptr);
+  EXPECT_EQ(MethodByName("", 0), nullptr);
+}
+
+// dedup_filter() takes bloom only below 0.0001; dedup_window() takes recent.
+TEST(Registry, PicksTheMethodByRate) {
+  EXPECT_STREQ(FilterMethod(0.5).name, "blocked_bloom");
+  EXPECT_STREQ(FilterMethod(0.0001).name, "blocked_bloom");
+  EXPECT_STREQ(FilterMethod(0.000099).name, "bloom");
+  EXPECT_STREQ(FilterMethod(1e-9).name, "bloom");
+  EXPECT_STREQ(WindowMethod().name, "recent");
+}
+
+// The description fits the space it is given, however little.
+TEST(Describe, StaysWithinItsBuffer) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanKeys(*method, 1000, 0.01);
+    for (size_t size : {1, 2, 8, 100}) {
+      Bytes text(size);
+      method->describe(shape, reinterpret_cast<char*>(text.data()), size);
+      EXPECT_LT(std::strlen(reinterpret_cast<const char*>(text.data())), size);
+    }
+  }
+  char text[100];
+  Named("blocked_bloom").describe(PlanKeys(Named("blocked_bloom"), 1000, 0.01), text, sizeof text);
+  EXPECT_STREQ(text, "k=5 lines=20");
+}
+
+}  // namespace
+}  // namespace dedup::test
