@@ -45,7 +45,7 @@ owner -d home <<'SQL'
 SET search_path = '';
 CREATE TABLE public.seen (
 	day int PRIMARY KEY,
-	keys dedup.dedup_filter DEFAULT dedup.dedup_filter(1000),
+	keys dedup.dedup_filter DEFAULT dedup.dedup_filter(10000),
 	CHECK (NOT dedup.dedup_contains(keys, 'never'::text)));
 INSERT INTO public.seen VALUES (1);
 INSERT INTO public.seen

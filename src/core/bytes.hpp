@@ -73,11 +73,36 @@ inline constexpr uint64_t LowMask(unsigned bits) noexcept {
   return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
 }
 
-inline void Prefetch(const uint8_t* address) noexcept { __builtin_prefetch(address, 0); }
-inline void PrefetchToWrite(const uint8_t* address) noexcept { __builtin_prefetch(address, 1); }
+// A function that does nothing but prefetch is, to a compiler, one without effect,
+// whose calls may be dropped: so these are always inlined, and so must be whatever
+// calls them.
+#define DEDUP_ALWAYS_INLINE __attribute__((always_inline))
 
-// How many keys ahead of the one in hand the batch loops prefetch.
-inline constexpr size_t kPrefetchAhead = 32;
+DEDUP_ALWAYS_INLINE inline void Prefetch(const uint8_t* address) noexcept {
+  __builtin_prefetch(address, 0);
+}
+DEDUP_ALWAYS_INLINE inline void PrefetchToWrite(const uint8_t* address) noexcept {
+  __builtin_prefetch(address, 1);
+}
+
+// Runs use(i) for i in 0 .. n-1, with fetch(i) a group ahead of it. In groups, since
+// a prefetch whose page has to be looked up holds up what comes after it: many in a
+// row look up their pages side by side, one between two keys' work does not.
+inline constexpr size_t kGroup = 32;
+
+template <size_t kKeys = kGroup, typename Fetch, typename Use>
+DEDUP_ALWAYS_INLINE inline void InGroups(size_t n, Fetch fetch, Use use) noexcept {
+  size_t fetched = n < kKeys ? n : kKeys;
+  if (n > 1) {
+    for (size_t i = 0; i < fetched; ++i) fetch(i);
+  }
+  for (size_t done = 0; done < n;) {
+    const size_t end = fetched;
+    fetched = n - fetched < kKeys ? n : fetched + kKeys;
+    for (size_t i = end; i < fetched; ++i) fetch(i);
+    for (; done < end; ++done) use(done);
+  }
+}
 
 }  // namespace dedup
 

@@ -57,14 +57,12 @@ struct LineLoop {
     }
   }
   void Batch(const uint64_t* hashes, size_t n) const {
-    auto fetch = [&](size_t i) {
-      for (int j = 0; j < kLines; ++j) PrefetchToWrite(At(hashes[i], j));
-    };
-    for (size_t i = 0; i < n && i < kPrefetchAhead; ++i) fetch(i);
-    for (size_t i = 0; i < n; ++i) {
-      if (i + kPrefetchAhead < n) fetch(i + kPrefetchAhead);
-      Touch(hashes[i]);
-    }
+    InGroups<kGroup / kLines>(
+        n,
+        [&](size_t i) DEDUP_ALWAYS_INLINE {
+          for (int j = 0; j < kLines; ++j) PrefetchToWrite(At(hashes[i], j));
+        },
+        [&](size_t i) DEDUP_ALWAYS_INLINE { Touch(hashes[i]); });
   }
 };
 

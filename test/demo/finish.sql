@@ -12,8 +12,8 @@ CREATE VIEW report AS
 SELECT format(E'\n1. Keep the first row of each key (%s), in the order of arrival\n   %s distinct keys, %s duplicates\n',
 	:'key', demo_number(:distinct_keys), demo_number(:duplicates));
 SELECT text FROM report WHERE part = 1 ORDER BY line;
-SELECT format(E'   The window missed %s of the %s duplicates whose key came in the last %s rows;\n   older ones are beyond it.',
-	demo_number(:missed), demo_number(:remembered), demo_number(:horizon));
+SELECT format(E'   Of the window''s false negatives %s are of keys that came in the last %s rows (which\n   %s duplicates did); the others are of keys older than the window.',
+	demo_number(:missed), demo_number(:horizon), demo_number(:remembered));
 
 SELECT format(E'\n2. One filter for each %s but the last, stored; which of the last one''s (%s) are new?\n   %s there, %s of them new; the %s filters took %s s to make\n',
 	:'slice', :'who', demo_number(:all_today), demo_number(:new_today), :days - 1, round(:made_seconds, 2));

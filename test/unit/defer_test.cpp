@@ -14,8 +14,8 @@ namespace {
 struct Case {
   const char *method, *options;
 };
-constexpr Case kCases[] = {{"blocked_bloom", ""}, {"bloom", ""},
-                           {"recent", ""},        {"ring", ""},
+constexpr Case kCases[] = {{"blocked_bloom", ""},  {"bloom", ""},
+                           {"recent", ""},         {"ring", ""},
                            {"ring", "refresh=on"}, {"ring", "generations=16"}};
 
 // Deferred keys leave the bytes that the same keys leave one at a time, at every
@@ -33,9 +33,10 @@ TEST(Defer, LeavesTheBytesOfOneAtATime) {
       uint64_t next = 0;
       for (uint64_t i = 0; i < length; ++i) {
         // Half new keys; the others recent ones, often within the same batch.
-        const uint64_t key = next == 0 || random.OneIn(2)
-                                 ? next++
-                                 : next - 1 - random.Below(std::min<uint64_t>(next, random.OneIn(2) ? 20 : 5000));
+        const uint64_t key =
+            next == 0 || random.OneIn(2)
+                ? next++
+                : next - 1 - random.Below(std::min<uint64_t>(next, random.OneIn(2) ? 20 : 5000));
         deferred.AddDeferred(HashOf(key));
         single.Add(HashOf(key));
         if (random.OneIn(i < 200 ? 5 : length / 60)) {

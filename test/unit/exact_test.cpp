@@ -71,7 +71,9 @@ TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
     // Those that the method promises: all, or the last `keys`. What recent misses
     // is measured in recent_test.cpp.
     const uint64_t promised =
-        GetParam() == "recent" ? 0 : (GetParam() == "ring" ? std::min(limit + 1, shape.keys) : limit + 1);
+        GetParam() == "recent"
+            ? 0
+            : (GetParam() == "ring" ? std::min(limit + 1, shape.keys) : limit + 1);
     for (uint64_t age = 0; age < promised; ++age) {
       uint64_t key = limit - age;
       // With refresh, key 0 was seen again last but one.
@@ -104,12 +106,11 @@ TEST(ExactOrders, AreThoseOfAList) {
     const char *method, *options;
     ExactOrder order;
   };
-  for (const Case& c : {Case{"blocked_bloom", "", ExactOrder::kSorted},
-                        Case{"bloom", "", ExactOrder::kSorted},
-                        Case{"recent", "", ExactOrder::kLastSight},
-                        Case{"ring", "", ExactOrder::kFirstSight},
-                        Case{"ring", "refresh=on", ExactOrder::kLastSight},
-                        Case{"ring", "generations=16", ExactOrder::kFirstSight}}) {
+  for (const Case& c :
+       {Case{"blocked_bloom", "", ExactOrder::kSorted}, Case{"bloom", "", ExactOrder::kSorted},
+        Case{"recent", "", ExactOrder::kLastSight}, Case{"ring", "", ExactOrder::kFirstSight},
+        Case{"ring", "refresh=on", ExactOrder::kLastSight},
+        Case{"ring", "generations=16", ExactOrder::kFirstSight}}) {
     // Room for 7, 8, 16, ... hashes: lists, then indexes.
     for (uint64_t distinct : {1, 2, 7, 8, 9, 20, 300}) {
       const Shape shape = PlanMemory(Named(c.method), 4096, 0.01, c.options);
@@ -148,8 +149,7 @@ TEST(ExactOrders, AreThoseOfAList) {
 // At full room the working form takes at most three times the stored bytes, in
 // every order and at every room.
 TEST(ExactBytes, OfTheWorkingFormAreThreeTimesTheStoredAtMost) {
-  for (ExactOrder order :
-       {ExactOrder::kSorted, ExactOrder::kFirstSight, ExactOrder::kLastSight}) {
+  for (ExactOrder order : {ExactOrder::kSorted, ExactOrder::kFirstSight, ExactOrder::kLastSight}) {
     for (uint64_t room = 0; room < 5000; ++room) {
       ASSERT_LE(WorkingExactBytes(room, order), 3 * (60 + 8 * room)) << room;
     }

@@ -89,7 +89,8 @@ double Expected(const Shape& shape) {
     const double differs = 1 - 1 / (std::exp2(shape.detail >> 8) - 1);
     return 1 - (std::pow(differs, k) / lines + std::pow(differs, 2 * k) * (1 - 1 / lines));
   }
-  return method.expected_fpr(shape, (method.forgets ? 16.0 : 1.0) * static_cast<double>(shape.keys));
+  return method.expected_fpr(shape,
+                             (method.forgets ? 16.0 : 1.0) * static_cast<double>(shape.keys));
 }
 
 struct Rate {
@@ -105,7 +106,8 @@ Rate Measure(const Shape& shape, bool ask, double before, Random* random) {
   Rate rate;
   rate.filters = std::max<uint64_t>(1, std::min<uint64_t>(4000, 800000 / shape.keys) / kThin);
   const double wanted = kFalsePositives / shape.fpr;
-  const auto probes = static_cast<uint64_t>(std::ceil(wanted / static_cast<double>(rate.filters) / 1024)) * 1024;
+  const auto probes =
+      static_cast<uint64_t>(std::ceil(wanted / static_cast<double>(rate.filters) / 1024)) * 1024;
   Body body(shape);
   double sum = 0, squares = 0;
   uint64_t hashes[1024];
@@ -174,15 +176,15 @@ TEST_P(FprAtCapacity, IsKept) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Methods, FprAtCapacity,
-    ::testing::Combine(::testing::Values("blocked_bloom", "bloom", "recent", "ring"),
-                       ::testing::Values(0.3, 0.1, 0.01, 0.001, 0.0001)),
-    [](const auto& info) {
-      std::string text = std::to_string(std::get<1>(info.param));
-      std::replace(text.begin(), text.end(), '.', '_');
-      return std::get<0>(info.param) + "_" + text;
-    });
+INSTANTIATE_TEST_SUITE_P(Methods, FprAtCapacity,
+                         ::testing::Combine(::testing::Values("blocked_bloom", "bloom", "recent",
+                                                              "ring"),
+                                            ::testing::Values(0.3, 0.1, 0.01, 0.001, 0.0001)),
+                         [](const auto& info) {
+                           std::string text = std::to_string(std::get<1>(info.param));
+                           std::replace(text.begin(), text.end(), '.', '_');
+                           return std::get<0>(info.param) + "_" + text;
+                         });
 
 // A ring's rate is kept too when the keys come through test-and-add, so that only
 // those that look new are counted and set bits: with 8 and 16 generations, with

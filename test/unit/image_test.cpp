@@ -136,9 +136,9 @@ TEST(Flaws, AreToldApart) {
 TEST(Flaws, OfParametersAreFound) {
   for (const Bytes& image : SomeImages()) {
     const bool ring = image[2] == 4, full = image[3] == 1;
-    for (double fpr : {std::nan(""), -std::nan(""), 0.0, -0.01, 9e-10, 0.500001, 1.0,
-                       std::numeric_limits<double>::infinity(),
-                       -std::numeric_limits<double>::infinity()}) {
+    for (double fpr :
+         {std::nan(""), -std::nan(""), 0.0, -0.01, 9e-10, 0.500001, 1.0,
+          std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
       EXPECT_EQ(FlawOf(With(image, 32, fpr)), Flaw::kParameters) << fpr;
     }
     for (uint64_t keys : {uint64_t{0}, kMaxKeys + 1, ~uint64_t{0}}) {
@@ -188,8 +188,8 @@ TEST(Flaws, OfDetailLeaveOnlyWhatAMethodKnows) {
     ASSERT_EQ(valid(bloom, detail), detail >= 1 && detail <= 32);
     ASSERT_EQ(valid(recent, detail),
               detail < 1u << 16 && low >= 1 && middle >= 8 && middle <= 40 && low * middle <= 504);
-    ASSERT_EQ(valid(ring, detail), low >= 1 && low <= 40 && (middle == 8 || middle == 16) &&
-                                       (high == 9 || high == 12));
+    ASSERT_EQ(valid(ring, detail),
+              low >= 1 && low <= 40 && (middle == 8 || middle == 16) && (high == 9 || high == 12));
   }
   EXPECT_FALSE(valid(ring, ring.detail | 1u << 25));
 }
@@ -249,9 +249,9 @@ TEST(Flaws, OfWorkingFormsAreFound) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kNone) << field;
     }
-    for (uint64_t field : {uint64_t{15} | 2 << 16, uint64_t{kMaxShift} + 1,
-                           kMaxShift | (uint64_t{kMaxDeferred} + 1) << 16, uint64_t{1} << 32,
-                           ~uint64_t{0}}) {
+    for (uint64_t field :
+         {uint64_t{15} | 2 << 16, uint64_t{kMaxShift} + 1,
+          kMaxShift | (uint64_t{kMaxDeferred} + 1) << 16, uint64_t{1} << 32, ~uint64_t{0}}) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }
@@ -281,12 +281,14 @@ TEST(CheckAgain, SaysWhatCheckSays) {
   for (int i = 0; i < 200000 / static_cast<int>(kThin); ++i) {
     // Neighbours in the list are the same filter with a key more or less.
     static size_t at = 0;
-    at = random.OneIn(4) ? random.Below(images.size()) : std::min(at + random.Below(2), images.size() - 1);
+    at = random.OneIn(4) ? random.Below(images.size())
+                         : std::min(at + random.Below(2), images.size() - 1);
     Bytes& image = images[at];
     const size_t byte = random.Below(60);
     const uint8_t before = image[byte];
     if (random.OneIn(3)) {
-      image[byte] = static_cast<uint8_t>(random.OneIn(2) ? before ^ 1u << random.Below(8) : random.Next());
+      image[byte] =
+          static_cast<uint8_t>(random.OneIn(2) ? before ^ 1u << random.Below(8) : random.Next());
     }
     Header header = {};
     const Flaw flaw = Check(image.data(), image.size(), &header);

@@ -87,7 +87,8 @@ TEST_P(Union, IsIdempotentAndCommutative) {
 // youngest, the left's the younger on ties, each once with the younger of its ages.
 // The expected order is written out by hand.
 TEST(ExactMerge, IsByAgeRank) {
-  const auto merged = [](const char* name, std::vector<uint64_t> left, std::vector<uint64_t> right) {
+  const auto merged = [](const char* name, std::vector<uint64_t> left,
+                         std::vector<uint64_t> right) {
     const Shape shape = PlanMemory(Named(name), 4096, 0.01);
     Filter a(shape), b(shape);
     for (uint64_t hash : left) a.Add(hash);

@@ -160,8 +160,7 @@ TEST(KeysFromClear, InvertsTheMeanFill) {
   for (double blocks : {1.0, 10.0, 1000.0}) {
     for (int k : {1, 6, 16}) {
       for (double keys : {1.0, 20.0, 40.0 * blocks}) {
-        const double clear =
-            std::pow(1 - (1 - std::pow(1 - 1.0 / 512, k)) / blocks, keys);
+        const double clear = std::pow(1 - (1 - std::pow(1 - 1.0 / 512, k)) / blocks, keys);
         EXPECT_NEAR(KeysFromClear(clear, blocks, 512, k), keys, 1e-6 * keys);
       }
       EXPECT_TRUE(std::isfinite(KeysFromClear(0, blocks, 512, k)));

@@ -123,8 +123,7 @@ TEST_P(RecentPromise, IsKept) {
     for (Kind kind : kKinds) {
       const uint64_t length = std::max<uint64_t>(300000, 20 * slots) / kThin;
       const Missed result = RunBeside(shape, kind, length, lines + static_cast<uint64_t>(1 / fpr));
-      const std::string where =
-          NameOf(shape) + " " + kKindNames[static_cast<int>(kind)];
+      const std::string where = NameOf(shape) + " " + kKindNames[static_cast<int>(kind)];
       EXPECT_GT(result.duplicates, length / 6) << where;
       EXPECT_LE(result.missed, 0.001 * static_cast<double>(result.duplicates)) << where;
       EXPECT_LE(result.lost, 0.001 * static_cast<double>(result.asked)) << where;

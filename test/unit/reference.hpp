@@ -171,7 +171,8 @@ class ReferenceRecent : public ReferenceBody {
         line[slot] = static_cast<uint8_t>(fingerprint);
         for (unsigned bit = 8; bit < f_; ++bit) {
           const uint64_t at = k_ * 8 + slot * (f_ - 8) + (bit - 8);
-          if (fingerprint >> bit & 1) line[at / 8] = static_cast<uint8_t>(line[at / 8] | 1u << at % 8);
+          if (fingerprint >> bit & 1)
+            line[at / 8] = static_cast<uint8_t>(line[at / 8] | 1u << at % 8);
         }
       }
       line[63] = static_cast<uint8_t>(lines_[i].insertions);
@@ -393,7 +394,8 @@ class ReferenceFilter {
 
   Bytes Canonical() const {
     std::vector<uint8_t> payload;
-    if (!exact()) return ImageOf(shape_, 1, body_->counters().count, body_->counters().state, body_->Bytes());
+    if (!exact())
+      return ImageOf(shape_, 1, body_->counters().count, body_->counters().state, body_->Bytes());
     for (uint64_t hash : hashes_) {
       for (int i = 0; i < 8; ++i) payload.push_back(static_cast<uint8_t>(hash >> (8 * i)));
     }

@@ -56,8 +56,8 @@ struct Case {
 
 std::vector<Case> Cases(bool refresh) {
   std::vector<Case> cases;
-  for (const char* options : {refresh ? "refresh=on" : "",
-                              refresh ? "generations=16 refresh=on" : "generations=16"}) {
+  for (const char* options :
+       {refresh ? "refresh=on" : "", refresh ? "generations=16 refresh=on" : "generations=16"}) {
     for (uint64_t keys : {1, 2, 7, 8, 15, 100, 1000, 20000}) {
       for (double fpr : {0.1, 0.01, 0.001}) cases.push_back({options, keys, fpr});
     }
@@ -182,7 +182,8 @@ TEST(RingWindow, LetsAKeyThroughAgain) {
       }
     }
     EXPECT_GT(past, 10000u);
-    EXPECT_LE(static_cast<double>(refused), 0.0105 * static_cast<double>(past) + 4 * std::sqrt(0.01 * static_cast<double>(past)));
+    EXPECT_LE(static_cast<double>(refused),
+              0.0105 * static_cast<double>(past) + 4 * std::sqrt(0.01 * static_cast<double>(past)));
     EXPECT_GE(through, 9 * news / (10 * longest));
     // Now and then it is a false positive just then, until that generation goes.
     EXPECT_LE(late, through / 20) << "of " << through;

@@ -106,7 +106,8 @@ TEST(RecentSizes, AreTheFormulas) {
   for (double fpr : {0.5, 0.3, 0.1, 0.05, 0.01, 0.003, 0.001, 0.0001, 1e-5, 1e-6, 1e-7, 1e-9}) {
     unsigned k = 0, f = 0;
     for (unsigned slots = 1; slots <= 63; ++slots) {
-      const auto bits = std::max(8u, static_cast<unsigned>(std::ceil(std::log2(2 * slots / fpr + 1))));
+      const auto bits =
+          std::max(8u, static_cast<unsigned>(std::ceil(std::log2(2 * slots / fpr + 1))));
       if (slots * bits <= 504) {
         k = slots;
         f = bits;
@@ -143,9 +144,10 @@ TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
   for (const Method* method : kMethods) {
     for (double fpr : {0.3, 0.01, 0.001, 1e-6}) {
       for (uint64_t units : {1, 2, 3, 17, 400, 2000}) {
-        const uint64_t granule = std::string(method->name) == "ring" && fpr < 0.01
-                                     ? 4096
-                                     : (std::string(method->name) == "bloom" ? 64 : method->granule);
+        const uint64_t granule =
+            std::string(method->name) == "ring" && fpr < 0.01
+                ? 4096
+                : (std::string(method->name) == "bloom" ? 64 : method->granule);
         const uint64_t memory = units * granule;
         const Shape shape = PlanMemory(*method, memory, fpr);
         EXPECT_EQ(shape.bytes, memory) << NameOf(shape);
@@ -202,11 +204,9 @@ TEST(Sizes, AreRefusedOutOfRange) {
     request.memory = uint64_t{1} << 62;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
     request.memory = method->granule - 1;
-    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kMemoryTooSmall)
-        << method->name;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kMemoryTooSmall) << method->name;
     request.memory = 0;
-    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kMemoryTooSmall)
-        << method->name;
+    EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kMemoryTooSmall) << method->name;
     request.keys = most;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kOk) << method->name;
     request.keys = most + 1;

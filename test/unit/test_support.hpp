@@ -173,9 +173,7 @@ class Body {
   void Contains(const uint64_t* hashes, size_t n, uint8_t* seen) const {
     method_->contains(shape_, counters_, bytes_.data(), hashes, n, seen);
   }
-  void Insert(uint64_t hash) {
-    method_->insert(shape_, &counters_, bytes_.data(), &hash, 1);
-  }
+  void Insert(uint64_t hash) { method_->insert(shape_, &counters_, bytes_.data(), &hash, 1); }
   void Insert(const uint64_t* hashes, size_t n) {
     method_->insert(shape_, &counters_, bytes_.data(), hashes, n);
   }

@@ -119,32 +119,30 @@ inline const uint8_t* LineOf(const uint8_t* body, uint64_t lines, uint64_t hash)
 template <int kK>
 void TestAndAddLoop(uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
                     uint8_t* seen) noexcept {
-  for (size_t i = 0; i < n && i < kPrefetchAhead; ++i) {
-    PrefetchToWrite(LineOf(body, lines, hashes[i]));
-  }
-  for (size_t i = 0; i < n; ++i) {
-    if (i + kPrefetchAhead < n) PrefetchToWrite(LineOf(body, lines, hashes[i + kPrefetchAhead]));
-    uint8_t* line = LineOf(body, lines, hashes[i]);
-    // Asking first costs less than it saves: loads that follow stores to the same
-    // line wait for them, and a duplicate dirties nothing.
-    const bool found = AllSet<kK>(line, hashes[i]);
-    if (!found) {
-      ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
-        StoreU64(line + word, LoadU64(line + word) | uint64_t{1} << bit);
+  InGroups(
+      n, [&](size_t i) DEDUP_ALWAYS_INLINE { PrefetchToWrite(LineOf(body, lines, hashes[i])); },
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        uint8_t* line = LineOf(body, lines, hashes[i]);
+        // Asking first costs less than it saves: loads that follow stores to the same
+        // line wait for them, and a duplicate dirties nothing.
+        const bool found = AllSet<kK>(line, hashes[i]);
+        if (!found) {
+          ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
+            StoreU64(line + word, LoadU64(line + word) | uint64_t{1} << bit);
+          });
+        }
+        if (seen != nullptr) seen[i] = found;
       });
-    }
-    if (seen != nullptr) seen[i] = found;
-  }
 }
 
 template <int kK>
 void ContainsLoop(const uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
                   uint8_t* seen) noexcept {
-  for (size_t i = 0; i < n && i < kPrefetchAhead; ++i) Prefetch(LineOf(body, lines, hashes[i]));
-  for (size_t i = 0; i < n; ++i) {
-    if (i + kPrefetchAhead < n) Prefetch(LineOf(body, lines, hashes[i + kPrefetchAhead]));
-    seen[i] = AllSet<kK>(LineOf(body, lines, hashes[i]), hashes[i]);
-  }
+  InGroups(
+      n, [&](size_t i) DEDUP_ALWAYS_INLINE { Prefetch(LineOf(body, lines, hashes[i])); },
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        seen[i] = AllSet<kK>(LineOf(body, lines, hashes[i]), hashes[i]);
+      });
 }
 
 // One instance a k, so that the loop over positions is unrolled.

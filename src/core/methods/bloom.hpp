@@ -88,10 +88,11 @@ inline uint64_t Position(uint64_t hash, int i, uint64_t bits) noexcept {
   return FastRange(Derived(hash, static_cast<unsigned>(i)), bits);
 }
 
-// A key touches k lines, so a batch prefetches fewer keys ahead.
-inline constexpr size_t kKeysAhead = 4;
+// A key touches k lines, so a batch fetches fewer keys ahead.
+inline constexpr size_t kKeysAhead = 8;
 
-inline void PrefetchKey(const uint8_t* body, uint64_t bits, int k, uint64_t hash) noexcept {
+DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t bits, int k,
+                                         uint64_t hash) noexcept {
   for (int i = 0; i < k; ++i) Prefetch(body + Position(hash, i, bits) / 8);
 }
 
@@ -99,35 +100,35 @@ inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint6
                        size_t n, uint8_t* seen) noexcept {
   const uint64_t bits = Bits(shape);
   const int k = K(shape);
-  for (size_t j = 1; j < n && j < kKeysAhead; ++j) PrefetchKey(body, bits, k, hashes[j]);
-  for (size_t j = 0; j < n; ++j) {
-    if (j + kKeysAhead < n) PrefetchKey(body, bits, k, hashes[j + kKeysAhead]);
-    unsigned missing = 0;
-    for (int i = 0; i < k; ++i) {
-      const uint64_t position = Position(hashes[j], i, bits);
-      uint8_t* byte = body + position / 8;
-      const auto bit = static_cast<uint8_t>(1u << (position % 8));
-      missing |= bit & ~unsigned{*byte};
-      *byte |= bit;
-    }
-    if (seen != nullptr) seen[j] = missing == 0;
-  }
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, bits, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        unsigned missing = 0;
+        for (int i = 0; i < k; ++i) {
+          const uint64_t position = Position(hashes[j], i, bits);
+          uint8_t* byte = body + position / 8;
+          const auto bit = static_cast<uint8_t>(1u << (position % 8));
+          missing |= bit & ~unsigned{*byte};
+          *byte |= bit;
+        }
+        if (seen != nullptr) seen[j] = missing == 0;
+      });
 }
 
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
                      const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const uint64_t bits = Bits(shape);
   const int k = K(shape);
-  for (size_t j = 1; j < n && j < kKeysAhead; ++j) PrefetchKey(body, bits, k, hashes[j]);
-  for (size_t j = 0; j < n; ++j) {
-    if (j + kKeysAhead < n) PrefetchKey(body, bits, k, hashes[j + kKeysAhead]);
-    bool all = true;
-    for (int i = 0; i < k && all; ++i) {
-      const uint64_t position = Position(hashes[j], i, bits);
-      all = (body[position / 8] >> (position % 8)) & 1;
-    }
-    seen[j] = all;
-  }
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, bits, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        bool all = true;
+        for (int i = 0; i < k && all; ++i) {
+          const uint64_t position = Position(hashes[j], i, bits);
+          all = (body[position / 8] >> (position % 8)) & 1;
+        }
+        seen[j] = all;
+      });
 }
 
 inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,

@@ -107,37 +107,17 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- one line ---------------------------------------------------------------
 
-// A line in registers, as one 512-bit little-endian number. All of it is read
-// before any of it is written: a load from a line with a wide store pending
-// stalls.
-struct Line {
-  uint64_t word[kWords + 1];  // the last is zero, so that a field may be read across it
+// `width` bits (0 to 56) from bit `at` of a line.
+inline uint64_t Field(const uint8_t* line, unsigned at, unsigned width) noexcept {
+  constexpr unsigned kLast = kLineBytes - 8;  // a load from here ends with the line
+  const unsigned byte = at / 8 < kLast ? at / 8 : kLast;
+  return LoadU64(line + byte) >> (at - 8 * byte) & LowMask(width);
+}
 
-  explicit Line(const uint8_t* bytes) noexcept {
-    for (unsigned i = 0; i < kWords; ++i) word[i] = LoadU64(bytes + i * 8);
-    word[kWords] = 0;
-  }
-  void Store(uint8_t* bytes) const noexcept {
-    for (unsigned i = 0; i < kWords; ++i) StoreU64(bytes + i * 8, word[i]);
-  }
-
-  // `width` bits (0 to 63) from bit `at`.
-  uint64_t Field(unsigned at, unsigned width) const noexcept {
-    const unsigned index = at / 64, shift = at % 64;
-    uint64_t value = word[index] >> shift;
-    if (shift != 0) value |= word[index + 1] << (64 - shift);
-    return value & LowMask(width);
-  }
-  void OrField(unsigned at, uint64_t value) noexcept {
-    const unsigned index = at / 64, shift = at % 64;
-    word[index] |= value << shift;
-    if (shift != 0) word[index + 1] |= value >> (64 - shift);
-  }
-};
-
-inline uint64_t SlotOf(const Line& line, const Layout& layout, unsigned slot) noexcept {
-  return line.Field(slot * kLowBits, kLowBits) |
-         line.Field(layout.k * kLowBits + slot * layout.high_bits(), layout.high_bits()) << kLowBits;
+inline uint64_t SlotOf(const uint8_t* line, const Layout& layout, unsigned slot) noexcept {
+  return line[slot] | Field(line, layout.k * kLowBits + slot * layout.high_bits(),
+                            layout.high_bits())
+                          << kLowBits;
 }
 
 // Bit i is set where byte i of the line equals `low`.
@@ -163,48 +143,107 @@ inline uint64_t MatchLow(const uint8_t* line, uint8_t low) noexcept {
 #endif
 }
 
-// The slot that holds the fingerprint, youngest first, or -1.
-inline int Find(const uint8_t* bytes, const Layout& layout, uint64_t fingerprint) noexcept {
-  uint64_t candidates =
-      MatchLow(bytes, static_cast<uint8_t>(fingerprint)) & LowMask(layout.k);
-  if (candidates == 0) return -1;
-  const uint64_t high = fingerprint >> kLowBits;
+// Slots whose low byte is the fingerprint's.
+inline uint64_t Candidates(const uint8_t* line, const Layout& layout,
+                           uint64_t fingerprint) noexcept {
+  return MatchLow(line, static_cast<uint8_t>(fingerprint)) & LowMask(layout.k);
+}
+
+// The youngest of these candidates that holds the fingerprint, or -1.
+inline int FindAmong(uint64_t candidates, const uint8_t* line, const Layout& layout,
+                     uint64_t fingerprint) noexcept {
   const unsigned width = layout.high_bits(), base = layout.k * kLowBits;
-  const Line line(bytes);
-  do {
+  for (; candidates != 0; candidates &= candidates - 1) {
     const int slot = std::countr_zero(candidates);
-    if (line.Field(base + static_cast<unsigned>(slot) * width, width) == high) return slot;
-    candidates &= candidates - 1;
-  } while (candidates != 0);
+    if (Field(line, base + static_cast<unsigned>(slot) * width, width) == fingerprint >> kLowBits) {
+      return slot;
+    }
+  }
   return -1;
 }
 
-// Mask of the bits below bit `end` of the line that lie in word `i`.
-inline uint64_t Below(unsigned i, unsigned end) noexcept {
-  return end <= i * 64 ? 0 : LowMask(end - i * 64);
+inline bool Holds(const uint8_t* line, const Layout& layout, uint64_t fingerprint) noexcept {
+  return FindAmong(Candidates(line, layout, fingerprint), line, layout, fingerprint) >= 0;
+}
+
+// Masks of the bits of a line below some bit: 64 bytes from a window over 64 bytes
+// of ones, a byte of 0 to 7 ones, and zeros.
+struct BelowTable {
+  uint8_t bytes[8][2 * kLineBytes];
+
+  constexpr BelowTable() noexcept : bytes() {
+    for (unsigned ones = 0; ones < 8; ++ones) {
+      for (unsigned i = 0; i < kLineBytes; ++i) bytes[ones][i] = 0xff;
+      bytes[ones][kLineBytes] = static_cast<uint8_t>((1u << ones) - 1);
+    }
+  }
+};
+inline constexpr BelowTable kBelow;
+
+inline const uint8_t* Below(unsigned bit) noexcept {
+  return kBelow.bytes[bit % 8] + kLineBytes - bit / 8;
 }
 
 // Puts the fingerprint into slot 0; the slots 0 to slot-1 move back by one, and
-// what was in `slot` is gone.
-inline void PushFront(uint8_t* bytes, const Layout& layout, unsigned slot,
+// what was in `slot` is gone. The line is shifted as one number, once by a low byte
+// and once by a high part, and put together by masks. All of it is read before any
+// of it is written: a load from a line with a wide store pending stalls.
+inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
                       uint64_t fingerprint) noexcept {
   const unsigned width = layout.high_bits(), base = layout.k * kLowBits;
-  const unsigned low_end = (slot + 1) * kLowBits, high_end = base + (slot + 1) * width;
-  const Line old(bytes);
-  Line line = old;
-  for (unsigned i = 0; i < kWords; ++i) {
-    const uint64_t carry = i == 0 ? 0 : old.word[i - 1];
-    const uint64_t low_mask = Below(i, low_end);
-    const uint64_t high_mask = Below(i, high_end) & ~Below(i, base);
-    const uint64_t low = old.word[i] << kLowBits | carry >> (64 - kLowBits);
-    // Two steps, so that a width of 0 shifts the carry out altogether.
-    const uint64_t high = old.word[i] << width | carry >> 1 >> (63 - width);
-    line.word[i] = (old.word[i] & ~(low_mask | high_mask)) | (low & low_mask) |
-                   (high & high_mask & ~(Below(i, base + width)));
+  const uint8_t* low_end = Below((slot + 1) * kLowBits);  // low bytes that move
+  const uint8_t* high_start = Below(base);                // high parts that move
+  const uint8_t* high_end = Below(base + (slot + 1) * width);
+  const uint8_t* high_first = Below(base + width);  // but the first, which is new
+#if defined(__SSE2__)
+  const auto load = [](const uint8_t* from, unsigned i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
+  };
+  const __m128i left = _mm_cvtsi32_si128(static_cast<int>(width));
+  const __m128i right = _mm_cvtsi32_si128(static_cast<int>(64 - width));
+  __m128i part[4], moved[4];
+  for (unsigned i = 0; i < 4; ++i) part[i] = load(line, i);
+  // The new low byte comes in from below.
+  __m128i before = _mm_slli_si128(_mm_cvtsi32_si128(static_cast<int>(fingerprint & 0xff)), 15);
+  for (unsigned i = 0; i < 4; ++i) {
+    const __m128i low = _mm_or_si128(_mm_slli_si128(part[i], 1), _mm_srli_si128(before, 15));
+    const __m128i carry = _mm_or_si128(_mm_slli_si128(part[i], 8), _mm_srli_si128(before, 8));
+    const __m128i high =
+        _mm_or_si128(_mm_sll_epi64(part[i], left), _mm_srl_epi64(carry, right));
+    const __m128i low_mask = load(low_end, i);
+    const __m128i high_mask = _mm_andnot_si128(load(high_start, i), load(high_end, i));
+    const __m128i stays = _mm_andnot_si128(_mm_or_si128(low_mask, high_mask), part[i]);
+    const __m128i moves = _mm_or_si128(
+        _mm_and_si128(low, low_mask),
+        _mm_and_si128(high, _mm_andnot_si128(load(high_first, i), high_mask)));
+    moved[i] = _mm_or_si128(stays, moves);
+    before = part[i];
   }
-  line.word[0] |= fingerprint & LowMask(kLowBits);
-  line.OrField(base, fingerprint >> kLowBits);
-  line.Store(bytes);
+  for (unsigned i = 0; i < 4; ++i) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(line) + i, moved[i]);
+  }
+#else
+  uint64_t word[kWords];
+  for (unsigned i = 0; i < kWords; ++i) word[i] = LoadU64(line + i * 8);
+  uint64_t before = fingerprint << 56;
+  for (unsigned i = 0; i < kWords; ++i) {
+    const uint64_t low = word[i] << kLowBits | before >> 56;
+    // Two steps, so that a width of 0 shifts the carry out altogether.
+    const uint64_t high = word[i] << width | before >> 1 >> (63 - width);
+    const uint64_t low_mask = LoadU64(low_end + i * 8);
+    const uint64_t high_mask = LoadU64(high_end + i * 8) & ~LoadU64(high_start + i * 8);
+    StoreU64(line + i * 8, (word[i] & ~(low_mask | high_mask)) | (low & low_mask) |
+                               (high & high_mask & ~LoadU64(high_first + i * 8)));
+    before = word[i];
+  }
+#endif
+  // The new high part; its place is clear.
+  const unsigned word_at = base / 64 * 8, shift = base % 64;
+  const uint64_t high = fingerprint >> kLowBits;
+  StoreU64(line + word_at, LoadU64(line + word_at) | high << shift);
+  if (shift + width > 64) {
+    StoreU64(line + word_at + 8, LoadU64(line + word_at + 8) | high >> (64 - shift));
+  }
 }
 
 // ---- keys -------------------------------------------------------------------
@@ -235,22 +274,27 @@ inline void InsertAt(uint8_t* body, const Layout& layout, const Place& place) no
 }
 
 inline bool TestAndAddOne(uint8_t* body, const Layout& layout, const Place& place) noexcept {
-  uint8_t* line = body + place.first;
-  int slot = Find(line, layout, place.fingerprint);
-  if (slot < 0) {
-    line = body + place.second;
-    slot = Find(line, layout, place.fingerprint);
+  uint8_t* first = body + place.first;
+  uint8_t* second = body + place.second;
+  const uint64_t in_first = Candidates(first, layout, place.fingerprint);
+  const uint64_t in_second = Candidates(second, layout, place.fingerprint);
+  if ((in_first | in_second) != 0) {
+    uint8_t* line = first;
+    int slot = FindAmong(in_first, first, layout, place.fingerprint);
+    if (slot < 0) {
+      line = second;
+      slot = FindAmong(in_second, second, layout, place.fingerprint);
+    }
+    if (slot > 0) PushFront(line, layout, static_cast<unsigned>(slot), place.fingerprint);
+    if (slot >= 0) return true;
   }
-  if (slot < 0) {
-    InsertAt(body, layout, place);
-    return false;
-  }
-  if (slot > 0) PushFront(line, layout, static_cast<unsigned>(slot), place.fingerprint);
-  return true;
+  InsertAt(body, layout, place);
+  return false;
 }
 
-// Runs step(place) for every hash, with the lines of the keys to come on their
-// way into the cache. Places are kept in a small ring so that each is made once.
+// Runs step(layout, place, i) for every hash, with the lines of the keys to come on
+// their way into the cache. Each place is made once: it waits in a ring of two
+// groups.
 template <typename Step>
 inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t* hashes, size_t n,
                          Step step) noexcept {
@@ -260,19 +304,17 @@ inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t
     step(layout, PlaceOf(hashes[0], lines, layout), 0);
     return;
   }
-  Place ahead[kPrefetchAhead];
-  auto fetch = [&](size_t i) {
-    const Place place = PlaceOf(hashes[i], lines, layout);
-    PrefetchToWrite(body + place.first);
-    PrefetchToWrite(body + place.second);
-    ahead[i % kPrefetchAhead] = place;
-  };
-  for (size_t i = 0; i < n && i < kPrefetchAhead; ++i) fetch(i);
-  for (size_t i = 0; i < n; ++i) {
-    const Place place = ahead[i % kPrefetchAhead];
-    if (i + kPrefetchAhead < n) fetch(i + kPrefetchAhead);
-    step(layout, place, i);
-  }
+  constexpr size_t kKeys = kGroup / 2;  // two lines each
+  Place places[2 * kKeys];
+  InGroups<kKeys>(
+      n,
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        Place& place = places[i % (2 * kKeys)];
+        place = PlaceOf(hashes[i], lines, layout);
+        PrefetchToWrite(body + place.first);
+        PrefetchToWrite(body + place.second);
+      },
+      [&](size_t i) DEDUP_ALWAYS_INLINE { step(layout, places[i % (2 * kKeys)], i); });
 }
 
 inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
@@ -286,8 +328,8 @@ inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint6
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
                      const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   ForEachPlace(shape, body, hashes, n, [&](const Layout& layout, const Place& place, size_t i) {
-    seen[i] = Find(body + place.first, layout, place.fingerprint) >= 0 ||
-              Find(body + place.second, layout, place.fingerprint) >= 0;
+    seen[i] = Holds(body + place.first, layout, place.fingerprint) ||
+              Holds(body + place.second, layout, place.fingerprint);
   });
 }
 
@@ -307,7 +349,7 @@ inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other) noexcept {
   const Layout layout = LayoutOf(shape);
   for (size_t at = 0; at < shape.bytes; at += kLineBytes) {
-    const Line left(body + at), right(other + at);
+    uint8_t* line = body + at;
     uint64_t merged[kMaxSlots];
     unsigned used = 0;
     auto take = [&](uint64_t fingerprint) {
@@ -318,11 +360,10 @@ inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
       merged[used++] = fingerprint;
     };
     for (unsigned slot = 0; slot < layout.k && used < layout.k; ++slot) {
-      take(SlotOf(left, layout, slot));
-      take(SlotOf(right, layout, slot));
+      take(SlotOf(line, layout, slot));
+      take(SlotOf(other + at, layout, slot));
     }
-    const auto count = static_cast<uint8_t>(body[at + kCounterByte] + other[at + kCounterByte]);
-    uint8_t* line = body + at;
+    const auto count = static_cast<uint8_t>(line[kCounterByte] + other[at + kCounterByte]);
     std::memset(line, 0, kLineBytes);
     for (unsigned slot = used; slot-- > 0;) PushFront(line, layout, layout.k - 1, merged[slot]);
     line[kCounterByte] = count;
@@ -334,8 +375,7 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   const uint64_t lines = Lines(shape);
   uint64_t histogram[kMaxSlots + 1] = {};  // lines by slots in use
   for (uint64_t i = 0; i < lines; ++i) {
-    const uint8_t* bytes = body + i * kLineBytes;
-    const Line line(bytes);
+    const uint8_t* line = body + i * kLineBytes;
     unsigned used = 0;
     for (unsigned slot = 0; slot < layout.k; ++slot) used += SlotOf(line, layout, slot) != 0;
     ++histogram[used];

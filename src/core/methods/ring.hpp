@@ -174,7 +174,7 @@ inline void OrCell(uint8_t* block, unsigned cell, unsigned bit) noexcept {
 
 // Runs visit(cell) for the K cells of a key; it may return false to stop.
 template <typename Visit>
-inline void ForEachCell(const Layout& layout, uint64_t hash, Visit visit) noexcept {
+DEDUP_ALWAYS_INLINE inline void ForEachCell(const Layout& layout, uint64_t hash, Visit visit) noexcept {
   const unsigned width = layout.cells_log2(), per_word = 64 / width, mask = layout.cells() - 1;
   uint64_t word = 0;
   for (unsigned i = 0, left = 0, derived = 0; i < layout.k; ++i, --left) {
@@ -225,30 +225,24 @@ inline void Remember(const Shape& shape, const Layout& layout, Counters* counter
   }
 }
 
-// Fetches the lines of a key that is `kPrefetchAhead` ahead. A block is longer
-// than a line, so it is the cells that are fetched; the first few show the
-// answer for most new keys.
-inline void PrefetchKey(const Layout& layout, const uint8_t* body, uint64_t blocks,
-                        uint64_t hash) noexcept {
-  const uint8_t* block = body + BlockAt(layout, blocks, hash);
-  const unsigned bytes = layout.cell_bytes();
-  ForEachCell(layout, hash, [&](unsigned cell) {
-    PrefetchToWrite(block + cell * bytes);
-    return true;
-  });
-}
+// Runs step(byte offset of the block, hash, i) for every key. A block is longer than
+// a line, so it is the cells that are fetched, and fewer keys ahead.
+inline constexpr size_t kKeysAhead = 8;
 
-inline constexpr size_t kKeysAhead = 4;
-
-// Runs step(byte offset of the block, hash, index) for every key.
 template <typename Step>
 inline void ForEachKey(const Layout& layout, const uint8_t* body, uint64_t blocks,
                        const uint64_t* hashes, size_t n, Step step) noexcept {
-  for (size_t i = 1; i < n && i < kKeysAhead; ++i) PrefetchKey(layout, body, blocks, hashes[i]);
-  for (size_t i = 0; i < n; ++i) {
-    if (i + kKeysAhead < n) PrefetchKey(layout, body, blocks, hashes[i + kKeysAhead]);
-    step(BlockAt(layout, blocks, hashes[i]), hashes[i], i);
-  }
+  InGroups<kKeysAhead>(
+      n,
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        const uint8_t* block = body + BlockAt(layout, blocks, hashes[i]);
+        const unsigned bytes = layout.cell_bytes();
+        ForEachCell(layout, hashes[i], [&](unsigned cell) DEDUP_ALWAYS_INLINE {
+          PrefetchToWrite(block + cell * bytes);
+          return true;
+        });
+      },
+      [&](size_t i) DEDUP_ALWAYS_INLINE { step(BlockAt(layout, blocks, hashes[i]), hashes[i], i); });
 }
 
 template <unsigned kCellBytes>
