@@ -85,7 +85,7 @@ DEDUP_ALWAYS_INLINE inline void PrefetchToWrite(const uint8_t* address) noexcept
   __builtin_prefetch(address, 1);
 }
 
-// Runs use(i) for i in 0 .. n-1, with fetch(i) a group ahead of it. In groups, since
+// Runs use(i) for i in 0 .. n-1, each after its fetch(i), which is a group ahead. In groups, since
 // a prefetch whose page has to be looked up holds up what comes after it: many in a
 // row look up their pages side by side, one between two keys' work does not.
 inline constexpr size_t kGroup = 32;
@@ -93,9 +93,7 @@ inline constexpr size_t kGroup = 32;
 template <size_t kKeys = kGroup, typename Fetch, typename Use>
 DEDUP_ALWAYS_INLINE inline void InGroups(size_t n, Fetch fetch, Use use) noexcept {
   size_t fetched = n < kKeys ? n : kKeys;
-  if (n > 1) {
-    for (size_t i = 0; i < fetched; ++i) fetch(i);
-  }
+  for (size_t i = 0; i < fetched; ++i) fetch(i);
   for (size_t done = 0; done < n;) {
     const size_t end = fetched;
     fetched = n - fetched < kKeys ? n : fetched + kKeys;

@@ -91,7 +91,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 // Calls visit(byte offset of a word of the line, bit of it) for the k positions of a
 // key.
 template <int kK, typename Visit>
-inline void ForEachPosition(uint64_t hash, Visit visit) noexcept {
+DEDUP_ALWAYS_INLINE inline void ForEachPosition(uint64_t hash, Visit visit) noexcept {
   uint64_t bits = 0;
 #pragma GCC unroll 16
   for (int i = 0; i < kK; ++i) {
@@ -102,47 +102,50 @@ inline void ForEachPosition(uint64_t hash, Visit visit) noexcept {
 }
 
 template <int kK>
-inline bool AllSet(const uint8_t* line, uint64_t hash) noexcept {
+DEDUP_ALWAYS_INLINE inline bool AllSet(const uint8_t* line, uint64_t hash) noexcept {
   uint64_t missing = 0;
   ForEachPosition<kK>(
       hash, [&](uint64_t word, uint64_t bit) { missing |= ~(LoadU64(line + word) >> bit); });
   return (missing & 1) == 0;
 }
 
-inline uint8_t* LineOf(uint8_t* body, uint64_t lines, uint64_t hash) noexcept {
-  return body + FastRange(hash, lines) * kLineBytes;
-}
-inline const uint8_t* LineOf(const uint8_t* body, uint64_t lines, uint64_t hash) noexcept {
-  return body + FastRange(hash, lines) * kLineBytes;
+// Runs use(byte offset of the key's line, i) for every key, lines fetched ahead.
+template <typename Use>
+DEDUP_ALWAYS_INLINE inline void ForEachLine(const uint8_t* body, uint64_t lines,
+                                            const uint64_t* hashes, size_t n, Use use) noexcept {
+  uint32_t line[2 * kGroup];  // of the group in hand and the one ahead
+  InGroups(
+      n,
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        line[i % (2 * kGroup)] = static_cast<uint32_t>(FastRange(hashes[i], lines));
+        PrefetchToWrite(body + uint64_t{line[i % (2 * kGroup)]} * kLineBytes);
+      },
+      [&](size_t i) DEDUP_ALWAYS_INLINE { use(uint64_t{line[i % (2 * kGroup)]} * kLineBytes, i); });
 }
 
 template <int kK>
 void TestAndAddLoop(uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
                     uint8_t* seen) noexcept {
-  InGroups(
-      n, [&](size_t i) DEDUP_ALWAYS_INLINE { PrefetchToWrite(LineOf(body, lines, hashes[i])); },
-      [&](size_t i) DEDUP_ALWAYS_INLINE {
-        uint8_t* line = LineOf(body, lines, hashes[i]);
-        // Asking first costs less than it saves: loads that follow stores to the same
-        // line wait for them, and a duplicate dirties nothing.
-        const bool found = AllSet<kK>(line, hashes[i]);
-        if (!found) {
-          ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
-            StoreU64(line + word, LoadU64(line + word) | uint64_t{1} << bit);
-          });
-        }
-        if (seen != nullptr) seen[i] = found;
+  ForEachLine(body, lines, hashes, n, [&](size_t at, size_t i) DEDUP_ALWAYS_INLINE {
+    uint8_t* line = body + at;
+    // Asking first costs less than it saves: loads that follow stores to the same
+    // line wait for them, and a duplicate dirties nothing.
+    const bool found = AllSet<kK>(line, hashes[i]);
+    if (!found) {
+      ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
+        StoreU64(line + word, LoadU64(line + word) | uint64_t{1} << bit);
       });
+    }
+    if (seen != nullptr) seen[i] = found;
+  });
 }
 
 template <int kK>
 void ContainsLoop(const uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
                   uint8_t* seen) noexcept {
-  InGroups(
-      n, [&](size_t i) DEDUP_ALWAYS_INLINE { Prefetch(LineOf(body, lines, hashes[i])); },
-      [&](size_t i) DEDUP_ALWAYS_INLINE {
-        seen[i] = AllSet<kK>(LineOf(body, lines, hashes[i]), hashes[i]);
-      });
+  ForEachLine(body, lines, hashes, n, [&](size_t at, size_t i) DEDUP_ALWAYS_INLINE {
+    seen[i] = AllSet<kK>(body + at, hashes[i]);
+  });
 }
 
 // One instance a k, so that the loop over positions is unrolled.

@@ -300,10 +300,6 @@ inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t
                          Step step) noexcept {
   const Layout layout = LayoutOf(shape);
   const uint64_t lines = Lines(shape);
-  if (n == 1) {
-    step(layout, PlaceOf(hashes[0], lines, layout), 0);
-    return;
-  }
   constexpr size_t kKeys = kGroup / 2;  // two lines each
   Place places[2 * kKeys];
   InGroups<kKeys>(
