@@ -91,8 +91,9 @@ inline size_t StepBytes(const Header& header, const Step& step) noexcept {
 // it starts a cache line, behind the room for deferred hashes.
 inline size_t ShiftFor(const uint8_t* image, const Shape& shape) noexcept {
   const size_t least = 8 * DeferredRoom(shape);
-  return least + (kLineBytes - (reinterpret_cast<uintptr_t>(image) + kHeaderBytes + least) % kLineBytes) %
-                     kLineBytes;
+  return least +
+         (kLineBytes - (reinterpret_cast<uintptr_t>(image) + kHeaderBytes + least) % kLineBytes) %
+             kLineBytes;
 }
 
 // Moves the body of a kWorkingFull image that was copied to another address to the
@@ -254,9 +255,8 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
   const size_t size = CanonicalBytes(header);
   if (header.exact()) {
     uint64_t place = 0;
-    ForEachHash(image, header, [&](uint64_t hash) {
-      StoreU64(out + kHeaderBytes + 8 * place++, hash);
-    });
+    ForEachHash(image, header,
+                [&](uint64_t hash) { StoreU64(out + kHeaderBytes + 8 * place++, hash); });
     if (place < header.hashes()) {  // broken links: keep the bytes defined
       std::memset(out + kHeaderBytes + 8 * place, 0, 8 * (header.hashes() - place));
     }

@@ -57,22 +57,20 @@ struct Header {
   const Method* method;
   Shape shape;
   Form form;
-  Counters counters;      // in exact forms: n, and the room
-  uint64_t checksum;      // in working forms: the body's shift, and deferred hashes
+  Counters counters;  // in exact forms: n, and the room
+  uint64_t checksum;  // in working forms: the body's shift, and deferred hashes
 
   bool exact() const noexcept { return form == Form::kExact || form == Form::kWorkingExact; }
   bool canonical() const noexcept { return form == Form::kExact || form == Form::kFull; }
-  uint64_t hashes() const noexcept { return counters.count; }     // of exact forms
-  uint64_t room() const noexcept {                                // of exact forms
+  uint64_t hashes() const noexcept { return counters.count; }  // of exact forms
+  uint64_t room() const noexcept {                             // of exact forms
     return form == Form::kExact ? counters.count : counters.state;
   }
   ExactOrder order() const noexcept { return method->exact_order(shape); }
   size_t body_at() const noexcept {  // of full forms
     return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
   }
-  size_t deferred() const noexcept {
-    return canonical() ? 0 : checksum >> 16 & 0xffff;
-  }
+  size_t deferred() const noexcept { return canonical() ? 0 : checksum >> 16 & 0xffff; }
 };
 
 // ---- exact forms: how many hashes, how many bytes -----------------------------
@@ -144,14 +142,14 @@ inline void WriteCounters(uint8_t* image, const Counters& counters) noexcept {
 // What is wrong with an image.
 enum class Flaw {
   kNone,
-  kNotAFilter,      // too short for a header, or without the first byte
-  kFutureVersion,   // of the format
-  kUnknownMethod,   // maybe of a later release
-  kParameters,      // that no filter can have
-  kSize,            // does not agree with the header
-  kWorking,         // a working form where only canonical ones may be
+  kNotAFilter,     // too short for a header, or without the first byte
+  kFutureVersion,  // of the format
+  kUnknownMethod,  // maybe of a later release
+  kParameters,     // that no filter can have
+  kSize,           // does not agree with the header
+  kWorking,        // a working form where only canonical ones may be
   kChecksum,
-  kOrder,           // of exact hashes
+  kOrder,  // of exact hashes
 };
 
 // Reads and checks the header in O(1).
@@ -178,11 +176,11 @@ enum class Flaw {
       !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)) {
     return Flaw::kParameters;
   }
-  if (!method->valid(shape, header->exact() ? Counters{} : header->counters)) return Flaw::kParameters;
+  if (!method->valid(shape, header->exact() ? Counters{} : header->counters))
+    return Flaw::kParameters;
   switch (header->form) {
     case Form::kExact:
-      if (header->counters.state != 0 ||
-          header->hashes() > ExactLimit(shape, header->order())) {
+      if (header->counters.state != 0 || header->hashes() > ExactLimit(shape, header->order())) {
         return Flaw::kParameters;
       }
       if (size != kHeaderBytes + 8 * header->hashes()) return Flaw::kSize;
@@ -247,7 +245,9 @@ inline uint64_t Checksum(const uint8_t* image, size_t size) noexcept {
   return Xxh3(image + kHeaderBytes, size - kHeaderBytes, Xxh3(head, kHeaderBytes, 0));
 }
 
-inline void Seal(uint8_t* image, size_t size) noexcept { StoreU64(image + 8, Checksum(image, size)); }
+inline void Seal(uint8_t* image, size_t size) noexcept {
+  StoreU64(image + 8, Checksum(image, size));
+}
 
 inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
   return LoadU64(image + 8) == Checksum(image, size);

@@ -60,7 +60,7 @@ struct Options {
 // Every method's first two options: how it is sized.
 inline constexpr OptionSpec kFprOption = {"fpr", OptionKind::kReal, kMinFpr, kMaxFpr};
 inline constexpr OptionSpec kKeysOption = {"keys", OptionKind::kWhole, 1,
-                                            static_cast<double>(kMaxKeys)};
+                                           static_cast<double>(kMaxKeys)};
 inline constexpr int kFpr = 0;
 inline constexpr int kKeys = 1;
 
@@ -97,12 +97,12 @@ struct Reading {
 
 struct Method {
   const char* name;
-  uint8_t code;           // in stored filters: never reused
-  bool forgets;           // a window: old keys give way to new ones
-  uint32_t granule;       // body sizes are multiples of this
-  const char* promise;    // for dedup_advise: what an answer can be wrong about
-  const char* merging;    // for dedup_advise: what a merge keeps
-  double missed;          // promised share of the last `keys` keys answered new
+  uint8_t code;         // in stored filters: never reused
+  bool forgets;         // a window: old keys give way to new ones
+  uint32_t granule;     // body sizes are multiples of this
+  const char* promise;  // for dedup_advise: what an answer can be wrong about
+  const char* merging;  // for dedup_advise: what a merge keeps
+  double missed;        // promised share of the last `keys` keys answered new
   const OptionSpec* options;
   int option_count;
 

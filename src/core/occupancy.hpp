@@ -26,7 +26,7 @@ inline double IntPower(double base, int exponent) noexcept {
 // exact; the expectation is taken to second order, which is right to a few
 // parts in ten thousand wherever the result matters (m >= 64).
 inline double AllSetProbability(double m, double t, int k) noexcept {
-  const double one = std::exp(t * std::log1p(-1 / m));  // a given position is clear
+  const double one = std::exp(t * std::log1p(-1 / m));              // a given position is clear
   const double two = m > 2 ? std::exp(t * std::log1p(-2 / m)) : 0;  // two given positions are
   const double mean = m * (1 - one);
   if (mean <= 0) return 0;

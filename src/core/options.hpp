@@ -14,8 +14,8 @@ namespace dedup {
 
 enum class OptionStatus {
   kOk,
-  kNoValue,   // a word without '='
-  kUnknown,   // no such option of this method
+  kNoValue,  // a word without '='
+  kUnknown,  // no such option of this method
   kTwice,
   kBadValue,  // not of its kind, or out of range
 };

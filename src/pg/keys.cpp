@@ -1,96 +1,14 @@
-#include "pg/keys.hpp"
-
-#include <sys/socket.h>			/* AF_INET, which utils/inet.h takes for granted */
+/*
+ * Plans for hashing keys, by the types of a call's arguments.
+ */
+#include "pg/value_plan.hpp"
 
 extern "C" {
-#include "access/tupdesc.h"
-#include "catalog/pg_enum.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/primnodes.h"
-#include "storage/itemptr.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/date.h"
-#include "utils/inet.h"
 #include "utils/lsyscache.h"
-#if PG_VERSION_NUM >= 140000
-#include "utils/multirangetypes.h"
-#endif
 #include "utils/pg_locale.h"
-#include "utils/rangetypes.h"
-#include "utils/syscache.h"
-#include "utils/timestamp.h"
-#include "utils/typcache.h"
-#include "utils/uuid.h"
 }
-
-using dedup::StoreU32;
-using dedup::StoreU64;
-using dedup::Xxh3;
-
-namespace
-{
-
-/* The ways to bring a value to bytes. */
-enum class Kind
-{
-	Bool,
-	Int16,
-	Int32,						/* and date, by value, signed */
-	Int64,						/* and the times */
-	UInt32,						/* oid, the reg types, xid, cid */
-	UInt64,						/* xid8, pg_lsn */
-	Float4,
-	Float8,
-	Char,						/* "char" */
-	Name,
-	CString,					/* a literal of no type yet */
-	Text,						/* also varchar, bytea */
-	BpChar,
-	Fixed,						/* uuid, macaddr: the bytes as they are */
-	TimeTz,
-	Interval,
-	Inet,
-	Tid,
-	AclItem,
-	Enum,
-	Array,
-	Range,
-	Multirange,
-	Record,
-	OwnHash						/* the type's own hash function */
-};
-
-}							/* namespace */
-
-struct ValuePlan
-{
-	Oid			type;			/* with domains removed */
-	Kind		kind;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	Oid			collation;
-	bool		extended;		/* OwnHash: the function takes a seed */
-	FmgrInfo	hash;			/* OwnHash */
-	TypeCacheEntry *typcache;	/* ranges */
-	ValuePlan  *element;		/* Array, Range, Multirange */
-
-	/* Record: the plans of the row type met last */
-	Oid			row_type;
-	int32		row_typmod;
-	int			row_columns;
-	ValuePlan **row_plans;
-
-	/* Enum: the label met last */
-	Oid			enum_value;
-	NameData	enum_label;
-
-	MemoryContext context;		/* where plans are made */
-};
-
-static ValuePlan *MakeValuePlan(MemoryContext context, Oid type, Oid collation);
-static uint64 HashValue(ValuePlan *plan, Datum value, uint64 seed);
 
 static void
 NoHashFunction(Oid type)
@@ -104,25 +22,25 @@ NoHashFunction(Oid type)
 
 /* The kinds of types whose canonical form we know. */
 static bool
-KnownKind(Oid type, Kind *kind)
+KnownKind(Oid type, KeyKind *kind)
 {
 	switch (type)
 	{
 		case BOOLOID:
-			*kind = Kind::Bool;
+			*kind = KeyKind::Bool;
 			return true;
 		case INT2OID:
-			*kind = Kind::Int16;
+			*kind = KeyKind::Int16;
 			return true;
 		case INT4OID:
 		case DATEOID:
-			*kind = Kind::Int32;
+			*kind = KeyKind::Int32;
 			return true;
 		case INT8OID:
 		case TIMEOID:
 		case TIMESTAMPOID:
 		case TIMESTAMPTZOID:
-			*kind = Kind::Int64;
+			*kind = KeyKind::Int64;
 			return true;
 		case OIDOID:
 		case REGPROCOID:
@@ -138,65 +56,65 @@ KnownKind(Oid type, Kind *kind)
 		case REGDICTIONARYOID:
 		case XIDOID:
 		case CIDOID:
-			*kind = Kind::UInt32;
+			*kind = KeyKind::UInt32;
 			return true;
 		case XID8OID:
 		case PG_LSNOID:
-			*kind = Kind::UInt64;
+			*kind = KeyKind::UInt64;
 			return true;
 		case FLOAT4OID:
-			*kind = Kind::Float4;
+			*kind = KeyKind::Float4;
 			return true;
 		case FLOAT8OID:
-			*kind = Kind::Float8;
+			*kind = KeyKind::Float8;
 			return true;
 		case CHAROID:
-			*kind = Kind::Char;
+			*kind = KeyKind::Char;
 			return true;
 		case NAMEOID:
-			*kind = Kind::Name;
+			*kind = KeyKind::Name;
 			return true;
 		case UNKNOWNOID:
-			*kind = Kind::CString;
+			*kind = KeyKind::CString;
 			return true;
 		case TEXTOID:
 		case VARCHAROID:
 		case BYTEAOID:
-			*kind = Kind::Text;
+			*kind = KeyKind::Text;
 			return true;
 		case BPCHAROID:
-			*kind = Kind::BpChar;
+			*kind = KeyKind::BpChar;
 			return true;
 		case UUIDOID:
 		case MACADDROID:
 		case MACADDR8OID:
-			*kind = Kind::Fixed;
+			*kind = KeyKind::Fixed;
 			return true;
 		case TIMETZOID:
-			*kind = Kind::TimeTz;
+			*kind = KeyKind::TimeTz;
 			return true;
 		case INTERVALOID:
-			*kind = Kind::Interval;
+			*kind = KeyKind::Interval;
 			return true;
 		case INETOID:
 		case CIDROID:
-			*kind = Kind::Inet;
+			*kind = KeyKind::Inet;
 			return true;
 		case TIDOID:
-			*kind = Kind::Tid;
+			*kind = KeyKind::Tid;
 			return true;
 		case ACLITEMOID:
-			*kind = Kind::AclItem;
+			*kind = KeyKind::AclItem;
 			return true;
 		case RECORDOID:
-			*kind = Kind::Record;
+			*kind = KeyKind::Record;
 			return true;
 		default:
 			return false;
 	}
 }
 
-static ValuePlan *
+ValuePlan *
 MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 {
 	ValuePlan  *plan = (ValuePlan *) MemoryContextAllocZero(context, sizeof(ValuePlan));
@@ -213,15 +131,15 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 		 * In a nondeterministic collation strings of different bytes can be equal;
 		 * only the server's own hash function knows.
 		 */
-		text_like = plan->kind == Kind::Text || plan->kind == Kind::BpChar ||
-			plan->kind == Kind::Name;
+		text_like = plan->kind == KeyKind::Text || plan->kind == KeyKind::BpChar ||
+			plan->kind == KeyKind::Name;
 		if (!text_like || plan->type == BYTEAOID || !OidIsValid(collation) ||
 			get_collation_isdeterministic(collation))
 			return plan;
 	}
 	else if (OidIsValid(get_element_type(plan->type)))
 	{
-		plan->kind = Kind::Array;
+		plan->kind = KeyKind::Array;
 		plan->element = MakeValuePlan(context, get_element_type(plan->type), collation);
 		return plan;
 	}
@@ -230,20 +148,20 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 		switch (get_typtype(plan->type))
 		{
 			case TYPTYPE_ENUM:
-				plan->kind = Kind::Enum;
+				plan->kind = KeyKind::Enum;
 				return plan;
 			case TYPTYPE_COMPOSITE:
-				plan->kind = Kind::Record;
+				plan->kind = KeyKind::Record;
 				return plan;
 			case TYPTYPE_RANGE:
-				plan->kind = Kind::Range;
+				plan->kind = KeyKind::Range;
 				plan->typcache = lookup_type_cache(plan->type, TYPECACHE_RANGE_INFO);
 				plan->element = MakeValuePlan(context, plan->typcache->rngelemtype->type_id,
 											  plan->typcache->rng_collation);
 				return plan;
 #if PG_VERSION_NUM >= 140000
 			case TYPTYPE_MULTIRANGE:
-				plan->kind = Kind::Multirange;
+				plan->kind = KeyKind::Multirange;
 				plan->typcache = lookup_type_cache(plan->type, TYPECACHE_MULTIRANGE_INFO);
 				plan->element = MakeValuePlan(context, plan->typcache->rngtype->type_id,
 											  InvalidOid);
@@ -262,7 +180,7 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 
 		if (!OidIsValid(typcache->hash_proc))
 			NoHashFunction(type);
-		plan->kind = Kind::OwnHash;
+		plan->kind = KeyKind::OwnHash;
 		plan->extended = OidIsValid(typcache->hash_extended_proc);
 		fmgr_info_cxt(plan->extended ? typcache->hash_extended_proc : typcache->hash_proc,
 					  &plan->hash, context);
@@ -305,9 +223,9 @@ ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 }
 
 static int
-IntegerBytes(Kind kind)
+IntegerBytes(KeyKind kind)
 {
-	return kind == Kind::Int16 ? 2 : kind == Kind::Int32 ? 4 : kind == Kind::Int64 ? 8 : 0;
+	return kind == KeyKind::Int16 ? 2 : kind == KeyKind::Int32 ? 4 : kind == KeyKind::Int64 ? 8 : 0;
 }
 
 KeyPlan *
@@ -363,413 +281,4 @@ MakeElementKeyPlan(FunctionCallInfo fcinfo, Oid element_type, Oid collation)
 	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *));
 	plan->plans[0] = MakeValuePlan(context, element_type, collation);
 	return plan;
-}
-
-/* ---- values --------------------------------------------------------------- */
-
-static inline uint64
-HashU64(uint64 value, uint64 seed)
-{
-	return HashInteger((int64) value, seed);
-}
-
-static inline uint64
-HashTwo(uint64 first, uint64 second, uint64 seed)
-{
-	uint8_t		bytes[16];
-
-	StoreU64(bytes, first);
-	StoreU64(bytes + 8, second);
-	return Xxh3(bytes, sizeof bytes, seed);
-}
-
-/* Folds the next element of something composite, or a NULL, into its hash. */
-static inline uint64
-Fold(uint64 so_far, uint64 element, uint64 seed)
-{
-	return HashTwo(so_far, element, seed);
-}
-
-static inline uint64
-FoldNull(uint64 so_far, uint64 seed)
-{
-	return HashU64(so_far, ~seed);
-}
-
-static uint64
-HashFloat(float8 value, uint64 seed)
-{
-	uint64		bits;
-
-	if (std::isnan(value))
-		bits = UINT64CONST(0x7ff8000000000000);
-	else if (value == 0)
-		bits = 0;
-	else
-		std::memcpy(&bits, &value, sizeof bits);
-	return HashU64(bits, seed);
-}
-
-static uint64
-HashVarlena(Datum value, bool trim, uint64 seed)
-{
-	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
-	const char *bytes = VARDATA_ANY(text);
-	int			length = (int) VARSIZE_ANY_EXHDR(text);
-	uint64		hash;
-
-	if (trim)
-		length = bpchartruelen((char *) bytes, length);
-	hash = Xxh3(bytes, (size_t) length, seed);
-	if ((Pointer) text != DatumGetPointer(value))
-		pfree(text);
-	return hash;
-}
-
-static uint64
-HashInet(Datum value, uint64 seed)
-{
-	inet	   *address = DatumGetInetPP(value);
-	uint8_t		bytes[2 + 16] = {0};
-	int			size = ip_addrsize(address);
-	uint64		hash;
-
-	bytes[0] = ip_family(address) == PGSQL_AF_INET ? 4 : 6;
-	bytes[1] = (uint8_t) ip_bits(address);
-	std::memcpy(bytes + 2, ip_addr(address), (size_t) size);
-	hash = Xxh3(bytes, (size_t) (2 + size), seed);
-	if ((Pointer) address != DatumGetPointer(value))
-		pfree(address);
-	return hash;
-}
-
-/*
- * An interval by its comparison value: months of 30 days, days of 24 hours, as
- * whole days and a rest below a day.
- */
-static uint64
-HashInterval(const Interval *interval, uint64 seed)
-{
-	int64		days = (int64) interval->month * 30 + interval->day;
-	int64		rest = interval->time % USECS_PER_DAY;
-
-	days += interval->time / USECS_PER_DAY;
-	if (rest < 0)
-	{
-		rest += USECS_PER_DAY;
-		days--;
-	}
-	return HashTwo((uint64) days, (uint64) rest, seed);
-}
-
-static uint64
-HashEnum(ValuePlan *plan, Oid value, uint64 seed)
-{
-	if (plan->enum_value != value)
-	{
-		HeapTuple	tuple = SearchSysCache1(ENUMOID, ObjectIdGetDatum(value));
-
-		if (!HeapTupleIsValid(tuple))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-					 errmsg("invalid internal value for enum: %u", value)));
-		plan->enum_label = ((Form_pg_enum) GETSTRUCT(tuple))->enumlabel;
-		plan->enum_value = value;
-		ReleaseSysCache(tuple);
-	}
-	return Xxh3(NameStr(plan->enum_label), std::strlen(NameStr(plan->enum_label)), seed);
-}
-
-/* As array_eq() compares: dimensions, lower bounds, elements; NULLs are equal. */
-static uint64
-HashArray(ValuePlan *plan, Datum value, uint64 seed)
-{
-	ArrayType  *array = DatumGetArrayTypeP(value);
-	ValuePlan  *element = plan->element;
-	uint64		hash = (uint64) ARR_NDIM(array);
-	ArrayIterator iterator;
-	Datum		item;
-	bool		isnull;
-
-	for (int i = 0; i < ARR_NDIM(array); i++)
-		hash = Fold(hash, (uint64) (uint32) ARR_DIMS(array)[i] << 32 |
-					(uint32) ARR_LBOUND(array)[i], seed);
-	iterator = array_create_iterator(array, 0, NULL);
-	while (array_iterate(iterator, &item, &isnull))
-		hash = isnull ? FoldNull(hash, seed) : Fold(hash, HashValue(element, item, seed), seed);
-	array_free_iterator(iterator);
-	if ((Pointer) array != DatumGetPointer(value))
-		pfree(array);
-	return hash;
-}
-
-static uint64
-HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, uint64 seed)
-{
-	uint64		flags = (uint64) bound->infinite << 1 | (uint64) bound->inclusive;
-
-	so_far = Fold(so_far, flags, seed);
-	if (!bound->infinite)
-		so_far = Fold(so_far, HashValue(element, bound->val, seed), seed);
-	return so_far;
-}
-
-static uint64
-HashRange(ValuePlan *plan, Datum value, uint64 seed)
-{
-	RangeType  *range = DatumGetRangeTypeP(value);
-	RangeBound	lower,
-				upper;
-	bool		empty;
-	uint64		hash;
-
-	range_deserialize(plan->typcache, range, &lower, &upper, &empty);
-	hash = empty;
-	if (!empty)
-	{
-		hash = HashBound(plan->element, &lower, hash, seed);
-		hash = HashBound(plan->element, &upper, hash, seed);
-	}
-	if ((Pointer) range != DatumGetPointer(value))
-		pfree(range);
-	return HashU64(hash, seed);
-}
-
-#if PG_VERSION_NUM >= 140000
-static uint64
-HashMultirange(ValuePlan *plan, Datum value, uint64 seed)
-{
-	MultirangeType *multirange = DatumGetMultirangeTypeP(value);
-	int32		count;
-	RangeType **ranges;
-	uint64		hash;
-
-	multirange_deserialize(plan->typcache->rngtype, multirange, &count, &ranges);
-	hash = (uint64) count;
-	for (int i = 0; i < count; i++)
-		hash = Fold(hash, HashRange(plan->element, RangeTypePGetDatum(ranges[i]), seed), seed);
-	if ((Pointer) multirange != DatumGetPointer(value))
-		pfree(multirange);
-	return HashU64(hash, seed);
-}
-#endif
-
-/* As record_eq() compares: column by column, NULLs are equal. */
-static uint64
-HashRecord(ValuePlan *plan, Datum value, uint64 seed)
-{
-	HeapTupleHeader record = DatumGetHeapTupleHeader(value);
-	Oid			type = HeapTupleHeaderGetTypeId(record);
-	int32		typmod = HeapTupleHeaderGetTypMod(record);
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, typmod);
-	int			columns = desc->natts;
-	HeapTupleData tuple;
-	Datum	   *values;
-	bool	   *isnull;
-	uint64		hash = 0;
-
-	check_stack_depth();		/* records hold records */
-	if (plan->row_plans == NULL || plan->row_type != type || plan->row_typmod != typmod ||
-		plan->row_columns != columns)
-	{
-		ValuePlan **plans = (ValuePlan **) MemoryContextAllocZero(plan->context,
-																  sizeof(ValuePlan *) * columns);
-
-		for (int i = 0; i < columns; i++)
-		{
-			Form_pg_attribute att = TupleDescAttr(desc, i);
-
-			if (!att->attisdropped)
-				plans[i] = MakeValuePlan(plan->context, att->atttypid, att->attcollation);
-		}
-		plan->row_plans = plans;
-		plan->row_type = type;
-		plan->row_typmod = typmod;
-		plan->row_columns = columns;
-	}
-
-	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = InvalidOid;
-	tuple.t_data = record;
-	values = (Datum *) palloc(sizeof(Datum) * columns);
-	isnull = (bool *) palloc(sizeof(bool) * columns);
-	heap_deform_tuple(&tuple, desc, values, isnull);
-	for (int i = 0; i < columns; i++)
-	{
-		if (plan->row_plans[i] == NULL)
-			continue;
-		hash = isnull[i] ? FoldNull(hash, seed) :
-			Fold(hash, HashValue(plan->row_plans[i], values[i], seed), seed);
-	}
-	pfree(values);
-	pfree(isnull);
-	ReleaseTupleDesc(desc);
-	return hash;
-}
-
-static uint64
-HashByOwnFunction(ValuePlan *plan, Datum value, uint64 seed)
-{
-	if (plan->extended)
-		return HashU64(DatumGetUInt64(FunctionCall2Coll(&plan->hash, plan->collation, value,
-														UInt64GetDatum(seed))), seed);
-	return HashU64(DatumGetUInt32(FunctionCall1Coll(&plan->hash, plan->collation, value)), seed);
-}
-
-static uint64
-HashValue(ValuePlan *plan, Datum value, uint64 seed)
-{
-	switch (plan->kind)
-	{
-		case Kind::Bool:
-			return HashU64(DatumGetBool(value), seed);
-		case Kind::Int16:
-			return HashInteger(DatumGetInt16(value), seed);
-		case Kind::Int32:
-			return HashInteger(DatumGetInt32(value), seed);
-		case Kind::Int64:
-			return HashInteger(DatumGetInt64(value), seed);
-		case Kind::UInt32:
-			return HashU64(DatumGetUInt32(value), seed);
-		case Kind::UInt64:
-			return HashU64(DatumGetUInt64(value), seed);
-		case Kind::Float4:
-			return HashFloat(DatumGetFloat4(value), seed);
-		case Kind::Float8:
-			return HashFloat(DatumGetFloat8(value), seed);
-		case Kind::Char:
-			{
-				char		c = DatumGetChar(value);
-
-				return Xxh3(&c, c != 0, seed);
-			}
-		case Kind::Name:
-			return Xxh3(NameStr(*DatumGetName(value)),
-						strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN), seed);
-		case Kind::CString:
-			return Xxh3(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
-		case Kind::Text:
-			return HashVarlena(value, false, seed);
-		case Kind::BpChar:
-			return HashVarlena(value, true, seed);
-		case Kind::Fixed:
-			return Xxh3(DatumGetPointer(value), (size_t) plan->typlen, seed);
-		case Kind::TimeTz:
-			{
-				TimeTzADT  *time = DatumGetTimeTzADTP(value);
-
-				return HashTwo((uint64) time->time, (uint64) (int64) time->zone, seed);
-			}
-		case Kind::Interval:
-			return HashInterval(DatumGetIntervalP(value), seed);
-		case Kind::Inet:
-			return HashInet(value, seed);
-		case Kind::Tid:
-			{
-				ItemPointer tid = (ItemPointer) DatumGetPointer(value);
-
-				return HashU64((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-							   ItemPointerGetOffsetNumberNoCheck(tid), seed);
-			}
-		case Kind::AclItem:
-			{
-				AclItem    *item = DatumGetAclItemP(value);
-
-				return Fold(HashTwo(item->ai_grantee, item->ai_grantor, seed),
-							(uint64) item->ai_privs, seed);
-			}
-		case Kind::Enum:
-			return HashEnum(plan, DatumGetObjectId(value), seed);
-		case Kind::Array:
-			return HashArray(plan, value, seed);
-		case Kind::Range:
-			return HashRange(plan, value, seed);
-		case Kind::Multirange:
-#if PG_VERSION_NUM >= 140000
-			return HashMultirange(plan, value, seed);
-#else
-			break;
-#endif
-		case Kind::Record:
-			return HashRecord(plan, value, seed);
-		case Kind::OwnHash:
-			return HashByOwnFunction(plan, value, seed);
-	}
-	elog(ERROR, "unexpected kind of key: %d", (int) plan->kind);
-	return 0;					/* keep the compiler quiet */
-}
-
-/* ---- keys ----------------------------------------------------------------- */
-
-bool
-HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, uint64 seed,
-			uint64 *hash)
-{
-	if (nulls == NullKeys::Skip)
-		for (int i = 0; i < plan->columns; i++)
-			if (columns[i].isnull)
-				return false;
-
-	/* One column's hash is the key's. */
-	if (plan->columns == 1 && !columns[0].isnull)
-	{
-		*hash = HashValue(plan->plans[0], columns[0].value, seed);
-		return true;
-	}
-	*hash = (uint64) plan->columns;
-	for (int i = 0; i < plan->columns; i++)
-		*hash = columns[i].isnull ? FoldNull(*hash, seed) :
-			Fold(*hash, HashValue(plan->plans[i], columns[i].value, seed), seed);
-	return true;
-}
-
-/* VARIADIC array: its elements are the columns. */
-static bool
-HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
-{
-	ValuePlan  *element = plan->plans[0];
-	ArrayType  *array;
-	Datum	   *values;
-	bool	   *isnull;
-	NullableDatum *items;
-	KeyPlan		expanded = {};
-	bool		result;
-
-	if (fcinfo->args[plan->first].isnull)
-	{
-		if (nulls == NullKeys::Skip)
-			return false;
-		*hash = FoldNull(0, seed);
-		return true;
-	}
-	array = DatumGetArrayTypeP(fcinfo->args[plan->first].value);
-	deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
-					  element->typalign, &values, &isnull, &expanded.columns);
-	if (expanded.columns < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a key needs at least one column")));
-	expanded.plans = (ValuePlan **) palloc(sizeof(ValuePlan *) * expanded.columns);
-	items = (NullableDatum *) palloc(sizeof(NullableDatum) * expanded.columns);
-	for (int i = 0; i < expanded.columns; i++)
-	{
-		expanded.plans[i] = element;
-		items[i].value = values[i];
-		items[i].isnull = isnull[i];
-	}
-	result = HashColumns(&expanded, items, nulls, seed, hash);
-	pfree(expanded.plans);
-	pfree(items);
-	pfree(values);
-	pfree(isnull);
-	return result;
-}
-
-bool
-HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
-{
-	if (unlikely(plan->variadic))
-		return HashVariadic(plan, fcinfo, nulls, seed, hash);
-	return HashColumns(plan, fcinfo->args + plan->first, nulls, seed, hash);
 }

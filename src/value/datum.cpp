@@ -6,8 +6,6 @@ extern "C" {
 #if PG_VERSION_NUM >= 160000
 #include "nodes/miscnodes.h"
 #endif
-#include "storage/proc.h"
-#include "utils/snapmgr.h"
 }
 
 using dedup::ExactOrder;
@@ -195,8 +193,7 @@ CheckFlat(const struct varlena *value, Header *header)
 		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
 }
 
-/* Verifies a value that was just fetched from storage. */
-static void
+void
 CheckStored(const struct varlena *value, Header *header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
@@ -260,149 +257,6 @@ GetPrototype(bool isnull, Datum datum)
 						   dedup::Read(filter.image, filter.header).count),
 				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01); merge filters with dedup_merge().")));
 	return filter.header.shape;
-}
-
-/* ---- the cached filter of a call site --------------------------------------- */
-
-namespace
-{
-
-/*
- * What a fetched value may be taken for again: the same TOAST pointer, in the same
- * transaction and snapshot. A TOAST value's number can be used again once the row
- * is gone and vacuumed, which the snapshot prevents.
- */
-struct FetchKey
-{
-	struct varatt_external pointer;
-	LocalTransactionId transaction;
-	CommandId	command;
-	TransactionId xmin;
-	TransactionId xmax;
-	uint64		completions;
-};
-
-}							/* namespace */
-
-struct FilterCache
-{
-	MemoryContext context;		/* holds the value; reset when it changes */
-	bool		fetched;		/* valid by `key`, else by `head` */
-	FetchKey	key;
-	uint8_t		head[dedup::kHeaderBytes];
-	struct varlena *value;
-	Header		header;
-};
-
-/* Lists without order are searched as they are up to this many hashes. */
-static constexpr uint64 SEARCHED_HASHES = 32;
-
-static bool
-MakeFetchKey(Datum datum, FetchKey *key)
-{
-	Snapshot	snapshot;
-
-	if (!ActiveSnapshotSet())
-		return false;
-	snapshot = GetActiveSnapshot();
-	memset(key, 0, sizeof *key);	/* compared as bytes */
-	VARATT_EXTERNAL_GET_POINTER(key->pointer, DatumGetPointer(datum));
-#if PG_VERSION_NUM >= 170000
-	key->transaction = MyProc->vxid.lxid;
-#else
-	key->transaction = MyProc->lxid;
-#endif
-	key->command = snapshot->curcid;
-	key->xmin = snapshot->xmin;
-	key->xmax = snapshot->xmax;
-#if PG_VERSION_NUM >= 140000
-	key->completions = snapshot->snapXactCompletionCount;
-#else
-	key->completions = snapshot->xcnt;
-#endif
-	return true;
-}
-
-/* Takes a verified value into the cache, with an index where it needs one. */
-static void
-FillCache(FilterCache *cache, struct varlena *value, const Header &header)
-{
-	const uint8_t *image = (const uint8_t *) VARDATA(value);
-	MemoryContext old = MemoryContextSwitchTo(cache->context);
-
-	if (header.form == Form::kExact && header.order() != ExactOrder::kSorted &&
-		header.hashes() > SEARCHED_HASHES)
-	{
-		Step		step = {Form::kWorkingExact, header.hashes()};
-
-		cache->value = AllocateFlat(dedup::StepBytes(header, step));
-		dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(cache->value));
-	}
-	else
-	{
-		cache->value = (struct varlena *) palloc(VARSIZE(value));
-		memcpy(cache->value, value, VARSIZE(value));
-	}
-	CheckFlat(cache->value, &cache->header);
-	MemoryContextSwitchTo(old);
-}
-
-FilterRef
-GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
-{
-	FilterCache *cache = *cache_slot;
-	struct varlena *pointer = (struct varlena *) DatumGetPointer(datum);
-	struct varlena *value = NULL;
-	FetchKey	key;
-	bool		fetched = VARATT_IS_EXTERNAL_ONDISK(pointer) && MakeFetchKey(datum, &key);
-	const uint8_t *head = NULL;
-
-	if (!fetched)
-	{
-		FilterRef	filter = GetFilter(datum);
-
-		/*
-		 * A value in memory is read where it is, but for long lists of hashes. It
-		 * is known again by its header, which holds the checksum.
-		 */
-		if (filter.header.form != Form::kExact || filter.header.order() == ExactOrder::kSorted ||
-			filter.header.hashes() <= SEARCHED_HASHES || filter.header.checksum == 0)
-			return filter;
-		head = filter.image;
-		value = (struct varlena *) (head - VARHDRSZ);
-	}
-
-	if (cache == NULL)
-	{
-		cache = (FilterCache *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-													   sizeof(FilterCache));
-		cache->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
-													   "dedup_filter cache",
-													   ALLOCSET_SMALL_SIZES);
-		*cache_slot = cache;
-	}
-	if (cache->value == NULL || cache->fetched != fetched ||
-		(fetched ? memcmp(&cache->key, &key, sizeof key) :
-		 memcmp(cache->head, head, sizeof cache->head)) != 0)
-	{
-		Header		header;
-
-		cache->value = NULL;
-		MemoryContextReset(cache->context);
-		if (fetched)
-			value = PG_DETOAST_DATUM(datum);
-		CheckStored(value, &header);
-		FillCache(cache, value, header);
-		cache->fetched = fetched;
-		if (fetched)
-		{
-			pfree(value);
-			cache->key = key;
-		}
-		else
-			memcpy(cache->head, head, sizeof cache->head);
-	}
-	return {(const uint8_t *) VARDATA(cache->value), cache->header};
 }
 
 /* ---- making --------------------------------------------------------------- */

@@ -62,8 +62,11 @@ extern FilterRef GetFilter(Datum datum);
 /* Reads the header of a flat value in memory. */
 extern void CheckFlat(const struct varlena *value, dedup::Header *header);
 
+/* Validates a flat value that was fetched from storage; XX001 if it is corrupt. */
+extern void CheckStored(const struct varlena *value, dedup::Header *header);
+
 /*
- * The same for functions that are asked many times: a stored filter is fetched,
+ * GetFilter() for functions that are asked many times: a stored filter is fetched,
  * its checksum verified and its exact hashes indexed once for the call site, until
  * the transaction or the snapshot changes.
  */

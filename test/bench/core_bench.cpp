@@ -47,8 +47,7 @@ struct LineLoop {
   uint64_t lines;
 
   uint8_t* At(uint64_t hash, int i) const {
-    return data + FastRange(i == 0 ? hash : Derived(hash, 0), lines) * kLineBytes +
-           (hash & 7) * 8;
+    return data + FastRange(i == 0 ? hash : Derived(hash, 0), lines) * kLineBytes + (hash & 7) * 8;
   }
   void Touch(uint64_t hash) const {
     for (int i = 0; i < kLines; ++i) {
@@ -73,7 +72,8 @@ template <typename Body>
 double Round(Body body) {
   const auto start = std::chrono::steady_clock::now();
   body();
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() /
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
+             .count() /
          static_cast<double>(kKeysARound);
 }
 

@@ -52,7 +52,9 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
     const double n = static_cast<double>(keys);
     sized = FewestUnits(
         request.fpr, ks, 1, most,
-        [&](int k) { return static_cast<uint64_t>(n * BloomBits(request.fpr, k) * 1.05 / kLineBits); },
+        [&](int k) {
+          return static_cast<uint64_t>(n * BloomBits(request.fpr, k) * 1.05 / kLineBits);
+        },
         [&](uint64_t units, int k) {
           return BlockedRate(n, static_cast<double>(units), kLineBits, k);
         });
@@ -64,8 +66,12 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
     const double units = static_cast<double>(lines);
     sized = MostKeys(
         request.fpr, ks, lines * kLineBits,
-        [&](int k) { return static_cast<uint64_t>(units * kLineBits / BloomBits(request.fpr, k) / 1.05); },
-        [&](uint64_t n, int k) { return BlockedRate(static_cast<double>(n), units, kLineBits, k); });
+        [&](int k) {
+          return static_cast<uint64_t>(units * kLineBits / BloomBits(request.fpr, k) / 1.05);
+        },
+        [&](uint64_t n, int k) {
+          return BlockedRate(static_cast<double>(n), units, kLineBits, k);
+        });
     if (sized.amount == 0) return PlanStatus::kMemoryTooSmall;
     keys = sized.amount;
   }

@@ -45,7 +45,8 @@ struct Layout {
 };
 
 inline Layout LayoutOf(const Shape& shape) noexcept {
-  return {static_cast<unsigned>(shape.detail & 0xff), static_cast<unsigned>(shape.detail >> 8 & 0xff)};
+  return {static_cast<unsigned>(shape.detail & 0xff),
+          static_cast<unsigned>(shape.detail >> 8 & 0xff)};
 }
 inline uint64_t Lines(const Shape& shape) noexcept { return shape.bytes / kLineBytes; }
 
@@ -89,7 +90,8 @@ inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
 
 // Rate with `occupied` slots in use in each of a key's two lines.
 inline double RateAt(const Layout& layout, double occupied) noexcept {
-  return -std::expm1(2 * occupied * std::log1p(-1 / (std::ldexp(1.0, static_cast<int>(layout.f)) - 1)));
+  return -std::expm1(2 * occupied *
+                     std::log1p(-1 / (std::ldexp(1.0, static_cast<int>(layout.f)) - 1)));
 }
 
 inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
@@ -115,9 +117,9 @@ inline uint64_t Field(const uint8_t* line, unsigned at, unsigned width) noexcept
 }
 
 inline uint64_t SlotOf(const uint8_t* line, const Layout& layout, unsigned slot) noexcept {
-  return line[slot] | Field(line, layout.k * kLowBits + slot * layout.high_bits(),
-                            layout.high_bits())
-                          << kLowBits;
+  return line[slot] |
+         Field(line, layout.k * kLowBits + slot * layout.high_bits(), layout.high_bits())
+             << kLowBits;
 }
 
 // Bit i is set where byte i of the line equals `low`.
@@ -208,14 +210,13 @@ inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
   for (unsigned i = 0; i < 4; ++i) {
     const __m128i low = _mm_or_si128(_mm_slli_si128(part[i], 1), _mm_srli_si128(before, 15));
     const __m128i carry = _mm_or_si128(_mm_slli_si128(part[i], 8), _mm_srli_si128(before, 8));
-    const __m128i high =
-        _mm_or_si128(_mm_sll_epi64(part[i], left), _mm_srl_epi64(carry, right));
+    const __m128i high = _mm_or_si128(_mm_sll_epi64(part[i], left), _mm_srl_epi64(carry, right));
     const __m128i low_mask = load(low_end, i);
     const __m128i high_mask = _mm_andnot_si128(load(high_start, i), load(high_end, i));
     const __m128i stays = _mm_andnot_si128(_mm_or_si128(low_mask, high_mask), part[i]);
-    const __m128i moves = _mm_or_si128(
-        _mm_and_si128(low, low_mask),
-        _mm_and_si128(high, _mm_andnot_si128(load(high_first, i), high_mask)));
+    const __m128i moves =
+        _mm_or_si128(_mm_and_si128(low, low_mask),
+                     _mm_and_si128(high, _mm_andnot_si128(load(high_first, i), high_mask)));
     moved[i] = _mm_or_si128(stays, moves);
     before = part[i];
   }
@@ -249,7 +250,7 @@ inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
 // ---- keys -------------------------------------------------------------------
 
 struct Place {
-  uint64_t first;   // byte offset of the first candidate line
+  uint64_t first;  // byte offset of the first candidate line
   uint64_t second;
   uint64_t fingerprint;
 };

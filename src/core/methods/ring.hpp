@@ -30,8 +30,8 @@
 namespace dedup::ring {
 
 inline constexpr int kMaxK = 40;
-inline constexpr unsigned kSmallBlockLog2 = 9;    // 512 bytes, for fpr >= 0.01
-inline constexpr unsigned kLargeBlockLog2 = 12;   // 4096 bytes, for less
+inline constexpr unsigned kSmallBlockLog2 = 9;   // 512 bytes, for fpr >= 0.01
+inline constexpr unsigned kLargeBlockLog2 = 12;  // 4096 bytes, for less
 inline constexpr double kSmallBlockFpr = 0.01;
 
 struct Layout {
@@ -46,7 +46,8 @@ struct Layout {
 };
 
 inline Layout LayoutOf(const Shape& shape) noexcept {
-  return {static_cast<unsigned>(shape.detail & 0xff), static_cast<unsigned>(shape.detail >> 8 & 0xff),
+  return {static_cast<unsigned>(shape.detail & 0xff),
+          static_cast<unsigned>(shape.detail >> 8 & 0xff),
           static_cast<unsigned>(shape.detail >> 16 & 0xff), (shape.detail >> 24 & 1) != 0};
 }
 inline uint64_t Blocks(const Shape& shape, const Layout& layout) noexcept {
@@ -71,7 +72,8 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 
 // Rate just before a generation ends, when all columns are full: the columns'
 // loads of a block are independent.
-inline double RateWith(double generation_keys, double blocks, const Layout& layout, int k) noexcept {
+inline double RateWith(double generation_keys, double blocks, const Layout& layout,
+                       int k) noexcept {
   const double column = BlockedRate(generation_keys, blocks, layout.cells(), k);
   return 1 - IntPower(1 - column, static_cast<int>(layout.generations));
 }
@@ -84,16 +86,17 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   if (generations > layout.generations) generations = layout.generations;
   const double whole = std::floor(generations);
   const double of_full = BlockedRate(full, blocks, layout.cells(), static_cast<int>(layout.k));
-  const double of_part = BlockedRate((generations - whole) * full, blocks, layout.cells(),
-                                     static_cast<int>(layout.k));
+  const double of_part =
+      BlockedRate((generations - whole) * full, blocks, layout.cells(), static_cast<int>(layout.k));
   return 1 - IntPower(1 - of_full, static_cast<int>(whole)) * (1 - of_part);
 }
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   Layout layout = {};
   const Options& options = request.options;
-  layout.generations =
-      options.given[kGenerationsOption] ? static_cast<unsigned>(options.value[kGenerationsOption]) : 8;
+  layout.generations = options.given[kGenerationsOption]
+                           ? static_cast<unsigned>(options.value[kGenerationsOption])
+                           : 8;
   layout.refresh = options.given[kRefreshOption] && options.value[kRefreshOption] != 0;
   layout.block_log2 = request.fpr >= kSmallBlockFpr ? kSmallBlockLog2 : kLargeBlockLog2;
 
@@ -174,7 +177,8 @@ inline void OrCell(uint8_t* block, unsigned cell, unsigned bit) noexcept {
 
 // Runs visit(cell) for the K cells of a key; it may return false to stop.
 template <typename Visit>
-DEDUP_ALWAYS_INLINE inline void ForEachCell(const Layout& layout, uint64_t hash, Visit visit) noexcept {
+DEDUP_ALWAYS_INLINE inline void ForEachCell(const Layout& layout, uint64_t hash,
+                                            Visit visit) noexcept {
   const unsigned width = layout.cells_log2(), per_word = 64 / width, mask = layout.cells() - 1;
   uint64_t word = 0;
   for (unsigned i = 0, left = 0, derived = 0; i < layout.k; ++i, --left) {
@@ -242,7 +246,8 @@ inline void ForEachKey(const Layout& layout, const uint8_t* body, uint64_t block
           return true;
         });
       },
-      [&](size_t i) DEDUP_ALWAYS_INLINE { step(BlockAt(layout, blocks, hashes[i]), hashes[i], i); });
+      [&](size_t i)
+          DEDUP_ALWAYS_INLINE { step(BlockAt(layout, blocks, hashes[i]), hashes[i], i); });
 }
 
 template <unsigned kCellBytes>
@@ -284,14 +289,13 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
 inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                    size_t n) noexcept {
   const Layout layout = LayoutOf(shape);
-  ForEachKey(layout, body, Blocks(shape, layout), hashes, n,
-             [&](size_t at, uint64_t hash, size_t) {
-               if (layout.cell_bytes() == 1) {
-                 Remember<1>(shape, layout, counters, body, at, hash);
-               } else {
-                 Remember<2>(shape, layout, counters, body, at, hash);
-               }
-             });
+  ForEachKey(layout, body, Blocks(shape, layout), hashes, n, [&](size_t at, uint64_t hash, size_t) {
+    if (layout.cell_bytes() == 1) {
+      Remember<1>(shape, layout, counters, body, at, hash);
+    } else {
+      Remember<2>(shape, layout, counters, body, at, hash);
+    }
+  });
 }
 
 // ---- whole filters ----------------------------------------------------------
@@ -347,8 +351,8 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   }
   const double all = cells * static_cast<double>(blocks);
   auto keys_of = [&](uint64_t set_cells) {
-    return KeysFromClear(1 - static_cast<double>(set_cells) / all, static_cast<double>(blocks), cells,
-                         static_cast<int>(layout.k));
+    return KeysFromClear(1 - static_cast<double>(set_cells) / all, static_cast<double>(blocks),
+                         cells, static_cast<int>(layout.k));
   };
   Reading reading;
   for (unsigned g = 0; g < generations; ++g) reading.count += keys_of(totals[g]);

@@ -1,0 +1,437 @@
+/*
+ * Hashing keys by their plans.
+ */
+#include "pg/value_plan.hpp"
+
+#include <sys/socket.h>			/* AF_INET, which utils/inet.h takes for granted */
+
+extern "C" {
+#include "access/tupdesc.h"
+#include "catalog/pg_enum.h"
+#include "storage/itemptr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/date.h"
+#include "utils/inet.h"
+#if PG_VERSION_NUM >= 140000
+#include "utils/multirangetypes.h"
+#endif
+#include "utils/rangetypes.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+}
+
+using dedup::StoreU64;
+using dedup::Xxh3;
+
+static uint64 HashValue(ValuePlan *plan, Datum value, uint64 seed);
+
+/* ---- values --------------------------------------------------------------- */
+
+static inline uint64
+HashU64(uint64 value, uint64 seed)
+{
+	return HashInteger((int64) value, seed);
+}
+
+static inline uint64
+HashTwo(uint64 first, uint64 second, uint64 seed)
+{
+	uint8_t		bytes[16];
+
+	StoreU64(bytes, first);
+	StoreU64(bytes + 8, second);
+	return Xxh3(bytes, sizeof bytes, seed);
+}
+
+/* Folds the next element of something composite, or a NULL, into its hash. */
+static inline uint64
+Fold(uint64 so_far, uint64 element, uint64 seed)
+{
+	return HashTwo(so_far, element, seed);
+}
+
+static inline uint64
+FoldNull(uint64 so_far, uint64 seed)
+{
+	return HashU64(so_far, ~seed);
+}
+
+static uint64
+HashFloat(float8 value, uint64 seed)
+{
+	uint64		bits;
+
+	if (std::isnan(value))
+		bits = UINT64CONST(0x7ff8000000000000);
+	else if (value == 0)
+		bits = 0;
+	else
+		std::memcpy(&bits, &value, sizeof bits);
+	return HashU64(bits, seed);
+}
+
+static uint64
+HashVarlena(Datum value, bool trim, uint64 seed)
+{
+	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+	const char *bytes = VARDATA_ANY(text);
+	int			length = (int) VARSIZE_ANY_EXHDR(text);
+	uint64		hash;
+
+	if (trim)
+		length = bpchartruelen((char *) bytes, length);
+	hash = Xxh3(bytes, (size_t) length, seed);
+	if ((Pointer) text != DatumGetPointer(value))
+		pfree(text);
+	return hash;
+}
+
+static uint64
+HashInet(Datum value, uint64 seed)
+{
+	inet	   *address = DatumGetInetPP(value);
+	uint8_t		bytes[2 + 16] = {0};
+	int			size = ip_addrsize(address);
+	uint64		hash;
+
+	bytes[0] = ip_family(address) == PGSQL_AF_INET ? 4 : 6;
+	bytes[1] = (uint8_t) ip_bits(address);
+	std::memcpy(bytes + 2, ip_addr(address), (size_t) size);
+	hash = Xxh3(bytes, (size_t) (2 + size), seed);
+	if ((Pointer) address != DatumGetPointer(value))
+		pfree(address);
+	return hash;
+}
+
+/*
+ * An interval by its comparison value: months of 30 days, days of 24 hours, as
+ * whole days and a rest below a day.
+ */
+static uint64
+HashInterval(const Interval *interval, uint64 seed)
+{
+	int64		days = (int64) interval->month * 30 + interval->day;
+	int64		rest = interval->time % USECS_PER_DAY;
+
+	days += interval->time / USECS_PER_DAY;
+	if (rest < 0)
+	{
+		rest += USECS_PER_DAY;
+		days--;
+	}
+	return HashTwo((uint64) days, (uint64) rest, seed);
+}
+
+static uint64
+HashEnum(ValuePlan *plan, Oid value, uint64 seed)
+{
+	if (plan->enum_value != value)
+	{
+		HeapTuple	tuple = SearchSysCache1(ENUMOID, ObjectIdGetDatum(value));
+
+		if (!HeapTupleIsValid(tuple))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+					 errmsg("invalid internal value for enum: %u", value)));
+		plan->enum_label = ((Form_pg_enum) GETSTRUCT(tuple))->enumlabel;
+		plan->enum_value = value;
+		ReleaseSysCache(tuple);
+	}
+	return Xxh3(NameStr(plan->enum_label), std::strlen(NameStr(plan->enum_label)), seed);
+}
+
+/* As array_eq() compares: dimensions, lower bounds, elements; NULLs are equal. */
+static uint64
+HashArray(ValuePlan *plan, Datum value, uint64 seed)
+{
+	ArrayType  *array = DatumGetArrayTypeP(value);
+	ValuePlan  *element = plan->element;
+	uint64		hash = (uint64) ARR_NDIM(array);
+	ArrayIterator iterator;
+	Datum		item;
+	bool		isnull;
+
+	for (int i = 0; i < ARR_NDIM(array); i++)
+		hash = Fold(hash, (uint64) (uint32) ARR_DIMS(array)[i] << 32 |
+					(uint32) ARR_LBOUND(array)[i], seed);
+	iterator = array_create_iterator(array, 0, NULL);
+	while (array_iterate(iterator, &item, &isnull))
+		hash = isnull ? FoldNull(hash, seed) : Fold(hash, HashValue(element, item, seed), seed);
+	array_free_iterator(iterator);
+	if ((Pointer) array != DatumGetPointer(value))
+		pfree(array);
+	return hash;
+}
+
+static uint64
+HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, uint64 seed)
+{
+	uint64		flags = (uint64) bound->infinite << 1 | (uint64) bound->inclusive;
+
+	so_far = Fold(so_far, flags, seed);
+	if (!bound->infinite)
+		so_far = Fold(so_far, HashValue(element, bound->val, seed), seed);
+	return so_far;
+}
+
+static uint64
+HashRange(ValuePlan *plan, Datum value, uint64 seed)
+{
+	RangeType  *range = DatumGetRangeTypeP(value);
+	RangeBound	lower,
+				upper;
+	bool		empty;
+	uint64		hash;
+
+	range_deserialize(plan->typcache, range, &lower, &upper, &empty);
+	hash = empty;
+	if (!empty)
+	{
+		hash = HashBound(plan->element, &lower, hash, seed);
+		hash = HashBound(plan->element, &upper, hash, seed);
+	}
+	if ((Pointer) range != DatumGetPointer(value))
+		pfree(range);
+	return HashU64(hash, seed);
+}
+
+#if PG_VERSION_NUM >= 140000
+static uint64
+HashMultirange(ValuePlan *plan, Datum value, uint64 seed)
+{
+	MultirangeType *multirange = DatumGetMultirangeTypeP(value);
+	int32		count;
+	RangeType **ranges;
+	uint64		hash;
+
+	multirange_deserialize(plan->typcache->rngtype, multirange, &count, &ranges);
+	hash = (uint64) count;
+	for (int i = 0; i < count; i++)
+		hash = Fold(hash, HashRange(plan->element, RangeTypePGetDatum(ranges[i]), seed), seed);
+	if ((Pointer) multirange != DatumGetPointer(value))
+		pfree(multirange);
+	return HashU64(hash, seed);
+}
+#endif
+
+/* As record_eq() compares: column by column, NULLs are equal. */
+static uint64
+HashRecord(ValuePlan *plan, Datum value, uint64 seed)
+{
+	HeapTupleHeader record = DatumGetHeapTupleHeader(value);
+	Oid			type = HeapTupleHeaderGetTypeId(record);
+	int32		typmod = HeapTupleHeaderGetTypMod(record);
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, typmod);
+	int			columns = desc->natts;
+	HeapTupleData tuple;
+	Datum	   *values;
+	bool	   *isnull;
+	uint64		hash = 0;
+
+	check_stack_depth();		/* records hold records */
+	if (plan->row_plans == NULL || plan->row_type != type || plan->row_typmod != typmod ||
+		plan->row_columns != columns)
+	{
+		ValuePlan **plans = (ValuePlan **) MemoryContextAllocZero(plan->context,
+																  sizeof(ValuePlan *) * columns);
+
+		for (int i = 0; i < columns; i++)
+		{
+			Form_pg_attribute att = TupleDescAttr(desc, i);
+
+			if (!att->attisdropped)
+				plans[i] = MakeValuePlan(plan->context, att->atttypid, att->attcollation);
+		}
+		plan->row_plans = plans;
+		plan->row_type = type;
+		plan->row_typmod = typmod;
+		plan->row_columns = columns;
+	}
+
+	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
+	ItemPointerSetInvalid(&tuple.t_self);
+	tuple.t_tableOid = InvalidOid;
+	tuple.t_data = record;
+	values = (Datum *) palloc(sizeof(Datum) * columns);
+	isnull = (bool *) palloc(sizeof(bool) * columns);
+	heap_deform_tuple(&tuple, desc, values, isnull);
+	for (int i = 0; i < columns; i++)
+	{
+		if (plan->row_plans[i] == NULL)
+			continue;
+		hash = isnull[i] ? FoldNull(hash, seed) :
+			Fold(hash, HashValue(plan->row_plans[i], values[i], seed), seed);
+	}
+	pfree(values);
+	pfree(isnull);
+	ReleaseTupleDesc(desc);
+	return hash;
+}
+
+static uint64
+HashByOwnFunction(ValuePlan *plan, Datum value, uint64 seed)
+{
+	if (plan->extended)
+		return HashU64(DatumGetUInt64(FunctionCall2Coll(&plan->hash, plan->collation, value,
+														UInt64GetDatum(seed))), seed);
+	return HashU64(DatumGetUInt32(FunctionCall1Coll(&plan->hash, plan->collation, value)), seed);
+}
+
+static uint64
+HashValue(ValuePlan *plan, Datum value, uint64 seed)
+{
+	switch (plan->kind)
+	{
+		case KeyKind::Bool:
+			return HashU64(DatumGetBool(value), seed);
+		case KeyKind::Int16:
+			return HashInteger(DatumGetInt16(value), seed);
+		case KeyKind::Int32:
+			return HashInteger(DatumGetInt32(value), seed);
+		case KeyKind::Int64:
+			return HashInteger(DatumGetInt64(value), seed);
+		case KeyKind::UInt32:
+			return HashU64(DatumGetUInt32(value), seed);
+		case KeyKind::UInt64:
+			return HashU64(DatumGetUInt64(value), seed);
+		case KeyKind::Float4:
+			return HashFloat(DatumGetFloat4(value), seed);
+		case KeyKind::Float8:
+			return HashFloat(DatumGetFloat8(value), seed);
+		case KeyKind::Char:
+			{
+				char		c = DatumGetChar(value);
+
+				return Xxh3(&c, c != 0, seed);
+			}
+		case KeyKind::Name:
+			return Xxh3(NameStr(*DatumGetName(value)),
+						strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN), seed);
+		case KeyKind::CString:
+			return Xxh3(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
+		case KeyKind::Text:
+			return HashVarlena(value, false, seed);
+		case KeyKind::BpChar:
+			return HashVarlena(value, true, seed);
+		case KeyKind::Fixed:
+			return Xxh3(DatumGetPointer(value), (size_t) plan->typlen, seed);
+		case KeyKind::TimeTz:
+			{
+				TimeTzADT  *time = DatumGetTimeTzADTP(value);
+
+				return HashTwo((uint64) time->time, (uint64) (int64) time->zone, seed);
+			}
+		case KeyKind::Interval:
+			return HashInterval(DatumGetIntervalP(value), seed);
+		case KeyKind::Inet:
+			return HashInet(value, seed);
+		case KeyKind::Tid:
+			{
+				ItemPointer tid = (ItemPointer) DatumGetPointer(value);
+
+				return HashU64((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+							   ItemPointerGetOffsetNumberNoCheck(tid), seed);
+			}
+		case KeyKind::AclItem:
+			{
+				AclItem    *item = DatumGetAclItemP(value);
+
+				return Fold(HashTwo(item->ai_grantee, item->ai_grantor, seed),
+							(uint64) item->ai_privs, seed);
+			}
+		case KeyKind::Enum:
+			return HashEnum(plan, DatumGetObjectId(value), seed);
+		case KeyKind::Array:
+			return HashArray(plan, value, seed);
+		case KeyKind::Range:
+			return HashRange(plan, value, seed);
+		case KeyKind::Multirange:
+#if PG_VERSION_NUM >= 140000
+			return HashMultirange(plan, value, seed);
+#else
+			break;
+#endif
+		case KeyKind::Record:
+			return HashRecord(plan, value, seed);
+		case KeyKind::OwnHash:
+			return HashByOwnFunction(plan, value, seed);
+	}
+	elog(ERROR, "unexpected kind of key: %d", (int) plan->kind);
+	return 0;					/* keep the compiler quiet */
+}
+
+/* ---- keys ----------------------------------------------------------------- */
+
+bool
+HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, uint64 seed,
+			uint64 *hash)
+{
+	if (nulls == NullKeys::Skip)
+		for (int i = 0; i < plan->columns; i++)
+			if (columns[i].isnull)
+				return false;
+
+	/* One column's hash is the key's. */
+	if (plan->columns == 1 && !columns[0].isnull)
+	{
+		*hash = HashValue(plan->plans[0], columns[0].value, seed);
+		return true;
+	}
+	*hash = (uint64) plan->columns;
+	for (int i = 0; i < plan->columns; i++)
+		*hash = columns[i].isnull ? FoldNull(*hash, seed) :
+			Fold(*hash, HashValue(plan->plans[i], columns[i].value, seed), seed);
+	return true;
+}
+
+/* VARIADIC array: its elements are the columns. */
+static bool
+HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+{
+	ValuePlan  *element = plan->plans[0];
+	ArrayType  *array;
+	Datum	   *values;
+	bool	   *isnull;
+	NullableDatum *items;
+	KeyPlan		expanded = {};
+	bool		result;
+
+	if (fcinfo->args[plan->first].isnull)
+	{
+		if (nulls == NullKeys::Skip)
+			return false;
+		*hash = FoldNull(0, seed);
+		return true;
+	}
+	array = DatumGetArrayTypeP(fcinfo->args[plan->first].value);
+	deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
+					  element->typalign, &values, &isnull, &expanded.columns);
+	if (expanded.columns < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a key needs at least one column")));
+	expanded.plans = (ValuePlan **) palloc(sizeof(ValuePlan *) * expanded.columns);
+	items = (NullableDatum *) palloc(sizeof(NullableDatum) * expanded.columns);
+	for (int i = 0; i < expanded.columns; i++)
+	{
+		expanded.plans[i] = element;
+		items[i].value = values[i];
+		items[i].isnull = isnull[i];
+	}
+	result = HashColumns(&expanded, items, nulls, seed, hash);
+	pfree(expanded.plans);
+	pfree(items);
+	pfree(values);
+	pfree(isnull);
+	return result;
+}
+
+bool
+HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+{
+	if (unlikely(plan->variadic))
+		return HashVariadic(plan, fcinfo, nulls, seed, hash);
+	return HashColumns(plan, fcinfo->args + plan->first, nulls, seed, hash);
+}
