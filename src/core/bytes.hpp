@@ -43,6 +43,19 @@ inline uint32_t LoadU32(const uint8_t* from) noexcept { return LoadLittle<uint32
 inline void StoreU64(uint8_t* to, uint64_t value) noexcept { StoreLittle(to, value); }
 inline void StoreU32(uint8_t* to, uint32_t value) noexcept { StoreLittle(to, value); }
 
+// A double as the 8 bytes of its IEEE form.
+inline double LoadDouble(const uint8_t* from) noexcept {
+  const uint64_t bits = LoadU64(from);
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline void StoreDouble(uint8_t* to, double value) noexcept {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  StoreU64(to, bits);
+}
+
 // The high half of a 64 x 64 bit product: scales a uniform 64-bit number onto
 // 0 .. n-1 without a division.
 inline uint64_t FastRange(uint64_t uniform, uint64_t n) noexcept {
@@ -84,6 +97,13 @@ DEDUP_ALWAYS_INLINE inline void Prefetch(const uint8_t* address) noexcept {
 DEDUP_ALWAYS_INLINE inline void PrefetchToWrite(const uint8_t* address) noexcept {
   __builtin_prefetch(address, 1);
 }
+
+// In front of a short loop of constant length. clang unrolls those by itself.
+#if defined(__GNUC__) && !defined(__clang__)
+#define DEDUP_UNROLL _Pragma("GCC unroll 16")
+#else
+#define DEDUP_UNROLL
+#endif
 
 // Runs use(i) for i in 0 .. n-1, each after its fetch(i), which is a group ahead. In groups, since
 // a prefetch whose page has to be looked up holds up what comes after it: many in a

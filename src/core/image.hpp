@@ -128,7 +128,7 @@ inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Cou
   StoreU64(image + 8, checksum);
   StoreU64(image + 16, shape.seed);
   StoreU64(image + 24, shape.keys);
-  StoreU64(image + 32, std::bit_cast<uint64_t>(shape.fpr));
+  StoreDouble(image + 32, shape.fpr);
   StoreU64(image + 40, shape.detail);
   StoreU64(image + 48, counters.count);
   StoreU32(image + 56, counters.state);
@@ -167,7 +167,7 @@ enum class Flaw {
   header->checksum = LoadU64(image + 8);
   shape.seed = LoadU64(image + 16);
   shape.keys = LoadU64(image + 24);
-  shape.fpr = std::bit_cast<double>(LoadU64(image + 32));
+  shape.fpr = LoadDouble(image + 32);
   shape.detail = LoadU64(image + 40);
   header->counters.count = LoadU64(image + 48);
   header->counters.state = LoadU32(image + 56);

@@ -7,7 +7,6 @@ extern "C" {
 #include "nodes/nodeFuncs.h"
 #include "nodes/primnodes.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_locale.h"
 }
 
 static void

@@ -32,6 +32,10 @@ extern "C" {
 #endif
 }
 
+#if PG_VERSION_NUM < 140000
+#define PG_LSNOID LSNOID
+#endif
+
 /*
  * Declares an SQL-callable function and exports it; everything else of the
  * library is hidden. Never inlined, so that the server's JIT, which inlines from

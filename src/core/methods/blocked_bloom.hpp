@@ -99,7 +99,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 template <int kK, typename Visit>
 DEDUP_ALWAYS_INLINE inline void ForEachPosition(uint64_t hash, Visit visit) noexcept {
   uint64_t bits = 0;
-#pragma GCC unroll 16
+  DEDUP_UNROLL
   for (int i = 0; i < kK; ++i) {
     if (i % kPositionsPerWord == 0) bits = Derived(hash, i / kPositionsPerWord);
     visit(bits / 8 % kLineBytes / 8 * 8, bits % 64);
