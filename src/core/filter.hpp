@@ -202,7 +202,7 @@ inline void Settle(uint8_t* image, Header* header) noexcept {
                                  hashes, n, nullptr);
     WriteCounters(image, header->counters);
   }
-  header->checksum &= 0xffff;
+  header->checksum &= ~(uint64_t{0xffff} << 16);
   StoreU64(image + 8, header->checksum);
 }
 

@@ -28,7 +28,8 @@
 // The next 16 bits of that field count deferred hashes: keys that were added but not
 // yet looked up and put where they belong, so that it can be done in batches, with
 // prefetch (Defer and Settle in filter.hpp). They stand behind the header, in front
-// of the body, or behind the n hashes of an exact image.
+// of the body, or behind the n hashes of an exact image. The 16 bits above count the
+// filters that were merged into it, without the first.
 //
 // Check() is O(1) and makes every later call memory-safe whatever the rest of
 // the bytes hold. Validate() is for bytes from outside.
@@ -69,6 +70,10 @@ struct Header {
   ExactOrder order() const noexcept { return method->exact_order(shape); }
   size_t body_at() const noexcept {  // of full forms
     return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
+  }
+  // Filters that were merged into this one, itself included.
+  uint32_t parts() const noexcept {
+    return canonical() ? 1 : 1 + static_cast<uint32_t>(checksum >> 32 & 0xffff);
   }
   size_t deferred() const noexcept { return canonical() ? 0 : checksum >> 16 & 0xffff; }
 };
@@ -112,7 +117,7 @@ inline constexpr size_t kMaxShift = 8 * kMaxDeferred + kLineBytes - 1;
 inline constexpr bool WorkingFieldValid(uint64_t field, bool exact, uint64_t n,
                                         uint64_t room) noexcept {
   const uint64_t shift = field & 0xffff, deferred = field >> 16 & 0xffff;
-  if (field >> 32 != 0 || deferred > kMaxDeferred) return false;
+  if (field >> 48 != 0 || deferred > kMaxDeferred) return false;
   return exact ? shift == 0 && n + deferred <= room : shift <= kMaxShift && 8 * deferred <= shift;
 }
 

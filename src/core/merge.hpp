@@ -93,6 +93,7 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
 // to `out`, and returns its size. The inputs have equal shapes; any form will do.
 inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                       uint8_t* out, uint8_t* scratch) noexcept {
+  const Weights weights = {ha.parts(), hb.parts()};
   if (ha.exact() && hb.exact()) return MergeExact(a, ha, b, hb, out, scratch);
   const Shape& shape = ha.shape;
   const Method* method = ha.method;
@@ -118,13 +119,20 @@ inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, cons
     if (hb.exact()) {
       Counters replayed;
       ReplayTo(b, hb, &replayed, scratch);
-      method->merge(shape, &counters, body, replayed, scratch);
+      method->merge(shape, &counters, body, replayed, scratch, weights);
     } else {
-      method->merge(shape, &counters, body, hb.counters, b + hb.body_at());
+      method->merge(shape, &counters, body, hb.counters, b + hb.body_at(), weights);
     }
   }
   WriteHeader(out, shape, Form::kFull, counters, 0);
   return kHeaderBytes + shape.bytes;
+}
+
+// Notes in a working image how many filters were merged into it.
+inline void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
+  const uint64_t more = parts - 1 < 0xffff ? parts - 1 : 0xffff;
+  header->checksum = (header->checksum & 0xffffffffu) | more << 32;
+  StoreU64(image + 8, header->checksum);
 }
 
 // Merges `b` into the working full image `a` where that needs no room: if `b` is
@@ -134,7 +142,8 @@ inline bool MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header&
   if (ha->exact()) return false;
   uint8_t* body = a + ha->body_at();
   if (!hb.exact()) {
-    ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at());
+    ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
+                      Weights{ha->parts(), hb.parts()});
   } else if (ha->order() == ExactOrder::kSorted) {
     InBatches(b, hb, [&](const uint64_t* hashes, size_t n) {
       ha->method->insert(ha->shape, &ha->counters, body, hashes, n);

@@ -89,6 +89,11 @@ enum class ExactOrder : uint8_t {
   kLastSight,   // longest unseen first
 };
 
+struct Weights {
+  uint32_t left = 1;
+  uint32_t right = 1;
+};
+
 // A filter's state, measured from its bits.
 struct Reading {
   double count = 0;  // estimated distinct keys held
@@ -124,9 +129,11 @@ struct Method {
   // Remembers distinct keys without asking first: for replaying exact hashes,
   // where a false positive must not lose one.
   void (*insert)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes, size_t n) noexcept;
-  // Merges a filter of the same shape into this one.
+  // Merges a filter of the same shape into this one. Where age decides, the ages of
+  // the two run as their weights (1 and 1 for two filters; in an aggregate, how many
+  // were merged into each already, so that none is favoured).
   void (*merge)(const Shape&, Counters*, uint8_t* body, const Counters& other_counters,
-                const uint8_t* other) noexcept;
+                const uint8_t* other, const Weights&) noexcept;
 
   Reading (*read)(const Shape&, const Counters&, const uint8_t* body) noexcept;
   // The rate to expect with `keys` keys in the filter.

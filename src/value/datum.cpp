@@ -427,17 +427,16 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right)
 void
 MergeIntoState(FilterState *state, const FilterRef &other)
 {
+	uint32		parts = state->header.parts() + other.header.parts();
+
 	RequireSameShape(state->header, other.header);
-	if (dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
-		return;
 	if (state->header.exact() && other.header.exact() &&
 		state->header.order() == ExactOrder::kSorted)
-	{
 		dedup::ForEachHash(other.image, other.header,
 						   [state](uint64 hash) { FillWith(state, hash); });
-		return;
-	}
-	StartFilling(state, MergeUnsealed({state->image(), state->header}, other));
+	else if (!dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
+		StartFilling(state, MergeUnsealed({state->image(), state->header}, other));
+	dedup::SetParts(state->image(), &state->header, parts);
 }
 
 struct varlena *

@@ -138,7 +138,7 @@ inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const 
 
 // The union: every key of either input is found.
 inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
-                  const uint8_t* other) noexcept {
+                  const uint8_t* other, const Weights&) noexcept {
   for (size_t i = 0; i < shape.bytes; i += 8) {
     StoreU64(body + i, LoadU64(body + i) | LoadU64(other + i));
   }

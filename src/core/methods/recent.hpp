@@ -343,22 +343,25 @@ inline void Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_t*
 // fingerprints once, counters added. Two full filters keep half the window of
 // each.
 inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
-                  const uint8_t* other) noexcept {
+                  const uint8_t* other, const Weights& weights) noexcept {
   const Layout layout = LayoutOf(shape);
   for (size_t at = 0; at < shape.bytes; at += kLineBytes) {
     uint8_t* line = body + at;
     uint64_t merged[kMaxSlots];
     unsigned used = 0;
     auto take = [&](uint64_t fingerprint) {
-      if (fingerprint == 0 || used == layout.k) return;
+      if (fingerprint == 0) return;
       for (unsigned i = 0; i < used; ++i) {
         if (merged[i] == fingerprint) return;
       }
       merged[used++] = fingerprint;
     };
-    for (unsigned slot = 0; slot < layout.k && used < layout.k; ++slot) {
-      take(SlotOf(line, layout, slot));
-      take(SlotOf(other + at, layout, slot));
+    for (unsigned left = 0, right = 0; used < layout.k && (left < layout.k || right < layout.k);) {
+      // A slot is as old as its rank divided by its filter's weight.
+      const bool from_left =
+          right == layout.k ||
+          (left < layout.k && uint64_t{left} * weights.right <= uint64_t{right} * weights.left);
+      take(from_left ? SlotOf(line, layout, left++) : SlotOf(other + at, layout, right++));
     }
     const auto count = static_cast<uint8_t>(line[kCounterByte] + other[at + kCounterByte]);
     std::memset(line, 0, kLineBytes);

@@ -304,7 +304,7 @@ inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const 
 // dropped at the merge, and the columns may be fuller than they were sized for
 // until generations pass.
 inline void Merge(const Shape& shape, Counters* counters, uint8_t* body,
-                  const Counters& other_counters, const uint8_t* other) noexcept {
+                  const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
   const unsigned width = layout.generations;
   const unsigned turn = (counters->state + width - other_counters.state) % width;
