@@ -67,12 +67,11 @@ struct Step {
 // own length word they take 120 bytes.
 inline constexpr uint64_t kFirstRoom = 7;
 
-// `exact_limit` ends the exact form earlier than ExactLimit() would.
-inline Step NextStep(const Header& header, uint64_t exact_limit = ~uint64_t{0}) noexcept {
+// `limit` is the most hashes before the method takes over: Header::exact_limit(),
+// or less, or state_limit().
+inline Step NextStep(const Header& header, uint64_t limit) noexcept {
   if (!header.exact()) return {Form::kWorkingFull, 0};
   const uint64_t n = header.hashes();
-  uint64_t limit = ExactLimit(header.shape, header.order());
-  if (exact_limit < limit) limit = exact_limit;
   if (n >= limit) return {Form::kWorkingFull, 0};
   uint64_t room = kFirstRoom;
   if (n >= kFirstRoom) {
@@ -80,6 +79,9 @@ inline Step NextStep(const Header& header, uint64_t exact_limit = ~uint64_t{0}) 
     while (room <= n) room *= 2;
   }
   return {Form::kWorkingExact, room < limit ? room : limit};
+}
+inline Step NextStep(const Header& header) noexcept {
+  return NextStep(header, header.exact_limit());
 }
 
 inline size_t StepBytes(const Header& header, const Step& step) noexcept {
@@ -122,6 +124,21 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
   if (n > 0) visit(batch, n);
 }
 
+// Writes the method's body of any image, exact hashes replayed, and its counters.
+inline void BodyTo(const uint8_t* image, const Header& header, Counters* counters,
+                   uint8_t* body) noexcept {
+  if (!header.exact()) {
+    *counters = header.counters;
+    std::memcpy(body, image + header.body_at(), header.shape.bytes);
+    return;
+  }
+  *counters = Counters{};
+  std::memset(body, 0, header.shape.bytes);
+  InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+    header.method->insert(header.shape, counters, body, hashes, n);
+  });
+}
+
 // Writes the working image that NextStep() chose, with all that `image` holds,
 // to `out`, which has StepBytes() bytes.
 inline void MakeWorking(const uint8_t* image, const Header& header, const Step& step,
@@ -136,17 +153,8 @@ inline void MakeWorking(const uint8_t* image, const Header& header, const Step& 
     return;
   }
   const size_t shift = ShiftFor(out, header.shape);
-  uint8_t* body = out + kHeaderBytes + shift;
   Counters counters;
-  if (header.exact()) {
-    std::memset(body, 0, header.shape.bytes);
-    InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
-      header.method->insert(header.shape, &counters, body, hashes, n);
-    });
-  } else {
-    std::memcpy(body, image + header.body_at(), header.shape.bytes);
-    counters = header.counters;
-  }
+  BodyTo(image, header, &counters, out + kHeaderBytes + shift);
   WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
 }
 
@@ -246,14 +254,18 @@ inline void AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
 
 // ---- canonical bytes --------------------------------------------------------------
 
+inline bool StaysExact(const Header& header) noexcept {
+  return header.exact() && header.hashes() <= header.exact_limit();
+}
+
 inline size_t CanonicalBytes(const Header& header) noexcept {
-  return kHeaderBytes + (header.exact() ? 8 * header.hashes() : header.shape.bytes);
+  return kHeaderBytes + (StaysExact(header) ? 8 * header.hashes() : header.shape.bytes);
 }
 
 // Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes.
 inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
   const size_t size = CanonicalBytes(header);
-  if (header.exact()) {
+  if (StaysExact(header)) {
     uint64_t place = 0;
     ForEachHash(image, header,
                 [&](uint64_t hash) { StoreU64(out + kHeaderBytes + 8 * place++, hash); });
@@ -265,8 +277,9 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
     }
     WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
   } else {
-    std::memcpy(out + kHeaderBytes, image + header.body_at(), header.shape.bytes);
-    WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
+    Counters counters;
+    BodyTo(image, header, &counters, out + kHeaderBytes);
+    WriteHeader(out, header.shape, Form::kFull, counters, 0);
   }
   Seal(out, size);
 }
@@ -276,7 +289,7 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
 // Bytes that AddTo may need.
 inline size_t AddToBytes(const Header& header) noexcept {
   if (!header.exact()) return kHeaderBytes + header.shape.bytes;
-  if (header.hashes() >= ExactLimit(header.shape, header.order())) {
+  if (header.hashes() >= header.exact_limit()) {
     const size_t full = kHeaderBytes + header.shape.bytes;
     const size_t same = kHeaderBytes + 8 * header.hashes();
     return full > same ? full : same;
@@ -308,7 +321,7 @@ inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
       std::memmove(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
       StoreU64(to + 8 * (n - 1), hash);
     }
-  } else if (n < ExactLimit(shape, order)) {
+  } else if (n < header.exact_limit()) {
     place = order == ExactOrder::kSorted ? LowerBound(image, n, hash) : n;
     std::memcpy(to, from, 8 * place);
     StoreU64(to + 8 * place, hash);
@@ -316,11 +329,7 @@ inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
     size = n + 1;
   } else {
     Counters counters;
-    std::memset(to, 0, shape.bytes);
-    for (uint64_t i = 0; i < n; ++i) {
-      const uint64_t old = HashAt(image, i);
-      header.method->insert(shape, &counters, to, &old, 1);
-    }
+    BodyTo(image, header, &counters, to);
     header.method->insert(shape, &counters, to, &hash, 1);
     WriteHeader(out, shape, Form::kFull, counters, 0);
     return kHeaderBytes + shape.bytes;

@@ -68,6 +68,8 @@ struct Header {
     return form == Form::kExact ? counters.count : counters.state;
   }
   ExactOrder order() const noexcept { return method->exact_order(shape); }
+  uint64_t exact_limit() const noexcept;
+  uint64_t state_limit() const noexcept;
   size_t body_at() const noexcept {  // of full forms
     return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
   }
@@ -94,13 +96,27 @@ inline constexpr uint64_t WorkingExactBytes(uint64_t room, ExactOrder order) noe
   return list + 8 * room + (order == ExactOrder::kLastSight ? 8 * (room + 1) : 0);
 }
 
+inline constexpr uint64_t MostHashes(ExactOrder order) noexcept {
+  return (kMaxWorkingBytes - kHeaderBytes - 8) / (order == ExactOrder::kLastSight ? 24 : 16);
+}
+
 // The most hashes that a filter keeps before it goes over to its method.
 inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
   const uint64_t limit = shape.bytes / 8;
-  const uint64_t most =
-      (kMaxWorkingBytes - kHeaderBytes - 8) / (order == ExactOrder::kLastSight ? 24 : 16);
-  return limit < most ? limit : most;
+  return limit < MostHashes(order) ? limit : MostHashes(order);
 }
+
+// The same for the states of partial aggregates, which are yet to be merged: windows
+// stay exact for all the keys they are sized for, since only hashes can be merged
+// without loss. Such a state becomes its method when it is made canonical.
+inline uint64_t StateLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
+  const uint64_t limit = ExactLimit(shape, order);
+  if (!method.forgets || shape.keys <= limit) return limit;
+  return shape.keys < MostHashes(order) ? shape.keys : MostHashes(order);
+}
+
+inline uint64_t Header::exact_limit() const noexcept { return ExactLimit(shape, order()); }
+inline uint64_t Header::state_limit() const noexcept { return StateLimit(*method, shape, order()); }
 
 // The most deferred hashes. Filters that fit the inner caches need none.
 inline constexpr size_t kMaxDeferred = 64;
@@ -185,14 +201,13 @@ enum class Flaw {
     return Flaw::kParameters;
   switch (header->form) {
     case Form::kExact:
-      if (header->counters.state != 0 || header->hashes() > ExactLimit(shape, header->order())) {
+      if (header->counters.state != 0 || header->hashes() > header->state_limit()) {
         return Flaw::kParameters;
       }
       if (size != kHeaderBytes + 8 * header->hashes()) return Flaw::kSize;
       break;
     case Form::kWorkingExact:
-      if (header->hashes() > header->room() ||
-          header->room() > ExactLimit(shape, header->order()) ||
+      if (header->hashes() > header->room() || header->room() > header->state_limit() ||
           !WorkingFieldValid(header->checksum, true, header->hashes(), header->room())) {
         return Flaw::kParameters;
       }
@@ -264,6 +279,7 @@ inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
   const Flaw flaw = Check(image, size, header);
   if (flaw != Flaw::kNone) return flaw;
   if (!header->canonical()) return Flaw::kWorking;
+  if (header->exact() && header->hashes() > header->exact_limit()) return Flaw::kParameters;
   if (!ChecksumHolds(image, size)) return Flaw::kChecksum;
   if (header->exact() && header->order() == ExactOrder::kSorted) {
     for (uint64_t i = 1; i < header->hashes(); ++i) {

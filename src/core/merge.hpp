@@ -22,7 +22,8 @@ struct MergeBytes {
   size_t scratch;
 };
 
-inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
+// `limit` is the most hashes of an exact result, as for NextStep().
+inline MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept {
   const size_t full = kHeaderBytes + a.shape.bytes;
   const bool ordered = a.order() != ExactOrder::kSorted;
   if (!a.exact() || !b.exact()) {
@@ -30,26 +31,19 @@ inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
   }
   const uint64_t both = a.hashes() + b.hashes();
   const size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight) + 8 * both;
-  const uint64_t limit = ExactLimit(a.shape, a.order());
   if (both <= limit) return {kHeaderBytes + 8 * both, scratch};
   const size_t most = kHeaderBytes + 8 * limit;
   return {full > most ? full : most, scratch};
 }
 
-// Writes a full image, without its checksum, with the hashes of an exact one.
-inline void ReplayTo(const uint8_t* image, const Header& header, Counters* counters,
-                     uint8_t* body) noexcept {
-  std::memset(body, 0, header.shape.bytes);
-  *counters = Counters{};
-  InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
-    header.method->insert(header.shape, counters, body, hashes, n);
-  });
+inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
+  return MergeNeeds(a, b, a.exact_limit());
 }
 
 // Both exact: the union, by age rank from the youngest, the left's the younger on
 // ties. A key in both keeps the younger of its two ages.
 inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
-                         uint8_t* out, uint8_t* scratch) noexcept {
+                         uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
   const Shape& shape = ha.shape;
   const uint64_t na = ha.hashes(), nb = hb.hashes(), both = na + nb;
   // The two lists oldest first, then a set that takes them youngest first.
@@ -73,7 +67,7 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
 
   const uint64_t n = merged.n();
   uint8_t* to = out + kHeaderBytes;
-  if (n <= ExactLimit(shape, ha.order())) {
+  if (n <= limit) {
     for (uint64_t i = 0; i < n; ++i) StoreU64(to + 8 * i, merged.at(n - 1 - i));
     if (ha.order() == ExactOrder::kSorted) SortHashes(to, n);
     WriteHeader(out, shape, Form::kExact, Counters{n, 0}, 0);
@@ -92,9 +86,9 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
 // Writes the canonical image of the merge, without its checksum (Seal sets it),
 // to `out`, and returns its size. The inputs have equal shapes; any form will do.
 inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
-                      uint8_t* out, uint8_t* scratch) noexcept {
+                      uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
   const Weights weights = {ha.parts(), hb.parts()};
-  if (ha.exact() && hb.exact()) return MergeExact(a, ha, b, hb, out, scratch);
+  if (ha.exact() && hb.exact()) return MergeExact(a, ha, b, hb, limit, out, scratch);
   const Shape& shape = ha.shape;
   const Method* method = ha.method;
   uint8_t* body = out + kHeaderBytes;
@@ -110,15 +104,10 @@ inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, cons
       method->insert(shape, &counters, body, hashes, n);
     });
   } else {
-    if (ha.exact()) {
-      ReplayTo(a, ha, &counters, body);
-    } else {
-      counters = ha.counters;
-      std::memcpy(body, a + ha.body_at(), shape.bytes);
-    }
+    BodyTo(a, ha, &counters, body);
     if (hb.exact()) {
       Counters replayed;
-      ReplayTo(b, hb, &replayed, scratch);
+      BodyTo(b, hb, &replayed, scratch);
       method->merge(shape, &counters, body, replayed, scratch, weights);
     } else {
       method->merge(shape, &counters, body, hb.counters, b + hb.body_at(), weights);
@@ -126,6 +115,11 @@ inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, cons
   }
   WriteHeader(out, shape, Form::kFull, counters, 0);
   return kHeaderBytes + shape.bytes;
+}
+
+inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                      uint8_t* out, uint8_t* scratch) noexcept {
+  return MergeTo(a, ha, b, hb, ha.exact_limit(), out, scratch);
 }
 
 // Notes in a working image how many filters were merged into it.

@@ -34,7 +34,7 @@ struct PartitionState
 {
 	bool		started;
 	FilterState filter;
-	uint64		exact_limit;
+	uint64		limit;			/* most hashes before the method takes over */
 	uint64		keys;			/* answered new */
 };
 
@@ -63,8 +63,8 @@ StartDefault(WindowSite *site, PartitionState *partition)
 			elog(ERROR, "could not size a window of %zu bytes", memory);
 		site->has_default = true;
 	}
-	partition->exact_limit = site->default_shape.bytes / 24;
-	StartFilling(&partition->filter, MakeEmptyFilter(site->default_shape));
+	partition->limit = site->default_shape.bytes / 24;
+	StartFilling(&partition->filter, MakeEmptyFilter(site->default_shape), partition->limit);
 }
 
 static void
@@ -121,8 +121,11 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 		old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));
 		if (with_prototype)
 		{
-			partition->exact_limit = ~UINT64CONST(0);
-			StartFilling(&partition->filter, MakeEmptyFilter(shape));
+			struct varlena *empty = MakeEmptyFilter(shape);
+
+			CheckFlat(empty, &partition->filter.header);
+			partition->limit = LimitOf(partition->filter.header, HashLimit::Value);
+			StartFilling(&partition->filter, empty, partition->limit);
 		}
 		else
 			StartDefault(site, partition);
@@ -138,7 +141,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 
 	before = partition->filter.value;
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));
-	is_new = FillWith(&partition->filter, hash, partition->exact_limit);
+	is_new = FillWith(&partition->filter, hash, partition->limit);
 	if (partition->filter.value != before)
 		pfree(before);
 	MemoryContextSwitchTo(old);

@@ -10,6 +10,10 @@
 #include "pg/keys.hpp"
 #include "value/datum.hpp"
 
+extern "C" {
+#include "nodes/primnodes.h"
+}
+
 using dedup::Header;
 using dedup::Shape;
 
@@ -22,6 +26,8 @@ struct AggregateSite
 	KeyPlan    *keys;
 	bool		has_default;
 	Shape		default_shape;
+	bool		started;		/* AddRow: `limit` is known */
+	HashLimit	limit;			/* of its states' hashes */
 	bool		warned;			/* final function: once a query */
 	dedup::LastCheck last;		/* header of the state of the last row */
 };
@@ -72,8 +78,15 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 	FilterState state;
 	uint64		hash;
 
-	if (unlikely(site->keys == NULL))
+	if (unlikely(!site->started))
+	{
+		Aggref	   *aggref = AggGetAggref(fcinfo);
+
 		site->keys = MakeKeyPlan(fcinfo, first_key);
+		site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ?
+			HashLimit::State : HashLimit::Value;
+		site->started = true;
+	}
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
 		CheckFlat(value, header);	/* for its error */
@@ -85,8 +98,8 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 		if (likely(dedup::Defer(image, header, hash)))
 			PG_RETURN_POINTER(value);
 	}
-	StartFilling(&state, value);
-	FillWith(&state, hash);
+	StartFilling(&state, value, LimitOf(*header, site->limit));
+	FillWith(&state, hash, LimitOf(state.header, site->limit));
 	PG_RETURN_POINTER(state.value);
 }
 
@@ -156,11 +169,17 @@ DEDUP_FUNCTION(dedup_agg_combine)
 	}
 	other = GetFilter(PG_GETARG_DATUM(1));
 	if (PG_ARGISNULL(0))
-		PG_RETURN_POINTER(MakeCanonical(other));
+	{
+		/* A copy, in whatever form it is. */
+		struct varlena *copy = AllocateFlat(VARSIZE(other.image - VARHDRSZ) - VARHDRSZ);
+
+		memcpy(VARDATA(copy), other.image, VARSIZE(copy) - VARHDRSZ);
+		PG_RETURN_POINTER(copy);
+	}
 	CheckFlat(GetState(fcinfo), &state.header);
 	RequireSameShape(state.header, other.header);
-	StartFilling(&state, GetState(fcinfo));
-	MergeIntoState(&state, other);
+	StartFilling(&state, GetState(fcinfo), LimitOf(state.header, HashLimit::State));
+	MergeIntoState(&state, other, LimitOf(state.header, HashLimit::State));
 	PG_RETURN_POINTER(state.value);
 }
 

@@ -290,7 +290,7 @@ MakeCanonical(const FilterRef &filter)
 
 /* Adds keys to an expanded object that may be written to. */
 static Datum
-AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n)
+AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 {
 	MemoryContext old = MemoryContextSwitchTo(object->hdr.eoh_context);
 
@@ -303,8 +303,8 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n)
 		 * The object holds a whole filter at every step, since an error may end
 		 * any of them.
 		 */
-		StartFilling(&state, before);
-		FillWith(&state, hashes[i]);
+		StartFilling(&state, before, limit);
+		FillWith(&state, hashes[i], limit);
 		if (state.value != before)
 		{
 			object->value = state.value;
@@ -330,7 +330,7 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 
 	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
 		(object = GetExpanded(datum)) != NULL)
-		return AddInPlace(object, hashes, n);
+		return AddInPlace(object, hashes, n, filter.header.exact_limit());
 
 	if (n == 1 && filter.header.canonical())
 	{
@@ -359,16 +359,16 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	object->value = AllocateFlat(dedup::CanonicalBytes(filter.header));
 	dedup::WriteCanonical(filter.image, filter.header, (uint8_t *) VARDATA(object->value));
 	MemoryContextSwitchTo(old);
-	return AddInPlace(object, hashes, n);
+	return AddInPlace(object, hashes, n, filter.header.exact_limit());
 }
 
 /* ---- filling -------------------------------------------------------------- */
 
 /* Replaces the state's image by a working one of the next size. */
 static void
-GrowState(FilterState *state, uint64 exact_limit)
+GrowState(FilterState *state, uint64 limit)
 {
-	Step		step = dedup::NextStep(state->header, exact_limit);
+	Step		step = dedup::NextStep(state->header, limit);
 	struct varlena *grown = AllocateFlat(dedup::StepBytes(state->header, step));
 
 	dedup::MakeWorking(state->image(), state->header, step, (uint8_t *) VARDATA(grown));
@@ -376,13 +376,19 @@ GrowState(FilterState *state, uint64 exact_limit)
 	CheckFlat(grown, &state->header);
 }
 
+uint64
+LimitOf(const Header &header, HashLimit limit)
+{
+	return limit == HashLimit::Value ? header.exact_limit() : header.state_limit();
+}
+
 void
-StartFilling(FilterState *state, struct varlena *value)
+StartFilling(FilterState *state, struct varlena *value, uint64 limit)
 {
 	state->value = value;
 	CheckFlat(value, &state->header);
 	if (state->header.canonical())
-		GrowState(state, ~UINT64CONST(0));
+		GrowState(state, limit);
 	else
 	{
 		dedup::Align(state->image(), &state->header);
@@ -391,7 +397,7 @@ StartFilling(FilterState *state, struct varlena *value)
 }
 
 bool
-FillWith(FilterState *state, uint64 hash, uint64 exact_limit)
+FillWith(FilterState *state, uint64 hash, uint64 limit)
 {
 	switch (dedup::TestAndAdd(state->image(), &state->header, hash))
 	{
@@ -402,21 +408,21 @@ FillWith(FilterState *state, uint64 hash, uint64 exact_limit)
 		case Outcome::kNoRoom:
 			break;
 	}
-	GrowState(state, exact_limit);
+	GrowState(state, limit);
 	dedup::AddNew(state->image(), &state->header, hash);
 	return true;
 }
 
 /* The merge of two filters of any forms, canonical and not sealed. */
 static struct varlena *
-MergeUnsealed(const FilterRef &left, const FilterRef &right)
+MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 {
-	dedup::MergeBytes needs = dedup::MergeNeeds(left.header, right.header);
+	dedup::MergeBytes needs = dedup::MergeNeeds(left.header, right.header, limit);
 	struct varlena *merged = AllocateFlat(needs.out);
 	uint8_t    *scratch = needs.scratch == 0 ? NULL :
 		(uint8_t *) MemoryContextAllocHuge(CurrentMemoryContext, needs.scratch);
 	size_t		size = dedup::MergeTo(left.image, left.header, right.image, right.header,
-									  (uint8_t *) VARDATA(merged), scratch);
+									  limit, (uint8_t *) VARDATA(merged), scratch);
 
 	SET_VARSIZE(merged, VARHDRSZ + size);
 	if (scratch != NULL)
@@ -425,7 +431,7 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right)
 }
 
 void
-MergeIntoState(FilterState *state, const FilterRef &other)
+MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 {
 	uint32		parts = state->header.parts() + other.header.parts();
 
@@ -433,9 +439,9 @@ MergeIntoState(FilterState *state, const FilterRef &other)
 	if (state->header.exact() && other.header.exact() &&
 		state->header.order() == ExactOrder::kSorted)
 		dedup::ForEachHash(other.image, other.header,
-						   [state](uint64 hash) { FillWith(state, hash); });
+						   [=](uint64 hash) { FillWith(state, hash, limit); });
 	else if (!dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
-		StartFilling(state, MergeUnsealed({state->image(), state->header}, other));
+		StartFilling(state, MergeUnsealed({state->image(), state->header}, other, limit), limit);
 	dedup::SetParts(state->image(), &state->header, parts);
 }
 
@@ -445,7 +451,7 @@ MergeValues(const FilterRef &left, const FilterRef &right)
 	struct varlena *merged;
 
 	RequireSameShape(left.header, right.header);
-	merged = MergeUnsealed(left, right);
+	merged = MergeUnsealed(left, right, left.header.exact_limit());
 	dedup::Seal((uint8_t *) VARDATA(merged), VARSIZE(merged) - VARHDRSZ);
 	return merged;
 }

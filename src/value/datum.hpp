@@ -102,22 +102,34 @@ extern Datum AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *h
 /* ---- filling -------------------------------------------------------------- */
 
 /*
+ * The most hashes before the method takes over: of values; and of the states of
+ * partial aggregates, where windows stay exact longer.
+ */
+enum class HashLimit
+{
+	Value,
+	State
+};
+
+extern uint64 LimitOf(const dedup::Header &header, HashLimit limit);
+
+/*
  * Makes `state` able to take keys: a flat value in memory is turned into a working
  * one, if it is not, in the current context.
  */
-extern void StartFilling(FilterState *state, struct varlena *value);
+extern void StartFilling(FilterState *state, struct varlena *value, uint64 limit);
 
 /*
  * Test-and-add. Where the filter has to grow, state->value is a new value in the
  * current context and the old one is left to its owner. True: the key was new.
  */
-extern bool FillWith(FilterState *state, uint64 hash, uint64 exact_limit = ~UINT64CONST(0));
+extern bool FillWith(FilterState *state, uint64 hash, uint64 limit);
 
 /*
  * Merges `other` into the state; like FillWith() the state may be a new value
  * afterwards.
  */
-extern void MergeIntoState(FilterState *state, const FilterRef &other);
+extern void MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit);
 
 /* The merge of two values, canonical and sealed. */
 extern struct varlena *MergeValues(const FilterRef &left, const FilterRef &right);
