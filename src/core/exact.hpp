@@ -6,9 +6,9 @@
 //   8 room       the hashes, in order of arrival
 // and, when room > kListRoom,
 //   4 * 2 room   index: open addressing from a hash's scaled value, linear
-//                probing; an entry is 1 + the hash's place in its low 26 bits and
-//                6 bits of the hash above, so that few other hashes are looked at;
-//                0 is free
+//                probing; an entry is 1 + the hash's place in as many low bits as
+//                that needs, and bits of the hash above, so that few other hashes
+//                are looked at; 0 is free
 //   8 (room+1)   where order is by last sight: links {older, younger} of a circle
 //                through every place + 1, in order of sight; 0 is its start
 // so a key costs O(1) whether it is a hit or not, and at most three times its
@@ -47,6 +47,7 @@ class WorkingExact {
         links_(index_ + 8 * room),
         n_(n),
         room_(room),
+        place_bits_(static_cast<unsigned>(std::bit_width(room))),
         last_sight_(order == ExactOrder::kLastSight) {}
 
   uint64_t n() const noexcept { return n_; }
@@ -76,8 +77,8 @@ class WorkingExact {
     for (uint64_t step = 0; step < slots; ++step) {
       const uint32_t entry = LoadU32(index_ + 4 * slot);
       if (entry == 0) return kNowhere;
-      if ((entry ^ tag) >> kPlaceBits == 0) {
-        const uint64_t place = uint64_t{entry & kPlaceMask} - 1;
+      if (uint64_t{entry ^ tag} >> place_bits_ == 0) {
+        const uint64_t place = (entry & LowMask(place_bits_)) - 1;
         if (place < n_ && at(place) == hash) return place;
       }
       if (++slot == slots) slot = 0;
@@ -129,10 +130,7 @@ class WorkingExact {
   }
 
  private:
-  static constexpr unsigned kPlaceBits = 26;
-  static constexpr uint32_t kPlaceMask = (1u << kPlaceBits) - 1;
-
-  static uint32_t Tag(uint64_t hash) noexcept { return static_cast<uint32_t>(hash) << kPlaceBits; }
+  uint32_t Tag(uint64_t hash) const noexcept { return static_cast<uint32_t>(hash << place_bits_); }
 
   bool indexed() const noexcept { return room_ > kListRoom; }
 
@@ -176,6 +174,7 @@ class WorkingExact {
   uint8_t* links_;
   uint64_t n_;
   uint64_t room_;
+  unsigned place_bits_;  // of an index entry; at most 32, as rooms are below 2^32
   bool last_sight_;
 };
 
