@@ -72,17 +72,28 @@ HashFloat(float8 value, uint64 seed)
 	return HashU64(bits, seed);
 }
 
-static uint64
-HashVarlena(Datum value, bool trim, uint64 seed)
+uint64
+HashText(Datum value, uint64 seed)
 {
-	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
-	const char *bytes = VARDATA_ANY(text);
-	int			length = (int) VARSIZE_ANY_EXHDR(text);
+	struct varlena *text = (struct varlena *) DatumGetPointer(value);
 	uint64		hash;
 
-	if (trim)
-		length = bpchartruelen((char *) bytes, length);
-	hash = Xxh3(bytes, (size_t) length, seed);
+	if (likely(!VARATT_IS_EXTERNAL(text) && !VARATT_IS_COMPRESSED(text)))
+		return Xxh3(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
+	text = PG_DETOAST_DATUM_PACKED(value);
+	hash = Xxh3(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
+	pfree(text);
+	return hash;
+}
+
+/* char(n): without its trailing blanks. */
+static uint64
+HashBpChar(Datum value, uint64 seed)
+{
+	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+	int			length = bpchartruelen(VARDATA_ANY(text), (int) VARSIZE_ANY_EXHDR(text));
+	uint64		hash = Xxh3(VARDATA_ANY(text), (size_t) length, seed);
+
 	if ((Pointer) text != DatumGetPointer(value))
 		pfree(text);
 	return hash;
@@ -312,9 +323,9 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 		case KeyKind::CString:
 			return Xxh3(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
 		case KeyKind::Text:
-			return HashVarlena(value, false, seed);
+			return HashText(value, seed);
 		case KeyKind::BpChar:
-			return HashVarlena(value, true, seed);
+			return HashBpChar(value, seed);
 		case KeyKind::Fixed:
 			return Xxh3(DatumGetPointer(value), (size_t) plan->typlen, seed);
 		case KeyKind::TimeTz:

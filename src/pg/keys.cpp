@@ -221,10 +221,22 @@ ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 	return fcinfo->fncollation;
 }
 
-static int
-IntegerBytes(KeyKind kind)
+static KeyShortcut
+ShortcutFor(KeyKind kind)
 {
-	return kind == KeyKind::Int16 ? 2 : kind == KeyKind::Int32 ? 4 : kind == KeyKind::Int64 ? 8 : 0;
+	switch (kind)
+	{
+		case KeyKind::Int16:
+			return KeyShortcut::Int16;
+		case KeyKind::Int32:
+			return KeyShortcut::Int32;
+		case KeyKind::Int64:
+			return KeyShortcut::Int64;
+		case KeyKind::Text:
+			return KeyShortcut::Text;
+		default:
+			return KeyShortcut::None;
+	}
 }
 
 KeyPlan *
@@ -266,7 +278,7 @@ MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 		plan->plans[i] = MakeValuePlan(flinfo->fn_mcxt, type, collation);
 	}
 	if (columns == 1 && !plan->variadic)
-		plan->integer_bytes = IntegerBytes(plan->plans[0]->kind);
+		plan->shortcut = ShortcutFor(plan->plans[0]->kind);
 	return plan;
 }
 

@@ -16,13 +16,23 @@
 /* How to hash one value; opaque. */
 struct ValuePlan;
 
+/* Keys of one column that are frequent enough to be worth a short way. */
+enum class KeyShortcut
+{
+	None,
+	Int16,
+	Int32,
+	Int64,						/* and times */
+	Text						/* compared by its bytes; and bytea */
+};
+
 /* How to hash the key columns of one call site. */
 struct KeyPlan
 {
 	int			first;			/* argument number of the first column */
 	int			columns;
 	bool		variadic;		/* the columns are the elements of one array */
-	int			integer_bytes;	/* of the only column, if it is an integer, else 0 */
+	KeyShortcut shortcut;
 	ValuePlan **plans;			/* one, if variadic */
 };
 
@@ -71,27 +81,33 @@ HashInteger(int64 value, uint64 seed)
 	return dedup::Xxh3(bytes, sizeof bytes, seed);
 }
 
+/* The bytes of a text or bytea. */
+extern uint64 HashText(Datum value, uint64 seed);
+
 static inline bool
 HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
 {
 	NullableDatum *column = &fcinfo->args[plan->first];
 
-	/* The most frequent key by far, one integer, is worth a short way. */
-	if (plan->integer_bytes == 0 || column->isnull)
-		return HashAnyKey(plan, fcinfo, nulls, seed, hash);
-	switch (plan->integer_bytes)
-	{
-		case 2:
-			*hash = HashInteger(DatumGetInt16(column->value), seed);
-			break;
-		case 4:
-			*hash = HashInteger(DatumGetInt32(column->value), seed);
-			break;
-		default:
-			*hash = HashInteger(DatumGetInt64(column->value), seed);
-			break;
-	}
-	return true;
+	if (likely(!column->isnull))
+		switch (plan->shortcut)
+		{
+			case KeyShortcut::Int16:
+				*hash = HashInteger(DatumGetInt16(column->value), seed);
+				return true;
+			case KeyShortcut::Int32:
+				*hash = HashInteger(DatumGetInt32(column->value), seed);
+				return true;
+			case KeyShortcut::Int64:
+				*hash = HashInteger(DatumGetInt64(column->value), seed);
+				return true;
+			case KeyShortcut::Text:
+				*hash = HashText(column->value, seed);
+				return true;
+			case KeyShortcut::None:
+				break;
+		}
+	return HashAnyKey(plan, fcinfo, nulls, seed, hash);
 }
 
 #endif							/* STREAMDEDUP_PG_KEYS_HPP */

@@ -38,35 +38,34 @@ constexpr double DEFAULT_FPR = 0.01;
 
 }							/* namespace */
 
-static AggregateSite *
-GetSite(FunctionCallInfo fcinfo)
+/*
+ * What the call site keeps. States are changed in place, which is only right for an
+ * aggregate's own; whether this is one does not change at a call site.
+ */
+static inline AggregateSite *
+GetSite(FunctionCallInfo fcinfo, bool in_place)
 {
 	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
 
-	if (site == NULL)
-	{
-		site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-														sizeof(AggregateSite));
-		fcinfo->flinfo->fn_extra = site;
-	}
-	return site;
-}
-
-/* States are changed in place, which is only right for an aggregate's own. */
-static void
-RequireAggregate(FunctionCallInfo fcinfo)
-{
-	if (!AggCheckCallContext(fcinfo, NULL))
+	if (likely(site != NULL))
+		return site;
+	if (in_place && !AggCheckCallContext(fcinfo, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("aggregate support function called outside of an aggregate"),
 				 errhint("Use dedup_agg() or dedup_merge_agg().")));
+	site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+													sizeof(AggregateSite));
+	fcinfo->flinfo->fn_extra = site;
+	return site;
 }
 
 static inline struct varlena *
 GetState(FunctionCallInfo fcinfo)
 {
-	return PG_DETOAST_DATUM(PG_GETARG_DATUM(0));
+	struct varlena *state = (struct varlena *) PG_GETARG_POINTER(0);
+
+	return unlikely(VARATT_IS_EXTENDED(state)) ? PG_DETOAST_DATUM(PG_GETARG_DATUM(0)) : state;
 }
 
 /* Adds this row's key to the state. Called for every row of every dedup_agg. */
@@ -108,10 +107,9 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
  */
 DEDUP_FUNCTION(dedup_agg_trans)
 {
-	AggregateSite *site = GetSite(fcinfo);
+	AggregateSite *site = GetSite(fcinfo, true);
 	struct varlena *value;
 
-	RequireAggregate(fcinfo);
 	if (PG_ARGISNULL(0))
 	{
 		if (!site->has_default)
@@ -138,10 +136,9 @@ DEDUP_FUNCTION(dedup_agg_trans)
  */
 DEDUP_FUNCTION(dedup_agg_prototype_trans)
 {
-	AggregateSite *site = GetSite(fcinfo);
+	AggregateSite *site = GetSite(fcinfo, true);
 	struct varlena *value;
 
-	RequireAggregate(fcinfo);
 	if (PG_ARGISNULL(0))
 		value = MakeEmptyFilter(GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1)));
 	else
@@ -160,7 +157,7 @@ DEDUP_FUNCTION(dedup_agg_combine)
 	FilterRef	other;
 	FilterState state;
 
-	RequireAggregate(fcinfo);
+	GetSite(fcinfo, true);
 	if (PG_ARGISNULL(1))
 	{
 		if (PG_ARGISNULL(0))
@@ -187,7 +184,7 @@ DEDUP_FUNCTION(dedup_agg_combine)
 static Datum
 Finish(FunctionCallInfo fcinfo, const char *name)
 {
-	AggregateSite *site = GetSite(fcinfo);
+	AggregateSite *site = GetSite(fcinfo, false);
 	struct varlena *state;
 	struct varlena *finished;
 	FilterRef	filter;
