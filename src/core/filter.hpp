@@ -84,6 +84,15 @@ inline Step NextStep(const Header& header) noexcept {
   return NextStep(header, header.exact_limit());
 }
 
+// The form and the room in which to go on filling a canonical image: as NextStep(),
+// but that an exact one at its limit stays exact until a key comes that is new.
+inline Step FirstStep(const Header& header, uint64_t limit) noexcept {
+  if (header.form == Form::kExact && header.hashes() >= limit) {
+    return {Form::kWorkingExact, header.hashes()};
+  }
+  return NextStep(header, limit);
+}
+
 inline size_t StepBytes(const Header& header, const Step& step) noexcept {
   if (step.form == Form::kWorkingExact) return WorkingExactBytes(step.room, header.order());
   return kHeaderBytes + 8 * DeferredRoom(header.shape) + (kLineBytes - 1) + header.shape.bytes;
@@ -250,6 +259,17 @@ inline void AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
   }
   header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash, 1);
   WriteCounters(image, header->counters);
+}
+
+// Adds a key of another filter to a working image, as the youngest. In an exact
+// image that is exact; a full one of a window by first sight takes it without asking,
+// since a false positive must not lose it. kNoRoom as in TestAndAdd.
+inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash) noexcept {
+  if (header->form == Form::kWorkingFull && header->order() == ExactOrder::kFirstSight) {
+    AddNew(image, header, hash);
+    return Outcome::kNew;
+  }
+  return TestAndAdd(image, header, hash);
 }
 
 // ---- canonical bytes --------------------------------------------------------------

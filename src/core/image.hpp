@@ -224,9 +224,9 @@ enum class Flaw {
   return Flaw::kNone;
 }
 
-// The same for an image that is looked at again and again and is mostly changed in
-// its counters: `header` and `raw` are what the last call left there, zeroed at
-// first.
+// The same for images that are looked at again and again and differ in little but
+// their counts: `raw` is the image of the last full check, `header` that header as
+// it is now, changed along with the image that it belongs to.
 struct LastCheck {
   Header header;
   size_t size = 0;
@@ -237,7 +237,7 @@ struct LastCheck {
   Header& header = last->header;
   if (size == last->size && std::memcmp(image, last->raw, 8) == 0 &&
       std::memcmp(image + 16, last->raw + 16, 32) == 0 &&
-      std::memcmp(image + 56, last->raw + 56, 4) == 0) {
+      LoadU32(image + 56) == header.counters.state) {
     const uint64_t count = LoadU64(image + 48), checksum = LoadU64(image + 8);
     const bool exact = header.form == Form::kWorkingExact;
     if (!header.canonical() && (exact ? count <= header.room() : count == header.counters.count) &&

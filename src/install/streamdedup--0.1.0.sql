@@ -129,6 +129,9 @@ AS 'MODULE_PATHNAME', 'dedup_agg_prototype_trans' LANGUAGE C IMMUTABLE PARALLEL 
 CREATE FUNCTION dedup_agg_combine(dedup_filter, dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
+CREATE FUNCTION dedup_merge_agg_trans(dedup_filter, dedup_filter) RETURNS dedup_filter
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
 CREATE FUNCTION dedup_agg_final(dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
@@ -160,7 +163,7 @@ CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
 COMMENT ON AGGREGATE dedup_agg(dedup_filter, "any") IS 'filter of all keys, made as the prototype';
 
 CREATE AGGREGATE dedup_merge_agg(filter dedup_filter) (
-	SFUNC = dedup_agg_combine,
+	SFUNC = dedup_merge_agg_trans,
 	STYPE = dedup_filter,
 	SSPACE = 1024,
 	COMBINEFUNC = dedup_agg_combine,

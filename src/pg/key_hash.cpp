@@ -13,9 +13,11 @@ extern "C" {
 #include "utils/array.h"
 #include "utils/date.h"
 #include "utils/inet.h"
+#include "utils/inval.h"
 #if PG_VERSION_NUM >= 140000
 #include "utils/multirangetypes.h"
 #endif
+#include "utils/numeric.h"
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -135,10 +137,24 @@ HashInterval(const Interval *interval, uint64 seed)
 	return HashTwo((uint64) days, (uint64) rest, seed);
 }
 
+/* Counts the changes of enum labels that this backend has heard of. */
+static uint64 enum_version = 0;
+
+static void
+EnumChanged(Datum arg, int cache, uint32 hash)
+{
+	enum_version++;
+}
+
 static uint64
 HashEnum(ValuePlan *plan, Oid value, uint64 seed)
 {
-	if (plan->enum_value != value)
+	if (enum_version == 0)
+	{
+		CacheRegisterSyscacheCallback(ENUMOID, EnumChanged, (Datum) 0);
+		enum_version = 1;
+	}
+	if (plan->enum_value != value || plan->enum_version != enum_version)
 	{
 		HeapTuple	tuple = SearchSysCache1(ENUMOID, ObjectIdGetDatum(value));
 
@@ -148,6 +164,7 @@ HashEnum(ValuePlan *plan, Oid value, uint64 seed)
 					 errmsg("invalid internal value for enum: %u", value)));
 		plan->enum_label = ((Form_pg_enum) GETSTRUCT(tuple))->enumlabel;
 		plan->enum_value = value;
+		plan->enum_version = enum_version;
 		ReleaseSysCache(tuple);
 	}
 	return Xxh3(NameStr(plan->enum_label), std::strlen(NameStr(plan->enum_label)), seed);
@@ -227,14 +244,52 @@ HashMultirange(ValuePlan *plan, Datum value, uint64 seed)
 }
 #endif
 
+/* Makes the plans for a row type's columns, unless they are those met last. */
+static void
+PlanRow(ValuePlan *plan, TupleDesc desc)
+{
+	bool		same = plan->row != NULL && plan->row_columns == desc->natts;
+
+	for (int i = 0; same && i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		same = plan->row[i].type == (att->attisdropped ? InvalidOid : att->atttypid) &&
+			plan->row[i].collation == att->attcollation;
+	}
+	if (same)
+		return;
+
+	plan->row = NULL;			/* in case of an error */
+	if (plan->row_context == NULL)
+		plan->row_context = AllocSetContextCreateInternal(plan->context, "dedup_filter row plan",
+														  ALLOCSET_SMALL_SIZES);
+	else
+		MemoryContextReset(plan->row_context);
+	RowColumn  *row = (RowColumn *) MemoryContextAllocZero(plan->row_context,
+														   sizeof(RowColumn) * (desc->natts + 1));
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		row[i].collation = att->attcollation;
+		if (att->attisdropped)
+			continue;
+		row[i].type = att->atttypid;
+		row[i].plan = MakeValuePlan(plan->row_context, att->atttypid, att->attcollation);
+	}
+	plan->row_columns = desc->natts;
+	plan->row = row;
+}
+
 /* As record_eq() compares: column by column, NULLs are equal. */
 static uint64
 HashRecord(ValuePlan *plan, Datum value, uint64 seed)
 {
 	HeapTupleHeader record = DatumGetHeapTupleHeader(value);
-	Oid			type = HeapTupleHeaderGetTypeId(record);
-	int32		typmod = HeapTupleHeaderGetTypMod(record);
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, typmod);
+	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(record),
+											  HeapTupleHeaderGetTypMod(record));
 	int			columns = desc->natts;
 	HeapTupleData tuple;
 	Datum	   *values;
@@ -242,38 +297,21 @@ HashRecord(ValuePlan *plan, Datum value, uint64 seed)
 	uint64		hash = 0;
 
 	check_stack_depth();		/* records hold records */
-	if (plan->row_plans == NULL || plan->row_type != type || plan->row_typmod != typmod ||
-		plan->row_columns != columns)
-	{
-		ValuePlan **plans = (ValuePlan **) MemoryContextAllocZero(plan->context,
-																  sizeof(ValuePlan *) * columns);
-
-		for (int i = 0; i < columns; i++)
-		{
-			Form_pg_attribute att = TupleDescAttr(desc, i);
-
-			if (!att->attisdropped)
-				plans[i] = MakeValuePlan(plan->context, att->atttypid, att->attcollation);
-		}
-		plan->row_plans = plans;
-		plan->row_type = type;
-		plan->row_typmod = typmod;
-		plan->row_columns = columns;
-	}
+	PlanRow(plan, desc);
 
 	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
 	ItemPointerSetInvalid(&tuple.t_self);
 	tuple.t_tableOid = InvalidOid;
 	tuple.t_data = record;
-	values = (Datum *) palloc(sizeof(Datum) * columns);
-	isnull = (bool *) palloc(sizeof(bool) * columns);
+	values = (Datum *) palloc(sizeof(Datum) * (columns + 1));
+	isnull = (bool *) palloc(sizeof(bool) * (columns + 1));
 	heap_deform_tuple(&tuple, desc, values, isnull);
 	for (int i = 0; i < columns; i++)
 	{
-		if (plan->row_plans[i] == NULL)
+		if (plan->row[i].plan == NULL)
 			continue;
 		hash = isnull[i] ? FoldNull(hash, seed) :
-			Fold(hash, HashValue(plan->row_plans[i], values[i], seed), seed);
+			Fold(hash, HashValue(plan->row[i].plan, values[i], seed), seed);
 	}
 	pfree(values);
 	pfree(isnull);
@@ -288,6 +326,26 @@ HashByOwnFunction(ValuePlan *plan, Datum value, uint64 seed)
 		return HashU64(DatumGetUInt64(FunctionCall2Coll(&plan->hash, plan->collation, value,
 														UInt64GetDatum(seed))), seed);
 	return HashU64(DatumGetUInt32(FunctionCall1Coll(&plan->hash, plan->collation, value)), seed);
+}
+
+/* The server's hash is one for NaN and both infinities, which are not equal. */
+static uint64
+HashNumeric(ValuePlan *plan, Datum value, uint64 seed)
+{
+	Numeric		number = DatumGetNumeric(value);
+	bool		special = numeric_is_nan(number);
+
+#if PG_VERSION_NUM >= 140000
+	special = special || numeric_is_inf(number);
+#endif
+	if (special)
+	{
+		const char *text = DatumGetCString(DirectFunctionCall1(numeric_out,
+															   NumericGetDatum(number)));
+
+		return Xxh3(text, std::strlen(text), seed);
+	}
+	return HashByOwnFunction(plan, NumericGetDatum(number), seed);
 }
 
 static uint64
@@ -366,6 +424,8 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 #endif
 		case KeyKind::Record:
 			return HashRecord(plan, value, seed);
+		case KeyKind::Numeric:
+			return HashNumeric(plan, value, seed);
 		case KeyKind::OwnHash:
 			return HashByOwnFunction(plan, value, seed);
 	}

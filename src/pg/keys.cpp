@@ -4,9 +4,12 @@
 #include "pg/value_plan.hpp"
 
 extern "C" {
+#include "catalog/pg_aggregate.h"
+#include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/primnodes.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 }
 
 static void
@@ -179,7 +182,7 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 
 		if (!OidIsValid(typcache->hash_proc))
 			NoHashFunction(type);
-		plan->kind = KeyKind::OwnHash;
+		plan->kind = plan->type == NUMERICOID ? KeyKind::Numeric : KeyKind::OwnHash;
 		plan->extended = OidIsValid(typcache->hash_extended_proc);
 		fmgr_info_cxt(plan->extended ? typcache->hash_extended_proc : typcache->hash_proc,
 					  &plan->hash, context);
@@ -190,6 +193,49 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 }
 
 /*
+ * The arguments of the aggregate that a window node calls this transition function
+ * for. The node tells its function only what it calls: aggregates of the same
+ * transition function, argument types and collation are told apart by nothing, so
+ * they must agree in their columns' collations.
+ */
+static List *
+WindowAggregateArguments(FunctionCallInfo fcinfo, WindowAggState *node)
+{
+	List	   *found = NIL;
+	ListCell   *cell;
+
+	foreach(cell, node->funcs)
+	{
+		WindowFunc *function = ((WindowFuncExprState *) lfirst(cell))->wfunc;
+		HeapTuple	tuple;
+		bool		same;
+
+		if (!function->winagg || function->inputcollid != fcinfo->fncollation ||
+			list_length(function->args) != fcinfo->nargs - 1)
+			continue;
+		tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(function->winfnoid));
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		same = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn == fcinfo->flinfo->fn_oid;
+		ReleaseSysCache(tuple);
+		for (int i = 1; same && i < fcinfo->nargs; i++)
+			same = exprType((Node *) list_nth(function->args, i - 1)) ==
+				get_fn_expr_argtype(fcinfo->flinfo, i);
+		if (!same)
+			continue;
+		for (int i = 0; found != NIL && i < list_length(found); i++)
+			if (exprCollation((Node *) list_nth(found, i)) !=
+				exprCollation((Node *) list_nth(function->args, i)))
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot tell the collations of two window aggregates apart"),
+						 errhint("Give their keys the same collations, or compute them in separate subqueries.")));
+		found = function->args;
+	}
+	return found;
+}
+
+/*
  * Collation of an argument's own expression. The call as a whole has one
  * collation, which is none when two columns differ.
  */
@@ -197,14 +243,18 @@ static Oid
 ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 {
 	Node	   *expr = fcinfo->flinfo->fn_expr;
-	Aggref	   *aggref = AggCheckCallContext(fcinfo, NULL) ? AggGetAggref(fcinfo) : NULL;
+	Aggref	   *aggref;
 	List	   *args = NIL;
 
-	if (aggref != NULL && argument >= 1)
+	if (AggCheckCallContext(fcinfo, NULL))
 	{
 		/* The aggregate's arguments, without its state. */
+		aggref = AggGetAggref(fcinfo);
+		if (aggref != NULL)
+			args = aggref->args;
+		else if (IsA(fcinfo->context, WindowAggState))
+			args = WindowAggregateArguments(fcinfo, (WindowAggState *) fcinfo->context);
 		argument--;
-		args = aggref->args;
 	}
 	else if (expr != NULL && IsA(expr, FuncExpr))
 		args = ((FuncExpr *) expr)->args;
@@ -283,9 +333,8 @@ MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 }
 
 KeyPlan *
-MakeElementKeyPlan(FunctionCallInfo fcinfo, Oid element_type, Oid collation)
+MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation)
 {
-	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
 
 	plan->columns = 1;

@@ -53,8 +53,8 @@ enum class NullKeys
  */
 extern KeyPlan *MakeKeyPlan(FunctionCallInfo fcinfo, int first);
 
-/* The same for the elements of an array type. */
-extern KeyPlan *MakeElementKeyPlan(FunctionCallInfo fcinfo, Oid element_type, Oid collation);
+/* The same for the elements of an array type; the plan lives in `context`. */
+extern KeyPlan *MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation);
 
 /*
  * Hashes the key of this call. False: there is none, a column is NULL (only with

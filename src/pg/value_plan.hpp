@@ -37,7 +37,15 @@ enum class KeyKind
 	Range,
 	Multirange,
 	Record,
+	Numeric,					/* its own hash function, which forgets NaN and infinities */
 	OwnHash						/* the type's own hash function */
+};
+
+struct RowColumn
+{
+	Oid			type;			/* as declared; 0 if the column was dropped */
+	Oid			collation;
+	ValuePlan  *plan;
 };
 
 struct ValuePlan
@@ -53,14 +61,17 @@ struct ValuePlan
 	TypeCacheEntry *typcache;	/* ranges */
 	ValuePlan  *element;		/* Array, Range, Multirange */
 
-	/* Record: the plans of the row type met last */
-	Oid			row_type;
-	int32		row_typmod;
+	/*
+	 * Record: the columns of the row type met last, as they were then. A named
+	 * type's columns can be altered between two calls.
+	 */
 	int			row_columns;
-	ValuePlan **row_plans;
+	RowColumn  *row;
+	MemoryContext row_context;	/* reset when they change */
 
-	/* Enum: the label met last */
+	/* Enum: the label met last, until one is altered */
 	Oid			enum_value;
+	uint64		enum_version;
 	NameData	enum_label;
 
 	MemoryContext context;		/* where plans are made */

@@ -146,16 +146,13 @@ DEDUP_FUNCTION(dedup_agg_prototype_trans)
 	return AddRow(fcinfo, site, value, 2);
 }
 
-/*
- * dedup_agg_combine(state dedup_filter, other dedup_filter) returns dedup_filter
- *
- * Also the transition of dedup_merge_agg. A NULL changes nothing. The second
- * argument is neither changed nor kept.
- */
-DEDUP_FUNCTION(dedup_agg_combine)
+/* Merges the second argument into the first. A NULL changes nothing. */
+static Datum
+MergeRow(FunctionCallInfo fcinfo, bool in_order)
 {
 	FilterRef	other;
 	FilterState state;
+	uint64		limit;
 
 	GetSite(fcinfo, true);
 	if (PG_ARGISNULL(1))
@@ -175,9 +172,36 @@ DEDUP_FUNCTION(dedup_agg_combine)
 	}
 	CheckFlat(GetState(fcinfo), &state.header);
 	RequireSameShape(state.header, other.header);
-	StartFilling(&state, GetState(fcinfo), LimitOf(state.header, HashLimit::State));
-	MergeIntoState(&state, other, LimitOf(state.header, HashLimit::State));
+	limit = LimitOf(state.header, HashLimit::State);
+	StartFilling(&state, GetState(fcinfo), limit);
+	if (in_order && other.header.exact())
+		TakeOverHashes(&state, other, limit);
+	else
+		MergeIntoState(&state, other, limit);
 	PG_RETURN_POINTER(state.value);
+}
+
+/*
+ * dedup_agg_combine(state dedup_filter, other dedup_filter) returns dedup_filter
+ *
+ * Merges partial states, by age where that matters. The second argument is neither
+ * changed nor kept.
+ */
+DEDUP_FUNCTION(dedup_agg_combine)
+{
+	return MergeRow(fcinfo, false);
+}
+
+/*
+ * dedup_merge_agg_trans(state dedup_filter, filter dedup_filter)
+ * returns dedup_filter
+ *
+ * Transition of dedup_merge_agg. Filters that are still exact are taken over in the
+ * order in which they come, the last as the youngest.
+ */
+DEDUP_FUNCTION(dedup_merge_agg_trans)
+{
+	return MergeRow(fcinfo, true);
 }
 
 /* The finished filter; the state stays as it is. */

@@ -2,6 +2,7 @@
 
 extern "C" {
 #include "access/detoast.h"
+#include "executor/nodeHash.h"
 #include "nodes/nodes.h"
 #if PG_VERSION_NUM >= 160000
 #include "nodes/miscnodes.h"
@@ -59,8 +60,12 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 			detail = "Its size does not agree with its header.";
 			break;
 		case Flaw::kWorking:
-			detail = "It is a state of an aggregate, not a finished filter.";
-			break;
+			FLAW_REPORT(escontext,
+						(errcode(sqlstate == ERRCODE_DATA_CORRUPTED ?
+								 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : sqlstate),
+						 errmsg("dedup_filter value is the unfinished state of an aggregate"),
+						 errhint("Store the result of dedup_agg() or dedup_merge_agg(), not that of their transition functions.")));
+			return;
 		case Flaw::kChecksum:
 			detail = "Its checksum does not match its contents.";
 			break;
@@ -310,6 +315,8 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 			object->value = state.value;
 			pfree(before);
 		}
+		if (i % 65536 == 65535)
+			CHECK_FOR_INTERRUPTS();
 	}
 	MemoryContextSwitchTo(old);
 	return EOHPGetRWDatum(&object->hdr);
@@ -364,11 +371,10 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 
 /* ---- filling -------------------------------------------------------------- */
 
-/* Replaces the state's image by a working one of the next size. */
+/* Replaces the state's image by a working one. */
 static void
-GrowState(FilterState *state, uint64 limit)
+MakeStep(FilterState *state, const Step &step)
 {
-	Step		step = dedup::NextStep(state->header, limit);
 	struct varlena *grown = AllocateFlat(dedup::StepBytes(state->header, step));
 
 	dedup::MakeWorking(state->image(), state->header, step, (uint8_t *) VARDATA(grown));
@@ -376,10 +382,25 @@ GrowState(FilterState *state, uint64 limit)
 	CheckFlat(grown, &state->header);
 }
 
+/* The same, by one that has room for a key that is new. */
+static void
+GrowState(FilterState *state, uint64 limit)
+{
+	MakeStep(state, dedup::NextStep(state->header, limit));
+}
+
+/* States of partial aggregates may take so much, or what a hash table may. */
+static constexpr Size STATE_MEMORY = (Size) 64 << 20;
+
 uint64
 LimitOf(const Header &header, HashLimit limit)
 {
-	return limit == HashLimit::Value ? header.exact_limit() : header.state_limit();
+	uint64		value_limit = header.exact_limit();
+	uint64		state_limit = Max(get_hash_memory_limit(), STATE_MEMORY) / 24;
+
+	if (limit == HashLimit::Value)
+		return value_limit;
+	return Min(header.state_limit(), Max(value_limit, state_limit));
 }
 
 void
@@ -388,7 +409,7 @@ StartFilling(FilterState *state, struct varlena *value, uint64 limit)
 	state->value = value;
 	CheckFlat(value, &state->header);
 	if (state->header.canonical())
-		GrowState(state, limit);
+		MakeStep(state, dedup::FirstStep(state->header, limit));
 	else
 	{
 		dedup::Align(state->image(), &state->header);
@@ -431,6 +452,22 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 }
 
 void
+TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
+{
+	uint64		n = 0;
+
+	dedup::ForEachHash(exact.image, exact.header, [&](uint64 hash) {
+		if (dedup::TakeOver(state->image(), &state->header, hash) == Outcome::kNoRoom)
+		{
+			GrowState(state, limit);
+			dedup::AddNew(state->image(), &state->header, hash);
+		}
+		if (++n % 65536 == 0)
+			CHECK_FOR_INTERRUPTS();
+	});
+}
+
+void
 MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 {
 	uint32		parts = state->header.parts() + other.header.parts();
@@ -438,8 +475,7 @@ MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 	RequireSameShape(state->header, other.header);
 	if (state->header.exact() && other.header.exact() &&
 		state->header.order() == ExactOrder::kSorted)
-		dedup::ForEachHash(other.image, other.header,
-						   [=](uint64 hash) { FillWith(state, hash, limit); });
+		TakeOverHashes(state, other, limit);
 	else if (!dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
 		StartFilling(state, MergeUnsealed({state->image(), state->header}, other, limit), limit);
 	dedup::SetParts(state->image(), &state->header, parts);

@@ -126,8 +126,15 @@ extern void StartFilling(FilterState *state, struct varlena *value, uint64 limit
 extern bool FillWith(FilterState *state, uint64 hash, uint64 limit);
 
 /*
- * Merges `other` into the state; like FillWith() the state may be a new value
- * afterwards.
+ * Takes over the keys of an exact filter one by one, each as the youngest: what
+ * merging many small filters into one wants, at a cost that does not depend on how
+ * much the state holds. The state may be a new value afterwards.
+ */
+extern void TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit);
+
+/*
+ * Merges `other` into the state, by age where that matters; like FillWith() the
+ * state may be a new value afterwards.
  */
 extern void MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit);
 

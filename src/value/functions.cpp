@@ -21,6 +21,7 @@ struct CallSite
 {
 	KeyPlan    *keys;
 	Oid			element_type;	/* dedup_add_all: the type the plan is for */
+	MemoryContext element_context;	/* where that plan is; reset with it */
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;
@@ -99,7 +100,14 @@ DEDUP_FUNCTION(dedup_add_all)
 	if (site->element_type != ARR_ELEMTYPE(array))
 	{
 		site->element_type = InvalidOid;
-		site->keys = MakeElementKeyPlan(fcinfo, ARR_ELEMTYPE(array), PG_GET_COLLATION());
+		if (site->element_context == NULL)
+			site->element_context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
+																  "dedup_add_all key plan",
+																  ALLOCSET_SMALL_SIZES);
+		else
+			MemoryContextReset(site->element_context);
+		site->keys = MakeElementKeyPlan(site->element_context, ARR_ELEMTYPE(array),
+										PG_GET_COLLATION());
 		get_typlenbyvalalign(ARR_ELEMTYPE(array), &site->typlen, &site->typbyval, &site->typalign);
 		site->element_type = ARR_ELEMTYPE(array);
 	}

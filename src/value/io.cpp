@@ -94,7 +94,7 @@ DEDUP_FUNCTION(dedup_filter_in)
 				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 				 errmsg("invalid input syntax for type %s", "dedup_filter"),
 				 errdetail("The text form of a dedup_filter is base64."),
-				 errhint("Make filters with dedup_filter(), dedup_window(), dedup_method() or dedup_agg().")));
+				 errhint("Make filters with dedup_filter(), dedup_window(), dedup_method() or dedup_agg(); write dedup_filter(1000), not dedup_filter('1000').")));
 	SET_VARSIZE(value, VARHDRSZ + size);
 	value = FromBytes(value, ERRCODE_INVALID_TEXT_REPRESENTATION, fcinfo->context);
 	if (value == NULL)

@@ -4,6 +4,7 @@
 #include "value/datum.hpp"
 
 extern "C" {
+#include "utils/float.h"
 #include "utils/guc.h"
 }
 
@@ -322,10 +323,14 @@ DEDUP_FUNCTION(dedup_advise)
 
 	if (SRF_IS_FIRSTCALL())
 	{
-		int64		keys = PG_GETARG_INT64(0);
-		double		fpr = PG_GETARG_FLOAT8(1);
+		int64		keys = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
+		double		fpr = PG_ARGISNULL(1) ? 0 : PG_GETARG_FLOAT8(1);
 		MemoryContext old;
 
+		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("number of keys and rate must not be null")));
 		CheckKeys(keys);
 		CheckRate(fpr);
 		context = SRF_FIRSTCALL_INIT();
@@ -383,8 +388,9 @@ DEDUP_FUNCTION(dedup_advise)
 		values[5] = Float8GetDatum(method.missed);
 		values[6] = CStringGetTextDatum(method.merging);
 		values[7] = CStringGetTextDatum(parameters);
-		values[8] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%g')",
-												 method.name, shape.keys, shape.fpr));
+		values[8] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s')",
+												 method.name, shape.keys,
+												 float8out_internal(shape.fpr)));
 		SRF_RETURN_NEXT(context, HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values,
 																   isnull)));
 	}
