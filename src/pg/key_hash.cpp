@@ -380,6 +380,9 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 						strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN), seed);
 		case KeyKind::CString:
 			return Xxh3(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
+		case KeyKind::CollatedCString:
+			return HashValue(plan->element,
+							 PointerGetDatum(cstring_to_text(DatumGetCString(value))), seed);
 		case KeyKind::Text:
 			return HashText(value, seed);
 		case KeyKind::BpChar:

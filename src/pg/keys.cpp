@@ -134,10 +134,16 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 		 * only the server's own hash function knows.
 		 */
 		text_like = plan->kind == KeyKind::Text || plan->kind == KeyKind::BpChar ||
-			plan->kind == KeyKind::Name;
+			plan->kind == KeyKind::Name || plan->kind == KeyKind::CString;
 		if (!text_like || plan->type == BYTEAOID || !OidIsValid(collation) ||
 			get_collation_isdeterministic(collation))
 			return plan;
+		if (plan->kind == KeyKind::CString)
+		{
+			plan->kind = KeyKind::CollatedCString;
+			plan->element = MakeValuePlan(context, TEXTOID, collation);
+			return plan;
+		}
 	}
 	else if (OidIsValid(get_element_type(plan->type)))
 	{

@@ -24,6 +24,7 @@ enum class KeyKind
 	Char,						/* "char" */
 	Name,
 	CString,					/* a literal of no type yet */
+	CollatedCString,			/* such a literal in a nondeterministic collation */
 	Text,						/* also varchar, bytea */
 	BpChar,
 	Fixed,						/* uuid, macaddr: the bytes as they are */
@@ -59,7 +60,7 @@ struct ValuePlan
 	bool		extended;		/* OwnHash: the function takes a seed */
 	FmgrInfo	hash;			/* OwnHash */
 	TypeCacheEntry *typcache;	/* ranges */
-	ValuePlan  *element;		/* Array, Range, Multirange */
+	ValuePlan  *element;		/* Array, Range, Multirange, CollatedCString */
 
 	/*
 	 * Record: the columns of the row type met last, as they were then. A named
