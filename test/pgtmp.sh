@@ -171,6 +171,8 @@ full_page_writes = off
 max_wal_size = 2GB
 shared_buffers = 128MB
 CONF
+# The loader and LLVM are not what valgrind is to look at.
+[ -z "$valgrind" ] || settings+=('jit = off')
 for setting in "${settings[@]}"; do
 	printf '%s\n' "$setting" >> "$data/postgresql.conf"
 done

@@ -95,7 +95,7 @@ inline Step FirstStep(const Header& header, uint64_t limit) noexcept {
 
 inline size_t StepBytes(const Header& header, const Step& step) noexcept {
   if (step.form == Form::kWorkingExact) return WorkingExactBytes(step.room, header.order());
-  return kHeaderBytes + 8 * DeferredRoom(header.shape) + (kLineBytes - 1) + header.shape.bytes;
+  return WorkingFullBytes(header.shape);
 }
 
 // By how much the body of a kWorkingFull image at this address is shifted, so that
@@ -229,8 +229,7 @@ inline void Settle(uint8_t* image, Header* header) noexcept {
 // key is there already).
 inline bool Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
   const bool exact = header->form == Form::kWorkingExact;
-  if (header->shape.bytes < kDeferFromBytes ||
-      (!exact && header->body_at() < kHeaderBytes + 8 * kMaxDeferred)) {
+  if (header->shape.bytes < kDeferFromBytes) {
     return TestAndAdd(image, header, hash) != Outcome::kNoRoom;
   }
   size_t n = header->deferred();

@@ -128,13 +128,21 @@ inline constexpr size_t DeferredRoom(const Shape& shape) noexcept {
 }
 inline constexpr size_t kMaxShift = 8 * kMaxDeferred + kLineBytes - 1;
 
+// Bytes of a full working image: its body may start at any of a line's bytes, so
+// that it can be moved to a line's start wherever the image stands.
+inline constexpr uint64_t WorkingFullBytes(const Shape& shape) noexcept {
+  return kHeaderBytes + 8 * DeferredRoom(shape) + (kLineBytes - 1) + shape.bytes;
+}
+
 // Whether a working image's checksum field is one, in an exact image of n hashes
 // with this room, or in a full one.
-inline constexpr bool WorkingFieldValid(uint64_t field, bool exact, uint64_t n,
+inline constexpr bool WorkingFieldValid(uint64_t field, const Shape& shape, bool exact, uint64_t n,
                                         uint64_t room) noexcept {
   const uint64_t shift = field & 0xffff, deferred = field >> 16 & 0xffff;
-  if (field >> 48 != 0 || deferred > kMaxDeferred) return false;
-  return exact ? shift == 0 && n + deferred <= room : shift <= kMaxShift && 8 * deferred <= shift;
+  if (field >> 48 != 0) return false;
+  if (deferred > 0 && (shape.bytes < kDeferFromBytes || deferred >= kMaxDeferred)) return false;
+  if (exact) return shift == 0 && n + deferred <= room;
+  return shift >= 8 * DeferredRoom(shape) && shift < 8 * DeferredRoom(shape) + kLineBytes;
 }
 
 // ---- reading and writing the header -------------------------------------------
@@ -208,7 +216,7 @@ enum class Flaw {
       break;
     case Form::kWorkingExact:
       if (header->hashes() > header->room() || header->room() > header->state_limit() ||
-          !WorkingFieldValid(header->checksum, true, header->hashes(), header->room())) {
+          !WorkingFieldValid(header->checksum, shape, true, header->hashes(), header->room())) {
         return Flaw::kParameters;
       }
       if (size < WorkingExactBytes(header->room(), header->order())) return Flaw::kSize;
@@ -217,8 +225,8 @@ enum class Flaw {
       if (size != kHeaderBytes + shape.bytes) return Flaw::kSize;
       break;
     case Form::kWorkingFull:
-      if (!WorkingFieldValid(header->checksum, false, 0, 0)) return Flaw::kParameters;
-      if (size < header->body_at() + shape.bytes) return Flaw::kSize;
+      if (!WorkingFieldValid(header->checksum, shape, false, 0, 0)) return Flaw::kParameters;
+      if (size < WorkingFullBytes(shape)) return Flaw::kSize;
       break;
   }
   return Flaw::kNone;
@@ -242,7 +250,7 @@ struct LastCheck {
     const bool exact = header.form == Form::kWorkingExact;
     if (!header.canonical() && (exact ? count <= header.room() : count == header.counters.count) &&
         (checksum & 0xffff) == (header.checksum & 0xffff) &&
-        WorkingFieldValid(checksum, exact, count, header.room())) {
+        WorkingFieldValid(checksum, header.shape, exact, count, header.room())) {
       header.counters.count = count;
       header.checksum = checksum;
       return Flaw::kNone;

@@ -30,7 +30,8 @@ inline MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) n
     return {full, a.exact() != b.exact() && ordered ? size_t{a.shape.bytes} : 0};
   }
   const uint64_t both = a.hashes() + b.hashes();
-  const size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight) + 8 * both;
+  size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight) + 8 * both;
+  if (scratch < a.shape.bytes) scratch = a.shape.bytes;
   if (both <= limit) return {kHeaderBytes + 8 * both, scratch};
   const size_t most = kHeaderBytes + 8 * limit;
   return {full > most ? full : most, scratch};
@@ -74,6 +75,15 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
     return kHeaderBytes + 8 * n;
   }
   Counters counters;
+  if (ha.order() == ExactOrder::kFirstSight && n > shape.keys) {
+    // One list of more keys than the window would lose the older ones of each.
+    Counters replayed;
+    BodyTo(a, ha, &counters, to);
+    BodyTo(b, hb, &replayed, scratch);
+    ha.method->merge(shape, &counters, to, replayed, scratch, Weights{});
+    WriteHeader(out, shape, Form::kFull, counters, 0);
+    return kHeaderBytes + shape.bytes;
+  }
   std::memset(to, 0, shape.bytes);
   for (uint64_t i = n; i-- > 0;) {
     const uint64_t hash = merged.at(i);

@@ -51,7 +51,7 @@ inline bool ParseOptionValue(const OptionSpec& spec, const char* from, const cha
   if (digits == 0 || digits > 30) return false;
   if (!whole && at < to && (*at == 'e' || *at == 'E')) {
     int written = 0;
-    if (++at < to && *at == '+') ++at;
+    if (++at < to && *at == '+' && at + 1 < to && at[1] != '-') ++at;
     const auto [end, error] = std::from_chars(at, to, written);
     if (error != std::errc() || written < -99 || written > 99) return false;
     exponent += written;

@@ -223,6 +223,25 @@ TEST(ExactSpeed, AHitDoesNotScan) {
   }
 }
 
+// A stored filter that stands at its limit is filled on as an exact one, and becomes
+// full by the next new key only: like one that was never stored.
+TEST(ExactSteps, GoOnExactAtTheLimit) {
+  for (const Method* method : kMethods) {
+    const Shape shape = PlanMemory(*method, 4096, 0.01);
+    Filter filter(shape);
+    for (uint64_t key = 0; key < 512; ++key) filter.Add(HashOf(key));
+    Filter stored(filter.Canonical());
+    EXPECT_EQ(FirstStep(stored.header(), 512).form, Form::kWorkingExact);
+    EXPECT_EQ(NextStep(stored.header(), 512).form, Form::kWorkingFull);
+    for (uint64_t key = 0; key < 512; ++key) ASSERT_TRUE(stored.Add(HashOf(key)));
+    ASSERT_TRUE(stored.exact());
+    for (uint64_t key = 0; key < 512; ++key) filter.Add(HashOf(key));
+    EXPECT_EQ(stored.Canonical(), filter.Canonical());
+    EXPECT_FALSE(stored.Add(HashOf(512)));
+    EXPECT_FALSE(stored.exact());
+  }
+}
+
 // A caller may end the exact form earlier than the format would.
 TEST(ExactSteps, MayEndEarlier) {
   const Shape shape = PlanMemory(Named("blocked_bloom"), 64 * 100, 0.01);
@@ -233,6 +252,53 @@ TEST(ExactSteps, MayEndEarlier) {
   EXPECT_EQ(NextStep(filter.header(), 11).room, 11u);
   EXPECT_EQ(NextStep(filter.header(), 10).form, Form::kWorkingFull);
   EXPECT_EQ(NextStep(filter.header(), 0).form, Form::kWorkingFull);
+  EXPECT_EQ(NextStep(filter.header(), 1000).room, 16u);
+}
+
+// The state of a partial aggregate may stay exact for all the keys that a window is
+// sized for: also beyond 8 n <= M, for that long it can be merged without loss. It
+// goes over to its method when it is written, with the bytes of a filter that went
+// over at once, and with more hashes than a filter may have it is never accepted
+// from outside.
+TEST(ExactStates, OfWindowsHoldAllTheirKeys) {
+  for (const char* name : {"recent", "ring"}) {
+    const Shape shape = PlanKeys(Named(name), 3000, 0.01);
+    Filter state(shape), filter(shape);
+    const uint64_t limit = state.header().exact_limit(), most = state.header().state_limit();
+    ASSERT_EQ(limit, shape.bytes / 8);
+    ASSERT_EQ(most, 3000u);
+    state.SetLimit(most);
+    for (uint64_t key = 0; key < 3000; ++key) {
+      ASSERT_FALSE(state.Add(HashOf(key)));
+      filter.Add(HashOf(key));
+    }
+    ASSERT_TRUE(state.exact());
+    EXPECT_EQ(state.Read().count, 3000);
+    for (uint64_t key = 0; key < 6000; ++key) ASSERT_EQ(state.Contains(HashOf(key)), key < 3000);
+    const Bytes stored = state.Canonical();
+    EXPECT_EQ(stored.size(), 60 + size_t{shape.bytes});
+    Body body(shape);
+    for (uint64_t key = 0; key < 3000; ++key) body.Insert(HashOf(key));
+    EXPECT_EQ(std::memcmp(stored.data() + 60, body.bytes().data(), shape.bytes), 0);
+    ASSERT_FALSE(state.Add(HashOf(3000)));
+    EXPECT_FALSE(state.exact());
+
+    // An image of a hash too many, as it might come from outside.
+    for (uint64_t n : {limit, limit + 1}) {
+      std::vector<uint8_t> payload(8 * n);
+      for (uint64_t i = 0; i < n; ++i) StoreU64(payload.data() + 8 * i, HashOf(i));
+      const Bytes image = ImageOf(shape, 0, n, 0, payload);
+      Header header;
+      EXPECT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+      EXPECT_EQ(Validate(image.data(), image.size(), &header),
+                n == limit ? Flaw::kNone : Flaw::kParameters);
+    }
+  }
+  // A filter that never forgets can be merged without loss anyway.
+  for (const char* name : {"blocked_bloom", "bloom"}) {
+    const Filter filter(PlanKeys(Named(name), 3000, 0.01));
+    EXPECT_EQ(filter.header().state_limit(), filter.header().exact_limit());
+  }
 }
 
 // Across the switch a filter that never forgets loses nothing, and a ring keeps

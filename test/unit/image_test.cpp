@@ -163,8 +163,9 @@ TEST(Flaws, OfParametersAreFound) {
     } else {
       EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters);
       // More hashes than the exact form may hold; and other than there are.
-      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, LoadU32(image.data() + 4) / 8 + 1)),
-                Flaw::kParameters);
+      Header header;
+      ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, header.state_limit() + 1)), Flaw::kParameters);
       EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, ~uint64_t{0})), Flaw::kParameters);
       EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, uint64_t{1} << 61)), Flaw::kParameters);
       const uint64_t n = LoadU64(image.data() + 48);
@@ -232,14 +233,14 @@ TEST(Flaws, OfWorkingFormsAreFound) {
     StoreU64(image.data() + 48, exact.header().room() + 1);
     EXPECT_EQ(CheckOf(image), Flaw::kParameters);
     StoreU64(image.data() + 48, 1);
-    StoreU32(image.data() + 56, shape.bytes / 8 + 1);
+    StoreU32(image.data() + 56, static_cast<uint32_t>(exact.header().state_limit() + 1));
     EXPECT_EQ(CheckOf(image), Flaw::kParameters);
     // More deferred hashes than there is room for, and bits without a meaning.
     image = exact.image();
     const uint64_t free = exact.header().room() - exact.header().hashes();
     StoreU64(image.data() + 8, free << 16);
     EXPECT_EQ(CheckOf(image), Flaw::kNone);
-    for (uint64_t field : {(free + 1) << 16, uint64_t{1}, uint64_t{1} << 32, ~uint64_t{0}}) {
+    for (uint64_t field : {(free + 1) << 16, uint64_t{1}, uint64_t{1} << 48, ~uint64_t{0}}) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }
@@ -251,7 +252,7 @@ TEST(Flaws, OfWorkingFormsAreFound) {
     }
     for (uint64_t field :
          {uint64_t{15} | 2 << 16, uint64_t{kMaxShift} + 1,
-          kMaxShift | (uint64_t{kMaxDeferred} + 1) << 16, uint64_t{1} << 32, ~uint64_t{0}}) {
+          kMaxShift | (uint64_t{kMaxDeferred} + 1) << 16, uint64_t{1} << 48, ~uint64_t{0}}) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }

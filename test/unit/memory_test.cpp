@@ -101,10 +101,12 @@ void UseInEveryWay(const Bytes& unsettled, const Bytes& unsettled_other, Random*
   const Header* headers[] = {&header, &other_header};
   for (int left : {0, 1}) {
     for (int right : {0, 1}) {
-      const MergeBytes needs = MergeNeeds(*headers[left], *headers[right]);
+      const uint64_t limit =
+          random->OneIn(2) ? header.exact_limit() : random->Below(header.state_limit() + 1);
+      const MergeBytes needs = MergeNeeds(*headers[left], *headers[right], limit);
       Bytes out(needs.out), scratch(needs.scratch);
       const size_t size = MergeTo(images[left]->data(), *headers[left], images[right]->data(),
-                                  *headers[right], out.data(), scratch.data());
+                                  *headers[right], limit, out.data(), scratch.data());
       ASSERT_LE(size, out.size());
       Checked(out.Prefix(size));
       Bytes copy(*images[left]);
@@ -150,7 +152,7 @@ std::vector<Shape> SomeShapes() {
 Bytes RandomImage(const Shape& shape, Random* random) {
   const Method& method = *MethodByCode(shape.method);
   const ExactOrder order = method.exact_order(shape);
-  const uint64_t limit = shape.bytes / 8;
+  const uint64_t limit = StateLimit(method, shape, order);
   Bytes image;
   switch (random->Below(4)) {
     case 0: {
@@ -165,25 +167,28 @@ Bytes RandomImage(const Shape& shape, Random* random) {
       const uint64_t n = random->Below(room + 1);
       image = Bytes(WorkingExactBytes(room, order));
       Scribble(image.data() + 60, image.size() - 60, random);
-      const uint64_t deferred = random->Below(std::min<uint64_t>(room - n + 1, kMaxDeferred));
+      const uint64_t deferred = shape.bytes < kDeferFromBytes
+                                    ? 0
+                                    : random->Below(std::min<uint64_t>(room - n + 1, kMaxDeferred));
       WriteHeader(image.data(), shape, Form::kWorkingExact,
                   Counters{n, static_cast<uint32_t>(room)}, deferred << 16);
       break;
     }
     default: {
       const bool working = random->OneIn(2);
-      const size_t shift = working ? random->Below(kMaxShift + 1) : 0;
-      const uint64_t deferred = random->Below(shift / 8 + 1);
+      const size_t deferred_room = DeferredRoom(shape);
+      const size_t shift = working ? 8 * deferred_room + random->Below(kLineBytes) : 0;
+      const uint64_t deferred = working && deferred_room > 0 ? random->Below(kMaxDeferred) : 0;
       Counters counters;
       if (std::string(method.name) == "ring") {
         const uint64_t generations = shape.detail >> 8 & 0xff;
         counters.state = static_cast<uint32_t>(random->Below(generations));
         counters.count = random->Below((shape.keys + generations - 2) / (generations - 1));
       }
-      image = Bytes(kHeaderBytes + shift + shape.bytes);
+      image = Bytes(working ? WorkingFullBytes(shape) : kHeaderBytes + shape.bytes);
       Scribble(image.data() + 60, image.size() - 60, random);
       WriteHeader(image.data(), shape, working ? Form::kWorkingFull : Form::kFull, counters,
-                  shift | std::min<uint64_t>(deferred, kMaxDeferred - 1) << 16);
+                  shift | deferred << 16);
     }
   }
   return image;

@@ -119,7 +119,7 @@ TEST_P(RecentPromise, IsKept) {
   for (uint64_t lines : {1, 2, 10, 100, 1000}) {
     const Shape shape = PlanMemory(Named("recent"), 64 * lines, fpr);
     const uint64_t slots = lines * SlotsOf(shape);
-    ASSERT_EQ(shape.keys, slots * 4 / 5);
+    ASSERT_EQ(shape.keys, slots * 4 / 5);  // 0.8 of them
     for (Kind kind : kKinds) {
       const uint64_t length = std::max<uint64_t>(300000, 20 * slots) / kThin;
       const Missed result = RunBeside(shape, kind, length, lines + static_cast<uint64_t>(1 / fpr));

@@ -82,9 +82,7 @@ class Stream {
   Random random_;
 };
 
-uint64_t LengthFor(uint64_t keys) {
-  return std::max<uint64_t>(20000, 24 * keys) / std::min<uint64_t>(kThin, 4);
-}
+uint64_t LengthFor(uint64_t keys) { return std::max<uint64_t>(20000, 24 * keys); }
 
 // A key answered new is answered duplicate until at least `keys` further keys
 // have been answered new: never violated, and asked of every key that comes.

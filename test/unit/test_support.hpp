@@ -28,7 +28,7 @@ namespace dedup::test {
 // In sanitizer builds the statistics run with fewer keys: the promises are
 // tested all the same, with wider error bars.
 #ifdef DEDUP_TEST_THIN
-inline constexpr uint64_t kThin = 20;
+inline constexpr uint64_t kThin = 5;
 #else
 inline constexpr uint64_t kThin = 1;
 #endif
@@ -177,8 +177,9 @@ class Body {
   void Insert(const uint64_t* hashes, size_t n) {
     method_->insert(shape_, &counters_, bytes_.data(), hashes, n);
   }
-  void Merge(const Body& other) {
-    method_->merge(shape_, &counters_, bytes_.data(), other.counters_, other.bytes_.data());
+  void Merge(const Body& other, const Weights& weights = {}) {
+    method_->merge(shape_, &counters_, bytes_.data(), other.counters_, other.bytes_.data(),
+                   weights);
   }
   Reading Read() const { return method_->read(shape_, counters_, bytes_.data()); }
   void Clear() {
@@ -209,9 +210,12 @@ class Filter {
   const Bytes& image() const { return image_; }
   bool exact() const { return header_.exact(); }
 
+  // Ends the exact form at other than its usual number of hashes.
+  void SetLimit(uint64_t limit) { limit_ = limit; }
+
   // Test-and-add through the working forms; says whether the key was seen.
   bool Add(uint64_t hash) {
-    if (header_.canonical()) MakeRoom(true);
+    if (header_.canonical()) MakeRoom();
     Settle();
     switch (TestAndAdd(image_.data(), &header_, hash)) {
       case Outcome::kNew:
@@ -221,7 +225,7 @@ class Filter {
       case Outcome::kNoRoom:
         break;
     }
-    MakeRoom(false);
+    MakeRoom();
     AddNew(image_.data(), &header_, hash);
     return false;
   }
@@ -229,7 +233,7 @@ class Filter {
   // The same where nobody waits for the answer: large filters take such keys in
   // batches, and every other call here puts them where they belong first.
   void AddDeferred(uint64_t hash) {
-    if (header_.canonical()) MakeRoom(true);
+    if (header_.canonical()) MakeRoom();
     if (!Defer(image_.data(), &header_, hash)) Add(hash);
   }
   void Settle() { dedup::Settle(image_.data(), &header_); }
@@ -262,19 +266,32 @@ class Filter {
 
   // To the working form that holds what the filter holds.
   void MakeWorkingForm() {
-    if (header_.canonical()) MakeRoom(true);
+    if (header_.canonical()) MakeRoom();
   }
 
   // The merge with another, as a new canonical filter.
   Filter MergedWith(const Filter& other) const {
-    const MergeBytes needs = MergeNeeds(header_, other.header_);
+    const uint64_t limit = header_.exact_limit();
+    const MergeBytes needs = MergeNeeds(header_, other.header_, limit);
     Bytes out(needs.out), scratch(needs.scratch);
-    const size_t size = MergeTo(image_.data(), header_, other.image_.data(), other.header_,
+    const size_t size = MergeTo(image_.data(), header_, other.image_.data(), other.header_, limit,
                                 out.data(), scratch.data());
     EXPECT_LE(size, out.size());
     Seal(out.data(), size);
     return Filter(out.Prefix(size));
   }
+
+  // Adds a key of another filter, as a merge does that takes keys one by one.
+  void AddTakenOver(uint64_t hash) {
+    if (header_.canonical()) MakeRoom();
+    Settle();
+    if (TakeOver(image_.data(), &header_, hash) != Outcome::kNoRoom) return;
+    MakeRoom();
+    AddNew(image_.data(), &header_, hash);
+  }
+
+  // Notes how many filters were merged into this one, which must be a working form.
+  void SetParts(uint32_t parts) { dedup::SetParts(image_.data(), &header_, parts); }
 
   // Merges in place where that is possible.
   bool MergeInPlaceWith(const Filter& other) {
@@ -282,12 +299,9 @@ class Filter {
   }
 
  private:
-  // `same`: no more room than for what is there, if that is the limit already.
-  void MakeRoom(bool same) {
-    Step step = NextStep(header_);
-    if (same && header_.exact() && step.form == Form::kWorkingFull) {
-      step = Step{Form::kWorkingExact, header_.hashes()};
-    }
+  void MakeRoom() {
+    const uint64_t limit = limit_ == 0 ? header_.exact_limit() : limit_;
+    const Step step = header_.canonical() ? FirstStep(header_, limit) : NextStep(header_, limit);
     Bytes grown(StepBytes(header_, step));
     MakeWorking(image_.data(), header_, step, grown.data());
     image_ = std::move(grown);
@@ -300,6 +314,7 @@ class Filter {
 
   Bytes image_;
   Header header_ = {};
+  uint64_t limit_ = 0;
 };
 
 // The exact twin of a window by last sight: the last `size` distinct keys, for

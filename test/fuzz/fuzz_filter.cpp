@@ -1,0 +1,291 @@
+// Bytes from outside, for libFuzzer. The first byte chooses what the rest is:
+//
+//   0  a stored filter: what Validate() accepts is asked, filled, merged and
+//      written, and what comes out must be accepted again
+//   1  the same with the checksum set right first, so that the fuzzer gets past it
+//   2  any image in memory, also of a working form: what Check() accepts must be
+//      safe to use, whatever its other bits are
+//   3  the text of options, and the filter that is planned with it
+//
+// Images stand in blocks of exactly their size, so that the address sanitizer sees
+// the first byte outside. A broken promise ends the program with a message.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "core/filter.hpp"
+#include "core/image.hpp"
+#include "core/merge.hpp"
+#include "core/options.hpp"
+#include "core/registry.hpp"
+
+namespace dedup {
+namespace {
+
+// Larger bodies only make the fuzzer slow. Filters that are exact do without the
+// body: they may be so large that they take keys in batches (Defer).
+constexpr uint32_t kMostBytes = 64 * 1024;
+constexpr uint32_t kMostBytesExact = 16 * 1024 * 1024;
+
+void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+// A heap block of exactly so many bytes.
+class Block {
+ public:
+  explicit Block(size_t size) : bytes_(new uint8_t[size]()), size_(size) {}
+  Block(const uint8_t* from, size_t size) : Block(size) {
+    if (size > 0) std::memcpy(bytes_.get(), from, size);
+  }
+  uint8_t* data() { return bytes_.get(); }
+  const uint8_t* data() const { return bytes_.get(); }
+  size_t size() const { return size_; }
+  Block Copy() const { return Block(data(), size_); }
+  Block Prefix(size_t size) const { return Block(data(), size); }
+
+ private:
+  std::unique_ptr<uint8_t[]> bytes_;
+  size_t size_;
+};
+
+Header Checked(const Block& image, const char* what) {
+  Header header = {};
+  Require(Check(image.data(), image.size(), &header) == Flaw::kNone, what);
+  return header;
+}
+
+// Canonical bytes, of `image` in any form. `valid`: they must pass Validate(), since
+// those that they were made from did.
+Block Written(const Block& image, const Header& header, bool valid) {
+  Block out(CanonicalBytes(header));
+  WriteCanonical(image.data(), header, out.data());
+  Header again = {};
+  if (valid) {
+    Require(Validate(out.data(), out.size(), &again) == Flaw::kNone, "what was written is refused");
+  } else {
+    Require(ChecksumHolds(out.data(), out.size()), "what was written is not sealed");
+  }
+  return out;
+}
+
+Block Merged(const Block& a, const Header& ha, const Block& b, const Header& hb) {
+  const uint64_t limit = ha.exact_limit();
+  const MergeBytes needs = MergeNeeds(ha, hb, limit);
+  Block out(needs.out), scratch(needs.scratch);
+  const size_t size = MergeTo(a.data(), ha, b.data(), hb, limit, out.data(), scratch.data());
+  Require(size <= needs.out, "a merge is larger than it may be");
+  Seal(out.data(), size);
+  return out.Prefix(size);
+}
+
+// An image that is being filled.
+struct Filling {
+  Block image;
+  Header header;
+
+  void Grow() {
+    const uint64_t limit = header.exact_limit();
+    const Step step = header.canonical() ? FirstStep(header, limit) : NextStep(header, limit);
+    Block grown(StepBytes(header, step));
+    MakeWorking(image.data(), header, step, grown.data());
+    image = std::move(grown);
+    header = Checked(image, "a grown image is refused");
+  }
+  // Says whether the key was seen.
+  bool Add(uint64_t hash) {
+    switch (TestAndAdd(image.data(), &header, hash)) {
+      case Outcome::kNew:
+        return false;
+      case Outcome::kSeen:
+        return true;
+      case Outcome::kNoRoom:
+        break;
+    }
+    Grow();
+    AddNew(image.data(), &header, hash);
+    return false;
+  }
+};
+
+// Everything that the extension does with a filter. `valid`: it passed Validate(),
+// so answers must be right too.
+void Use(const Block& image, bool valid, uint64_t seed) {
+  const Header header = Checked(image, "an accepted image is refused");
+  const uint64_t held = header.exact() && header.hashes() > 0 ? HashAt(image.data(), 0) : seed;
+  const uint64_t keys[] = {held, seed, Derived(seed, 0), Derived(seed, 1), 0, ~uint64_t{0}};
+
+  // Ask.
+  bool seen[sizeof keys / sizeof keys[0]];
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
+    seen[i] = Contains(image.data(), header, keys[i]);
+  }
+  const Reading reading = Read(image.data(), header);
+  Require(std::isfinite(reading.count) && reading.count >= 0, "the count is no number");
+  Require(reading.fpr >= 0 && reading.fpr <= 1, "the rate is no rate");
+  Overfull(header, reading);
+  char text[64];
+  header.method->describe(header.shape, text, sizeof text);
+
+  // Write, and add to the value, key by key.
+  Block value = Written(image, header, valid);
+  for (uint64_t key : keys) {
+    const Header at = Checked(value, "a written image is refused");
+    Block out(AddToBytes(at));
+    const size_t size = AddTo(value.data(), at, key, out.data());
+    Require(size <= out.size(), "AddTo wrote more than it may");
+    Seal(out.data(), size);
+    value = out.Prefix(size);
+    Header after = {};
+    const Flaw flaw = valid ? Validate(value.data(), value.size(), &after)
+                            : Check(value.data(), value.size(), &after);
+    Require(flaw == Flaw::kNone, "a filter with one more key is refused");
+    Require(!valid || Contains(value.data(), after, key), "an added key is not found");
+  }
+
+  // Fill in place, through growth and the exact switch.
+  Filling filling = {image.Copy(), header};
+  if (header.canonical()) {
+    filling.Grow();
+  } else {
+    Settle(filling.image.data(), &filling.header);
+    Require(filling.header.deferred() == 0, "keys wait after they were settled");
+  }
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
+    const bool was_seen = filling.Add(keys[i]);
+    Require(!valid || !seen[i] || was_seen, "a key was lost by filling");
+    if (!valid) continue;
+    Require(Contains(filling.image.data(), filling.header, keys[i]), "an added key is not found");
+  }
+  for (unsigned i = 0; i < 40; ++i) filling.Add(Derived(seed, 2 + i));
+  Checked(filling.image, "a filled image is refused");
+  Written(filling.image, filling.header, valid);
+
+  // Merge with itself, with an empty one of its shape, and with what was filled.
+  Block empty(kHeaderBytes);
+  WriteEmpty(header.shape, empty.data());
+  const Header empty_header = Checked(empty, "an empty filter is refused");
+  const Block settled = header.canonical() ? image.Copy() : Written(image, header, false);
+  const Header settled_header = Checked(settled, "a written image is refused");
+  const std::pair<const Block*, const Header*> sides[] = {
+      {&settled, &settled_header}, {&empty, &empty_header}, {&filling.image, &filling.header}};
+  for (const auto& [a, ha] : sides) {
+    for (const auto& [b, hb] : sides) {
+      const Block merged = Merged(*a, *ha, *b, *hb);
+      const Header merged_header = Checked(merged, "a merge is refused");
+      Written(merged, merged_header, valid);
+      // Filters that never forget hold every key of both.
+      if (valid && !header.method->forgets) {
+        for (uint64_t key : keys) {
+          Require(Contains(merged.data(), merged_header, key) ||
+                      !(Contains(a->data(), *ha, key) || Contains(b->data(), *hb, key)),
+                  "a key was lost by a merge");
+        }
+      }
+      Block in_place = a->Copy();
+      Header in_place_header = *ha;
+      if (MergeInPlace(in_place.data(), &in_place_header, b->data(), *hb)) {
+        Checked(in_place, "a merge in place is refused");
+      }
+    }
+  }
+}
+
+// Working images may have keys waiting: these are settled, or more are added.
+void UseWaiting(const Block& image, uint64_t seed) {
+  Block copy = image.Copy();
+  Header header = Checked(copy, "an accepted image is refused");
+  if (header.canonical()) return;
+  Settle(copy.data(), &header);
+  for (unsigned i = 0; i < 70; ++i) {
+    if (!Defer(copy.data(), &header, Derived(seed, 100 + i))) break;
+    Checked(copy, "an image with waiting keys is refused");
+  }
+  Settle(copy.data(), &header);
+  Checked(copy, "a settled image is refused");
+}
+
+void FuzzImage(const uint8_t* data, size_t size, int mode) {
+  if (size > kMostBytes + 1024) return;
+  Block image(data, size);
+  if (mode == 1 && size >= kHeaderBytes) Seal(image.data(), size);
+  Header header = {};
+  const bool valid = mode != 2;
+  const Flaw flaw =
+      valid ? Validate(image.data(), size, &header) : Check(image.data(), size, &header);
+  LastCheck last;
+  const Flaw again = CheckAgain(image.data(), size, &last);
+  Require((again == Flaw::kNone) == (Check(image.data(), size, &header) == Flaw::kNone),
+          "CheckAgain differs from Check");
+  if (flaw != Flaw::kNone) return;
+  if (header.shape.bytes > (header.exact() ? kMostBytesExact : kMostBytes)) return;
+  const uint64_t seed = Xxh3(data, size, 0);
+  UseWaiting(image, seed);
+  // Every other function wants waiting keys settled.
+  Settle(image.data(), &header);
+  Use(image, valid, seed);
+}
+
+void FuzzOptions(const uint8_t* data, size_t size) {
+  if (size < 10) return;
+  const Method& method = *kMethods[data[0] % kMethodCount];
+  uint64_t amount;
+  std::memcpy(&amount, data + 1, sizeof amount);
+  const Block text(data + 9, size - 9);
+  Request request;
+  const OptionError error = ParseOptions(method, reinterpret_cast<const char*>(text.data()),
+                                         text.size(), &request.options);
+  if (error.status != OptionStatus::kOk) {
+    Require(
+        error.text >= reinterpret_cast<const char*>(text.data()) &&
+            error.text + error.length <= reinterpret_cast<const char*>(text.data()) + text.size(),
+        "the word at fault is not in the text");
+    return;
+  }
+  for (int i = 0; i < method.option_count; ++i) {
+    if (!request.options.given[i]) continue;
+    Require(request.options.value[i] >= method.options[i].min &&
+                request.options.value[i] <= method.options[i].max,
+            "an option is out of its range");
+  }
+  if (request.options.given[kFpr]) request.fpr = request.options.value[kFpr];
+  if (request.options.given[kKeys]) {
+    request.keys = static_cast<uint64_t>(request.options.value[kKeys]);
+  } else {
+    request.memory = amount >> amount % 64;
+  }
+  Shape shape;
+  if (PlanFilter(method, request, amount, &shape) != PlanStatus::kOk) return;
+  Block empty(kHeaderBytes);
+  WriteEmpty(shape, empty.data());
+  Header header = {};
+  Require(Validate(empty.data(), empty.size(), &header) == Flaw::kNone,
+          "a planned filter is refused");
+  Require(request.keys == 0 || shape.keys == request.keys, "a planned filter has other keys");
+  Require(request.keys > 0 || shape.bytes <= request.memory, "a planned filter is too large");
+  const double rate = method.expected_fpr(shape, static_cast<double>(shape.keys));
+  Require(rate <= shape.fpr * (1 + 1e-9), "a planned filter has not the rate");
+  if (shape.bytes <= kMostBytesExact) Use(empty, true, amount);
+}
+
+}  // namespace
+}  // namespace dedup
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 1) return 0;
+  const int mode = data[0] % 4;
+  if (mode == 3) {
+    dedup::FuzzOptions(data + 1, size - 1);
+  } else {
+    dedup::FuzzImage(data + 1, size - 1, mode);
+  }
+  return 0;
+}

@@ -1,0 +1,131 @@
+// Writes the seeds of the fuzzer: usage: make_corpus FOLDER
+//
+// One small image of each method in each form, with the byte in front that
+// fuzz_filter.cpp takes for its mode, and some texts of options.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/filter.hpp"
+#include "core/image.hpp"
+#include "core/options.hpp"
+#include "core/registry.hpp"
+
+namespace dedup {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+bool Write(const std::string& folder, const std::string& name, int mode, const Bytes& bytes) {
+  std::FILE* file = std::fopen((folder + "/" + name).c_str(), "wb");
+  if (file == nullptr) return false;
+  bool good = std::fputc(mode, file) != EOF;
+  good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() && good;
+  return std::fclose(file) == 0 && good;
+}
+
+// A filter of this shape with keys 0 to keys-1, in its working form.
+Bytes Fill(const Shape& shape, uint64_t keys, Header* header) {
+  Bytes image(kHeaderBytes);
+  WriteEmpty(shape, image.data());
+  if (Check(image.data(), image.size(), header) != Flaw::kNone) return {};
+  for (uint64_t key = 0; key < keys; ++key) {
+    const uint64_t hash = Derived(key, 0);
+    if (header->canonical() || TestAndAdd(image.data(), header, hash) == Outcome::kNoRoom) {
+      const Step step = NextStep(*header);
+      Bytes grown(StepBytes(*header, step));
+      MakeWorking(image.data(), *header, step, grown.data());
+      image.swap(grown);
+      if (Check(image.data(), image.size(), header) != Flaw::kNone) return {};
+      AddNew(image.data(), header, hash);
+    }
+  }
+  return image;
+}
+
+bool WriteImages(const std::string& folder) {
+  bool good = true;
+  for (const Method* method : kMethods) {
+    const bool ring = std::strcmp(method->name, "ring") == 0;
+    for (const char* text : {"", "generations=16 refresh=on"}) {
+      if (text[0] != 0 && !ring) continue;
+      Request request;
+      request.memory = 512;  // room for 64 hashes, so for an index
+      request.fpr = 0.05;
+      Shape shape;
+      if (ParseOptions(*method, text, std::strlen(text), &request.options).status !=
+              OptionStatus::kOk ||
+          PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) {
+        return false;
+      }
+      const std::string name = method->name + std::string(text[0] != 0 ? "16" : "");
+      for (uint64_t keys : {0, 5, 30, 70}) {
+        Header header;
+        const Bytes working = Fill(shape, keys, &header);
+        if (working.empty()) return false;
+        Bytes stored(CanonicalBytes(header));
+        WriteCanonical(working.data(), header, stored.data());
+        const std::string what = name + (keys == 0    ? "-empty"
+                                         : keys == 5  ? "-list"
+                                         : keys == 30 ? "-indexed"
+                                                      : "-full");
+        good = Write(folder, what, 0, stored) && good;
+        good = Write(folder, what + "-sealed", 1, stored) && good;
+        good = Write(folder, what + "-working", 2, working) && good;
+      }
+    }
+  }
+  return good;
+}
+
+// A large filter of few keys, of which some wait to be looked up.
+bool WriteWaiting(const std::string& folder) {
+  bool good = true;
+  for (const Method* method : kMethods) {
+    Request request;
+    request.memory = kDeferFromBytes;
+    Shape shape;
+    if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
+    Header header;
+    Bytes working = Fill(shape, 20, &header);
+    if (working.empty()) return false;
+    for (uint64_t key = 15; key < 25; ++key) {
+      if (!Defer(working.data(), &header, Derived(key, 0))) return false;
+    }
+    good = Write(folder, method->name + std::string("-waiting"), 2, working) && good;
+  }
+  return good;
+}
+
+bool WriteTexts(const std::string& folder) {
+  const char* const texts[] = {
+      "",     "fpr=0.001 keys=1000",        "fpr=1e-3,k=6", "generations=16 refresh=on fpr=.1",
+      "k=99", "keys=1099511627776 fpr=0.5", "fast"};
+  bool good = true;
+  int number = 0;
+  for (const char* text : texts) {
+    Bytes bytes = {static_cast<uint8_t>(number % kMethodCount), 0, 0, 1, 0, 0, 0, 0, 0};
+    bytes.insert(bytes.end(), text, text + std::strlen(text));
+    good = Write(folder, "options-" + std::to_string(number++), 3, bytes) && good;
+  }
+  return good;
+}
+
+}  // namespace
+}  // namespace dedup
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_corpus FOLDER\n");
+    return 2;
+  }
+  if (!dedup::WriteImages(argv[1]) || !dedup::WriteWaiting(argv[1]) ||
+      !dedup::WriteTexts(argv[1])) {
+    std::fprintf(stderr, "make_corpus: could not write to \"%s\"\n", argv[1]);
+    return 1;
+  }
+  return 0;
+}
