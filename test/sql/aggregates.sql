@@ -3,7 +3,8 @@
 
 \set QUIET on
 CREATE TEMP TABLE hits (i int, day int, u int, ad text);
-INSERT INTO hits SELECT i, i % 7, CASE WHEN i % 11 > 0 THEN i * 7 % 31 END, CASE WHEN i % 13 > 0 THEN 'ad' || i % 5 END FROM generate_series(1, 1000) i;
+INSERT INTO hits SELECT i, i % 7, CASE WHEN i % 11 > 0 THEN i * 7 % 31 END,
+	CASE WHEN i % 13 > 0 THEN 'ad' || i % 5 END FROM generate_series(1, 1000) i;
 ANALYZE hits;
 
 -- whether the plan of a query has a node of this name
@@ -22,17 +23,26 @@ END $$;
 
 -- over no rows the filter is NULL, over NULL keys alone it is empty
 
-SELECT dedup_agg(u) IS NULL AS no_rows, dedup_agg(dedup_filter(10), u) IS NULL AS prototype, dedup_merge_agg(dedup_filter(10)) IS NULL AS merge FROM hits WHERE false;
-SELECT dedup_count(dedup_agg(u)) = 0 AS only_nulls, dedup_agg(dedup_window(10), u)::text = dedup_window(10)::text AS prototype,
-	dedup_count(dedup_agg(u, i)) = 0 AS one_column, dedup_agg(NULL::int)::text = dedup_filter(1000000)::text AS without_prototype FROM hits WHERE u IS NULL;
+SELECT dedup_agg(u) IS NULL AS no_rows, dedup_agg(dedup_filter(10), u) IS NULL AS prototype,
+	dedup_merge_agg(dedup_filter(10)) IS NULL AS merge FROM hits WHERE false;
+SELECT dedup_count(dedup_agg(u)) = 0 AS only_nulls,
+	dedup_agg(dedup_window(10), u)::text = dedup_window(10)::text AS prototype,
+	dedup_count(dedup_agg(u, i)) = 0 AS one_column,
+	dedup_agg(NULL::int)::text = dedup_filter(1000000)::text AS without_prototype FROM hits
+	WHERE u IS NULL;
 SELECT dedup_merge_agg(NULL::dedup_filter) IS NULL AS merge_of_nulls FROM hits;
 
 -- it holds each key of the rows once, and skips keys with a NULL
 
-SELECT dedup_count(dedup_agg(u)) = count(DISTINCT u) AS one, dedup_count(dedup_agg(u, ad)) = count(DISTINCT (u, ad)) FILTER (WHERE u IS NOT NULL AND ad IS NOT NULL) AS two,
-	dedup_count(dedup_agg(dedup_window(10000), u, ad, day)) = count(DISTINCT (u, ad, day)) FILTER (WHERE u IS NOT NULL AND ad IS NOT NULL) AS three FROM hits;
-SELECT bool_and(dedup_contains(f, u)) AS all_found, count(*) > 0 AS some FROM hits, (SELECT dedup_agg(u) FROM hits) x(f) WHERE u IS NOT NULL;
-SELECT count(*) FILTER (WHERE dedup_contains(f, u)) = 0 AS no_other FROM generate_series(31, 1000) u, (SELECT dedup_agg(u) FROM hits) x(f);
+SELECT dedup_count(dedup_agg(u)) = count(DISTINCT u) AS one,
+	dedup_count(dedup_agg(u, ad)) = count(DISTINCT (u, ad)) FILTER (WHERE u IS NOT NULL
+			AND ad IS NOT NULL) AS two,
+	dedup_count(dedup_agg(dedup_window(10000), u, ad, day)) = count(DISTINCT (u, ad, day))
+	FILTER (WHERE u IS NOT NULL AND ad IS NOT NULL) AS three FROM hits;
+SELECT bool_and(dedup_contains(f, u)) AS all_found, count(*) > 0 AS some
+FROM hits, (SELECT dedup_agg(u) FROM hits) x(f) WHERE u IS NOT NULL;
+SELECT count(*) FILTER (WHERE dedup_contains(f, u)) = 0 AS no_other
+FROM generate_series(31, 1000) u, (SELECT dedup_agg(u) FROM hits) x(f);
 
 -- the default is dedup_filter(1000000)
 
@@ -40,7 +50,9 @@ SELECT method, keys, fpr, seed FROM (SELECT dedup_agg(u) AS f FROM hits) x, dedu
 
 -- the first row's prototype counts
 
-SELECT keys, fpr, method FROM (SELECT dedup_agg(CASE WHEN i = 1 THEN dedup_window(77, 0.1) ELSE dedup_filter(5) END, i ORDER BY i) AS f FROM hits) x, dedup_stats(f);
+SELECT keys, fpr, method
+FROM (SELECT dedup_agg(CASE WHEN i = 1 THEN dedup_window(77, 0.1) ELSE dedup_filter(5) END, i
+			ORDER BY i) AS f FROM hits) x, dedup_stats(f);
 
 -- a prototype must be an empty filter
 
@@ -51,106 +63,179 @@ SELECT dedup_agg(dedup_add(dedup_filter(10), 1), i) FROM hits;
 
 -- FILTER is WHERE
 
-SELECT dedup_agg(u) FILTER (WHERE day = 3)::text = (SELECT dedup_agg(u) FROM hits WHERE day = 3)::text AS same, dedup_agg(u) FILTER (WHERE false) IS NULL AS none FROM hits;
+SELECT dedup_agg(u) FILTER (WHERE day = 3)::text = (SELECT dedup_agg(u) FROM hits WHERE day = 3)::text AS same,
+	dedup_agg(u) FILTER (WHERE false) IS NULL AS none FROM hits;
 
 -- groups, grouping sets, rollups and cubes have the counts of count(DISTINCT)
 
-SELECT count(*) AS groups, bool_and(n = oracle) AS "right" FROM (SELECT day, dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits GROUP BY day) x;
-SELECT count(*) AS groups, bool_and(n = oracle) AS "right" FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits GROUP BY GROUPING SETS ((day), (ad), (day, ad), ())) x;
-SELECT count(*) AS groups, bool_and(n = oracle) AS "right" FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits GROUP BY ROLLUP (day, ad)) x;
-SELECT count(*) AS groups, bool_and(n = oracle) AS "right" FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits GROUP BY CUBE (day, ad)) x;
+SELECT count(*) AS groups, bool_and(n = oracle) AS "right"
+FROM (SELECT day, dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits GROUP BY day) x;
+SELECT count(*) AS groups, bool_and(n = oracle) AS "right"
+FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits
+	GROUP BY GROUPING SETS ((day), (ad), (day, ad), ())) x;
+SELECT count(*) AS groups, bool_and(n = oracle) AS "right"
+FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits
+	GROUP BY ROLLUP (day, ad)) x;
+SELECT count(*) AS groups, bool_and(n = oracle) AS "right"
+FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hits
+	GROUP BY CUBE (day, ad)) x;
 
 -- the same with grouping sets by hashing, where DISTINCT is not in the way
 
 SET enable_sort = off;
-CREATE TEMP TABLE by_sets AS SELECT day, ad, grouping(day, ad) AS sets, dedup_agg(dedup_filter(100), u) AS f FROM hits GROUP BY CUBE (day, ad);
+CREATE TEMP TABLE by_sets AS SELECT day, ad, grouping(day, ad) AS sets,
+	dedup_agg(dedup_filter(100), u) AS f FROM hits GROUP BY CUBE (day, ad);
 RESET enable_sort;
 SELECT count(*) AS groups, bool_and(f::text = (SELECT dedup_agg(dedup_filter(100), h.u) FROM hits h
-	WHERE (sets & 2 <> 0 OR h.day IS NOT DISTINCT FROM s.day) AND (sets & 1 <> 0 OR h.ad IS NOT DISTINCT FROM s.ad))::text) AS "right" FROM by_sets s;
+	WHERE (sets & 2 <> 0 OR h.day IS NOT DISTINCT FROM s.day)
+		AND (sets & 1 <> 0 OR h.ad IS NOT DISTINCT FROM s.ad))::text) AS "right" FROM by_sets s;
 
--- HAVING, DISTINCT and ORDER BY within; and a filter that never forgets does not depend on the order
+-- HAVING, DISTINCT and ORDER BY within; and a filter that never forgets does not depend
+-- on the order
 
-SELECT count(*) = (SELECT count(*) FROM (SELECT day FROM hits GROUP BY day HAVING count(DISTINCT u) > 28) y) AS having
+SELECT count(*) = (SELECT count(*)
+	FROM (SELECT day FROM hits GROUP BY day HAVING count(DISTINCT u) > 28) y) AS having
 FROM (SELECT day FROM hits GROUP BY day HAVING dedup_count(dedup_agg(u)) > 28) x;
-SELECT dedup_agg(DISTINCT u)::text = dedup_agg(u)::text AS "distinct", dedup_agg(u ORDER BY i DESC)::text = dedup_agg(u ORDER BY md5(i::text))::text AS order_by,
-	dedup_agg(dedup_filter(31, 0.1), u ORDER BY i)::text = dedup_agg(dedup_filter(31, 0.1), u ORDER BY i DESC)::text AS full_too,
-	dedup_agg(dedup_filter(31, 0.00001), u ORDER BY i)::text = dedup_agg(dedup_filter(31, 0.00001), u ORDER BY i DESC)::text AS bloom_too FROM hits;
+SELECT dedup_agg(DISTINCT u)::text = dedup_agg(u)::text AS "distinct",
+	dedup_agg(u ORDER BY i DESC)::text = dedup_agg(u ORDER BY md5(i::text))::text AS order_by,
+	dedup_agg(dedup_filter(31, 0.1), u ORDER BY i)::text = dedup_agg(dedup_filter(31, 0.1), u
+		ORDER BY i DESC)::text AS full_too,
+	dedup_agg(dedup_filter(31, 0.00001), u ORDER BY i)::text = dedup_agg(dedup_filter(31, 0.00001),
+		u ORDER BY i DESC)::text AS bloom_too FROM hits;
 
 -- a window does: it keeps the last keys
 
-SELECT bool_and(dedup_contains(up, i)) AS last, bool_and(dedup_contains(down, 1001 - i)) AS first, count(*) FILTER (WHERE dedup_contains(up, 1001 - i)) < 20 AND count(*) FILTER (WHERE dedup_contains(down, i)) < 20 AS and_not_the_others
-FROM (SELECT dedup_agg(dedup_window(100), i ORDER BY i) AS up, dedup_agg(dedup_window(100), i ORDER BY i DESC) AS down FROM hits) x, generate_series(981, 1000) i;
+SELECT bool_and(dedup_contains(up, i)) AS last, bool_and(dedup_contains(down, 1001 - i)) AS first,
+	count(*) FILTER (WHERE dedup_contains(up, 1001 - i)) < 20
+		AND count(*) FILTER (WHERE dedup_contains(down, i)) < 20 AS and_not_the_others
+FROM (SELECT dedup_agg(dedup_window(100), i ORDER BY i) AS up,
+			dedup_agg(dedup_window(100), i ORDER BY i DESC) AS down FROM hits) x,
+	generate_series(981, 1000) i;
 
 -- many in one query, alike and different
 
-SELECT dedup_agg(u)::text = dedup_agg(u)::text AS twice, dedup_count(dedup_agg(u)) = count(DISTINCT u) AS u, dedup_count(dedup_agg(ad)) = count(DISTINCT ad) AS ad,
-	dedup_count(dedup_agg(dedup_filter(1000), u)) = count(DISTINCT u) AS a, dedup_count(dedup_agg(dedup_filter(2000), u)) = count(DISTINCT u) AS b,
-	dedup_count(dedup_agg(dedup_window(1000), u)) = count(DISTINCT u) AS c, dedup_count(dedup_agg(dedup_method('ring', NULL, 'keys=1000'), u)) = count(DISTINCT u) AS d FROM hits;
-SELECT a.keys = 1000 AND b.keys = 2000 AND a.method = b.method AND c.method = 'recent' AND c.keys = 1000 AND d.method = 'ring' AS each_its_own
-FROM (SELECT dedup_agg(dedup_filter(1000), u) AS a, dedup_agg(dedup_filter(2000), u) AS b, dedup_agg(dedup_window(1000), u) AS c, dedup_agg(dedup_method('ring', NULL, 'keys=1000'), u) AS d FROM hits) f,
+SELECT dedup_agg(u)::text = dedup_agg(u)::text AS twice,
+	dedup_count(dedup_agg(u)) = count(DISTINCT u) AS u,
+	dedup_count(dedup_agg(ad)) = count(DISTINCT ad) AS ad,
+	dedup_count(dedup_agg(dedup_filter(1000), u)) = count(DISTINCT u) AS a,
+	dedup_count(dedup_agg(dedup_filter(2000), u)) = count(DISTINCT u) AS b,
+	dedup_count(dedup_agg(dedup_window(1000), u)) = count(DISTINCT u) AS c,
+	dedup_count(dedup_agg(dedup_method('ring', NULL, 'keys=1000'), u)) = count(DISTINCT u) AS d
+	FROM hits;
+SELECT a.keys = 1000 AND b.keys = 2000 AND a.method = b.method AND c.method = 'recent'
+	AND c.keys = 1000 AND d.method = 'ring' AS each_its_own
+FROM (SELECT dedup_agg(dedup_filter(1000), u) AS a, dedup_agg(dedup_filter(2000), u) AS b,
+		dedup_agg(dedup_window(1000), u) AS c,
+		dedup_agg(dedup_method('ring', NULL, 'keys=1000'), u) AS d FROM hits) f,
 	dedup_stats(f.a) a, dedup_stats(f.b) b, dedup_stats(f.c) c, dedup_stats(f.d) d;
 
--- as a window aggregate: over all, running, and over frames whose start moves, it is the plain aggregate of the frame
+-- as a window aggregate: over all, running, and over frames whose start moves, it is the
+-- plain aggregate of the frame
 
 SELECT bool_and(dedup_count(everything) = (SELECT count(DISTINCT u) FROM hits)) AS everything,
-	bool_and(dedup_count(running) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.i <= x.i)) AS running,
-	bool_and(dedup_count(week) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.i BETWEEN x.i - 6 AND x.i)) AS week,
-	bool_and(coalesce(dedup_count(ahead), 0) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.i BETWEEN x.i + 1 AND least(x.i + 3, 300))) AS ahead,
-	bool_and(dedup_count(by_day) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.day = x.day AND h.i <= x.i)) AS by_day,
-	bool_and(coalesce(dedup_count(others), 0) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.i BETWEEN x.i - 2 AND least(x.i + 2, 300) AND h.i <> x.i)) AS others
-FROM (SELECT i, day, dedup_agg(u) OVER () AS everything, dedup_agg(u) OVER (ORDER BY i) AS running, dedup_agg(u) OVER (ORDER BY i ROWS 6 PRECEDING) AS week,
-	dedup_agg(u) OVER (ORDER BY i ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS ahead, dedup_agg(u) OVER (PARTITION BY day ORDER BY i) AS by_day,
-	dedup_agg(u) OVER (ORDER BY i ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW) AS others FROM hits WHERE i <= 300) x;
+	bool_and(dedup_count(running) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.i <= x.i))
+		AS running,
+	bool_and(dedup_count(week) = (SELECT count(DISTINCT h.u) FROM hits h
+			WHERE h.i BETWEEN x.i - 6 AND x.i)) AS week,
+	bool_and(coalesce(dedup_count(ahead), 0) = (SELECT count(DISTINCT h.u) FROM hits h
+			WHERE h.i BETWEEN x.i + 1 AND least(x.i + 3, 300))) AS ahead,
+	bool_and(dedup_count(by_day) = (SELECT count(DISTINCT h.u) FROM hits h
+			WHERE h.day = x.day AND h.i <= x.i)) AS by_day,
+	bool_and(coalesce(dedup_count(others), 0) = (SELECT count(DISTINCT h.u) FROM hits h
+			WHERE h.i BETWEEN x.i - 2 AND least(x.i + 2, 300) AND h.i <> x.i)) AS others
+FROM (SELECT i, day, dedup_agg(u) OVER () AS everything, dedup_agg(u) OVER (ORDER BY i) AS running,
+		dedup_agg(u) OVER (ORDER BY i ROWS 6 PRECEDING) AS week,
+	dedup_agg(u) OVER (ORDER BY i ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS ahead,
+	dedup_agg(u) OVER (PARTITION BY day ORDER BY i) AS by_day,
+	dedup_agg(u) OVER (ORDER BY i ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW)
+	AS others FROM hits WHERE i <= 300) x;
 
 -- so it is for filters that outgrow their exact form while the window runs
 
-SELECT bool_and(running::text = (SELECT dedup_agg(dedup_filter(20), h.i) FROM hits h WHERE h.i <= x.i)::text) AS blocked_bloom,
-	bool_and(recent::text = (SELECT dedup_agg(dedup_window(20), h.i ORDER BY h.i) FROM hits h WHERE h.i <= x.i)::text) AS recent,
-	bool_and(moving::text = (SELECT dedup_agg(dedup_window(5), h.i ORDER BY h.i) FROM hits h WHERE h.i BETWEEN x.i - 19 AND x.i)::text) AS moving
-FROM (SELECT i, dedup_agg(dedup_filter(20), i) OVER w AS running, dedup_agg(dedup_window(20), i) OVER w AS recent,
-	dedup_agg(dedup_window(5), i) OVER (ORDER BY i ROWS 19 PRECEDING) AS moving FROM hits WHERE i <= 24 WINDOW w AS (ORDER BY i)) x;
+SELECT bool_and(running::text = (SELECT dedup_agg(dedup_filter(20), h.i) FROM hits h
+		WHERE h.i <= x.i)::text) AS blocked_bloom,
+	bool_and(recent::text = (SELECT dedup_agg(dedup_window(20), h.i ORDER BY h.i) FROM hits h
+			WHERE h.i <= x.i)::text) AS recent,
+	bool_and(moving::text = (SELECT dedup_agg(dedup_window(5), h.i ORDER BY h.i) FROM hits h
+			WHERE h.i BETWEEN x.i - 19 AND x.i)::text) AS moving
+FROM (SELECT i, dedup_agg(dedup_filter(20), i) OVER w AS running,
+		dedup_agg(dedup_window(20), i) OVER w AS recent,
+	dedup_agg(dedup_window(5), i) OVER (ORDER BY i ROWS 19 PRECEDING) AS moving FROM hits
+WHERE i <= 24 WINDOW w AS (ORDER BY i)) x;
 
 -- an aggregate of aggregates: daily filters merged as they come are the filter of all days so far
 
-SELECT bool_and(week::text = (SELECT dedup_agg(h.u) FROM hits h WHERE h.day BETWEEN x.day - 2 AND x.day)::text) AS three_days,
+SELECT bool_and(week::text = (SELECT dedup_agg(h.u) FROM hits h
+		WHERE h.day BETWEEN x.day - 2 AND x.day)::text) AS three_days,
 	bool_and(so_far::text = (SELECT dedup_agg(h.u) FROM hits h WHERE h.day <= x.day)::text) AS so_far
-FROM (SELECT day, dedup_merge_agg(dedup_agg(u)) OVER (ORDER BY day ROWS 2 PRECEDING) AS week, dedup_merge_agg(dedup_agg(u)) OVER (ORDER BY day) AS so_far FROM hits GROUP BY day) x;
+FROM (SELECT day, dedup_merge_agg(dedup_agg(u)) OVER (ORDER BY day ROWS 2 PRECEDING) AS week,
+		dedup_merge_agg(dedup_agg(u)) OVER (ORDER BY day) AS so_far FROM hits GROUP BY day) x;
 
 -- 20,000 groups by hashing, with too little memory for them, are exact, every one
 
 SET enable_sort = off;
 SET work_mem = '64kB';
-SELECT pg_temp.plan_has('SELECT g / 2, dedup_agg(g) FROM generate_series(1, 40000) g GROUP BY g / 2', 'HashAggregate') AS by_hashing;
-SELECT count(*) AS groups, sum(n) AS keys, count(*) FILTER (WHERE n <> rows) AS wrong, count(*) FILTER (WHERE NOT found) AS missed
+SELECT pg_temp.plan_has('SELECT g / 2, dedup_agg(g) FROM generate_series(1, 40000) g GROUP BY g / 2',
+		'HashAggregate') AS by_hashing;
+SELECT count(*) AS groups, sum(n) AS keys, count(*) FILTER (WHERE n <> rows) AS wrong,
+	count(*) FILTER (WHERE NOT found) AS missed
 FROM (SELECT g / 2, dedup_count(f) AS n, rows, dedup_contains(f, last) AS found
-	FROM (SELECT g / 2, count(*) AS rows, max(g) AS last, dedup_agg(g) AS f FROM generate_series(1, 40000) g GROUP BY g / 2) y(g, rows, last, f)) x;
-SELECT count(*) AS groups, sum(n) AS keys FROM (SELECT dedup_count(dedup_agg(dedup_window(1000), g, 'x', g::text)) AS n FROM generate_series(1, 40000) g GROUP BY g / 2) x;
+	FROM (SELECT g / 2, count(*) AS rows, max(g) AS last, dedup_agg(g) AS f
+		FROM generate_series(1, 40000) g GROUP BY g / 2) y(g, rows, last, f)) x;
+SELECT count(*) AS groups, sum(n) AS keys
+FROM (SELECT dedup_count(dedup_agg(dedup_window(1000), g, 'x', g::text)) AS n
+	FROM generate_series(1, 40000) g GROUP BY g / 2) x;
 RESET enable_sort;
 RESET work_mem;
 
 -- a few groups of many keys beside many of few
 
-SELECT count(*) AS groups, bool_and(CASE WHEN g = 0 THEN n BETWEEN 17900 AND 18100 ELSE n = 1 END) AS "right"
-FROM (SELECT g, dedup_count(dedup_agg(dedup_filter(18000), i)) AS n FROM (SELECT i, CASE WHEN i % 10 > 0 THEN 0 ELSE i END AS g FROM generate_series(1, 20000) i) x GROUP BY g) y;
+SELECT count(*) AS groups,
+	bool_and(CASE WHEN g = 0 THEN n BETWEEN 17900 AND 18100 ELSE n = 1 END) AS "right"
+FROM (SELECT g, dedup_count(dedup_agg(dedup_filter(18000), i)) AS n
+	FROM (SELECT i, CASE WHEN i % 10 > 0 THEN 0 ELSE i END AS g FROM generate_series(1, 20000) i) x
+	GROUP BY g) y;
 
 -- subqueries, common table expressions, LATERAL, correlation
 
-SELECT bool_and(dedup_count((SELECT dedup_agg(h.u) FROM hits h WHERE h.day = d)) = (SELECT count(DISTINCT h.u) FROM hits h WHERE h.day = d)) AS correlated FROM generate_series(0, 6) d;
+SELECT bool_and(dedup_count((SELECT dedup_agg(h.u) FROM hits h WHERE h.day = d)) = (SELECT count(DISTINCT h.u)
+		FROM hits h WHERE h.day = d)) AS correlated FROM generate_series(0, 6) d;
 WITH days AS MATERIALIZED (SELECT day, dedup_agg(u) AS f FROM hits GROUP BY day)
-SELECT count(*) FILTER (WHERE is_new(a.f, h.u)) = count(*) FILTER (WHERE NOT EXISTS (SELECT FROM hits o WHERE o.day = 1 AND o.u = h.u)) AS cte
+SELECT count(*) FILTER (WHERE is_new(a.f, h.u)) = count(*) FILTER (WHERE NOT EXISTS (SELECT
+		FROM hits o WHERE o.day = 1 AND o.u = h.u)) AS cte
 FROM days a, hits h WHERE a.day = 1 AND h.day = 2 AND h.u IS NOT NULL;
-SELECT bool_and(dedup_count(f) = 3 * d) AS lateral FROM generate_series(1, 5) d, LATERAL (SELECT dedup_agg(i) AS f FROM generate_series(1, 3 * d) i) x;
-WITH RECURSIVE grow(n, f) AS (SELECT 1, dedup_filter(10) UNION ALL SELECT n + 1, dedup_add(f, n) FROM grow WHERE n <= 5)
+SELECT bool_and(dedup_count(f) = 3 * d) AS lateral
+FROM generate_series(1, 5) d, LATERAL (SELECT dedup_agg(i) AS f FROM generate_series(1, 3 * d) i) x;
+WITH RECURSIVE grow(n, f) AS (SELECT 1, dedup_filter(10) UNION ALL SELECT n + 1, dedup_add(f, n)
+	FROM grow WHERE n <= 5)
 SELECT bool_and(dedup_count(f) = n - 1) AS recursive FROM grow;
 
 -- dedup_merge_agg skips NULLs, and leaves a single filter as it is
 
-SELECT dedup_merge_agg(f)::text = min(f::text) AS as_it_is FROM (VALUES (NULL::dedup_filter), (dedup_add(dedup_window(100), 1)), (NULL)) v(f);
-SELECT dedup_merge_agg(f)::text = min(f::text) AS full_too FROM (SELECT dedup_agg(dedup_window(10), i) FROM generate_series(1, 100) i UNION ALL SELECT NULL) v(f);
+SELECT dedup_merge_agg(f)::text = min(f::text) AS as_it_is
+FROM (VALUES (NULL::dedup_filter), (dedup_add(dedup_window(100), 1)), (NULL)) v(f);
+SELECT dedup_merge_agg(f)::text = min(f::text) AS full_too
+FROM (SELECT dedup_agg(dedup_window(10), i) FROM generate_series(1, 100) i UNION ALL SELECT NULL)
+	v(f);
+
+-- an aggregate of one's own over the functions of a filter is as good
+
+CREATE AGGREGATE pg_temp.merge_all(dedup_filter) (SFUNC = dedup_merge, STYPE = dedup_filter);
+CREATE FUNCTION pg_temp.add_to_default(f dedup_filter, k int) RETURNS dedup_filter
+LANGUAGE sql AS $$
+	SELECT dedup_add(coalesce(f, dedup_filter(1000)), k)
+$$;
+CREATE AGGREGATE pg_temp.add_each(int) (SFUNC = pg_temp.add_to_default, STYPE = dedup_filter);
+SELECT pg_temp.merge_all(dedup_add(dedup_filter(1000), i))::text
+		= dedup_agg(dedup_filter(1000), i)::text AS merge,
+	pg_temp.add_each(i)::text = dedup_agg(dedup_filter(1000), i)::text AS add FROM hits;
+SELECT bool_and(f::text = (SELECT dedup_agg(dedup_filter(1000), i) FROM hits h WHERE h.i <= x.i)::text) AS running
+FROM (SELECT i, pg_temp.add_each(i) OVER (ORDER BY i) AS f FROM hits WHERE i <= 200) x;
 
 -- an overfull filter is a warning, one a query
 
-SELECT count(DISTINCT f::text) AS groups FROM (SELECT dedup_agg(dedup_filter(1), i) AS f FROM hits GROUP BY day) x;
+SELECT count(DISTINCT f::text) AS groups
+FROM (SELECT dedup_agg(dedup_filter(1), i) AS f FROM hits GROUP BY day) x;
 
 -- the functions behind the aggregates change their state, so nobody else may call them
 

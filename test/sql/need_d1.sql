@@ -4,19 +4,27 @@
 \set QUIET on
 CREATE SCHEMA need_d1;
 SET search_path = need_d1, public;
-CREATE TABLE hit AS SELECT (i % 3)::int AS day, (hashint4(i) & 131071) AS u FROM generate_series(1, 300000) i;
+CREATE TABLE hit AS SELECT (i % 3)::int AS day, (hashint4(i) & 131071) AS u
+FROM generate_series(1, 300000) i;
 ANALYZE hit;
 \set QUIET off
 
 -- by day and over all days it is the truth, to within a hundredth
 
-SELECT day, dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::float8 BETWEEN 0.99 AND 1.01 AS near FROM hit GROUP BY day ORDER BY day;
-SELECT dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::float8 BETWEEN 0.99 AND 1.01 AS near, dedup_count(dedup_agg(dedup_filter(200000, 0.1), u)) / count(DISTINCT u)::float8 BETWEEN 0.99 AND 1.01 AS in_half_the_memory,
+SELECT day, dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::float8 BETWEEN 0.99
+		AND 1.01 AS near FROM hit GROUP BY day ORDER BY day;
+SELECT dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::float8 BETWEEN 0.99
+		AND 1.01 AS near,
+	dedup_count(dedup_agg(dedup_filter(200000, 0.1), u)) / count(DISTINCT u)::float8 BETWEEN 0.99
+		AND 1.01 AS in_half_the_memory,
 	dedup_count(dedup_agg(u)) = count(DISTINCT u) AS exact_in_a_filter_for_a_million FROM hit;
 
 -- and the same on every run, in any order
 
-SELECT count(DISTINCT n) AS numbers FROM (SELECT dedup_count(dedup_agg(dedup_filter(50000), u)) AS n FROM (TABLE hit LIMIT 60000) x UNION ALL SELECT dedup_count(dedup_agg(dedup_filter(50000), u ORDER BY u)) FROM (TABLE hit LIMIT 60000) x) y;
+SELECT count(DISTINCT n) AS numbers
+FROM (SELECT dedup_count(dedup_agg(dedup_filter(50000), u)) AS n FROM (TABLE hit LIMIT 60000) x
+	UNION ALL SELECT dedup_count(dedup_agg(dedup_filter(50000), u ORDER BY u))
+	FROM (TABLE hit LIMIT 60000) x) y;
 
 -- without temporary files
 
@@ -27,7 +35,8 @@ BEGIN
 	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ' || query INTO plan;
 	RETURN plan -> 0 -> 'Plan' ->> 'Temp Written Blocks';
 END $$;
-SELECT temp_blocks('SELECT day, dedup_agg(u) FROM hit GROUP BY day') AS dedup_agg, temp_blocks('SELECT day, count(DISTINCT u) FROM hit GROUP BY day') > 0 AS count_distinct_has_some;
+SELECT temp_blocks('SELECT day, dedup_agg(u) FROM hit GROUP BY day') AS dedup_agg,
+	temp_blocks('SELECT day, count(DISTINCT u) FROM hit GROUP BY day') > 0 AS count_distinct_has_some;
 
 -- nothing is counted in no rows, and in NULLs; a hundred are a hundred
 

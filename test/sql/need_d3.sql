@@ -8,7 +8,8 @@ CREATE TABLE g AS SELECT i / 2 AS grp, i AS u FROM generate_series(1, 40000) i;
 ANALYZE g;
 SET work_mem = '4MB';
 SET enable_sort = off;
-CREATE FUNCTION hash_agg(query text, OUT hashed boolean, OUT kilobytes bigint, OUT batches bigint) LANGUAGE plpgsql AS $$
+CREATE FUNCTION hash_agg(query text, OUT hashed boolean, OUT kilobytes bigint, OUT batches bigint)
+	LANGUAGE plpgsql AS $$
 DECLARE
 	plan json;
 BEGIN
@@ -22,12 +23,16 @@ END $$;
 
 -- 20,001 groups by hashing: under 16 MB, in a few batches
 
-SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches FROM hash_agg('SELECT grp, dedup_agg(u) FROM g GROUP BY grp');
-SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches FROM hash_agg('SELECT grp, dedup_agg(dedup_window(1000000000 / 8), u) FROM g GROUP BY grp');
+SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches
+FROM hash_agg('SELECT grp, dedup_agg(u) FROM g GROUP BY grp');
+SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches
+FROM hash_agg('SELECT grp, dedup_agg(dedup_window(1000000000 / 8), u) FROM g GROUP BY grp');
 
 -- and the answer for every group is exact
 
-SELECT count(*) AS groups, bool_and(n = oracle) AS exact FROM (SELECT grp, dedup_count(dedup_agg(u)) AS n FROM g GROUP BY grp) x JOIN (SELECT grp, count(DISTINCT u) AS oracle FROM g GROUP BY grp) y USING (grp);
+SELECT count(*) AS groups, bool_and(n = oracle) AS exact
+FROM (SELECT grp, dedup_count(dedup_agg(u)) AS n FROM g GROUP BY grp) x
+JOIN (SELECT grp, count(DISTINCT u) AS oracle FROM g GROUP BY grp) y USING (grp);
 
 \set QUIET on
 SET client_min_messages = error;

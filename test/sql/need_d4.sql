@@ -23,24 +23,34 @@ BEGIN
 	RETURN false;
 END $$;
 SET max_parallel_workers_per_gather = 0;
-CREATE TABLE serial AS SELECT dedup_agg(u) AS exact, dedup_agg(dedup_filter(50000), u) AS f, count(DISTINCT u) AS n FROM p;
+CREATE TABLE serial AS SELECT dedup_agg(u) AS exact, dedup_agg(dedup_filter(50000), u) AS f,
+	count(DISTINCT u) AS n FROM p;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
 SET max_parallel_workers_per_gather = 2;
 \set QUIET off
 
-SELECT plan_has('SELECT dedup_agg(u) FROM p', 'Partial Aggregate') AS partial, plan_has('SELECT dedup_agg(u) FROM p', 'Finalize Aggregate') AS finalize;
-SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact, dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full, dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM p;
+SELECT plan_has('SELECT dedup_agg(u) FROM p', 'Partial Aggregate') AS partial,
+	plan_has('SELECT dedup_agg(u) FROM p', 'Finalize Aggregate') AS finalize;
+SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact,
+	dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full,
+	dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM p;
 
 -- with partitionwise aggregation, and where the server is made to use workers for everything
 
 SET enable_partitionwise_aggregate = on;
-SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact, dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full, dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM parted;
+SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact,
+	dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full,
+	dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM parted;
 \set QUIET on
-SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query' ELSE 'force_parallel_mode' END, 'on', false) = 'on' AS forced \gset
+SELECT set_config(CASE
+			WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query'
+			ELSE 'force_parallel_mode' END, 'on', false) = 'on' AS forced \gset
 \set QUIET off
-SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact, dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full, dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM p;
+SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact,
+	dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full,
+	dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM p;
 
 \set QUIET on
 SET client_min_messages = error;

@@ -16,16 +16,22 @@ CREATE DOMAIN days AS date[];
 -- many are different, and whether a filter with the one finds the other exactly
 -- where the type says that they are equal; and the aggregate and the window
 -- function must count as DISTINCT does.
-CREATE FUNCTION keys_of(type text, spellings text[], OUT spelled bigint, OUT keys bigint, OUT pairs_right boolean,
+CREATE FUNCTION keys_of(type text, spellings text[], OUT spelled bigint, OUT keys bigint,
+		OUT pairs_right boolean,
 	OUT agg_right boolean, OUT window_right boolean) LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('SELECT count(*), bool_and(
-			dedup_contains(dedup_add(dedup_filter(10), a.v::%1$s), b.v::%1$s) IS NOT DISTINCT FROM (a.v::%1$s = b.v::%1$s) AND
-			is_new(dedup_add(dedup_window(10), a.v::%1$s), b.v::%1$s) IS NOT DISTINCT FROM NOT (a.v::%1$s = b.v::%1$s))
+			dedup_contains(dedup_add(dedup_filter(10), a.v::%1$s), b.v::%1$s) IS NOT DISTINCT FROM
+				(a.v::%1$s = b.v::%1$s) AND
+			is_new(dedup_add(dedup_window(10), a.v::%1$s), b.v::%1$s) IS NOT DISTINCT FROM NOT
+				(a.v::%1$s = b.v::%1$s))
 		FROM unnest($1) a(v), unnest($1) b(v)', type) INTO spelled, pairs_right USING spellings;
-	EXECUTE format('SELECT count(*) FROM (SELECT DISTINCT v::%s FROM unnest($1) v) x', type) INTO keys USING spellings;
-	EXECUTE format('SELECT dedup_count(dedup_agg(v::%s)) = $2 FROM unnest($1) v', type) INTO agg_right USING spellings, keys;
-	EXECUTE format('SELECT count(*) FILTER (WHERE is_new) = $2 FROM (SELECT dedup_is_new(v::%s) OVER () AS is_new FROM unnest($1) v) x', type)
+	EXECUTE format('SELECT count(*) FROM (SELECT DISTINCT v::%s FROM unnest($1) v) x', type) INTO
+		keys USING spellings;
+	EXECUTE format('SELECT dedup_count(dedup_agg(v::%s)) = $2 FROM unnest($1) v', type) INTO
+			agg_right USING spellings, keys;
+	EXECUTE format('SELECT count(*) FILTER (WHERE is_new) = $2 FROM (SELECT dedup_is_new(v::%s) OVER () AS is_new FROM unnest($1) v) x',
+			type)
 		INTO window_right USING spellings, keys;
 	spelled := cardinality(spellings);
 END $$;
@@ -122,14 +128,17 @@ SELECT type, k.* FROM (VALUES
 	('jsonb', '{"{}","1","1.0","\"1\"","[1, 2]","[2, 1]","{\"a\":1,\"b\":2}","{\"b\":2,\"a\":1}","{\"a\":1,\"b\":2.0}","{\"a\":null}","null","true","{\"a\":1,\"a\":2}","{\"a\":2}"}')
 ) v(type, spellings), keys_of(type, spellings) k;
 
--- multiranges, from PostgreSQL 14 on
+-- multiranges, and infinite numerics, from PostgreSQL 14 on
 
 SELECT type, CASE WHEN current_setting('server_version_num')::int < 140000 THEN true
-	ELSE (SELECT k.keys = v.keys AND k.pairs_right AND k.agg_right AND k.window_right FROM keys_of(type, spellings) k) END AS right
+	ELSE (SELECT k.keys = v.keys AND k.pairs_right AND k.agg_right AND k.window_right
+		FROM keys_of(type, spellings) k) END AS right
 FROM (VALUES
-	('int4multirange', 5, '{"{}","{[1,2)}","{[1,1]}","{[1,2),[5,6)}","{[5,6),[1,2)}","{[1,3)}","{[1,2),[2,3)}","{(,)}"}'::text[]),
+	('int4multirange', 5,
+			'{"{}","{[1,2)}","{[1,1]}","{[1,2),[5,6)}","{[5,6),[1,2)}","{[1,3)}","{[1,2),[2,3)}","{(,)}"}'::text[]),
 	('int8multirange', 2, '{"{[1,4)}","{[4294967296,17179869184)}"}'),
-	('nummultirange', 2, '{"{[1,2)}","{[1.0,2.00)}","{[1,2]}"}')
+	('nummultirange', 2, '{"{[1,2)}","{[1.0,2.00)}","{[1,2]}"}'),
+	('numeric', 4, '{0,NaN,Infinity,-Infinity,inf}')
 ) v(type, keys, spellings);
 
 -- types of one's own: enums, domains, composite types, and arrays of these
@@ -146,27 +155,38 @@ SELECT type, k.* FROM (VALUES
 
 -- integers of every width are one key, and so are both floats and all names of a text
 
-SELECT bool_and(dedup_contains(f, 5::int2)) AND bool_and(dedup_contains(f, 5::int4)) AND bool_and(dedup_contains(f, 5::int8)) AS one_integer
-FROM (VALUES (dedup_add(dedup_filter(10), 5::int2)), (dedup_add(dedup_filter(10), 5::int4)), (dedup_add(dedup_filter(10), 5::int8))) v(f);
+SELECT bool_and(dedup_contains(f, 5::int2)) AND bool_and(dedup_contains(f, 5::int4))
+	AND bool_and(dedup_contains(f, 5::int8)) AS one_integer
+FROM (VALUES (dedup_add(dedup_filter(10), 5::int2)), (dedup_add(dedup_filter(10), 5::int4)),
+		(dedup_add(dedup_filter(10), 5::int8))) v(f);
 SELECT dedup_contains(dedup_add(dedup_filter(10), 1.5::float4), 1.5::float8) AS one_float,
-	dedup_contains(dedup_add(dedup_filter(10), 0.1::float4), 0.1::float8) = (0.1::float4 = 0.1::float8) AS as_equality_says;
+	dedup_contains(dedup_add(dedup_filter(10), 0.1::float4), 0.1::float8)
+		= (0.1::float4 = 0.1::float8) AS as_equality_says;
 SELECT bool_and(dedup_contains(dedup_add(dedup_filter(10), 'ab'), 'ab'::text)) AND
-	bool_and(dedup_contains(f, 'ab')) AND bool_and(dedup_contains(f, 'ab'::text)) AND bool_and(dedup_contains(f, 'ab'::varchar)) AND
-	bool_and(dedup_contains(f, 'ab'::char(9))) AND bool_and(dedup_contains(f, 'ab'::name)) AND bool_and(dedup_contains(f, 'ab'::shorter)) AS one_text
-FROM (VALUES (dedup_add(dedup_filter(10), 'ab')), (dedup_add(dedup_filter(10), 'ab'::varchar(3))), (dedup_add(dedup_filter(10), 'ab'::char(9))),
+	bool_and(dedup_contains(f, 'ab')) AND bool_and(dedup_contains(f, 'ab'::text))
+		AND bool_and(dedup_contains(f, 'ab'::varchar)) AND
+	bool_and(dedup_contains(f, 'ab'::char(9))) AND bool_and(dedup_contains(f, 'ab'::name))
+		AND bool_and(dedup_contains(f, 'ab'::shorter)) AS one_text
+FROM (VALUES (dedup_add(dedup_filter(10), 'ab')), (dedup_add(dedup_filter(10), 'ab'::varchar(3))),
+		(dedup_add(dedup_filter(10), 'ab'::char(9))),
 	(dedup_add(dedup_filter(10), 'ab'::name)), (dedup_add(dedup_filter(10), 'ab'::shorter))) v(f);
-SELECT dedup_contains(dedup_add(dedup_filter(10), '10.0.0.0/8'::cidr), '10.0.0.0/8'::inet) = ('10.0.0.0/8'::cidr = '10.0.0.0/8'::inet) AS as_equality_says;
+SELECT dedup_contains(dedup_add(dedup_filter(10), '10.0.0.0/8'::cidr), '10.0.0.0/8'::inet)
+	= ('10.0.0.0/8'::cidr = '10.0.0.0/8'::inet) AS as_equality_says;
 
--- all 64 bits count: these pairs collide in the server's own hash functions, with any seed, and are two keys here
+-- all 64 bits count: these pairs collide in the server's own hash functions, with any
+-- seed, and are two keys here
 
 SELECT hashint8extended(1, 7) = hashint8extended(4294967296, 7) AND
-	timestamp_hash_extended('2000-01-01 00:00:00.000001', 7) = timestamp_hash_extended('2000-01-01 01:11:34.967296', 7) AND
+	timestamp_hash_extended('2000-01-01 00:00:00.000001', 7)
+		= timestamp_hash_extended('2000-01-01 01:11:34.967296', 7) AND
 	time_hash_extended('00:00:00.000001', 7) = time_hash_extended('01:11:34.967296', 7) AND
 	interval_hash_extended('00:00:00.000001', 7) = interval_hash_extended('01:11:34.967296', 7) AND
 	pg_lsn_hash_extended('0/1', 7) = pg_lsn_hash_extended('1/0', 7) AND
 	hash_array_extended('{1}'::int8[], 7) = hash_array_extended('{4294967296}'::int8[], 7) AND
-	hash_range_extended('[1,4)'::int8range, 7) = hash_range_extended('[4294967296,17179869184)'::int8range, 7) AS collide_in_the_server;
-SELECT (keys_of(type, spellings)).keys = 2 AND (keys_of(type, spellings)).pairs_right AS two_keys, type FROM (VALUES
+	hash_range_extended('[1,4)'::int8range, 7) = hash_range_extended('[4294967296,17179869184)'::int8range,
+			7) AS collide_in_the_server;
+SELECT (keys_of(type, spellings)).keys = 2 AND (keys_of(type, spellings)).pairs_right AS two_keys,
+	type FROM (VALUES
 	('int8', '{1,4294967296}'::text[]),
 	('timestamp', '{"2000-01-01 00:00:00.000001","2000-01-01 01:11:34.967296"}'),
 	('timestamptz', '{"2000-01-01 00:00:00.000001+00","2000-01-01 01:11:34.967296+00"}'),
@@ -180,7 +200,8 @@ SELECT (keys_of(type, spellings)).keys = 2 AND (keys_of(type, spellings)).pairs_
 	('int8range', '{"[1,4)","[4294967296,17179869184)"}'),
 	('pair', '{"(1,a)","(4294967296,a)"}'),
 	('pair[]', '{"{\"(1,a)\"}","{\"(4294967296,a)\"}"}')) v(type, spellings);
-SELECT count(DISTINCT hashint8extended(i, 7)) < 10000 AS few_in_the_server, dedup_count(dedup_agg(i)) = 10000 AS all_here
+SELECT count(DISTINCT hashint8extended(i, 7)) < 10000 AS few_in_the_server,
+	dedup_count(dedup_agg(i)) = 10000 AS all_here
 FROM (SELECT i * 4294967297 AS i FROM generate_series(1, 10000) i) x;
 
 -- an enum is its label: filters are the same when its type is made anew, with other numbers
@@ -188,10 +209,39 @@ FROM (SELECT i * 4294967297 AS i FROM generate_series(1, 10000) i) x;
 CREATE TEMP TABLE by_label AS SELECT dedup_agg(m) AS filter FROM unnest(enum_range(NULL::mood)) m;
 ALTER TYPE mood RENAME TO old_mood;
 CREATE TYPE mood AS ENUM ('bored', 'happy', 'sad', 'ok');
-SELECT dedup_contains(filter, 'happy'::mood) AS found, dedup_contains(filter, 'bored'::mood) AS not_found, dedup_contains(filter, 'ok') AS found_by_literal,
-	(SELECT dedup_agg(m) FROM unnest(enum_range(NULL::mood)) m WHERE m <> 'bored')::text = filter::text AS same_bytes FROM by_label;
+SELECT dedup_contains(filter, 'happy'::mood) AS found,
+	dedup_contains(filter, 'bored'::mood) AS not_found,
+	dedup_contains(filter, 'ok') AS found_by_literal,
+	(SELECT dedup_agg(m) FROM unnest(enum_range(NULL::mood)) m WHERE m <> 'bored')::text
+	= filter::text AS same_bytes FROM by_label;
 ALTER TYPE mood RENAME VALUE 'happy' TO 'glad';
 SELECT dedup_contains(filter, 'glad'::mood) AS renamed_is_another FROM by_label;
+
+-- a type of one's own is a key as soon as it has a hash function
+
+\set QUIET on
+SET client_min_messages = warning;
+CREATE TYPE code;
+CREATE FUNCTION code_in(cstring) RETURNS code LANGUAGE internal IMMUTABLE STRICT AS 'textin';
+CREATE FUNCTION code_out(code) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
+CREATE TYPE code (INPUT = code_in, OUTPUT = code_out, LIKE = text);
+CREATE FUNCTION code_eq(code, code) RETURNS boolean LANGUAGE sql IMMUTABLE
+	AS $$ SELECT upper($1::text) = upper($2::text) $$;
+CREATE OPERATOR = (LEFTARG = code, RIGHTARG = code, FUNCTION = code_eq, HASHES);
+CREATE FUNCTION code_hash(code) RETURNS int LANGUAGE sql IMMUTABLE
+	AS $$ SELECT hashtext(upper($1::text)) $$;
+\set VERBOSITY terse
+\set QUIET off
+SELECT dedup_add(dedup_filter(10), 'a'::code);
+CREATE OPERATOR CLASS code_ops DEFAULT FOR TYPE code USING hash AS OPERATOR 1 =,
+	FUNCTION 1 code_hash(code);
+SELECT dedup_contains(dedup_add(dedup_filter(10), 'ab'::code), 'AB'::code) AS equal,
+	is_new(dedup_add(dedup_filter(10), 'ab'::code), 'ac'::code) AS another,
+	dedup_count(dedup_agg(v::code)) AS two,
+	dedup_contains(dedup_add(dedup_filter(10), ARRAY['ab'::code]), ARRAY['Ab'::code]) AS in_an_array
+	FROM unnest('{ab,AB,c}'::text[]) v;
+RESET client_min_messages;
+\set VERBOSITY default
 
 -- a type without a hash function is named
 

@@ -191,7 +191,7 @@ TEST(RingMerge, IsIdempotentAndEvenHanded) {
 // A ring drops no key of either input at a merge, be the inputs exact or full: all
 // that either promises, its last `keys` keys, are found in the result.
 TEST(RingMerge, DropsNoKeyInAnyForm) {
-  for (const char* options : {"", "generations=16"}) {
+  for (const char* options : {"", "generations=16", "refresh=on"}) {
     for (uint64_t keys : {7, 50, 110, 500, 2000}) {
       const Shape shape = PlanKeys(Named("ring"), keys, 0.01, options);
       const uint64_t limit = shape.bytes / 8;
