@@ -185,8 +185,7 @@ part_demo() {
 
 part_fuzz() {
 	local seconds=${FUZZ_SECONDS:-60} rc=0
-	cmake -S "$tmp/source/test/fuzz" -B "$tmp/fuzz" -DCMAKE_CXX_COMPILER="clang++-$clang" \
-		-DCMAKE_C_COMPILER="clang-$clang"
+	cmake -S "$tmp/source/test/fuzz" -B "$tmp/fuzz" -DCMAKE_CXX_COMPILER="clang++-$clang"
 	cmake --build "$tmp/fuzz" -j"$jobs" --target fuzz_filter
 	mkdir -p "$tmp/corpus"
 	[ ! -d test/fuzz/corpus ] || cp -r test/fuzz/corpus/. "$tmp/corpus/"

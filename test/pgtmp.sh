@@ -179,8 +179,9 @@ done
 
 # Under valgrind the server takes its time to start. Stock packages know
 # nothing of valgrind, so it sees malloc's blocks and uninitialised memory, not
-# palloc's chunks. Suppressed is what the server's own list suppresses: it
-# writes structures with their padding, to its log and to a cache file.
+# palloc's chunks. Suppressed are what the server's own list suppresses (it
+# writes structures with their padding, to its log and to a cache file) and a
+# memmove that valgrind takes for a memcpy.
 start_under_valgrind() {
 	mkdir "$top/valgrind"
 	cat > "$top/valgrind.supp" <<-'SUPP'
@@ -198,6 +199,12 @@ start_under_valgrind() {
 	   fun:pwrite
 	   ...
 	   obj:*/bin/postgres
+	}
+	{
+	   regular expressions: memmove
+	   Memcheck:Overlap
+	   fun:__memcpy_chk
+	   fun:RE_compile_and_cache
 	}
 	SUPP
 	[ ${#become[@]} = 0 ] || chown postgres: "$top/valgrind" "$top/valgrind.supp"

@@ -243,7 +243,7 @@ struct LastCheck {
 
 [[nodiscard]] inline Flaw CheckAgain(const uint8_t* image, size_t size, LastCheck* last) noexcept {
   Header& header = last->header;
-  if (size == last->size && std::memcmp(image, last->raw, 8) == 0 &&
+  if (size >= kHeaderBytes && size == last->size && std::memcmp(image, last->raw, 8) == 0 &&
       std::memcmp(image + 16, last->raw + 16, 32) == 0 &&
       LoadU32(image + 56) == header.counters.state) {
     const uint64_t count = LoadU64(image + 48), checksum = LoadU64(image + 8);

@@ -382,9 +382,15 @@ class ReferenceFilter {
         take(hashes_, age);
         take(other.hashes_, age);
       }
-      hashes_.assign(youngest_first.rbegin(), youngest_first.rend());
-      Settle();
-      return;
+      // Of more keys than its window a ring would lose the older ones of each, so it
+      // merges as full ones do.
+      const bool first_sight = !sorted_ && !last_sight_;
+      const bool fits = 8 * youngest_first.size() <= shape_.bytes;
+      if (fits || !first_sight || youngest_first.size() <= shape_.keys) {
+        hashes_.assign(youngest_first.rbegin(), youngest_first.rend());
+        Settle();
+        return;
+      }
     }
     if (exact()) GoOver();
     ReferenceFilter right(other);
