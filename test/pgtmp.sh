@@ -226,7 +226,7 @@ else
 	as pg_ctl -D "$data" -l "$top/log" -w -t 60 start >/dev/null || { cat "$top/log" >&2; exit 1; }
 fi
 
-# A session of its own, so that the whole of it can be ended; in the
+# A process group of its own, so that the whole of it can be ended; in the
 # background, so that a signal to this script runs its trap at once.
 rc=0
 setsid "${as[@]}" "$@" <&0 &

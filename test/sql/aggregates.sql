@@ -83,6 +83,7 @@ FROM (SELECT dedup_count(dedup_agg(u)) AS n, count(DISTINCT u) AS oracle FROM hi
 -- the same with grouping sets by hashing, where DISTINCT is not in the way
 
 SET enable_sort = off;
+SET enable_hashagg = on;
 CREATE TEMP TABLE by_sets AS SELECT day, ad, grouping(day, ad) AS sets,
 	dedup_agg(dedup_filter(100), u) AS f FROM hits GROUP BY CUBE (day, ad);
 RESET enable_sort;
@@ -174,6 +175,7 @@ FROM (SELECT day, dedup_merge_agg(dedup_agg(u)) OVER (ORDER BY day ROWS 2 PRECED
 -- 20,000 groups by hashing, with too little memory for them, are exact, every one
 
 SET enable_sort = off;
+SET enable_hashagg = on;
 SET work_mem = '64kB';
 SELECT pg_temp.plan_has('SELECT g / 2, dedup_agg(g) FROM generate_series(1, 40000) g GROUP BY g / 2',
 		'HashAggregate') AS by_hashing;
@@ -234,8 +236,9 @@ FROM (SELECT i, pg_temp.add_each(i) OVER (ORDER BY i) AS f FROM hits WHERE i <= 
 
 -- an overfull filter is a warning, one a query
 
-SELECT count(DISTINCT f::text) AS groups
-FROM (SELECT dedup_agg(dedup_filter(1), i) AS f FROM hits GROUP BY day) x;
+SELECT count(*) AS groups, count(DISTINCT f::text) AS filters
+FROM (SELECT dedup_agg(dedup_filter(1), i) AS f FROM hits, generate_series(1, 7) g
+	WHERE i <= 140 GROUP BY g) x;
 
 -- the functions behind the aggregates change their state, so nobody else may call them
 

@@ -11,6 +11,7 @@ ALTER TABLE item ADD PRIMARY KEY (pk);
 ANALYZE item;
 SET work_mem = '4MB';
 SET enable_sort = off;		-- the primary key has the order
+SET max_parallel_workers_per_gather = 0;
 \set QUIET off
 
 -- one pass over the table, in its order

@@ -21,12 +21,12 @@ SELECT dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::floa
 
 -- and the same on every run, in any order
 
-SELECT count(DISTINCT n) AS numbers
-FROM (SELECT dedup_count(dedup_agg(dedup_filter(50000), u)) AS n FROM (TABLE hit LIMIT 60000) x
-	UNION ALL SELECT dedup_count(dedup_agg(dedup_filter(50000), u ORDER BY u))
-	FROM (TABLE hit LIMIT 60000) x) y;
+SELECT count(DISTINCT n) AS numbers FROM (
+	SELECT dedup_count(dedup_agg(dedup_filter(50000), u)) AS n FROM hit WHERE u < 50000
+	UNION ALL
+	SELECT dedup_count(dedup_agg(dedup_filter(50000), u ORDER BY u)) FROM hit WHERE u < 50000) x;
 
--- without temporary files
+-- without temporary files, in one process
 
 CREATE FUNCTION temp_blocks(query text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -35,6 +35,8 @@ BEGIN
 	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ' || query INTO plan;
 	RETURN plan -> 0 -> 'Plan' ->> 'Temp Written Blocks';
 END $$;
+SET max_parallel_workers_per_gather = 0;
+SET enable_hashagg = on;
 SELECT temp_blocks('SELECT day, dedup_agg(u) FROM hit GROUP BY day') AS dedup_agg,
 	temp_blocks('SELECT day, count(DISTINCT u) FROM hit GROUP BY day') > 0 AS count_distinct_has_some;
 

@@ -8,6 +8,8 @@ CREATE TABLE g AS SELECT i / 2 AS grp, i AS u FROM generate_series(1, 40000) i;
 ANALYZE g;
 SET work_mem = '4MB';
 SET enable_sort = off;
+SET max_parallel_workers_per_gather = 0;
+SET enable_hashagg = on;
 CREATE FUNCTION hash_agg(query text, OUT hashed boolean, OUT kilobytes bigint, OUT batches bigint)
 	LANGUAGE plpgsql AS $$
 DECLARE

@@ -196,6 +196,7 @@ FROM (SELECT i, dedup_is_new(CASE WHEN i % 2 = 1 THEN i ELSE i - 1001 END) OVER 
 -- over the whole partition does write
 
 SET enable_sort = off;
+SET max_parallel_workers_per_gather = 0;
 SELECT temp_blocks('SELECT dedup_is_new(u) OVER (ORDER BY i) FROM (SELECT * FROM long_table ORDER BY i) x') = 0 AS default_window,
 	temp_blocks('SELECT dedup_is_new(dedup_filter(100000), u) OVER (ORDER BY i) FROM (SELECT * FROM long_table ORDER BY i) x') = 0 AS prototype,
 	temp_blocks('SELECT count(*) OVER () FROM (SELECT * FROM long_table ORDER BY i) x') > 0

@@ -235,24 +235,34 @@ TEST(Flaws, OfWorkingFormsAreFound) {
     StoreU64(image.data() + 48, 1);
     StoreU32(image.data() + 56, static_cast<uint32_t>(exact.header().state_limit() + 1));
     EXPECT_EQ(CheckOf(image), Flaw::kParameters);
-    // More deferred hashes than there is room for, and bits without a meaning.
+    // Waiting keys in a filter that is too small to defer, more of them than there is
+    // room for, a batch that is full, and bits without a meaning.
     image = exact.image();
-    const uint64_t free = exact.header().room() - exact.header().hashes();
+    for (uint64_t field : {uint64_t{1} << 16, uint64_t{1}, uint64_t{1} << 48, ~uint64_t{0}}) {
+      StoreU64(image.data() + 8, field);
+      EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
+    }
+    Filter large(PlanMemory(*method, kDeferFromBytes, 0.01));
+    for (uint64_t key = 0; key < 20; ++key) large.Add(HashOf(key));
+    image = large.image();
+    const uint64_t free = large.header().room() - large.header().hashes();
+    ASSERT_TRUE(free > 0 && free < kMaxDeferred);
     StoreU64(image.data() + 8, free << 16);
     EXPECT_EQ(CheckOf(image), Flaw::kNone);
     for (uint64_t field : {(free + 1) << 16, uint64_t{1}, uint64_t{1} << 48, ~uint64_t{0}}) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }
-    image = Bytes(full.image().size() + 8 * kMaxDeferred);
-    std::memcpy(image.data(), full.image().data(), full.image().size());
-    for (uint64_t field : {uint64_t{16} | 2 << 16, uint64_t{kMaxShift}}) {
-      StoreU64(image.data() + 8, field);
-      EXPECT_EQ(CheckOf(image), Flaw::kNone) << field;
+    for (uint64_t key = 0; key <= large.header().shape.bytes / 8; ++key) large.Add(HashOf(key));
+    ASSERT_EQ(large.header().form, Form::kWorkingFull);
+    image = large.image();
+    const uint64_t shift = large.header().body_at() - kHeaderBytes;
+    for (uint64_t waiting : {uint64_t{0}, uint64_t{1}, uint64_t{kMaxDeferred} - 1}) {
+      StoreU64(image.data() + 8, shift | waiting << 16);
+      EXPECT_EQ(CheckOf(image), Flaw::kNone) << waiting;
     }
-    for (uint64_t field :
-         {uint64_t{15} | 2 << 16, uint64_t{kMaxShift} + 1,
-          kMaxShift | (uint64_t{kMaxDeferred} + 1) << 16, uint64_t{1} << 48, ~uint64_t{0}}) {
+    for (uint64_t field : {shift | uint64_t{kMaxDeferred} << 16, uint64_t{kMaxShift} + 1,
+                           uint64_t{8} | 2 << 16, shift | uint64_t{1} << 48, ~uint64_t{0}}) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }
