@@ -261,10 +261,11 @@ inline void AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
 }
 
 // Adds a key of another filter to a working image, as the youngest. In an exact
-// image that is exact; a full one of a window by first sight takes it without asking,
-// since a false positive must not lose it. kNoRoom as in TestAndAdd.
+// image that is exact; a full one of a window whose merges drop no key takes it
+// without asking, since a false positive must not lose it. kNoRoom as in TestAndAdd.
 inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash) noexcept {
-  if (header->form == Form::kWorkingFull && header->order() == ExactOrder::kFirstSight) {
+  if (header->form == Form::kWorkingFull && header->method->forgets &&
+      header->method->merge_keeps_all) {
     AddNew(image, header, hash);
     return Outcome::kNew;
   }

@@ -75,7 +75,7 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
     return kHeaderBytes + 8 * n;
   }
   Counters counters;
-  if (ha.order() == ExactOrder::kFirstSight && n > shape.keys) {
+  if (ha.method->forgets && ha.method->merge_keeps_all && n > shape.keys) {
     // One list of more keys than the window would lose the older ones of each.
     Counters replayed;
     BodyTo(a, ha, &counters, to);

@@ -102,12 +102,13 @@ struct Reading {
 
 struct Method {
   const char* name;
-  uint8_t code;         // in stored filters: never reused
-  bool forgets;         // a window: old keys give way to new ones
-  uint32_t granule;     // body sizes are multiples of this
-  const char* promise;  // for dedup_advise: what an answer can be wrong about
-  const char* merging;  // for dedup_advise: what a merge keeps
-  double missed;        // promised share of the last `keys` keys answered new
+  uint8_t code;          // in stored filters: never reused
+  bool forgets;          // a window: old keys give way to new ones
+  bool merge_keeps_all;  // a merge drops no key that either input remembers
+  uint32_t granule;      // body sizes are multiples of this
+  const char* promise;   // for dedup_advise: what an answer can be wrong about
+  const char* merging;   // for dedup_advise: what a merge keeps
+  double missed;         // promised share of the last `keys` keys answered new
   const OptionSpec* options;
   int option_count;
 

@@ -14,6 +14,7 @@ extern "C" {
 #include "utils/date.h"
 #include "utils/inet.h"
 #include "utils/inval.h"
+#include "utils/jsonb.h"
 #if PG_VERSION_NUM >= 140000
 #include "utils/multirangetypes.h"
 #endif
@@ -328,24 +329,65 @@ HashByOwnFunction(ValuePlan *plan, Datum value, uint64 seed)
 	return HashU64(DatumGetUInt32(FunctionCall1Coll(&plan->hash, plan->collation, value)), seed);
 }
 
-/* The server's hash is one for NaN and both infinities, which are not equal. */
+/*
+ * A numeric by its normalized text. The server's own hash is one for n and -n, and
+ * for NaN and both infinities.
+ */
 static uint64
-HashNumeric(ValuePlan *plan, Datum value, uint64 seed)
+HashNumeric(Datum value, uint64 seed)
 {
 	Numeric		number = DatumGetNumeric(value);
-	bool		special = numeric_is_nan(number);
+	char	   *text = numeric_normalize(number);
+	uint64		hash = Xxh3(text, std::strlen(text), seed);
 
-#if PG_VERSION_NUM >= 140000
-	special = special || numeric_is_inf(number);
-#endif
-	if (special)
+	pfree(text);
+	if ((Pointer) number != DatumGetPointer(value))
+		pfree(number);
+	return hash;
+}
+
+static uint64
+HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, uint64 seed)
+{
+	so_far = Fold(so_far, (uint64) scalar->type, seed);
+	switch (scalar->type)
 	{
-		const char *text = DatumGetCString(DirectFunctionCall1(numeric_out,
-															   NumericGetDatum(number)));
-
-		return Xxh3(text, std::strlen(text), seed);
+		case jbvString:
+			return Fold(so_far, Xxh3(scalar->val.string.val, (size_t) scalar->val.string.len, seed),
+						seed);
+		case jbvNumeric:
+			return Fold(so_far, HashNumeric(NumericGetDatum(scalar->val.numeric), seed), seed);
+		case jbvBool:
+			return Fold(so_far, scalar->val.boolean, seed);
+		default:
+			return so_far;
 	}
-	return HashByOwnFunction(plan, NumericGetDatum(number), seed);
+}
+
+/*
+ * A jsonb token by token. The server's own hash forgets how its containers are
+ * nested.
+ */
+static uint64
+HashJsonb(Datum value, uint64 seed)
+{
+	Jsonb	   *document = DatumGetJsonbP(value);
+	JsonbIterator *iterator = JsonbIteratorInit(&document->root);
+	JsonbIteratorToken token;
+	JsonbValue	item;
+	uint64		hash = 0;
+
+	while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE)
+	{
+		hash = Fold(hash, (uint64) token, seed);
+		if (token == WJB_BEGIN_ARRAY)
+			hash = Fold(hash, item.val.array.rawScalar, seed);
+		else if (token == WJB_KEY || token == WJB_VALUE || token == WJB_ELEM)
+			hash = HashJsonbScalar(&item, hash, seed);
+	}
+	if ((Pointer) document != DatumGetPointer(value))
+		pfree(document);
+	return hash;
 }
 
 static uint64
@@ -428,7 +470,9 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 		case KeyKind::Record:
 			return HashRecord(plan, value, seed);
 		case KeyKind::Numeric:
-			return HashNumeric(plan, value, seed);
+			return HashNumeric(value, seed);
+		case KeyKind::Jsonb:
+			return HashJsonb(value, seed);
 		case KeyKind::OwnHash:
 			return HashByOwnFunction(plan, value, seed);
 	}

@@ -108,6 +108,12 @@ KnownKind(Oid type, KeyKind *kind)
 		case ACLITEMOID:
 			*kind = KeyKind::AclItem;
 			return true;
+		case NUMERICOID:
+			*kind = KeyKind::Numeric;
+			return true;
+		case JSONBOID:
+			*kind = KeyKind::Jsonb;
+			return true;
 		case RECORDOID:
 			*kind = KeyKind::Record;
 			return true;
@@ -188,7 +194,7 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 
 		if (!OidIsValid(typcache->hash_proc))
 			NoHashFunction(type);
-		plan->kind = plan->type == NUMERICOID ? KeyKind::Numeric : KeyKind::OwnHash;
+		plan->kind = KeyKind::OwnHash;
 		plan->extended = OidIsValid(typcache->hash_extended_proc);
 		fmgr_info_cxt(plan->extended ? typcache->hash_extended_proc : typcache->hash_proc,
 					  &plan->hash, context);

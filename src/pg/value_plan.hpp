@@ -38,7 +38,8 @@ enum class KeyKind
 	Range,
 	Multirange,
 	Record,
-	Numeric,					/* its own hash function, which forgets NaN and infinities */
+	Numeric,
+	Jsonb,
 	OwnHash						/* the type's own hash function */
 };
 

@@ -138,7 +138,12 @@ DEDUP_FUNCTION(dedup_filter_recv)
  */
 DEDUP_FUNCTION(dedup_filter_send)
 {
-	PG_RETURN_POINTER(ToBytes(PG_GETARG_DATUM(0)));
+	struct varlena *bytes = ToBytes(PG_GETARG_DATUM(0));
+	struct varlena *copy = AllocateFlat(VARSIZE(bytes) - VARHDRSZ);
+
+	/* Always a copy: array_send() frees what it is given. */
+	memcpy(VARDATA(copy), VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ);
+	PG_RETURN_POINTER(copy);
 }
 
 /*

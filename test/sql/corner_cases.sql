@@ -94,6 +94,28 @@ FROM unnest(CASE WHEN current_setting('server_version_num')::int >= 140000
 	unnest(CASE WHEN current_setting('server_version_num')::int >= 140000
 	THEN '{NaN,Infinity,-Infinity}'::text[] ELSE '{NaN}' END) y;
 
+-- equal numerics are one key, others are not: sign, scale and size count by value
+
+SELECT bool_and(dedup_contains(dedup_add(dedup_filter(10), x), y) = (x = y)) AS as_equal
+FROM unnest('{0,0.00,2,2.0,-2,-2.00,200,-200,0.02,-0.02,1e20,-1e20,123456789012345678901234567890.5}'::numeric[]) x,
+	unnest('{0,0.00,2,2.0,-2,-2.00,200,-200,0.02,-0.02,1e20,-1e20,123456789012345678901234567890.5}'::numeric[]) y;
+SELECT dedup_contains(dedup_add(dedup_filter(10), '{2,3}'::numeric[]), '{-2,3}'::numeric[]) AS sign_in_array_ignored,
+	dedup_contains(dedup_add(dedup_filter(10), '{2,3}'::numeric[]), '{2.0,3.00}'::numeric[]) AS scale_in_array_ignored;
+
+-- and so are jsonb documents, whatever they are nested in
+
+SELECT bool_and(dedup_contains(dedup_add(dedup_filter(10), x), y) = (x = y)) AS as_equal, count(*)
+FROM (VALUES ('1'::jsonb), ('1.0'), ('-1'), ('[1]'), ('{}'), ('[]'), ('""'), ('"a"'), ('["a"]'), ('{"a":1}'), ('{"a":1.0}'),
+		('{"a":-1}'), ('{"a":"1"}'), ('{"a":[]}'), ('{"a":{}}'), ('{"a":[{},{}]}'), ('[[1]]'), ('[[],1]'), ('null'), ('[null]'),
+		('true'), ('false'), ('{"a":null}'), ('{"a":{"b":1}}'), ('{"a":{},"b":1}')) v(x),
+	(VALUES ('1'::jsonb), ('1.0'), ('-1'), ('[1]'), ('{}'), ('[]'), ('""'), ('"a"'), ('["a"]'), ('{"a":1}'), ('{"a":1.0}'),
+		('{"a":-1}'), ('{"a":"1"}'), ('{"a":[]}'), ('{"a":{}}'), ('{"a":[{},{}]}'), ('[[1]]'), ('[[],1]'), ('null'), ('[null]'),
+		('true'), ('false'), ('{"a":null}'), ('{"a":{"b":1}}'), ('{"a":{},"b":1}')) w(y);
+
+-- an array of filters is sent, whose elements the server frees after each
+
+SELECT length(array_send(ARRAY[f, f])) > 2 * length(f::bytea) AS sent FROM dedup_add(dedup_filter(10), 1) f;
+
 -- merging many exact windows keeps every key; a later one's are the younger
 
 SELECT dedup_count(f) = 20000 AS all_there,

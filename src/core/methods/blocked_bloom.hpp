@@ -218,6 +218,7 @@ inline constexpr Method kMethod = {
     "blocked_bloom",
     1,
     false,
+    true,
     kLineBytes,
     "never forgets: a key that was added is never answered new",
     "union: every key of both inputs, the rate rises with the number of keys",

@@ -160,6 +160,7 @@ inline constexpr Method kMethod = {
     "bloom",
     2,
     false,
+    true,
     kGranule,
     "never forgets: a key that was added is never answered new",
     "union: every key of both inputs, the rate rises with the number of keys",

@@ -10,7 +10,7 @@
 //
 // Promise: at any moment at most 0.1 % of the last `keys` distinct keys are
 // answered new; older keys give way. `keys` is 0.8 of all slots, and a little less
-// where a line has fewer than 20 (rates below 0.00001).
+// where a line has fewer than 21 (rates below 0.00001).
 // FPR: 1 - (1 - 1/(2^f - 1))^(2k), at most the rate asked for.
 // Cost: two cache lines a key; 16.8 bits a key of the window at 0.01.
 // State: the lines; the counters in the header stay zero.
@@ -67,7 +67,7 @@ inline Layout LayoutFor(double fpr) noexcept {
 // line has, the more often it is fuller than its share: at 0.8, lines of 19 slots miss
 // 0.13 % of the window and lines of 14 slots 0.37 %.
 inline uint64_t UsableShare(unsigned slots) noexcept {
-  return slots >= 20 ? 800 : slots >= 18 ? 770 : slots >= 16 ? 740 : 710;
+  return slots >= 21 ? 800 : slots >= 18 ? 770 : slots >= 16 ? 740 : 710;
 }
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
@@ -411,6 +411,7 @@ inline constexpr Method kMethod = {
     "recent",
     3,
     true,
+    false,
     kLineBytes,
     "the last keys seen: at most 0.1 % of the last n distinct keys are answered new",
     "by age: two full filters keep half the window of each",

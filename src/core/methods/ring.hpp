@@ -370,6 +370,7 @@ inline constexpr Method kMethod = {
     "ring",
     4,
     true,
+    true,
     1u << kSmallBlockLog2,
     "a window by first sight: a key answered new is a duplicate until n further keys were new",
     "OR by generation: no key of either input is dropped, the rate rises until generations pass",
