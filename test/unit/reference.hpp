@@ -384,9 +384,9 @@ class ReferenceFilter {
       }
       // Of more keys than its window a ring would lose the older ones of each, so it
       // merges as full ones do.
-      const bool first_sight = !sorted_ && !last_sight_;
+      const bool ring = shape_.method == 4;
       const bool fits = 8 * youngest_first.size() <= shape_.bytes;
-      if (fits || !first_sight || youngest_first.size() <= shape_.keys) {
+      if (fits || !ring || youngest_first.size() <= shape_.keys) {
         hashes_.assign(youngest_first.rbegin(), youngest_first.rend());
         Settle();
         return;
