@@ -62,8 +62,8 @@ inline bool ParseOptionValue(const OptionSpec& spec, const char* from, const cha
   double power = 1;
   for (int i = exponent < 0 ? -exponent : exponent; i > 0; --i) power *= 10;
   *value = exponent < 0 ? result / power : result * power;
-  if (spec.kind == OptionKind::kMultipleOf8 && static_cast<long>(*value) % 8 != 0) return false;
-  return *value >= spec.min && *value <= spec.max;
+  if (!(*value >= spec.min && *value <= spec.max)) return false;
+  return spec.kind != OptionKind::kMultipleOf8 || static_cast<long>(*value) % 8 == 0;
 }
 
 // Reads words of the form name=value, separated by blanks or commas.

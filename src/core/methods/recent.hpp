@@ -67,7 +67,7 @@ inline Layout LayoutFor(double fpr) noexcept {
 // line has, the more often it is fuller than its share: at 0.8, lines of 19 slots miss
 // 0.13 % of the window and lines of 14 slots 0.37 %.
 inline uint64_t UsableShare(unsigned slots) noexcept {
-  return slots >= 21 ? 800 : slots >= 18 ? 770 : slots >= 16 ? 740 : 710;
+  return slots >= 21 ? 800 : slots >= 18 ? 760 : slots >= 16 ? 730 : 680;
 }
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
