@@ -77,7 +77,6 @@ enum class PlanStatus {
   kOk,
   kTooLarge,        // the body would pass kMaxBodyBytes
   kMemoryTooSmall,  // not even one line or block, or not one key at the rate
-  kRateOutOfReach,  // no size of this method has the rate with the options given
 };
 
 // ---- what is told of a method and of a filter -------------------------------

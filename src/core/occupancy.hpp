@@ -22,9 +22,9 @@ inline double IntPower(double base, int exponent) noexcept {
 }
 
 // Probability that k random positions of m are all set after t random settings,
-// E[(X/m)^k] with X the number of positions set. Mean and variance of X are
-// exact; the expectation is taken to second order, which is right to a few
-// parts in ten thousand wherever the result matters (m >= 64).
+// E[(X/m)^k] with X the number of positions set. Mean and variance of X are exact;
+// the expectation is taken to second order. Against the exact chain that is right to
+// 0.2 % for m = 512 and k = 16, and to 3 % for k = 32; m = 64 would be off by 8 %.
 inline double AllSetProbability(double m, double t, int k) noexcept {
   const double one = std::exp(t * std::log1p(-1 / m));              // a given position is clear
   const double two = m > 2 ? std::exp(t * std::log1p(-2 / m)) : 0;  // two given positions are

@@ -148,12 +148,6 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 							request.memory, method.name, request.fpr),
 					 errhint("Give more memory, or a higher rate.")));
 			break;
-		case PlanStatus::kRateOutOfReach:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("method %s cannot keep a rate of %g with these options",
-							method.name, request.fpr)));
-			break;
 	}
 }
 

@@ -97,17 +97,24 @@ inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
          counters.state == 0;
 }
 
-// Rate with `occupied` slots in use in each of a key's two lines.
-inline double RateAt(const Layout& layout, double occupied) noexcept {
-  return -std::expm1(2 * occupied *
-                     std::log1p(-1 / (std::ldexp(1.0, static_cast<int>(layout.f)) - 1)));
+// Rate of a filter in whose lines a new key is missed with probability `miss` on the
+// mean. A key's two lines are independent draws, but for the one in `lines` keys
+// whose candidates are equal.
+inline double RateOf(double miss, uint64_t lines) noexcept {
+  const double same = 1 / static_cast<double>(lines);
+  return 1 - (same * miss + (1 - same) * miss * miss);
+}
+
+// Probability that a slot in use does not hold a new key's fingerprint.
+inline double SlotMiss(const Layout& layout) noexcept {
+  return 1 - 1 / (std::ldexp(1.0, static_cast<int>(layout.f)) - 1);
 }
 
 inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   const Layout layout = LayoutOf(shape);
   double occupied = keys / static_cast<double>(Lines(shape));
   if (occupied > layout.k) occupied = layout.k;
-  return RateAt(layout, occupied);
+  return RateOf(std::pow(SlotMiss(layout), occupied), Lines(shape));
 }
 
 inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
@@ -389,19 +396,16 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
     for (unsigned slot = 0; slot < layout.k; ++slot) used += SlotOf(line, layout, slot) != 0;
     ++histogram[used];
   }
-  // A key's two lines are independent draws, but for the one in `lines` keys
-  // whose candidates are equal.
-  const double miss = 1 - 1 / (std::ldexp(1.0, static_cast<int>(layout.f)) - 1);
+  const double miss = SlotMiss(layout);
   double total = 0, one = 0;
   for (unsigned used = 0; used <= layout.k; ++used) {
     total += static_cast<double>(histogram[used]) * used;
     one += static_cast<double>(histogram[used]) / static_cast<double>(lines) *
            IntPower(miss, static_cast<int>(used));
   }
-  const double same = 1 / static_cast<double>(lines);
   Reading reading;
   reading.count = total;
-  reading.fpr = 1 - (same * one + (1 - same) * one * one);
+  reading.fpr = RateOf(one, lines);
   return reading;
 }
 
