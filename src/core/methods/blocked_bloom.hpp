@@ -17,6 +17,17 @@
 
 #include <cstdio>
 
+#if defined(__x86_64__) && defined(__SSE2__)
+// gcc 12 takes its own header's undefined registers for a mistake of the caller's.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
+
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
@@ -115,25 +126,19 @@ DEDUP_ALWAYS_INLINE inline bool AllSet(const uint8_t* line, uint64_t hash) noexc
   return (missing & 1) == 0;
 }
 
-// Runs use(byte offset of the key's line, i) for every key, lines fetched ahead.
-template <typename Use>
-DEDUP_ALWAYS_INLINE inline void ForEachLine(const uint8_t* body, uint64_t lines,
-                                            const uint64_t* hashes, size_t n, Use use) noexcept {
-  uint32_t line[2 * kGroup];  // of the group in hand and the one ahead
-  InGroups(
-      n,
-      [&](size_t i) DEDUP_ALWAYS_INLINE {
-        line[i % (2 * kGroup)] = static_cast<uint32_t>(FastRange(hashes[i], lines));
-        PrefetchToWrite(body + uint64_t{line[i % (2 * kGroup)]} * kLineBytes);
-      },
-      [&](size_t i) DEDUP_ALWAYS_INLINE { use(uint64_t{line[i % (2 * kGroup)]} * kLineBytes, i); });
-}
+// A kernel works through a group of keys whose lines are on their way into the cache:
+// `lines` are their numbers. There is one for each k, so that the loop over positions
+// is unrolled, and for processors with AVX-512 another of the same results.
+using AddKernel = void (*)(uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size_t n,
+                           uint8_t* seen);
+using AskKernel = void (*)(const uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
+                           size_t n, uint8_t* seen);
 
 template <int kK>
-void TestAndAddLoop(uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
-                    uint8_t* seen) noexcept {
-  ForEachLine(body, lines, hashes, n, [&](size_t at, size_t i) DEDUP_ALWAYS_INLINE {
-    uint8_t* line = body + at;
+void AddGroup(uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size_t n,
+              uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    uint8_t* line = body + uint64_t{lines[i]} * kLineBytes;
     // Asking first costs less than it saves: loads that follow stores to the same
     // line wait for them, and a duplicate dirties nothing.
     const bool found = AllSet<kK>(line, hashes[i]);
@@ -143,39 +148,167 @@ void TestAndAddLoop(uint8_t* body, uint64_t lines, const uint64_t* hashes, size_
       });
     }
     if (seen != nullptr) seen[i] = found;
-  });
+  }
 }
 
 template <int kK>
-void ContainsLoop(const uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
-                  uint8_t* seen) noexcept {
-  ForEachLine(body, lines, hashes, n, [&](size_t at, size_t i) DEDUP_ALWAYS_INLINE {
-    seen[i] = AllSet<kK>(body + at, hashes[i]);
-  });
+void AskGroup(const uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size_t n,
+              uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    seen[i] = AllSet<kK>(body + uint64_t{lines[i]} * kLineBytes, hashes[i]);
+  }
 }
 
-// One instance a k, so that the loop over positions is unrolled.
-using AddLoop = void (*)(uint8_t*, uint64_t, const uint64_t*, size_t, uint8_t*);
-using AskLoop = void (*)(const uint8_t*, uint64_t, const uint64_t*, size_t, uint8_t*);
-inline constexpr AddLoop kAddLoops[kMaxK] = {
-    TestAndAddLoop<1>,  TestAndAddLoop<2>,  TestAndAddLoop<3>,  TestAndAddLoop<4>,
-    TestAndAddLoop<5>,  TestAndAddLoop<6>,  TestAndAddLoop<7>,  TestAndAddLoop<8>,
-    TestAndAddLoop<9>,  TestAndAddLoop<10>, TestAndAddLoop<11>, TestAndAddLoop<12>,
-    TestAndAddLoop<13>, TestAndAddLoop<14>, TestAndAddLoop<15>, TestAndAddLoop<16>};
-inline constexpr AskLoop kAskLoops[kMaxK] = {
-    ContainsLoop<1>,  ContainsLoop<2>,  ContainsLoop<3>,  ContainsLoop<4>,
-    ContainsLoop<5>,  ContainsLoop<6>,  ContainsLoop<7>,  ContainsLoop<8>,
-    ContainsLoop<9>,  ContainsLoop<10>, ContainsLoop<11>, ContainsLoop<12>,
-    ContainsLoop<13>, ContainsLoop<14>, ContainsLoop<15>, ContainsLoop<16>};
+struct Kernels {
+  AddKernel add;
+  AskKernel ask;
+};
+
+template <int kK>
+inline constexpr Kernels kPlain = {AddGroup<kK>, AskGroup<kK>};
+
+#if defined(__x86_64__) && defined(__SSE2__)
+#define DEDUP_AVX512 __attribute__((target("avx512f")))
+
+// The positions of a key, eight a vector: of each lane the low 9 bits.
+template <int kK>
+struct WidePositions {
+  static constexpr int kVectors = (kK + 7) / 8;
+  static constexpr uint8_t kLast = static_cast<uint8_t>((1 << (kK - 8 * (kVectors - 1))) - 1);
+  __m512i lane[kVectors];
+
+  DEDUP_AVX512 DEDUP_ALWAYS_INLINE explicit WidePositions(uint64_t hash) noexcept {
+    // Seven positions a word, so the eighth lane starts the next.
+    __m512i words = _mm512_set1_epi64(static_cast<long long>(Derived(hash, 0)));
+    if constexpr (kK > 7) {
+      const auto second = static_cast<long long>(Derived(hash, 1));
+      words = _mm512_mask_set1_epi64(words, 0x80, second);
+      if constexpr (kK > 8) {
+        __m512i more = _mm512_set1_epi64(second);
+        if constexpr (kK > 14) {
+          more = _mm512_mask_set1_epi64(more, 0xc0, static_cast<long long>(Derived(hash, 2)));
+        }
+        lane[1] = _mm512_srlv_epi64(more, _mm512_set_epi64(9, 0, 54, 45, 36, 27, 18, 9));
+      }
+    }
+    lane[0] = _mm512_srlv_epi64(words, _mm512_set_epi64(0, 54, 45, 36, 27, 18, 9, 0));
+  }
+
+  // Whether all of them are set. A lane's word of the line is chosen by 3 of its
+  // bits, and the bit of that word brought to the front by the other 6.
+  DEDUP_AVX512 DEDUP_ALWAYS_INLINE bool AllSet(__m512i line) const noexcept {
+    const __m512i one = _mm512_set1_epi64(1);
+    unsigned missing = 0;
+    for (int i = 0; i < kVectors; ++i) {
+      const __m512i word = _mm512_permutexvar_epi64(_mm512_srli_epi64(lane[i], 6), line);
+      missing |= _mm512_mask_testn_epi64_mask(i == kVectors - 1 ? kLast : 0xff,
+                                              _mm512_rorv_epi64(word, lane[i]), one);
+    }
+    return missing == 0;
+  }
+
+  // The line with all of them set. Two may be in one word, so they go in one by one.
+  DEDUP_AVX512 DEDUP_ALWAYS_INLINE __m512i SetAll(__m512i line) const noexcept {
+    const __m512i words = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i one = _mm512_set1_epi64(1), seven = _mm512_set1_epi64(7);
+    DEDUP_UNROLL
+    for (int i = 0; i < kK; ++i) {
+      const __m512i choice = _mm512_set1_epi64(i % 8), from = lane[i / 8];
+      const __m512i word = _mm512_and_si512(_mm512_srli_epi64(from, 6), seven);
+      const __m512i bit = _mm512_rolv_epi64(one, from);
+      line = _mm512_mask_or_epi64(
+          line, _mm512_cmpeq_epi64_mask(_mm512_permutexvar_epi64(choice, word), words), line,
+          _mm512_permutexvar_epi64(choice, bit));
+    }
+    return line;
+  }
+};
+
+template <int kK>
+DEDUP_AVX512 void AddGroupWide(uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
+                               size_t n, uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    uint8_t* bytes = body + uint64_t{lines[i]} * kLineBytes;
+    const __m512i line = _mm512_loadu_si512(bytes);
+    const WidePositions<kK> positions(hashes[i]);
+    const bool found = positions.AllSet(line);
+    if (!found) _mm512_storeu_si512(bytes, positions.SetAll(line));
+    if (seen != nullptr) seen[i] = found;
+  }
+}
+
+template <int kK>
+DEDUP_AVX512 void AskGroupWide(const uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
+                               size_t n, uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    const __m512i line = _mm512_loadu_si512(body + uint64_t{lines[i]} * kLineBytes);
+    seen[i] = WidePositions<kK>(hashes[i]).AllSet(line);
+  }
+}
+
+template <int kK>
+inline constexpr Kernels kWide = {AddGroupWide<kK>, AskGroupWide<kK>};
+
+inline bool HasWide() noexcept { return __builtin_cpu_supports("avx512f") != 0; }
+#else
+template <int kK>
+inline constexpr Kernels kWide = kPlain<kK>;
+
+inline bool HasWide() noexcept { return false; }
+#endif
+
+// By k - 1, and whether the processor is wide.
+inline constexpr Kernels kKernels[kMaxK][2] = {
+    {kPlain<1>, kWide<1>},   {kPlain<2>, kWide<2>},   {kPlain<3>, kWide<3>},
+    {kPlain<4>, kWide<4>},   {kPlain<5>, kWide<5>},   {kPlain<6>, kWide<6>},
+    {kPlain<7>, kWide<7>},   {kPlain<8>, kWide<8>},   {kPlain<9>, kWide<9>},
+    {kPlain<10>, kWide<10>}, {kPlain<11>, kWide<11>}, {kPlain<12>, kWide<12>},
+    {kPlain<13>, kWide<13>}, {kPlain<14>, kWide<14>}, {kPlain<15>, kWide<15>},
+    {kPlain<16>, kWide<16>}};
+
+inline const Kernels& KernelsFor(const Shape& shape) noexcept {
+  return kKernels[K(shape) - 1][HasWide()];
+}
+
+// Runs use(lines, first, n) for the keys group by group, with the lines of the next
+// group fetched before; why in groups is told at InGroups().
+template <typename Use>
+inline void ForEachGroup(const Shape& shape, const uint8_t* body, const uint64_t* hashes, size_t n,
+                         Use use) noexcept {
+  const uint64_t lines = Lines(shape);
+  uint32_t numbers[2][kGroup];  // of the group in hand and the one ahead
+  auto fetch = [&](size_t from, size_t to, uint32_t* into) DEDUP_ALWAYS_INLINE {
+    for (size_t i = from; i < to; ++i, ++into) {
+      *into = static_cast<uint32_t>(FastRange(hashes[i], lines));
+      PrefetchToWrite(body + uint64_t{*into} * kLineBytes);
+    }
+  };
+  size_t end = n < kGroup ? n : kGroup;
+  fetch(0, end, numbers[0]);
+  unsigned turn = 0;
+  for (size_t done = 0; done < n; turn ^= 1) {
+    const size_t next = n - end < kGroup ? n : end + kGroup;
+    fetch(end, next, numbers[turn ^ 1]);
+    use(numbers[turn], done, end - done);
+    done = end;
+    end = next;
+  }
+}
 
 inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
                        size_t n, uint8_t* seen) noexcept {
-  kAddLoops[K(shape) - 1](body, Lines(shape), hashes, n, seen);
+  const AddKernel add = KernelsFor(shape).add;
+  ForEachGroup(shape, body, hashes, n, [&](const uint32_t* lines, size_t first, size_t count) {
+    add(body, lines, hashes + first, count, seen == nullptr ? nullptr : seen + first);
+  });
 }
 
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
                      const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
-  kAskLoops[K(shape) - 1](body, Lines(shape), hashes, n, seen);
+  const AskKernel ask = KernelsFor(shape).ask;
+  ForEachGroup(shape, body, hashes, n, [&](const uint32_t* lines, size_t first, size_t count) {
+    ask(body, lines, hashes + first, count, seen + first);
+  });
 }
 
 inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
