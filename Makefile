@@ -8,7 +8,10 @@ DATA = $(wildcard $(srcdir)/src/install/*.sql)
 SOURCES = src/pg/module.cpp src/pg/keys.cpp src/pg/key_hash.cpp \
 	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/functions.cpp \
 	src/value/aggregate.cpp src/value/stats.cpp \
-	src/query/window.cpp
+	src/query/window.cpp \
+	src/live/filter.cpp src/live/pages.cpp src/live/keys.cpp src/live/counters.cpp \
+	src/live/page_type.cpp src/live/table_am.cpp src/live/functions.cpp src/live/setup.cpp \
+	src/live/refuse.cpp src/live/guard_stub.cpp
 OBJS = $(SOURCES:.cpp=.o)
 
 # Tests: test/sql and test/expected, run against an installed extension.
@@ -37,7 +40,7 @@ BITCODE_CXXFLAGS += $(PG_CXXFLAGS)
 # No dependency tracking in distribution builds of the server, so every object
 # depends on every header: a full build takes seconds.
 HEADERS = $(wildcard $(srcdir)/src/core/*.hpp $(srcdir)/src/core/methods/*.hpp \
-	$(srcdir)/src/pg/*.hpp $(srcdir)/src/value/*.hpp $(srcdir)/src/query/*.hpp)
+	$(srcdir)/src/pg/*.hpp $(srcdir)/src/value/*.hpp $(srcdir)/src/query/*.hpp $(srcdir)/src/live/*.hpp)
 $(OBJS) $(OBJS:.o=.bc): $(HEADERS)
 
 # Out of tree the object folders have to be made.

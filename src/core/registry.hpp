@@ -10,6 +10,7 @@
 #include "method.hpp"
 #include "methods/blocked_bloom.hpp"
 #include "methods/bloom.hpp"
+#include "methods/fifo.hpp"
 #include "methods/recent.hpp"
 #include "methods/ring.hpp"
 
@@ -20,6 +21,7 @@ inline constexpr const Method* kMethods[] = {
     &bloom::kMethod,
     &recent::kMethod,
     &ring::kMethod,
+    &fifo::kMethod,
 };
 inline constexpr size_t kMethodCount = sizeof kMethods / sizeof kMethods[0];
 

@@ -186,3 +186,149 @@ CREATE FUNCTION dedup_is_new(prototype dedup_filter, VARIADIC key "any") RETURNS
 AS 'MODULE_PATHNAME', 'dedup_is_new_prototype' LANGUAGE C WINDOW IMMUTABLE PARALLEL SAFE COST 10;
 
 COMMENT ON FUNCTION dedup_is_new(dedup_filter, "any") IS 'whether the row''s key is new in its partition, by a filter made as the prototype';
+
+-- ---- live filters ----
+
+CREATE TYPE dedup_page;
+
+CREATE FUNCTION dedup_page_in(cstring) RETURNS dedup_page
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_page_out(dedup_page) RETURNS cstring
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_page_recv(internal) RETURNS dedup_page
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_page_send(dedup_page) RETURNS bytea
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE TYPE dedup_page (
+	INPUT = dedup_page_in,
+	OUTPUT = dedup_page_out,
+	RECEIVE = dedup_page_recv,
+	SEND = dedup_page_send,
+	INTERNALLENGTH = VARIABLE,
+	ALIGNMENT = int4,
+	STORAGE = plain
+);
+
+COMMENT ON TYPE dedup_page IS 'what a dump holds of a page of a live filter';
+
+CREATE FUNCTION dedup_am_handler(internal) RETURNS table_am_handler
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE ACCESS METHOD streamdedup TYPE TABLE HANDLER dedup_am_handler;
+
+COMMENT ON ACCESS METHOD streamdedup IS 'live filters, made with dedup_create()';
+
+-- What the constraint and the trigger of every live filter call.
+CREATE FUNCTION dedup_is_live(relation oid) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION dedup_restore_trigger() RETURNS trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+-- Not STRICT: no ttl is a window of keys, or none.
+CREATE FUNCTION dedup_create(name text, prototype dedup_filter, ttl interval DEFAULT NULL,
+	unlogged boolean DEFAULT false)
+RETURNS regclass
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
+
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean) IS 'makes a live filter: a relation that all sessions share';
+
+-- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
+-- column is new, and not remembered.
+CREATE FUNCTION is_new(name text, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+CREATE FUNCTION is_new(name regclass, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_is_new_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+
+COMMENT ON FUNCTION is_new(text, "any") IS 'whether the key is new to a live filter, which remembers it';
+COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to a live filter, which remembers it';
+
+CREATE FUNCTION is_new_at(name text, at timestamptz, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_is_new_at' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+CREATE FUNCTION is_new_at(name regclass, at timestamptz, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_is_new_at_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+
+COMMENT ON FUNCTION is_new_at(text, timestamptz, "any") IS 'is_new() by the event''s own time';
+COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the event''s own time';
+
+CREATE FUNCTION dedup_seen(name text, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_seen' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
+CREATE FUNCTION dedup_seen(name regclass, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_seen_oid' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
+
+COMMENT ON FUNCTION dedup_seen(text, "any") IS 'whether a live filter has the key; asks only';
+COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether a live filter has the key; asks only';
+
+CREATE FUNCTION dedup_forget(name text, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+CREATE FUNCTION dedup_forget(name regclass, VARIADIC key "any") RETURNS boolean
+AS 'MODULE_PATHNAME', 'dedup_live_forget_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+
+COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of a live filter';
+COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of a live filter';
+
+CREATE FUNCTION dedup_new_keys(name text, keys anyarray) RETURNS SETOF anyelement
+AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
+CREATE FUNCTION dedup_new_keys(name regclass, keys anyarray) RETURNS SETOF anyelement
+AS 'MODULE_PATHNAME', 'dedup_live_new_keys_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
+
+COMMENT ON FUNCTION dedup_new_keys(text, anyarray) IS 'the keys that are new to a live filter, which remembers them';
+COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the keys that are new to a live filter, which remembers them';
+
+CREATE FUNCTION dedup_snapshot(name text) RETURNS dedup_filter
+AS 'MODULE_PATHNAME', 'dedup_live_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
+CREATE FUNCTION dedup_snapshot(name regclass) RETURNS dedup_filter
+AS 'MODULE_PATHNAME', 'dedup_live_snapshot_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
+
+COMMENT ON FUNCTION dedup_snapshot(text) IS 'the committed keys of a live filter as a value';
+COMMENT ON FUNCTION dedup_snapshot(regclass) IS 'the committed keys of a live filter as a value';
+
+CREATE FUNCTION dedup_load(name text, filter dedup_filter) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dedup_live_load' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
+CREATE FUNCTION dedup_load(name regclass, filter dedup_filter) RETURNS bigint
+AS 'MODULE_PATHNAME', 'dedup_live_load_oid' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
+
+COMMENT ON FUNCTION dedup_load(text, dedup_filter) IS 'adds the keys of a value to a live filter';
+COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a value to a live filter';
+
+CREATE FUNCTION dedup_stats(name text,
+	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
+	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT since timestamptz, OUT count bigint,
+	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
+CREATE FUNCTION dedup_stats(name regclass,
+	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
+	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT since timestamptz, OUT count bigint,
+	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'dedup_live_stats_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
+
+COMMENT ON FUNCTION dedup_stats(text) IS 'what a live filter was made for, has counted and holds now';
+COMMENT ON FUNCTION dedup_stats(regclass) IS 'what a live filter was made for, has counted and holds now';
+
+CREATE FUNCTION dedup_check(name text, OUT block bigint, OUT problem text) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000 ROWS 1;
+CREATE FUNCTION dedup_check(name regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000 ROWS 1;
+
+COMMENT ON FUNCTION dedup_check(text) IS 'what is wrong with the pages of a live filter';
+COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a live filter';
+
+CREATE VIEW dedup_filters AS
+SELECT c.oid::regclass AS name, pg_catalog.pg_get_userbyid(c.relowner) AS owner, s.*
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'streamdedup'
+CROSS JOIN LATERAL dedup_stats(c.oid::regclass) s
+WHERE c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT');
+
+COMMENT ON VIEW dedup_filters IS 'the live filters that one may ask, with what each was made for and holds now';
+GRANT SELECT ON dedup_filters TO PUBLIC;

@@ -354,3 +354,15 @@ MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation)
 	plan->plans[0] = MakeValuePlan(context, element_type, collation);
 	return plan;
 }
+
+KeyPlan *
+MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid *types, const Oid *collations)
+{
+	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
+
+	plan->columns = columns;
+	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *) * columns);
+	for (int i = 0; i < columns; i++)
+		plan->plans[i] = MakeValuePlan(context, types[i], collations[i]);
+	return plan;
+}

@@ -56,6 +56,10 @@ extern KeyPlan *MakeKeyPlan(FunctionCallInfo fcinfo, int first);
 /* The same for the elements of an array type; the plan lives in `context`. */
 extern KeyPlan *MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation);
 
+/* The same for columns of a table. */
+extern KeyPlan *MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid *types,
+								   const Oid *collations);
+
 /*
  * Hashes the key of this call. False: there is none, a column is NULL (only with
  * NullKeys::Skip).

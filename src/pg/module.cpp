@@ -1,7 +1,7 @@
 /*
  * What makes the library a PostgreSQL module.
  */
-#include "pg/pg.hpp"
+#include "live/live.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -10,5 +10,19 @@ PG_MODULE_MAGIC_EXT(.name = "streamdedup", .version = "0.1.0");
 #else
 PG_MODULE_MAGIC;
 #endif
+
+void		_PG_init(void);
 #pragma GCC visibility pop
+}
+
+/*
+ * Callbacks are called last registered first: the guard's, which may still take keys
+ * back and count rows, before those of the counters.
+ */
+void
+_PG_init(void)
+{
+	InitLiveCounters();
+	InitLiveGuard();
+	InitLiveRefusals();
 }

@@ -1,0 +1,303 @@
+// One cache line of fingerprints in the order of their arrival: what the method
+// `fifo` and the pages of live filters are made of.
+//
+// A line of 64 bytes is a circle of S = 64 / slot bytes slots. A slot is 0, free, or
+// holds a fingerprint; where keys expire by time, 3 bits of the generation of its
+// first sight below the fingerprint. The slots in use are one run of the circle,
+// oldest first, and at least one slot is free: so the run's end is found without a
+// pointer, and adding a key changes two neighbouring slots, the new one and the next,
+// which becomes free and takes the oldest key with it if the line was full. (A FIFO
+// set-associative table of fingerprints; Geraud et al. 2019 evict at random instead.)
+//
+// Nothing here allocates, throws or knows PostgreSQL.
+
+#ifndef STREAMDEDUP_CORE_METHODS_FIFO_LINE_HPP_
+#define STREAMDEDUP_CORE_METHODS_FIFO_LINE_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "../bytes.hpp"
+
+namespace dedup::fifo {
+
+inline constexpr unsigned kMinSlotBytes = 2;
+inline constexpr unsigned kMaxSlotBytes = 5;
+inline constexpr unsigned kMaxSlots = kLineBytes / kMinSlotBytes;
+
+// A window by time is cut into generations. A key is kept in the generation of its
+// first sight and the 7 after it: for at least 7 of them, and at most 8.
+inline constexpr unsigned kGenerationBits = 3;
+inline constexpr uint32_t kGenerationsKept = 7;
+
+// Bits of what a key keeps of its hash beside its line: enough for every fingerprint.
+inline constexpr unsigned kLongBits = 40;
+inline constexpr unsigned kMaxFingerprintBits = 37;
+
+struct LineLayout {
+  unsigned slot_bytes;  // kMinSlotBytes to kMaxSlotBytes
+  bool timed;           // slots hold a generation
+
+  constexpr unsigned slots() const noexcept { return kLineBytes / slot_bytes; }
+  constexpr unsigned usable() const noexcept { return slots() - 1; }
+  constexpr unsigned fingerprint_bits() const noexcept {
+    const unsigned bits = 8 * slot_bytes - (timed ? kGenerationBits : 0);
+    return bits < kMaxFingerprintBits ? bits : kMaxFingerprintBits;
+  }
+};
+
+// Where a key belongs: one of `groups` groups of `lines` lines, and what is left of
+// its hash. In a live filter a group is a page.
+struct Address {
+  uint64_t group;
+  unsigned line;
+  uint64_t rest;  // kLongBits bits
+};
+
+inline Address AddressOf(uint64_t hash, uint64_t groups, unsigned lines) noexcept {
+  const uint64_t in_group = hash * groups;  // what a group's number leaves of the hash
+  return {FastRange(hash, groups), static_cast<unsigned>(FastRange(in_group, lines)),
+          in_group * lines >> (64 - kLongBits)};
+}
+
+// From 1: 0 is a free slot.
+inline uint64_t FingerprintOf(uint64_t rest, const LineLayout& layout) noexcept {
+  const uint64_t most = LowMask(layout.fingerprint_bits());
+  return 1 + FastRange(rest << (64 - kLongBits), most);
+}
+
+inline uint64_t SlotOf(uint64_t fingerprint, uint32_t generation,
+                       const LineLayout& layout) noexcept {
+  if (!layout.timed) return fingerprint;
+  return fingerprint << kGenerationBits | (generation & LowMask(kGenerationBits));
+}
+
+// The last slot of 3 or 5 bytes ends early enough for the wider load to end in the line.
+inline uint64_t LoadSlot(const uint8_t* line, unsigned slot, unsigned slot_bytes) noexcept {
+  const uint8_t* at = line + slot * slot_bytes;
+  if (slot_bytes == 2) return LoadLittle<uint16_t>(at);
+  if (slot_bytes <= 4) return LoadU32(at) & LowMask(8 * slot_bytes);
+  return LoadU64(at) & LowMask(8 * slot_bytes);
+}
+
+inline void StoreSlot(uint8_t* line, unsigned slot, unsigned slot_bytes, uint64_t value) noexcept {
+  uint8_t* at = line + slot * slot_bytes;
+  for (unsigned i = 0; i < slot_bytes; ++i) at[i] = static_cast<uint8_t>(value >> 8 * i);
+}
+
+// SlotsEqual() slot by slot, with a loop of constant length.
+template <unsigned kSlotBytes>
+inline uint32_t EqualSlots(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+  uint32_t equal = 0;
+  DEDUP_UNROLL
+  for (unsigned slot = 0; slot < kLineBytes / kSlotBytes; ++slot) {
+    const bool same = (LoadSlot(line, slot, kSlotBytes) & ~ignored) == value;
+    equal |= static_cast<uint32_t>(same) << slot;
+  }
+  return equal;
+}
+
+// The slots, as bits, whose value is `value` once `ignored` bits are cleared.
+inline uint32_t SlotsEqual(const uint8_t* line, const LineLayout& layout, uint64_t value,
+                           uint64_t ignored) noexcept {
+#if defined(__SSE2__)
+  if (layout.slot_bytes == 2) {
+    const __m128i wanted = _mm_set1_epi16(static_cast<short>(value));
+    const __m128i mask = _mm_set1_epi16(static_cast<short>(~ignored));
+    uint32_t equal = 0;
+    for (unsigned half = 0; half < 2; ++half) {
+      const auto* at = reinterpret_cast<const __m128i*>(line + 32 * half);
+      const __m128i low = _mm_and_si128(_mm_loadu_si128(at), mask);
+      const __m128i high = _mm_and_si128(_mm_loadu_si128(at + 1), mask);
+      const __m128i both =
+          _mm_packs_epi16(_mm_cmpeq_epi16(low, wanted), _mm_cmpeq_epi16(high, wanted));
+      equal |= static_cast<uint32_t>(_mm_movemask_epi8(both)) << 16 * half;
+    }
+    return equal;
+  }
+#endif
+  switch (layout.slot_bytes) {
+    case 2:
+      return EqualSlots<2>(line, value, ignored);
+    case 3:
+      return EqualSlots<3>(line, value, ignored);
+    case 4:
+      return EqualSlots<4>(line, value, ignored);
+    default:
+      return EqualSlots<5>(line, value, ignored);
+  }
+}
+
+// How many generations before the line's newest, `clock`, a slot was seen.
+inline uint32_t AgeOf(uint64_t slot, uint32_t clock) noexcept {
+  return (clock - static_cast<uint32_t>(slot)) & static_cast<uint32_t>(LowMask(kGenerationBits));
+}
+
+// The generation a slot was seen in, in a line whose newest generation is `clock`.
+inline uint32_t GenerationOf(uint64_t slot, uint32_t clock) noexcept {
+  return clock - AgeOf(slot, clock);
+}
+
+// Whether what was seen in `seen` still counts in generation `now`. What is newer
+// than `now` does: the event that asks is late.
+inline bool Alive(uint32_t seen, uint32_t now) noexcept {
+  return now <= seen || now - seen <= kGenerationsKept;
+}
+
+// Whether the line holds the fingerprint. `clock` is the line's newest generation, `now`
+// that of the question; both are ignored in lines without time.
+inline bool Holds(const uint8_t* line, const LineLayout& layout, uint64_t fingerprint,
+                  uint32_t clock, uint32_t now) noexcept {
+  if (!layout.timed) return SlotsEqual(line, layout, fingerprint, 0) != 0;
+  uint32_t found =
+      SlotsEqual(line, layout, fingerprint << kGenerationBits, LowMask(kGenerationBits));
+  for (; found != 0; found &= found - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(found));
+    if (Alive(GenerationOf(LoadSlot(line, slot, layout.slot_bytes), clock), now)) return true;
+  }
+  return false;
+}
+
+// The run of slots in use: its first slot, oldest, and its length.
+struct Run {
+  unsigned first;
+  unsigned length;
+};
+
+inline Run RunOf(const uint8_t* line, const LineLayout& layout) noexcept {
+  const unsigned slots = layout.slots();
+  const uint32_t all = static_cast<uint32_t>(LowMask(slots));
+  const uint32_t used = ~SlotsEqual(line, layout, 0, 0) & all;
+  if (used == 0) return {0, 0};
+  const uint32_t before = (used << 1 | used >> (slots - 1)) & all;  // slots behind a used one
+  const uint32_t firsts = used & ~before;
+  if (firsts == 0) return {0, slots};  // no free slot: not a line of ours
+  return {static_cast<unsigned>(std::countr_zero(firsts)),
+          static_cast<unsigned>(std::popcount(used))};
+}
+
+// Whether the slots in use are one run with a free slot behind it, and are such as are
+// ever written.
+inline bool ValidLine(const uint8_t* line, const LineLayout& layout) noexcept {
+  const unsigned slots = layout.slots();
+  const Run run = RunOf(line, layout);
+  if (run.length >= slots) return false;
+  const uint64_t most = LowMask(layout.fingerprint_bits());
+  for (unsigned i = 0; i < slots; ++i) {
+    const uint64_t slot = LoadSlot(line, (run.first + i) % slots, layout.slot_bytes);
+    if ((slot != 0) != (i < run.length)) return false;
+    const uint64_t fingerprint = layout.timed ? slot >> kGenerationBits : slot;
+    if (slot != 0 && (fingerprint == 0 || fingerprint > most)) return false;
+  }
+  for (size_t i = slots * layout.slot_bytes; i < kLineBytes; ++i) {
+    if (line[i] != 0) return false;
+  }
+  return true;
+}
+
+inline bool Full(const uint8_t* line, const LineLayout& layout) noexcept {
+  return RunOf(line, layout).length >= layout.usable();
+}
+
+// All slots of a line, oldest first, with room for one more.
+struct Slots {
+  uint64_t value[kMaxSlots + 1];
+  unsigned count = 0;
+};
+
+inline void ReadSlots(const uint8_t* line, const LineLayout& layout, Slots* slots) noexcept {
+  const Run run = RunOf(line, layout);
+  slots->count = run.length;
+  for (unsigned i = 0; i < run.length; ++i) {
+    slots->value[i] = LoadSlot(line, (run.first + i) % layout.slots(), layout.slot_bytes);
+  }
+}
+
+// Writes them back from slot 0 on, only the newest if there are too many.
+inline void WriteSlots(uint8_t* line, const LineLayout& layout, const Slots& slots) noexcept {
+  std::memset(line, 0, kLineBytes);
+  const unsigned count = slots.count < layout.usable() ? slots.count : layout.usable();
+  for (unsigned i = 0; i < count; ++i) {
+    StoreSlot(line, i, layout.slot_bytes, slots.value[slots.count - count + i]);
+  }
+}
+
+// Adds a fingerprint as the youngest; in lines with time in its place by generation,
+// where `clock` is the line's newest generation, at least `generation`, which must still
+// be alive then. Returns whether a key had to give way: the oldest one, which may be the
+// new one itself.
+inline bool Insert(uint8_t* line, const LineLayout& layout, uint64_t fingerprint,
+                   uint32_t generation, uint32_t clock) noexcept {
+  const unsigned slots = layout.slots();
+  const Run run = RunOf(line, layout);
+  const uint64_t slot = SlotOf(fingerprint, generation, layout);
+  const unsigned next = (run.first + run.length) % slots;
+  // By age: a generation before 0, as bits that we never wrote may tell it, would wrap.
+  const uint32_t age = clock - generation;
+  auto younger = [&](uint64_t other) { return layout.timed && AgeOf(other, clock) < age; };
+  bool in_order = run.length < slots;
+  if (run.length > 0 && in_order) {
+    const unsigned last = (next + slots - 1) % slots;
+    in_order = !younger(LoadSlot(line, last, layout.slot_bytes));
+  }
+  if (in_order) {
+    const unsigned gap = (next + 1) % slots;
+    const bool evicts = run.length >= layout.usable();
+    StoreSlot(line, next, layout.slot_bytes, slot);
+    StoreSlot(line, gap, layout.slot_bytes, 0);
+    return evicts;
+  }
+  Slots all;
+  ReadSlots(line, layout, &all);
+  unsigned at = all.count;
+  while (at > 0 && younger(all.value[at - 1])) --at;
+  std::memmove(all.value + at + 1, all.value + at, (all.count - at) * sizeof all.value[0]);
+  all.value[at] = slot;
+  ++all.count;
+  WriteSlots(line, layout, all);
+  return all.count > layout.usable();
+}
+
+// Takes every slot for which `drop(slot)` out of the line. Returns how many.
+template <typename Drop>
+inline unsigned RemoveIf(uint8_t* line, const LineLayout& layout, Drop drop) noexcept {
+  Slots all, kept;
+  ReadSlots(line, layout, &all);
+  for (unsigned i = 0; i < all.count; ++i) {
+    if (!drop(all.value[i])) kept.value[kept.count++] = all.value[i];
+  }
+  if (kept.count < all.count) WriteSlots(line, layout, kept);
+  return all.count - kept.count;
+}
+
+// Takes one fingerprint out, the oldest if it is there more than once. Returns whether
+// it was there.
+inline bool Remove(uint8_t* line, const LineLayout& layout, uint64_t fingerprint) noexcept {
+  bool found = false;
+  RemoveIf(line, layout, [&](uint64_t slot) {
+    if (found || (layout.timed ? slot >> kGenerationBits : slot) != fingerprint) return false;
+    return found = true;
+  });
+  return found;
+}
+
+// Moves the line's clock on: takes out what has expired by then, so that the 3 bits of
+// every slot that is left stay unambiguous.
+inline unsigned Expire(uint8_t* line, const LineLayout& layout, uint32_t clock,
+                       uint32_t new_clock) noexcept {
+  return RemoveIf(line, layout,
+                  [&](uint64_t slot) { return !Alive(GenerationOf(slot, clock), new_clock); });
+}
+
+// Rate at which a key that was never added is found in a line with so many slots in use.
+inline double LineRate(const LineLayout& layout, double used) noexcept {
+  return used / static_cast<double>(LowMask(layout.fingerprint_bits()));
+}
+
+}  // namespace dedup::fifo
+
+#endif  // STREAMDEDUP_CORE_METHODS_FIFO_LINE_HPP_

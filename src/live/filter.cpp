@@ -1,0 +1,196 @@
+/*
+ * Opening live filters: what is one, its parameters, who may use it.
+ */
+#include "live/page_type.hpp"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
+#include "nodes/primnodes.h"
+#include "nodes/value.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+bool
+IsLiveRelation(Relation rel)
+{
+	return rel->rd_tableam == LiveTableAm();
+}
+
+bool
+IsLiveRelationId(Oid relid)
+{
+	Oid			am = get_am_oid("streamdedup", true);
+	HeapTuple	tuple;
+	bool		live = false;
+
+	if (!OidIsValid(am))
+		return false;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		live = form->relam == am && form->relkind == RELKIND_RELATION;
+		ReleaseSysCache(tuple);
+	}
+	return live;
+}
+
+/* ---- parameters --------------------------------------------------------------- */
+
+LiveParameters
+LiveParametersOf(Relation rel)
+{
+	LiveParameters parameters;
+	TupleConstr *constraints;
+	struct varlena *value = NULL;
+
+	if (likely(rel->rd_amcache != NULL))
+		return *(LiveParameters *) rel->rd_amcache;
+
+	constraints = rel->rd_att->constr;
+	if (constraints != NULL)
+		for (int i = 0; i < constraints->num_defval; i++)
+		{
+			Node	   *node;
+
+			if (constraints->defval[i].adnum != 2)
+				continue;
+			node = (Node *) stringToNode(constraints->defval[i].adbin);
+			if (IsA(node, Const) && !((Const *) node)->constisnull)
+				value = PG_DETOAST_DATUM(((Const *) node)->constvalue);
+		}
+	if (value == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("live filter \"%s\" has no parameters", RelationGetRelationName(rel)),
+				 errdetail("They are the default of its column \"page\"."),
+				 errhint("Make live filters with dedup_create().")));
+	DecodeParameters(value, &parameters);
+	rel->rd_amcache = MemoryContextAlloc(CacheMemoryContext, sizeof(LiveParameters));
+	memcpy(rel->rd_amcache, &parameters, sizeof(LiveParameters));
+	return parameters;
+}
+
+/* ---- opening ------------------------------------------------------------------- */
+
+namespace
+{
+
+/* The right that was checked last, while nothing has changed that could take it away. */
+struct CheckedRight
+{
+	Oid			relid;
+	Oid			role;
+	AclMode		mode;
+};
+
+CheckedRight checked[8];
+int			checked_next;
+bool		callbacks_registered;
+
+}							/* namespace */
+
+static void
+ForgetCheckedRights(void)
+{
+	memset(checked, 0, sizeof checked);
+}
+
+static void
+AtRelcacheInvalidation(Datum, Oid)
+{
+	ForgetCheckedRights();
+}
+
+static void
+AtSyscacheInvalidation(Datum, int, uint32)
+{
+	ForgetCheckedRights();
+}
+
+static void
+CheckRight(Relation rel, Oid role, AclMode mode)
+{
+	Oid			relid = RelationGetRelid(rel);
+	AclResult	result;
+
+	for (size_t i = 0; i < lengthof(checked); i++)
+		if (checked[i].relid == relid && checked[i].role == role && checked[i].mode == mode)
+			return;
+	if (!callbacks_registered)
+	{
+		CacheRegisterRelcacheCallback(AtRelcacheInvalidation, (Datum) 0);
+		CacheRegisterSyscacheCallback(AUTHOID, AtSyscacheInvalidation, (Datum) 0);
+		CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, AtSyscacheInvalidation, (Datum) 0);
+		callbacks_registered = true;
+	}
+	result = pg_class_aclcheck(relid, role, mode);
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
+	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
+}
+
+LiveFilter
+OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
+{
+	bool		adds = use == LiveUse::Add;
+	LiveFilter	filter;
+
+	if (adds)
+	{
+		PreventCommandDuringRecovery(function);
+		PreventCommandIfParallelMode(function);
+	}
+	filter.rel = try_relation_open(relid, adds ? RowExclusiveLock : AccessShareLock);
+	if (filter.rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("live filter with OID %u does not exist", relid)));
+	if (unlikely(!IsLiveRelation(filter.rel)))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a live filter", RelationGetRelationName(filter.rel)),
+				 errhint("Make live filters with dedup_create(); the view dedup_filters lists them.")));
+	if (adds && XactReadOnly && filter.rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		PreventCommandIfReadOnly(function);
+	CheckRight(filter.rel, role, adds ? ACL_INSERT : ACL_SELECT);
+	filter.parameters = LiveParametersOf(filter.rel);
+	return filter;
+}
+
+void
+CloseLive(const LiveFilter &filter)
+{
+	relation_close(filter.rel, NoLock);
+}
+
+/* ---- time ----------------------------------------------------------------------- */
+
+/*
+ * Generations are counted from 1970, of filters whose generations are shorter than a
+ * second from 2025, so that they fit 32 bits until 2106 or 2038.
+ */
+uint32
+LiveGeneration(const LiveFilter &filter, TimestampTz at)
+{
+	const int64 length = filter.parameters.generation;
+	const int64 from = length >= USECS_PER_SEC ?
+		-INT64CONST(10957) * USECS_PER_DAY : INT64CONST(9132) * USECS_PER_DAY;
+
+	if (length == 0)
+		return 0;
+	if (TIMESTAMP_NOT_FINITE(at) || at - from < length || (at - from) / length > PG_UINT32_MAX - 16)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("event time is out of range for live filter \"%s\"", LiveName(filter))));
+	return (uint32) ((at - from) / length);
+}

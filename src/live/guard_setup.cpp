@@ -1,0 +1,588 @@
+/*
+ * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
+ * the DDL that a user would write, as the user who asks.
+ */
+#include "live/guard.hpp"
+#include "pg/keys.hpp"
+
+extern "C" {
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "commands/defrem.h"
+#include "executor/spi.h"
+#include "parser/parse_func.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+namespace
+{
+
+/* What dedup_guard() was asked for. */
+struct GuardRequest
+{
+	Oid			filter;
+	int			columns;
+	const char *names[INDEX_MAX_KEYS];
+	AttrNumber	attnums[INDEX_MAX_KEYS];
+	GuardMode	mode;
+	const char *mark;			/* column name */
+};
+
+}							/* namespace */
+
+static const char *
+QualifiedName(Relation rel)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+									  RelationGetRelationName(rel));
+}
+
+static void
+Run(const char *command)
+{
+	int			result = SPI_execute(command, false, 0);
+
+	if (result != SPI_OK_UTILITY)
+		elog(ERROR, "command \"%s\" failed: %s", command, SPI_result_code_string(result));
+}
+
+/* The trigger function that belongs to this function: in the same schema. */
+static Oid
+GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
+{
+	*schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
+	return LookupFuncName(list_make2(makeString(*schema), makeString(pstrdup(GUARD_FUNCTION))),
+						  0, NULL, false);
+}
+
+/* ---- checks --------------------------------------------------------------- */
+
+static void
+CheckOwner(Relation rel)
+{
+#if PG_VERSION_NUM >= 160000
+	bool		owner = object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId());
+#else
+	bool		owner = pg_class_ownercheck(RelationGetRelid(rel), GetUserId());
+#endif
+
+	if (!owner)
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
+					   RelationGetRelationName(rel));
+}
+
+static void
+CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
+{
+	for (int i = 0; i < arguments; i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("argument \"%s\" must not be NULL", names[i])));
+}
+
+[[noreturn]] static void
+CannotGuard(Relation rel, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
+			 errdetail_internal("%s", detail)));
+	pg_unreachable();
+}
+
+/* A table, or one of its partitions. */
+static void
+CheckTable(Relation rel, Oid function)
+{
+	GuardTriggers triggers;
+
+	switch (rel->rd_rel->relkind)
+	{
+		case RELKIND_RELATION:
+		case RELKIND_PARTITIONED_TABLE:
+			break;
+		case RELKIND_FOREIGN_TABLE:
+			CannotGuard(rel, rel->rd_rel->relispartition ?
+						_("It is a foreign partition: this server cannot tell whether a row lands there.") :
+						_("It is a foreign table: this server cannot tell whether a row lands there."));
+		default:
+			CannotGuard(rel, _("Only tables and partitioned tables can be guarded."));
+	}
+	if (IsLiveRelation(rel))
+		CannotGuard(rel, _("It is a live filter."));
+	if (IsCatalogRelation(rel))
+		CannotGuard(rel, _("It is a system catalog."));
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		CannotGuard(rel, _("It is a temporary table."));
+	if (rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		CannotGuard(rel, _("A guard works on tables of access method heap only."));
+
+	triggers = FindGuardTriggers(rel, function);
+	if (triggers.write != NULL || triggers.remove != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("table \"%s\" is guarded already", RelationGetRelationName(rel)),
+				 errhint("Call dedup_unguard() first.")));
+}
+
+static void
+CheckFilter(Relation rel, Oid filter)
+{
+	AclResult	allowed;
+
+	if (!IsLiveRelationId(filter))
+	{
+		const char *name = get_rel_name(filter);
+
+		if (name == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("relation with OID %u does not exist", filter)));
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a live filter", name),
+				 errhint("dedup_create() makes one.")));
+	}
+	if (get_rel_persistence(filter) == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("a temporary live filter cannot guard a table"),
+				 errdetail("Other sessions could not use it.")));
+
+	allowed = pg_class_aclcheck(filter, rel->rd_rel->relowner, ACL_INSERT);
+	if (allowed != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for live filter \"%s\"", get_rel_name(filter)),
+				 errdetail("The owner of table \"%s\" needs the privilege INSERT on it.",
+						   RelationGetRelationName(rel))));
+
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
+		get_rel_persistence(filter) != RELPERSISTENCE_UNLOGGED)
+		ereport(WARNING,
+				(errmsg("table \"%s\" is unlogged, live filter \"%s\" is not",
+						RelationGetRelationName(rel), get_rel_name(filter)),
+				 errdetail("After a crash the table is empty, and the filter still refuses its keys."),
+				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
+}
+
+/* A column by its name; an error if triggers cannot use it. */
+static Form_pg_attribute
+FindColumn(Relation rel, const char *name)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
+			continue;
+		if (column->attgenerated != '\0')
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("a guard cannot use the generated column \"%s\"", name),
+					 errdetail("It is computed after the guard's trigger has run.")));
+		return column;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("column \"%s\" of table \"%s\" does not exist", name,
+					RelationGetRelationName(rel))));
+	pg_unreachable();
+}
+
+static bool
+IsKeyColumn(const GuardRequest &request, AttrNumber attnum)
+{
+	for (int i = 0; i < request.columns; i++)
+		if (request.attnums[i] == attnum)
+			return true;
+	return false;
+}
+
+static void
+ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
+{
+	Oid			types[INDEX_MAX_KEYS];
+	Oid			collations[INDEX_MAX_KEYS];
+	Datum	   *elements;
+	bool	   *nulls;
+	int			n;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("the key columns must be a one-dimensional array")));
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a key needs at least one column")));
+	if (n > INDEX_MAX_KEYS)
+		ereport(ERROR,
+				(errcode(ERRCODE_TOO_MANY_COLUMNS),
+				 errmsg("a guard's key cannot have more than %d columns", INDEX_MAX_KEYS)));
+
+	for (int i = 0; i < n; i++)
+	{
+		const char *name;
+		Form_pg_attribute column;
+
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("the name of a key column must not be NULL")));
+		name = TextDatumGetCString(elements[i]);
+		column = FindColumn(rel, name);
+		if (IsKeyColumn(*request, column->attnum))
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_COLUMN),
+					 errmsg("key column \"%s\" is given twice", name)));
+		request->names[i] = name;
+		request->attnums[i] = column->attnum;
+		types[i] = column->atttypid;
+		collations[i] = column->attcollation;
+		request->columns = i + 1;
+	}
+
+	/* Complains about types that have no hash function. */
+	MakeColumnsKeyPlan(CurrentMemoryContext, n, types, collations);
+}
+
+static void
+ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Form_pg_attribute column = NULL;
+
+	if (name == NULL)
+	{
+		int			candidates = 0;
+
+		for (int i = 0; i < desc->natts; i++)
+		{
+			Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+			if (attribute->attisdropped || attribute->atttypid != BOOLOID ||
+				attribute->attgenerated != '\0' || IsKeyColumn(*request, attribute->attnum))
+				continue;
+			candidates++;
+			column = attribute;
+			if (strcmp(NameStr(attribute->attname), "is_duplicate") == 0)
+			{
+				candidates = 1;
+				break;
+			}
+		}
+		if (candidates != 1)
+			ereport(ERROR,
+					(errcode(candidates == 0 ? ERRCODE_UNDEFINED_COLUMN : ERRCODE_AMBIGUOUS_COLUMN),
+					 candidates == 0 ?
+					 errmsg("table \"%s\" has no boolean column to mark duplicates in",
+							RelationGetRelationName(rel)) :
+					 errmsg("table \"%s\" has several boolean columns to mark duplicates in",
+							RelationGetRelationName(rel)),
+					 candidates == 0 ?
+					 errhint("Add a column is_duplicate boolean.") :
+					 errhint("Name the column: 'mark:column'.")));
+	}
+	else
+	{
+		column = FindColumn(rel, name);
+		if (column->atttypid != BOOLOID)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
+							format_type_be(column->atttypid)),
+					 errhint("Name a column of type boolean.")));
+		if (IsKeyColumn(*request, column->attnum))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key",
+							name)));
+	}
+	request->mark = pstrdup(NameStr(column->attname));
+}
+
+static void
+ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
+{
+	if (strcmp(text, "skip") == 0)
+		request->mode = GuardMode::Skip;
+	else if (strcmp(text, "reject") == 0)
+		request->mode = GuardMode::Reject;
+	else if (strcmp(text, "mark") == 0 || strncmp(text, "mark:", 5) == 0)
+	{
+		request->mode = GuardMode::Mark;
+		ReadMarkColumn(rel, text[4] == ':' ? text + 5 : NULL, request);
+	}
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown value \"%s\" of on_duplicate", text),
+				 errhint("Use skip (the row is left out), reject (an error) or mark (a boolean column is set; mark:column names it).")));
+}
+
+/*
+ * ON CONFLICT DO UPDATE on a unique index of the table's own never gets to see a row
+ * that the guard left out.
+ */
+static bool
+WarnUnique(Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
+	Oid			unique = InvalidOid;
+
+	foreach(cell, indexes)
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		Form_pg_index form;
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		form = (Form_pg_index) GETSTRUCT(tuple);
+		if (!OidIsValid(unique) && (form->indisunique || form->indisexclusion))
+			unique = lfirst_oid(cell);
+		ReleaseSysCache(tuple);
+	}
+	list_free(indexes);
+	if (!OidIsValid(unique))
+		return false;
+	ereport(WARNING,
+			(errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of \"%s\" whose key the filter has seen",
+					RelationGetRelationName(rel)),
+			 errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard leaves a duplicate out before that is asked.",
+					   RelationGetRelationName(rel), get_rel_name(unique)),
+			 errhint("Use on_duplicate => 'mark' or 'reject' if the table is written by ON CONFLICT DO UPDATE.")));
+	return true;
+}
+
+/* Checks the table and all of its partitions. */
+static void
+CheckTables(Relation rel, Oid function, GuardMode mode)
+{
+	bool		warned = mode != GuardMode::Skip;
+	List	   *tables = list_make1_oid(RelationGetRelid(rel));
+	ListCell   *cell;
+
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
+	foreach(cell, tables)
+	{
+		Relation	table = table_open(lfirst_oid(cell), NoLock);
+
+		CheckTable(table, function);
+		if (!warned)
+			warned = WarnUnique(table);
+		table_close(table, NoLock);
+	}
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+/* "OLD.a IS NULL" */
+static void
+AppendTest(StringInfo text, const char *column, const char *test)
+{
+	appendStringInfo(text, " OR OLD.%s %s", quote_identifier(column), test);
+}
+
+/*
+ * The index, unless CREATE TABLE ... LIKE or a former guard has left one. Its name is
+ * the one that errors give as that of the constraint.
+ */
+static const char *
+MakeIndex(Relation rel, const GuardRequest &request)
+{
+	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
+	StringInfoData command;
+	const char *name;
+
+	foreach(cell, indexes)
+		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns,
+							   request.attnums))
+			return get_rel_name(lfirst_oid(cell));
+
+	name = ChooseRelationName(RelationGetRelationName(rel), NULL, "dedup_guard",
+							  RelationGetNamespace(rel), false);
+	initStringInfo(&command);
+	appendStringInfo(&command, "CREATE INDEX %s ON %s USING " GUARD_ACCESS_METHOD " (",
+					 quote_identifier(name), QualifiedName(rel));
+	for (int i = 0; i < request.columns; i++)
+		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ", quote_identifier(request.names[i]));
+	appendStringInfoChar(&command, ')');
+	Run(command.data);
+	return name;
+}
+
+static void
+MakeTriggers(Relation rel, const char *schema, const GuardRequest &request,
+			 const char *constraint)
+{
+	static const char *const modes[] = {"skip", "reject", "mark"};
+	const char *function = quote_qualified_identifier(schema, GUARD_FUNCTION);
+	StringInfoData command;
+
+	initStringInfo(&command);
+	appendStringInfo(&command,
+					 "CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
+					 " FOR EACH ROW EXECUTE FUNCTION %s(%s, %s)",
+					 QualifiedName(rel), function, quote_literal_cstr(modes[(int) request.mode]),
+					 quote_literal_cstr(constraint));
+	Run(command.data);
+
+	resetStringInfo(&command);
+	appendStringInfo(&command,
+					 "CREATE TRIGGER \"" GUARD_DELETE_TRIGGER "\" BEFORE DELETE ON %s"
+					 " FOR EACH ROW WHEN ('%u'::pg_catalog.regclass IS NOT NULL",
+					 QualifiedName(rel), request.filter);
+	for (int i = 0; i < request.columns; i++)
+		AppendTest(&command, request.names[i], "IS NULL");
+	if (request.mark != NULL)
+		AppendTest(&command, request.mark, "IS NOT NULL");
+	appendStringInfo(&command, ") EXECUTE FUNCTION %s()", function);
+	Run(command.data);
+}
+
+/*
+ * dedup_guard(table regclass, filter regclass, columns text[], on_duplicate text)
+ * returns void
+ *
+ * As the user who calls it: the table has to be his.
+ */
+DEDUP_FUNCTION(dedup_guard)
+{
+	static const char *const names[] = {"table", "filter", "columns", "on_duplicate"};
+	GuardRequest request = {};
+	Relation	rel;
+	Oid			function;
+	char	   *schema;
+
+	CheckNotNull(fcinfo, lengthof(names), names);
+	function = GuardFunctionOf(fcinfo, &schema);
+	request.filter = PG_GETARG_OID(1);
+
+	rel = relation_open(PG_GETARG_OID(0), ShareRowExclusiveLock);
+	CheckOwner(rel);
+	CheckTable(rel, function);
+	LockRelationOid(request.filter, AccessShareLock);
+	CheckFilter(rel, request.filter);
+	ReadColumns(rel, PG_GETARG_ARRAYTYPE_P(2), &request);
+	ReadRequestedMode(rel, text_to_cstring(PG_GETARG_TEXT_PP(3)), &request);
+	CheckTables(rel, function, request.mode);
+
+	SPI_connect();
+	MakeTriggers(rel, schema, request, MakeIndex(rel, request));
+	SPI_finish();
+	relation_close(rel, NoLock);
+	PG_RETURN_VOID();
+}
+
+/* ---- dropping ------------------------------------------------------------- */
+
+/* Drops the table's guard indexes, but those that belong to a parent's. */
+static bool
+DropIndexes(Relation rel)
+{
+	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
+	List	   *indexes = RelationGetIndexList(rel);
+	bool		dropped = false;
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+	{
+		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
+		Form_pg_class form;
+		char	   *name;
+		bool		ours;
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		form = (Form_pg_class) GETSTRUCT(tuple);
+		ours = form->relam == access_method && !form->relispartition;
+		name = pstrdup(NameStr(form->relname));
+		ReleaseSysCache(tuple);
+		if (!ours)
+			continue;
+		Run(psprintf("DROP INDEX %s",
+					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+												name)));
+		dropped = true;
+	}
+	return dropped;
+}
+
+static bool
+DropTriggers(Relation rel, Oid function)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	/* The list is made anew after each command. */
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (triggers->triggers[i].tgfoid == function)
+		{
+			if (triggers->triggers[i].tgisclone)
+				ereport(ERROR,
+						(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						 errmsg("the guard of partition \"%s\" belongs to a table above it",
+								RelationGetRelationName(rel)),
+						 errhint("Call dedup_unguard() for that table.")));
+			names = lappend(names, pstrdup(triggers->triggers[i].tgname));
+		}
+	foreach(cell, names)
+		Run(psprintf("DROP TRIGGER %s ON %s", quote_identifier((char *) lfirst(cell)),
+					 QualifiedName(rel)));
+	return names != NIL;
+}
+
+/*
+ * dedup_unguard(table regclass) returns void
+ *
+ * What the filter has seen it keeps.
+ */
+DEDUP_FUNCTION(dedup_unguard)
+{
+	static const char *const names[] = {"table"};
+	Relation	rel;
+	Oid			function;
+	char	   *schema;
+	bool		triggers;
+	bool		indexes;
+
+	CheckNotNull(fcinfo, lengthof(names), names);
+	function = GuardFunctionOf(fcinfo, &schema);
+
+	/* DROP INDEX takes this lock, and to take it second would invite a deadlock. */
+	rel = relation_open(PG_GETARG_OID(0), AccessExclusiveLock);
+	CheckOwner(rel);
+
+	SPI_connect();
+	triggers = DropTriggers(rel, function);
+	indexes = DropIndexes(rel);
+	SPI_finish();
+	if (!triggers && !indexes)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
+	relation_close(rel, NoLock);
+	PG_RETURN_VOID();
+}

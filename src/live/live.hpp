@@ -1,0 +1,195 @@
+/*
+ * Live filters: relations whose pages are a filter that all sessions share.
+ *
+ * A live filter is a relation of the table access method `streamdedup`. Its pages
+ * (page.hpp) are changed in place under their buffer's lock and logged as generic
+ * WAL records; there are no tuples. A key is in flight, with its transaction's id
+ * beside it, until some later visitor of the page finds that transaction ended.
+ *
+ * Who does what:
+ *   page.hpp       the bytes of a page; knows no PostgreSQL
+ *   filter.cpp     opens a live filter, its parameters, access rights
+ *   pages.cpp      buffers, locks, WAL records, extension, overflow pages
+ *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
+ *   table_am.cpp   the access method: scans for dumps, COPY for restores, VACUUM
+ *   page_type.cpp  the type of what a dump holds
+ *   functions.cpp  SQL functions
+ *   counters.cpp   counters, added up when a transaction commits
+ *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
+ *   guard.cpp      triggers and the guard index: a key counts only if its row landed
+ *
+ * Locks: a main page's buffer lock, then those of its overflow pages in the order of
+ * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
+ * locked. Errors are raised with no critical section open; buffers are released by
+ * the resource owner.
+ */
+#ifndef STREAMDEDUP_LIVE_LIVE_HPP
+#define STREAMDEDUP_LIVE_LIVE_HPP
+
+#include "pg/pg.hpp"
+#include "core/methods/fifo_line.hpp"
+#include "live/page.hpp"
+
+extern "C" {
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+}
+
+/* ---- a live filter and its parameters (filter.cpp) ------------------------- */
+
+/* What the DEFAULT of the column `page` says; cached with the relation. */
+struct LiveParameters
+{
+	dedup::Shape shape;			/* of method fifo; its seed is that of the keys' hashes */
+	dedup::live::Geometry geometry;
+	bool		forgets;		/* a window; else keys spill to overflow pages for ever */
+	int64		ttl;			/* microseconds; 0: a window by count, or none */
+	int64		generation;		/* length of one in microseconds, ttl / 7; 0 without ttl */
+	uint8_t		prototype_method;	/* that the filter was asked for with */
+	uint64		prototype_keys;		/* capacity, or window, as asked */
+	double		prototype_fpr;
+};
+
+struct LiveFilter
+{
+	Relation	rel;
+	LiveParameters parameters;	/* a copy: the relation's cache can go at any lock */
+};
+
+/* Whether this is a live filter: a relation of our access method. */
+extern bool IsLiveRelation(Relation rel);
+
+/* The same by OID; false for what does not exist. */
+extern bool IsLiveRelationId(Oid relid);
+
+/*
+ * What a caller is about to do. Checks privileges of `role` (SELECT asks, INSERT
+ * adds, forgets and loads), and for Add that neither a standby, nor a READ ONLY
+ * transaction, nor a parallel worker is at work.
+ */
+enum class LiveUse
+{
+	Ask,
+	Add
+};
+
+/*
+ * Opens a live filter, with AccessShareLock or RowExclusiveLock, which is kept to the
+ * end of the transaction. A relation of another kind is 42809.
+ */
+extern LiveFilter OpenLive(Oid relid, LiveUse use, Oid role, const char *function);
+extern void CloseLive(const LiveFilter &filter);
+
+/* The generation that an instant belongs to; 0 in filters without ttl. */
+extern uint32 LiveGeneration(const LiveFilter &filter, TimestampTz at);
+
+/* The name of the filter, for messages. */
+static inline const char *
+LiveName(const LiveFilter &filter)
+{
+	return RelationGetRelationName(filter.rel);
+}
+
+/* The parameters that the relation's DEFAULT holds; XX001 if it holds none. */
+extern LiveParameters LiveParametersOf(Relation rel);
+
+/* The access method's routine, by which live filters are known. */
+extern const TableAmRoutine *LiveTableAm(void);
+
+/* ---- keys (keys.cpp) -------------------------------------------------------- */
+
+enum class LiveAnswer
+{
+	New,						/* and remembered, in flight */
+	Duplicate,
+	TooOld						/* timed filters: older than the window; new, not remembered */
+};
+
+/*
+ * Test-and-add in the current (sub)transaction. Waits, with nothing locked, for a
+ * transaction that has the same key in flight. Counts nothing.
+ */
+extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation);
+
+/* Asks only; never waits: what other transactions have in flight is not seen. */
+extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
+
+/* Forgets a key, when this transaction commits. Returns whether it was there. */
+extern bool LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation);
+
+/*
+ * Takes back a key that this transaction added as subtransaction `xid` (what
+ * GetCurrentTransactionId() said then), as if it had never been added.
+ */
+extern void LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid);
+
+/* Test-and-add of a batch, page by page, one WAL record a page. */
+extern void LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n,
+								uint32 generation, LiveAnswer *answers);
+
+/* ---- counters (counters.cpp) ------------------------------------------------ */
+
+enum class LiveCounter
+{
+	New,						/* keys remembered */
+	Duplicate,					/* answered duplicate by is_new, dedup_new_keys */
+	Skipped,					/* rows left out by a guard */
+	Rejected,					/* rows that a guard raised 23505 for */
+	Marked						/* rows marked by a guard */
+};
+constexpr int kLiveCounters = 5;
+
+/*
+ * Counts when the current (sub)transaction commits; never if it aborts. Rejected rows
+ * count at once, since their error is what aborts it.
+ */
+extern void CountLive(const LiveFilter &filter, LiveCounter counter, int64 n);
+
+/* The newest generation that this transaction, or a committed one, added a key in. */
+extern uint32 LiveClock(const LiveFilter &filter);
+extern void NoteLiveGeneration(const LiveFilter &filter, uint32 generation);
+
+/*
+ * Keys of a time window gave way before their time. Remembered while buffers are
+ * locked; WarnLiveEarly(), when none is, raises the WARNING, once in a filter's life.
+ */
+extern void NoteLiveEarly(const LiveFilter &filter, unsigned early);
+extern void WarnLiveEarly(const LiveFilter &filter);
+
+/* What the page of counters says. */
+struct LiveCounts
+{
+	int64		value[kLiveCounters];
+	TimestampTz since;			/* 0: nothing was counted yet */
+	uint32		clock;
+	bool		warned;
+};
+extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
+
+/* Registers the transaction callbacks; once, from _PG_init. */
+extern void InitLiveCounters(void);
+
+/* ---- guard (guard.cpp) ------------------------------------------------------ */
+
+/*
+ * Takes back the keys of rows that did not land, of queries that have ended. Called
+ * before this session asks or adds a key by function.
+ */
+extern void SettleLandedRows(void);
+
+/* Registers callbacks; once, from _PG_init. */
+extern void InitLiveGuard(void);
+
+/* ---- refusals (refuse.cpp) -------------------------------------------------- */
+
+/* Installs hooks; once, from _PG_init. */
+extern void InitLiveRefusals(void);
+
+/* The functions that triggers on live filters and guarded tables may call. */
+extern bool IsRestoreTriggerFunction(Oid function);
+extern bool IsGuardTriggerFunction(Oid function);
+
+#endif							/* STREAMDEDUP_LIVE_LIVE_HPP */

@@ -1,0 +1,76 @@
+/*
+ * The type dedup_page: what the column `page` of a live filter has. Its values are
+ * either the filter's parameters (the column's DEFAULT) or the committed keys of one
+ * page (the rows of a dump). Never the bytes of a page: they hold transaction ids.
+ *
+ * Format 1, little-endian:
+ *   0   u8   0xDA
+ *   1   u8   1, the format
+ *   2   u8   0 parameters, 1 page
+ *   3   u8   bytes of a slot, +128 if timed
+ *   4   u32  parameters: bit 0 the filter forgets; page: block number
+ *   8   u64  XXH3 of the rest, with this field 0
+ *   16  u32  number of pages
+ * parameters, 88 bytes in all:
+ *   20  u8   method that was asked for, then 3 bytes 0
+ *   24  u64  seed
+ *   32  u64  keys, 40 f64 rate: those the pages are sized for
+ *   48  u64  length of a generation, 56 u64 ttl; microseconds
+ *   64  u64  keys, 72 f64 rate: as asked for
+ *   80  u64  0
+ * page:
+ *   20  u32  clock: the newest generation
+ *   24  u32  number of entries
+ *   28  u32  keys that gave way early
+ *   32       entries: u64 rest and, above its 40 bits, line; u32 generation; u32 0
+ *            then, unless all are empty, the lines of fingerprints
+ */
+#ifndef STREAMDEDUP_LIVE_PAGE_TYPE_HPP
+#define STREAMDEDUP_LIVE_PAGE_TYPE_HPP
+
+#include "live/live.hpp"
+
+/* A key with long fingerprint, in a dump. */
+struct DumpedEntry
+{
+	uint32		line;
+	uint32		generation;
+	uint64		rest;
+};
+
+struct DumpedPage
+{
+	uint32		block;
+	uint32		clock;
+	uint32		early;
+	uint32		count;
+	const DumpedEntry *entries;
+	const uint8_t *lines;		/* kLines lines, or null if all are empty */
+};
+
+extern struct varlena *EncodeParameters(const LiveParameters &parameters);
+extern struct varlena *EncodePage(const LiveParameters &parameters, const DumpedPage &page);
+
+/* Both check every field; a value of the other kind is an error of `sqlstate`. */
+extern void DecodeParameters(const struct varlena *value, LiveParameters *parameters);
+/* The result's arrays are palloc'd. XX001 if it is not a page of such a filter. */
+extern void DecodePage(const struct varlena *value, const LiveParameters &parameters,
+					   DumpedPage *page);
+
+/*
+ * What a snapshot sees of a main page and its chain. Returns false if that is nothing.
+ * The result's arrays are palloc'd. (table_am.cpp)
+ */
+extern bool ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block,
+						 DumpedPage *result);
+
+/* 55000 unless the filter is empty. */
+extern void LiveRequireEmpty(const LiveFilter &filter);
+
+/*
+ * Writes a dumped page into an empty one. It is this transaction's as a whole: if that
+ * aborts, the page is empty.
+ */
+extern void LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped);
+
+#endif							/* STREAMDEDUP_LIVE_PAGE_TYPE_HPP */

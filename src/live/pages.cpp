@@ -1,0 +1,781 @@
+/*
+ * Buffers, WAL records, extension and overflow pages of live filters.
+ *
+ * GenericXLog compares two pages byte by byte to find what changed, which costs ten
+ * times the change itself. What changes is known here, so the same kind of record
+ * (resource manager RM_GENERIC_ID, replayed by the server's own generic_redo) is put
+ * together by hand: for each page fragments of {uint16 offset, uint16 length, bytes}.
+ */
+#include "live/store.hpp"
+
+extern "C" {
+#include "access/generic_xlog.h"
+#include "access/subtrans.h"
+#include "access/xloginsert.h"
+#include "storage/indexfsm.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "storage/smgr.h"
+#include "utils/snapmgr.h"
+}
+
+/* Critical sections count in a volatile, which C++20 deprecates. */
+#if defined(__clang__)
+#pragma GCC diagnostic ignored "-Wdeprecated-volatile"
+#else
+#pragma GCC diagnostic ignored "-Wvolatile"
+#endif
+
+using dedup::LoadU32;
+using dedup::StoreU32;
+using namespace dedup::live;
+
+/* ---- reading -------------------------------------------------------------- */
+
+void
+ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("invalid page in block %u of live filter \"%s\"", block,
+					RelationGetRelationName(rel)),
+			 errdetail("%s", flaw),
+			 errhint("dedup_check() names all such pages. Restore the filter from a backup, or make it anew from the keys of its table.")));
+	pg_unreachable();
+}
+
+/*
+ * Whether the file is known to be as long as the filter. The flag is the target block
+ * of the storage manager's entry, which nothing else uses for this relation, and which
+ * is reset whenever the file may have been truncated or replaced.
+ */
+static bool
+KnownLong(const LiveFilter &filter)
+{
+	return RelationGetTargetBlock(filter.rel) != InvalidBlockNumber;
+}
+
+static bool
+IsLong(const LiveFilter &filter, BlockNumber block)
+{
+	if (KnownLong(filter) && block <= CountersBlock(filter))
+		return true;
+	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, CountersBlock(filter)))
+		return RelationGetNumberOfBlocks(filter.rel) > block;
+	if (!RecoveryInProgress())
+		RelationSetTargetBlock(filter.rel, 0);
+	return true;
+}
+
+bool
+HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
+{
+	const char *flaw;
+
+	if (!IsLong(filter, block))
+		return false;
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	LockBuffer(held->buffer, lock);
+	if (PageIsNew((Page) held->bytes))
+	{
+		UnlockReleaseBuffer(held->buffer);
+		return false;
+	}
+	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
+	if (unlikely(flaw != NULL))
+		ReportBadPage(filter.rel, block, flaw);
+	return true;
+}
+
+void
+ReleasePage(const HeldPage &held)
+{
+	UnlockReleaseBuffer(held.buffer);
+}
+
+/* ---- collecting and making a change ---------------------------------------- */
+
+namespace
+{
+
+constexpr int MAX_CHANGED = 3;
+
+/* Above this many bytes of fragments the page's image is logged instead. */
+constexpr size_t MAX_FRAGMENTS = 6000;
+
+struct ChangedPage
+{
+	HeldPage	held;
+	const uint8_t *scratch;		/* the whole new page, or null */
+	bool		whole;			/* log the image */
+	size_t		size;			/* of the fragments */
+	char		fragments[MAX_FRAGMENTS + 256];
+};
+
+ChangedPage changed[MAX_CHANGED];
+int			changed_count;
+
+}							/* namespace */
+
+void
+StartChange(void)
+{
+	changed_count = 0;
+}
+
+static ChangedPage *
+ChangedPageOf(const HeldPage &held)
+{
+	for (int i = 0; i < changed_count; i++)
+		if (changed[i].held.buffer == held.buffer)
+			return &changed[i];
+	if (changed_count >= MAX_CHANGED)
+		elog(ERROR, "too many pages in one change of a live filter");
+	ChangedPage *page = &changed[changed_count++];
+
+	page->held = held;
+	page->scratch = NULL;
+	page->whole = false;
+	page->size = 0;
+	return page;
+}
+
+/* False: too many bytes, the image is logged. */
+static bool
+AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size)
+{
+	uint16		head[2] = {(uint16) offset, (uint16) size};
+
+	if (page->size + sizeof head + size > sizeof page->fragments)
+	{
+		page->whole = true;
+		return false;
+	}
+	memcpy(page->fragments + page->size, head, sizeof head);
+	memcpy(page->fragments + page->size + sizeof head, bytes, size);
+	page->size += sizeof head + size;
+	return true;
+}
+
+void
+ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
+{
+	ChangedPage *page = ChangedPageOf(held);
+
+	Assert(page->scratch == NULL && offset + size <= BLCKSZ);
+	if (size > 256 || !AppendFragment(page, offset, bytes, size))
+		elog(ERROR, "too large a change of a page of a live filter");
+}
+
+void
+ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
+{
+	ChangedPage *page = ChangedPageOf(held);
+	size_t		at = kMagicAt;
+
+	Assert(page->scratch == NULL && page->size == 0);
+	page->scratch = scratch;
+	/* Runs of words that differ, to the byte. */
+	while (at < BLCKSZ && !page->whole)
+	{
+		size_t		end;
+
+		if (memcmp(held.bytes + at, scratch + at, 8) == 0)
+		{
+			at += 8;
+			continue;
+		}
+		end = at + 8;
+		while (end < BLCKSZ && memcmp(held.bytes + end, scratch + end, 8) != 0)
+			end += 8;
+
+		size_t		from = at,
+					to = end;
+
+		while (held.bytes[from] == scratch[from])
+			from++;
+		while (held.bytes[to - 1] == scratch[to - 1])
+			to--;
+		if (page->size + to - from + 4 > MAX_FRAGMENTS ||
+			!AppendFragment(page, from, scratch + from, to - from))
+			page->whole = true;
+		at = end;
+	}
+}
+
+void
+LogWhole(const HeldPage &held)
+{
+	ChangedPageOf(held)->whole = true;
+}
+
+void
+MakeChange(const LiveFilter &filter)
+{
+	bool		logged = RelationNeedsWAL(filter.rel);
+
+	START_CRIT_SECTION();
+	for (int i = 0; i < changed_count; i++)
+	{
+		ChangedPage *page = &changed[i];
+
+		if (page->scratch != NULL && page->whole)
+			memcpy(page->held.bytes + kMagicAt, page->scratch + kMagicAt, BLCKSZ - kMagicAt);
+		else
+			for (size_t at = 0; at < page->size;)
+			{
+				uint16		head[2];
+
+				memcpy(head, page->fragments + at, sizeof head);
+				memcpy(page->held.bytes + head[0], page->fragments + at + sizeof head, head[1]);
+				at += sizeof head + head[1];
+			}
+		MarkBufferDirty(page->held.buffer);
+	}
+	if (logged)
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		for (int i = 0; i < changed_count; i++)
+		{
+			ChangedPage *page = &changed[i];
+
+			if (page->whole)
+				XLogRegisterBuffer((uint8) i, page->held.buffer,
+								   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+			else
+			{
+				XLogRegisterBuffer((uint8) i, page->held.buffer, REGBUF_STANDARD);
+				if (page->size > 0)
+					XLogRegisterBufData((uint8) i, page->fragments, (int) page->size);
+			}
+		}
+		lsn = XLogInsert(RM_GENERIC_ID, 0);
+		for (int i = 0; i < changed_count; i++)
+			PageSetLSN((Page) changed[i].held.bytes, lsn);
+	}
+	END_CRIT_SECTION();
+	changed_count = 0;
+}
+
+/* ---- pages to change -------------------------------------------------------- */
+
+/* Makes the file as long as the filter: zero pages, which are empty ones, unlogged. */
+static void
+MakeLong(const LiveFilter &filter)
+{
+	BlockNumber want = CountersBlock(filter) + 1;
+	BlockNumber have;
+
+	if (KnownLong(filter))
+		return;
+	if (RelationGetNumberOfBlocks(filter.rel) < want)
+	{
+		LockRelationForExtension(filter.rel, ExclusiveLock);
+		have = RelationGetNumberOfBlocks(filter.rel);
+#if PG_VERSION_NUM >= 160000
+		if (have < want)
+			smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have), false);
+#else
+		PGAlignedBlock zero;
+
+		memset(zero.data, 0, BLCKSZ);
+		for (; have < want; have++)
+		{
+			smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
+		}
+#endif
+		UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	}
+	RelationSetTargetBlock(filter.rel, 0);
+}
+
+/* PostgreSQL's header: no line pointers, and no hole that would be cleared on replay. */
+static void
+InitHeader(uint8_t *bytes)
+{
+	PageHeader	header = (PageHeader) bytes;
+
+	PageInit((Page) bytes, BLCKSZ, 0);
+	header->pd_lower = BLCKSZ;
+	header->pd_upper = BLCKSZ;
+	header->pd_special = BLCKSZ;
+}
+
+void
+HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
+{
+	const char *flaw;
+
+	MakeLong(filter);
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (PageIsNew((Page) held->bytes))
+	{
+		StartChange();
+		LogWhole(*held);
+		InitHeader(held->bytes);
+		InitPage(held->bytes, kind, block, filter.parameters.geometry.layout, 0);
+		MakeChange(filter);
+		return;
+	}
+	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
+	if (unlikely(flaw != NULL))
+		ReportBadPage(filter.rel, block, flaw);
+}
+
+void
+HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
+{
+	BlockNumber block;
+
+	while ((block = GetFreeIndexPage(filter.rel)) != InvalidBlockNumber)
+	{
+		/* The map is only a hint: what it names may be long gone, or in use. */
+		if (block <= CountersBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
+			continue;
+		held->block = block;
+		held->buffer = ReadBuffer(filter.rel, block);
+		held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+		if (ConditionalLockBuffer(held->buffer))
+		{
+			if (PageIsNew((Page) held->bytes))
+			{
+				InitHeader(held->bytes);
+				return;
+			}
+			if (HeaderFlaw(held->bytes, Kind::kFree, block,
+						   filter.parameters.geometry.layout) == NULL)
+				return;
+			LockBuffer(held->buffer, BUFFER_LOCK_UNLOCK);
+		}
+		ReleaseBuffer(held->buffer);
+	}
+	LockRelationForExtension(filter.rel, ExclusiveLock);
+	held->buffer = ReadBuffer(filter.rel, P_NEW);
+	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
+	UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	held->block = BufferGetBlockNumber(held->buffer);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	InitHeader(held->bytes);
+}
+
+void
+RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
+{
+	RecordFreeIndexPage(filter.rel, block);
+}
+
+/* ---- transactions ----------------------------------------------------------- */
+
+uint64
+WideXid(TransactionId xid)
+{
+	static TransactionId last = InvalidTransactionId;
+	static uint64 last_wide;
+
+	if (xid != last)
+	{
+		uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+		uint64		wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
+
+		if (wide >= next)
+			wide -= (uint64) 1 << 32;
+		last_wide = wide;
+		last = xid;
+	}
+	return last_wide;
+}
+
+/* Whether every snapshot, of dumps too, sees what this committed transaction did. */
+static bool
+SeenByAll(Relation rel, TransactionId xid)
+{
+#if PG_VERSION_NUM >= 140000
+	return GlobalVisCheckRemovableXid(rel, xid);
+#else
+	return TransactionIdPrecedes(xid, GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM));
+#endif
+}
+
+Verdict
+JudgeXid(Relation rel, uint64 wide)
+{
+	TransactionId xid = (TransactionId) wide;
+
+	if (wide == kFrozen)
+		return Verdict::kCommitted;
+	if (!TransactionIdIsNormal(xid) || TransactionIdIsCurrentTransactionId(xid) ||
+		TransactionIdIsInProgress(xid))
+		return Verdict::kKeep;
+	if (!TransactionIdDidCommit(xid))
+		return Verdict::kAborted;
+	return SeenByAll(rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
+}
+
+/*
+ * The subtransactions of this transaction that are still running, from the innermost
+ * out. Those that have ended are given to the nearest of them.
+ */
+static void
+RetagEnded(uint8_t *page)
+{
+	const AreaShape &area = AreaOf(page);
+	TransactionId current = GetCurrentTransactionIdIfAny();
+
+	if (!TransactionIdIsValid(current))
+		return;
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		uint64		wide = LoadTag(page, tag).xid;
+		TransactionId ended = (TransactionId) wide;
+
+		if (wide == kNoXid || wide == kFrozen || ended == current ||
+			!TransactionIdIsCurrentTransactionId(ended))
+			continue;
+		/*
+		 * Parents have smaller ids than their children, so the two walks up meet at
+		 * the nearest running ancestor, which may be `ended` itself.
+		 */
+		TransactionId up = ended;
+		TransactionId running = current;
+
+		while (TransactionIdIsValid(up) && TransactionIdIsValid(running) && up != running)
+		{
+			if (TransactionIdFollows(up, running))
+				up = SubTransGetParent(up);
+			else
+				running = SubTransGetParent(running);
+		}
+		if (TransactionIdIsValid(up) && up == running && up != ended)
+			Retag(page, tag, WideXid(up));
+	}
+}
+
+/* ---- settling ----------------------------------------------------------------- */
+
+/* Entries must name tags and lines that exist. */
+static void
+CheckEntries(const LiveFilter &filter, const HeldPage &page)
+{
+	const AreaShape &area = AreaOf(page.bytes);
+	bool		bad = false;
+
+	ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
+		if (entry.tag > area.tags || entry.line >= kLines || LoadTag(page.bytes, entry.tag).xid == kNoXid)
+			bad = true;
+	});
+	if (bad)
+		ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
+}
+
+/* The verdicts on a page's tags. Returns whether there is anything to settle. */
+static bool
+JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *verdicts)
+{
+	const AreaShape &area = AreaOf(page);
+	bool		any = false;
+
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		uint64		xid = LoadTag(page, tag).xid;
+
+		if (xid == kNoXid)
+			continue;
+		verdicts[tag] = JudgeXid(filter.rel, xid);
+		/* Lines that may yet go away as a whole take nothing in. */
+		if (loading && verdicts[tag] == Verdict::kCommitted)
+			verdicts[tag] = Verdict::kKeep;
+		if (verdicts[tag] != Verdict::kKeep)
+			any = true;
+	}
+	return any;
+}
+
+/*
+ * Settles one page of a chain into scratch copies of it and of the main page. Returns
+ * false if nothing can be settled.
+ */
+static bool
+SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
+			  uint8_t *page_scratch, bool fold, Settled *settled)
+{
+	Verdict		verdicts[256];
+	bool		loading = LoaderOf(main_scratch) != kNoXid;
+	PGAlignedBlock saved;
+
+	CheckEntries(filter, page);
+	RetagEnded(page_scratch);
+	if (!JudgeTags(filter, page_scratch, loading, verdicts))
+		return memcmp(page.bytes, page_scratch, BLCKSZ) != 0;
+	memcpy(saved.data, main_scratch, BLCKSZ);
+	if (Settle(main_scratch, page_scratch, filter.parameters.geometry, verdicts, fold, settled))
+		return true;
+
+	/* No place was found in the new order: keep to freeing tags, which moves nothing. */
+	memcpy(main_scratch, saved.data, BLCKSZ);
+	if (page_scratch != main_scratch)
+		memcpy(page_scratch, page.bytes, BLCKSZ);
+	return false;
+}
+
+/* What became of a COPY that loaded the lines of this page. */
+static void
+SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
+{
+	uint64		loader = LoaderOf(main_scratch);
+
+	if (loader == kNoXid)
+		return;
+	switch (JudgeXid(filter.rel, loader))
+	{
+		case Verdict::kKeep:
+			return;
+		case Verdict::kCommitted:
+			break;
+		case Verdict::kAborted:
+			memset(LineAt(main_scratch, 0), 0, kLines * dedup::kLineBytes);
+			StoreU32(main_scratch + kClockAt, 0);
+			break;
+	}
+	dedup::StoreU64(main_scratch + kLoaderAt, kNoXid);
+}
+
+bool
+SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
+{
+	PGAlignedBlock main_scratch;
+	uint8_t    *scratch = (uint8_t *) main_scratch.data;
+	Settled		settled = {};
+	bool		changes = false;
+	BlockNumber freed[64];
+	int			freed_count = 0;
+
+	memcpy(scratch, main.bytes, BLCKSZ);
+	SettleLoader(filter, scratch);
+	if (!fold)
+		fold = CountEntries(scratch, kMainArea) > kMainArea.lines * kEntriesPerLine / 2;
+	SettleScratch(filter, main, scratch, scratch, fold, &settled);
+	StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + settled.early);
+	if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
+	{
+		StartChange();
+		ChangeToScratch(main, scratch);
+		MakeChange(filter);
+		changes = true;
+	}
+
+	/*
+	 * The chain. A page that becomes empty leaves it: the page before it, which is
+	 * the main page or stays locked, then points past it.
+	 */
+	HeldPage	before = main;
+	BlockNumber next = NextOf(main.bytes);
+
+	while (next != 0)
+	{
+		HeldPage	page;
+		PGAlignedBlock page_scratch;
+		uint8_t    *copy = (uint8_t *) page_scratch.data;
+		Settled		here = {};
+		bool		empty;
+
+		if (!HoldPage(filter, next, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &page) ||
+			LoadU32(page.bytes + kOwnerAt) != main.block || page.block == before.block)
+			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
+		next = NextOf(page.bytes);
+		memcpy(scratch, main.bytes, BLCKSZ);
+		memcpy(copy, page.bytes, BLCKSZ);
+		SettleScratch(filter, page, scratch, copy, true, &here);
+		empty = CountEntries(copy, kOverflowArea) == 0 && freed_count < (int) lengthof(freed);
+		StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + here.early);
+		settled.early += here.early;
+
+		StartChange();
+		if (empty)
+		{
+			copy[kKindAt] = (uint8_t) Kind::kFree;
+			StoreU32(copy + kNextAt, 0);
+			if (before.buffer == main.buffer)
+				StoreU32(scratch + kNextAt, next);
+			else
+			{
+				uint8_t		link[4];
+
+				StoreU32(link, next);
+				ChangeBytes(before, kNextAt, link, sizeof link);
+			}
+		}
+		if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
+			ChangeToScratch(main, scratch);
+		if (memcmp(copy, page.bytes, BLCKSZ) != 0)
+			ChangeToScratch(page, copy);
+		if (empty || memcmp(copy, page.bytes, BLCKSZ) != 0)
+		{
+			MakeChange(filter);
+			changes = true;
+		}
+		if (empty)
+		{
+			freed[freed_count++] = page.block;
+			ReleasePage(page);
+		}
+		else
+		{
+			if (before.buffer != main.buffer)
+				ReleasePage(before);
+			before = page;
+		}
+	}
+	if (before.buffer != main.buffer)
+		ReleasePage(before);
+	for (int i = 0; i < freed_count; i++)
+		RecordFreeOverflowPage(filter, freed[i]);
+	if (settled.early > 0)
+		NoteLiveEarly(filter, settled.early);
+	return changes;
+}
+
+/* ---- putting an entry ----------------------------------------------------------- */
+
+/* As PutEntry(), on a page itself: a change of one or two short fragments. */
+static bool
+PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsigned line,
+			uint64 rest, bool forgotten)
+{
+	const AreaShape &area = AreaOf(page.bytes);
+	const TagChoice choice = ChooseTag(page.bytes, area, tag.xid, tag.generation);
+	const int	place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, line, rest);
+	uint8_t		entry[8];
+
+	if (place < 0)
+		return false;
+	StartChange();
+	if (!choice.found)
+	{
+		uint8_t		bytes[kTagBytes];
+
+		dedup::StoreU64(bytes, tag.xid);
+		StoreU32(bytes + 8, tag.generation);
+		StoreU32(bytes + 12, 0);
+		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
+	}
+	dedup::StoreU64(entry, PackEntry({choice.tag, line, forgotten, rest}, page.bytes[kEpochAt]));
+	ChangeBytes(page, EntryAt(area, (unsigned) place), entry, sizeof entry);
+	MakeChange(filter);
+	return true;
+}
+
+/* Whether some tag of the page can be settled, by one look at each. */
+static bool
+CanSettle(const LiveFilter &filter, const uint8_t *page)
+{
+	const AreaShape &area = AreaOf(page);
+
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		uint64		xid = LoadTag(page, tag).xid;
+
+		if (xid != kNoXid && JudgeXid(filter.rel, xid) != Verdict::kKeep &&
+			(xid != kFrozen || filter.parameters.geometry.forgets))
+			return true;
+		if (xid != kNoXid && xid != kFrozen &&
+			(TransactionId) xid != GetCurrentTransactionIdIfAny() &&
+			TransactionIdIsCurrentTransactionId((TransactionId) xid))
+			return true;		/* a subtransaction, maybe ended */
+	}
+	return false;
+}
+
+void
+PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
+	   unsigned line, uint64 rest, bool forgotten)
+{
+	HeldPage	overflow;
+	PGAlignedBlock fresh;
+	uint8_t    *copy = (uint8_t *) fresh.data;
+	BlockNumber next;
+
+	if (scratch != NULL)
+	{
+		if (PutEntry(scratch, kMainArea, tag, line, rest, forgotten))
+		{
+			StartChange();
+			ChangeToScratch(main, scratch);
+			MakeChange(filter);
+			return;
+		}
+	}
+	else
+	{
+		if (PutDirectly(filter, main, tag, line, rest, forgotten))
+			return;
+		if (CanSettle(filter, main.bytes))
+		{
+			SettlePage(filter, main, false);
+			if (PutDirectly(filter, main, tag, line, rest, forgotten))
+				return;
+			/* Freeing tags was not enough, or the key's lines of the area are full. */
+			SettlePage(filter, main, true);
+			if (PutDirectly(filter, main, tag, line, rest, forgotten))
+				return;
+		}
+	}
+
+	/* An overflow page with room, if there is one. */
+	for (next = NextOf(main.bytes); next != 0;)
+	{
+		if (!HoldPage(filter, next, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &overflow))
+			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
+		next = NextOf(overflow.bytes);
+		if (scratch != NULL)
+		{
+			memcpy(copy, overflow.bytes, BLCKSZ);
+			if (PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
+			{
+				StartChange();
+				ChangeToScratch(main, scratch);
+				ChangeToScratch(overflow, copy);
+				MakeChange(filter);
+				ReleasePage(overflow);
+				return;
+			}
+		}
+		else if (PutDirectly(filter, overflow, tag, line, rest, forgotten))
+		{
+			ReleasePage(overflow);
+			return;
+		}
+		ReleasePage(overflow);
+	}
+
+	/* A new one, at the chain's head. */
+	HoldNewOverflowPage(filter, &overflow);
+	memcpy(copy, overflow.bytes, BLCKSZ);
+	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
+	StoreU32(copy + kNextAt, NextOf(main.bytes));
+	if (!PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
+		elog(ERROR, "no room in an empty overflow page");
+	StartChange();
+	if (scratch != NULL)
+	{
+		StoreU32(scratch + kNextAt, overflow.block);
+		ChangeToScratch(main, scratch);
+	}
+	else
+	{
+		uint8_t		link[4];
+
+		StoreU32(link, overflow.block);
+		ChangeBytes(main, kNextAt, link, sizeof link);
+	}
+	ChangeToScratch(overflow, copy);
+	LogWhole(overflow);
+	MakeChange(filter);
+	ReleasePage(overflow);
+}

@@ -1,0 +1,124 @@
+/*
+ * Buffers and WAL of live filters: what keys.cpp, table_am.cpp and counters.cpp
+ * share. See live.hpp for the rules on locks and errors.
+ */
+#ifndef STREAMDEDUP_LIVE_STORE_HPP
+#define STREAMDEDUP_LIVE_STORE_HPP
+
+#include "live/live.hpp"
+
+extern "C" {
+#include "storage/bufmgr.h"
+}
+
+static_assert(BLCKSZ == dedup::live::kPageBytes, "live filters need pages of 8 kB");
+
+/* A page that is pinned and locked. */
+struct HeldPage
+{
+	Buffer		buffer;
+	BlockNumber block;
+	uint8_t    *bytes;
+};
+
+/* ---- reading -------------------------------------------------------------- */
+
+[[noreturn]] extern void ReportBadPage(Relation rel, BlockNumber block, const char *flaw);
+
+/*
+ * Pins and locks a page and checks its header. Returns false, with nothing held, for
+ * a page that does not exist yet or was never written: it is empty.
+ */
+extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
+					 int lock, HeldPage *held);
+extern void ReleasePage(const HeldPage &held);
+
+/* The block of the page of counters. */
+static inline BlockNumber
+CountersBlock(const LiveFilter &filter)
+{
+	return filter.parameters.geometry.pages;
+}
+
+/* ---- changing ------------------------------------------------------------- */
+
+/*
+ * The same for a page that is to be changed: the file is made long enough first, and
+ * an empty page is initialised (and logged).
+ */
+extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block,
+							 dedup::live::Kind kind, HeldPage *held);
+
+/*
+ * A change of up to three pages, collected first and then made and logged in one
+ * critical section. Only one is being collected at a time.
+ */
+extern void StartChange(void);
+/* `size` bytes from `offset` on become `bytes`. */
+extern void ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size);
+/* The page becomes a copy of `scratch`, which must stay until MakeChange(). */
+extern void ChangeToScratch(const HeldPage &held, const uint8_t *scratch);
+/* The page's whole image is logged, whatever changes: for new pages. */
+extern void LogWhole(const HeldPage &held);
+extern void MakeChange(const LiveFilter &filter);
+
+/* A new page, exclusively locked, for the chain of a main page that the caller holds. */
+extern void HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held);
+
+/* Tells that an overflow page is free again; with no lock on it held. */
+extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
+
+/* ---- transactions --------------------------------------------------------- */
+
+/* A transaction id of the recent past with its epoch. */
+extern uint64 WideXid(TransactionId xid);
+
+/* What settling may do with a tag. */
+extern dedup::live::Verdict JudgeXid(Relation rel, uint64 xid);
+
+/*
+ * Settles a main page that the caller holds exclusively, and its chain, which gives
+ * back pages that become empty. `fold`: committed keys go into their lines; else only
+ * where the area is more than half full. Returns whether anything changed.
+ */
+extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold);
+
+/*
+ * Puts an entry into a page or its chain. `scratch`, if not null, holds a changed copy
+ * of the main page that is logged together with it.
+ */
+extern void PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
+				   const dedup::live::Tag &tag, unsigned line, uint64 rest, bool forgotten);
+
+/*
+ * Runs visit(page, shape) over a held main page and its overflow pages, until it
+ * returns true. Overflow pages are locked one at a time in `lock`.
+ */
+template <typename Visit>
+static inline void
+VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit)
+{
+	BlockNumber next = dedup::live::NextOf(main.bytes);
+	BlockNumber steps = 0;
+
+	if (visit(main))
+		return;
+	while (next != 0)
+	{
+		HeldPage	page;
+		bool		done;
+
+		if (++steps > (BlockNumber) 1 << 24 ||
+			!HoldPage(filter, next, dedup::live::Kind::kOverflow, lock, &page))
+			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
+		if (dedup::LoadU32(page.bytes + dedup::live::kOwnerAt) != main.block)
+			ReportBadPage(filter.rel, next, "It belongs to another page's chain.");
+		next = dedup::live::NextOf(page.bytes);
+		done = visit(page);
+		ReleasePage(page);
+		if (done)
+			return;
+	}
+}
+
+#endif							/* STREAMDEDUP_LIVE_STORE_HPP */

@@ -1,0 +1,698 @@
+/*
+ * The table access method `streamdedup`: heap's, but that there are no tuples.
+ *
+ * A scan gives one row a page with keys: what the scan's snapshot sees as committed,
+ * which is what pg_dump writes. COPY FROM takes such rows back. Everything that would
+ * read or write a tuple by its place is refused. VACUUM settles pages and keeps
+ * relfrozenxid behind the oldest transaction that a page still names.
+ */
+#include "live/page_type.hpp"
+#include "live/store.hpp"
+
+extern "C" {
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/relscan.h"
+#include "catalog/catalog.h"
+#include "catalog/storage.h"
+#include "commands/vacuum.h"
+#include "executor/tuptable.h"
+#include "pgstat.h"
+#include "storage/bufpage.h"
+#include "storage/indexfsm.h"
+#include "storage/procarray.h"
+#include "storage/smgr.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+}
+
+using dedup::LoadU32;
+using dedup::StoreU32;
+using namespace dedup::live;
+
+static TableAmRoutine live_am;
+
+extern "C" Datum dedup_page_in(PG_FUNCTION_ARGS);
+
+/* ---- refusing ------------------------------------------------------------------- */
+
+[[noreturn]] static void
+Refuse(Relation rel, const char *what, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot %s live filter \"%s\"", what, RelationGetRelationName(rel)),
+			 errhint("%s", hint)));
+	pg_unreachable();
+}
+
+static const char *const add_hint =
+	"Add keys with is_new() or dedup_new_keys(), load a filter with dedup_load(); pg_dump restores a live filter by COPY, not by --inserts.";
+
+static void
+LiveTupleInsert(Relation rel, TupleTableSlot *, CommandId, int, BulkInsertState)
+{
+	Refuse(rel, "insert into", add_hint);
+}
+
+static void
+LiveTupleInsertSpeculative(Relation rel, TupleTableSlot *, CommandId, int, BulkInsertState, uint32)
+{
+	Refuse(rel, "insert into", add_hint);
+}
+
+static TM_Result
+LiveTupleDelete(Relation rel, ItemPointer, CommandId, Snapshot, Snapshot, bool, TM_FailureData *,
+				bool)
+{
+	Refuse(rel, "delete from", "Forget keys with dedup_forget(), empty the filter with TRUNCATE.");
+}
+
+#if PG_VERSION_NUM >= 160000
+static TM_Result
+LiveTupleUpdate(Relation rel, ItemPointer, TupleTableSlot *, CommandId, Snapshot, Snapshot, bool,
+				TM_FailureData *, LockTupleMode *, TU_UpdateIndexes *)
+#else
+static TM_Result
+LiveTupleUpdate(Relation rel, ItemPointer, TupleTableSlot *, CommandId, Snapshot, Snapshot, bool,
+				TM_FailureData *, LockTupleMode *, bool *)
+#endif
+{
+	Refuse(rel, "update", "Add keys with is_new(), forget them with dedup_forget().");
+}
+
+static TM_Result
+LiveTupleLock(Relation rel, ItemPointer, Snapshot, TupleTableSlot *, CommandId, LockTupleMode,
+			  LockWaitPolicy, uint8, TM_FailureData *)
+{
+	Refuse(rel, "lock rows of", "Lock the whole filter with LOCK TABLE.");
+}
+
+static bool
+LiveTupleFetchRowVersion(Relation, ItemPointer, Snapshot, TupleTableSlot *)
+{
+	return false;
+}
+
+static bool
+LiveTupleTidValid(TableScanDesc, ItemPointer)
+{
+	return false;
+}
+
+static void
+LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
+{
+}
+
+static double
+LiveIndexBuildRangeScan(Relation rel, Relation, IndexInfo *, bool, bool, bool, BlockNumber,
+						BlockNumber, IndexBuildCallback, void *, TableScanDesc)
+{
+	Refuse(rel, "create an index on", "A live filter needs none: is_new() and dedup_seen() look at one page.");
+}
+
+static void
+LiveIndexValidateScan(Relation rel, Relation, IndexInfo *, Snapshot, ValidateIndexState *)
+{
+	Refuse(rel, "create an index on", "A live filter needs none: is_new() and dedup_seen() look at one page.");
+}
+
+/* ---- scans: what a dump holds ------------------------------------------------------ */
+
+namespace
+{
+
+struct LiveScan
+{
+	TableScanDescData base;
+	LiveFilter	filter;
+	BlockNumber next;
+	MemoryContext context;		/* of the row in hand */
+};
+
+}							/* namespace */
+
+static const TupleTableSlotOps *
+LiveSlotCallbacks(Relation)
+{
+	return &TTSOpsVirtual;
+}
+
+static TableScanDesc
+LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, ParallelTableScanDesc parallel,
+			  uint32 flags)
+{
+	LiveScan   *scan = (LiveScan *) palloc0(sizeof(LiveScan));
+
+	RelationIncrementReferenceCount(rel);
+	scan->base.rs_rd = rel;
+	scan->base.rs_snapshot = snapshot;
+	scan->base.rs_nkeys = nkeys;
+	scan->base.rs_flags = flags;
+	scan->base.rs_parallel = parallel;
+	scan->filter.rel = rel;
+	scan->filter.parameters = LiveParametersOf(rel);
+	scan->context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter scan",
+												  ALLOCSET_DEFAULT_SIZES);
+	return &scan->base;
+}
+
+static void
+LiveScanEnd(TableScanDesc base)
+{
+	LiveScan   *scan = (LiveScan *) base;
+
+	if (base->rs_flags & SO_TEMP_SNAPSHOT)
+		UnregisterSnapshot(base->rs_snapshot);
+	RelationDecrementReferenceCount(base->rs_rd);
+	MemoryContextDelete(scan->context);
+	pfree(scan);
+}
+
+static void
+LiveScanRescan(TableScanDesc base, ScanKeyData *, bool, bool, bool, bool)
+{
+	((LiveScan *) base)->next = 0;
+}
+
+/* Whether what a transaction did is committed to a snapshot, or this transaction's own. */
+static bool
+CommittedFor(Snapshot snapshot, uint64 wide)
+{
+	TransactionId xid = (TransactionId) wide;
+
+	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
+		return true;
+	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC ?
+		XidInMVCCSnapshot(xid, snapshot) : TransactionIdIsInProgress(xid))
+		return false;
+	return TransactionIdDidCommit(xid);
+}
+
+bool
+ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, DumpedPage *result)
+{
+	HeldPage	main;
+	int			room = 256;
+	DumpedEntry *entries;
+	uint8_t    *lines;
+	bool		has_lines = false;
+
+	if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+		return false;
+	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * room);
+	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
+	*result = {block, ClockOf(main.bytes), LoadU32(main.bytes + kEarlyAt), 0, entries, NULL};
+	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
+	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(snapshot, LoaderOf(main.bytes)))
+	{
+		memset(lines, 0, kLines * dedup::kLineBytes);
+		result->clock = 0;
+	}
+	for (size_t i = 0; i < kLines * dedup::kLineBytes && !has_lines; i += 8)
+		has_lines = dedup::LoadU64(lines + i) != 0;
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		const AreaShape &area = AreaOf(page.bytes);
+
+		ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
+			const Tag	tag = LoadTag(page.bytes, entry.tag);
+
+			if (entry.tag > area.tags || entry.line >= kLines)
+				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
+			if (CommittedFor(snapshot, tag.xid) == entry.forgotten)
+				return;
+			if ((int) result->count == room)
+			{
+				room *= 2;
+				entries = (DumpedEntry *) repalloc(entries, sizeof(DumpedEntry) * room);
+			}
+			entries[result->count++] = {entry.line, tag.generation, entry.rest};
+		});
+		return false;
+	});
+	ReleasePage(main);
+	result->entries = entries;
+	result->lines = has_lines ? lines : NULL;
+	return result->count > 0 || has_lines;
+}
+
+static bool
+LiveScanGetNextSlot(TableScanDesc base, ScanDirection, TupleTableSlot *slot)
+{
+	LiveScan   *scan = (LiveScan *) base;
+	BlockNumber pages = scan->filter.parameters.geometry.pages;
+
+	ExecClearTuple(slot);
+	for (;;)
+	{
+		MemoryContext old;
+		DumpedPage	page;
+		BlockNumber block;
+		bool		some;
+
+		CHECK_FOR_INTERRUPTS();
+		if (base->rs_parallel != NULL)
+		{
+			ParallelBlockTableScanDesc shared = (ParallelBlockTableScanDesc) base->rs_parallel;
+			uint64		taken = pg_atomic_fetch_add_u64(&shared->phs_nallocated, 1);
+
+			if (taken >= pages)
+				return false;
+			block = (BlockNumber) taken;
+		}
+		else
+		{
+			if (scan->next >= pages)
+				return false;
+			block = scan->next++;
+		}
+		MemoryContextReset(scan->context);
+		old = MemoryContextSwitchTo(scan->context);
+		some = ReadLivePage(scan->filter, base->rs_snapshot, block, &page);
+		if (some)
+		{
+			slot->tts_values[0] = Int32GetDatum((int32) block);
+			slot->tts_values[1] = PointerGetDatum(EncodePage(scan->filter.parameters, page));
+			slot->tts_isnull[0] = slot->tts_isnull[1] = false;
+		}
+		MemoryContextSwitchTo(old);
+		if (!some)
+			continue;
+		ExecStoreVirtualTuple(slot);
+		slot->tts_tableOid = RelationGetRelid(base->rs_rd);
+		return true;
+	}
+}
+
+#if PG_VERSION_NUM >= 140000
+static void
+LiveScanSetTidRange(TableScanDesc, ItemPointer, ItemPointer)
+{
+}
+
+static bool
+LiveScanGetNextSlotTidRange(TableScanDesc, ScanDirection, TupleTableSlot *)
+{
+	return false;
+}
+#endif
+
+#if PG_VERSION_NUM >= 170000
+static bool
+LiveScanAnalyzeNextBlock(TableScanDesc, ReadStream *)
+#else
+static bool
+LiveScanAnalyzeNextBlock(TableScanDesc, BlockNumber, BufferAccessStrategy)
+#endif
+{
+	return false;
+}
+
+static bool
+LiveScanAnalyzeNextTuple(TableScanDesc, TransactionId, double *, double *, TupleTableSlot *)
+{
+	return false;
+}
+
+static bool
+LiveScanSampleNextBlock(TableScanDesc, SampleScanState *)
+{
+	return false;
+}
+
+static bool
+LiveScanSampleNextTuple(TableScanDesc, SampleScanState *, TupleTableSlot *)
+{
+	return false;
+}
+
+/* ---- COPY FROM: a restore ------------------------------------------------------------- */
+
+/* Whether no page holds anything, settled first. */
+static bool
+IsEmpty(const LiveFilter &filter)
+{
+	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
+	{
+		HeldPage	page;
+		bool		empty;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
+			continue;
+		SettlePage(filter, page, false);
+		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
+			CountEntries(page.bytes, kMainArea) == 0;
+		for (unsigned line = 0; line < kLines && empty; line++)
+			empty = dedup::fifo::RunOf(LineAt(page.bytes, line), filter.parameters.geometry.layout).length == 0;
+		ReleasePage(page);
+		if (!empty)
+			return false;
+	}
+	return true;
+}
+
+void
+LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
+{
+	const uint64 own = WideXid(GetCurrentTransactionId());
+	PGAlignedBlock block;
+	uint8_t    *scratch = (uint8_t *) block.data;
+	HeldPage	main;
+	uint32		left = 0;
+
+	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
+	memcpy(scratch, main.bytes, BLCKSZ);
+	if (dumped.lines != NULL)
+	{
+		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
+		dedup::StoreU64(scratch + kLoaderAt, own);
+	}
+	StoreU32(scratch + kClockAt, dumped.clock);
+	StoreU32(scratch + kEarlyAt, dumped.early);
+	for (; left < dumped.count; left++)
+	{
+		const DumpedEntry &entry = dumped.entries[left];
+
+		if (!PutEntry(scratch, kMainArea, {own, entry.generation}, entry.line, entry.rest, false))
+			break;
+	}
+	StartChange();
+	ChangeToScratch(main, scratch);
+	MakeChange(filter);
+	for (; left < dumped.count; left++)
+	{
+		const DumpedEntry &entry = dumped.entries[left];
+
+		PutKey(filter, main, NULL, {own, entry.generation}, entry.line, entry.rest, false);
+	}
+	ReleasePage(main);
+	NoteLiveGeneration(filter, dumped.clock);
+}
+
+void
+LiveRequireEmpty(const LiveFilter &filter)
+{
+	if (!IsEmpty(filter))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("live filter \"%s\" is not empty", LiveName(filter)),
+				 errhint("Empty it with TRUNCATE first.")));
+}
+
+static void
+LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command, int,
+				BulkInsertState)
+{
+	/* The COPY whose first rows found the filter empty. */
+	static Oid	loading = InvalidOid;
+	static CommandId loading_command;
+	static FullTransactionId loading_xid;
+	FullTransactionId xid = GetCurrentFullTransactionId();
+	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	MemoryContext context;
+
+#if PG_VERSION_NUM >= 160000
+	if (!object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId()))
+#else
+	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
+#endif
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, RelationGetRelationName(rel));
+	if (loading != RelationGetRelid(rel) || loading_command != command ||
+		!FullTransactionIdEquals(loading_xid, xid))
+	{
+		loading = InvalidOid;
+		LiveRequireEmpty(filter);
+		loading = RelationGetRelid(rel);
+		loading_command = command;
+		loading_xid = xid;
+	}
+	context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter restore",
+											ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < count; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+		DumpedPage	dumped;
+		HeldPage	page;
+		bool		used = false;
+
+		slot_getallattrs(slots[i]);
+		if (slots[i]->tts_isnull[0] || slots[i]->tts_isnull[1])
+			ereport(ERROR,
+					(errcode(ERRCODE_NOT_NULL_VIOLATION),
+					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
+		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
+				   &dumped);
+		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
+							dumped.block, LiveName(filter), DatumGetInt32(slots[i]->tts_values[0]))));
+		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
+		{
+			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;
+			ReleasePage(page);
+		}
+		if (used)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNIQUE_VIOLATION),
+					 errmsg("page %u of live filter \"%s\" is not empty", dumped.block, LiveName(filter))));
+		LiveLoadPage(filter, dumped);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	MemoryContextDelete(context);
+	pgstat_count_heap_insert(rel, count);
+}
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+/* Live filters have two columns: block int4, page dedup_page. */
+static void
+CheckColumns(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		good = desc->natts == 2;
+
+	if (good)
+	{
+		Form_pg_attribute block = TupleDescAttr(desc, 0);
+		Form_pg_attribute page = TupleDescAttr(desc, 1);
+		Oid			input;
+		Oid			argument;
+		FmgrInfo	function;
+
+		good = !block->attisdropped && !page->attisdropped &&
+			strcmp(NameStr(block->attname), "block") == 0 && block->atttypid == INT4OID &&
+			strcmp(NameStr(page->attname), "page") == 0;
+		if (good)
+		{
+			getTypeInputInfo(page->atttypid, &input, &argument);
+			fmgr_info(input, &function);
+			good = function.fn_addr == dedup_page_in;
+		}
+	}
+	if (!good)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
+				 errmsg("table \"%s\" cannot be a live filter", RelationGetRelationName(rel)),
+				 errdetail("Tables of access method streamdedup have the columns block int4 and page dedup_page."),
+				 errhint("Make live filters with dedup_create().")));
+}
+
+#if PG_VERSION_NUM >= 160000
+static void
+LiveSetNewFile(Relation rel, const RelFileLocator *file, char persistence, TransactionId *freeze,
+			   MultiXactId *minmulti)
+#else
+static void
+LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, TransactionId *freeze,
+			   MultiXactId *minmulti)
+#endif
+{
+	CheckColumns(rel);
+	if (persistence == RELPERSISTENCE_TEMP)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a live filter cannot be temporary"),
+				 errhint("Make an unlogged one, with dedup_create(..., unlogged => true); or use a window function or a filter in a variable.")));
+#if PG_VERSION_NUM >= 160000
+	GetHeapamTableAmRoutine()->relation_set_new_filelocator(rel, file, persistence, freeze, minmulti);
+#else
+	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, file, persistence, freeze, minmulti);
+#endif
+}
+
+/* The oldest transaction that a page's tags name, or kNoXid. */
+static uint64
+OldestTag(const LiveFilter &filter, const HeldPage &main)
+{
+	uint64		oldest = LoaderOf(main.bytes);
+
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		for (unsigned tag = 1; tag <= AreaOf(page.bytes).tags; tag++)
+		{
+			uint64		xid = LoadTag(page.bytes, tag).xid;
+
+			if (xid != kNoXid && xid != kFrozen && (oldest == kNoXid || xid < oldest))
+				oldest = xid;
+		}
+		return false;
+	});
+	return oldest;
+}
+
+/* Settles every page. Returns the oldest transaction that is still named, or kNoXid. */
+static uint64
+SettleAll(const LiveFilter &filter)
+{
+	uint64		oldest = kNoXid;
+
+	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
+	{
+		HeldPage	main;
+		uint64		here;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &main))
+			continue;
+		SettlePage(filter, main, false);
+		here = OldestTag(filter, main);
+		if (here != kNoXid && (oldest == kNoXid || here < oldest))
+			oldest = here;
+		ReleasePage(main);
+		WarnLiveEarly(filter);
+	}
+	return oldest;
+}
+
+static TransactionId
+OldestRunning(Relation rel)
+{
+#if PG_VERSION_NUM >= 140000
+	return GetOldestNonRemovableTransactionId(rel);
+#else
+	return GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM);
+#endif
+}
+
+static void
+LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
+{
+	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	TransactionId cutoff = OldestRunning(rel);
+	MultiXactId multi = GetOldestMultiXactId();
+	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+	uint64		oldest = SettleAll(filter);
+
+	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
+		cutoff = (TransactionId) oldest;
+
+	/* What the map of free pages has lost in a crash. */
+	for (BlockNumber block = CountersBlock(filter) + 1; block < blocks; block++)
+	{
+		Buffer		buffer = ReadBuffer(rel, block);
+		uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
+		bool		is_free;
+
+		CHECK_FOR_INTERRUPTS();
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		is_free = PageIsNew((Page) page) ||
+			HeaderFlaw(page, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
+		UnlockReleaseBuffer(buffer);
+		if (is_free)
+			RecordFreeIndexPage(rel, block);
+	}
+	IndexFreeSpaceMapVacuum(rel);
+#if PG_VERSION_NUM >= 180000
+	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
+#elif PG_VERSION_NUM >= 150000
+	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, NULL, NULL, false);
+#else
+	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, false);
+#endif
+}
+
+/* VACUUM FULL: every block stays where it is. */
+static void
+LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
+				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
+				   double *recently_dead)
+{
+	LiveFilter	filter = {from, LiveParametersOf(from)};
+	uint64		oldest = SettleAll(filter);
+
+	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
+		*xid_cutoff = (TransactionId) oldest;
+	FlushRelationBuffers(from);
+	RelationCopyStorage(RelationGetSmgr(from), RelationGetSmgr(to), MAIN_FORKNUM,
+						from->rd_rel->relpersistence);
+	*tuples = *vacuumed = *recently_dead = 0;
+}
+
+static void
+LiveEstimateSize(Relation rel, int32 *, BlockNumber *pages, double *tuples, double *allvisible)
+{
+	*pages = RelationGetNumberOfBlocks(rel);
+	*tuples = *pages;
+	*allvisible = 0;
+}
+
+static bool
+LiveNeedsToastTable(Relation)
+{
+	return false;
+}
+
+const TableAmRoutine *
+LiveTableAm(void)
+{
+	if (unlikely(live_am.type == 0))
+	{
+		memcpy(&live_am, GetHeapamTableAmRoutine(), sizeof live_am);
+		live_am.slot_callbacks = LiveSlotCallbacks;
+		live_am.scan_begin = LiveScanBegin;
+		live_am.scan_end = LiveScanEnd;
+		live_am.scan_rescan = LiveScanRescan;
+		live_am.scan_getnextslot = LiveScanGetNextSlot;
+#if PG_VERSION_NUM >= 140000
+		live_am.scan_set_tidrange = LiveScanSetTidRange;
+		live_am.scan_getnextslot_tidrange = LiveScanGetNextSlotTidRange;
+#endif
+		live_am.tuple_fetch_row_version = LiveTupleFetchRowVersion;
+		live_am.tuple_tid_valid = LiveTupleTidValid;
+		live_am.tuple_get_latest_tid = LiveTupleGetLatestTid;
+		live_am.tuple_insert = LiveTupleInsert;
+		live_am.tuple_insert_speculative = LiveTupleInsertSpeculative;
+		live_am.multi_insert = LiveMultiInsert;
+		live_am.tuple_delete = LiveTupleDelete;
+		live_am.tuple_update = LiveTupleUpdate;
+		live_am.tuple_lock = LiveTupleLock;
+#if PG_VERSION_NUM >= 160000
+		live_am.relation_set_new_filelocator = LiveSetNewFile;
+#else
+		live_am.relation_set_new_filenode = LiveSetNewFile;
+#endif
+		live_am.relation_copy_for_cluster = LiveCopyForCluster;
+		live_am.relation_vacuum = LiveVacuum;
+		live_am.scan_analyze_next_block = LiveScanAnalyzeNextBlock;
+		live_am.scan_analyze_next_tuple = LiveScanAnalyzeNextTuple;
+		live_am.index_build_range_scan = LiveIndexBuildRangeScan;
+		live_am.index_validate_scan = LiveIndexValidateScan;
+		live_am.relation_needs_toast_table = LiveNeedsToastTable;
+		live_am.relation_estimate_size = LiveEstimateSize;
+		live_am.scan_sample_next_block = LiveScanSampleNextBlock;
+		live_am.scan_sample_next_tuple = LiveScanSampleNextTuple;
+	}
+	return &live_am;
+}
+
+/*
+ * dedup_am_handler(internal) returns table_am_handler
+ */
+DEDUP_FUNCTION(dedup_am_handler)
+{
+	PG_RETURN_POINTER(LiveTableAm());
+}
