@@ -11,7 +11,7 @@ SOURCES = src/pg/module.cpp src/pg/keys.cpp src/pg/key_hash.cpp \
 	src/query/window.cpp \
 	src/live/filter.cpp src/live/pages.cpp src/live/keys.cpp src/live/counters.cpp \
 	src/live/page_type.cpp src/live/table_am.cpp src/live/functions.cpp src/live/setup.cpp \
-	src/live/refuse.cpp src/live/guard_stub.cpp
+	src/live/refuse.cpp src/live/guard.cpp src/live/guard_index.cpp src/live/guard_setup.cpp
 OBJS = $(SOURCES:.cpp=.o)
 
 # Tests: test/sql and test/expected, run against an installed extension.
@@ -32,6 +32,21 @@ PG_CPPFLAGS = -I$(srcdir)/src
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
+
+# Tests in test/isolation and test/tap, where the server brings what runs them: not
+# every package of 13 has the isolation tester, and the TAP tests need 15.
+PGXS_TEST = $(dir $(PGXS))../test
+ifneq ($(wildcard $(PGXS_TEST)/isolation/pg_isolation_regress),)
+ISOLATION = $(patsubst $(srcdir)/test/isolation/specs/%.spec,%,$(sort $(wildcard $(srcdir)/test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --load-extension=streamdedup
+endif
+ifneq ($(wildcard $(PGXS_TEST)/perl/PostgreSQL/Test/Cluster.pm),)
+ifeq ($(wildcard $(PGXS_TEST)/perl/PostgresNode.pm),)
+TAP_TESTS = 1
+PROVE_TESTS = test/tap/*.pl
+endif
+endif
+
 include $(PGXS)
 
 # The rule that makes LLVM bitcode takes none of PG_CXXFLAGS up to PostgreSQL 15.

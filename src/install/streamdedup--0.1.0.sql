@@ -332,3 +332,32 @@ WHERE c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT');
 
 COMMENT ON VIEW dedup_filters IS 'the live filters that one may ask, with what each was made for and holds now';
 GRANT SELECT ON dedup_filters TO PUBLIC;
+
+-- ---- guards ----
+
+CREATE FUNCTION dedup_guard_trigger() RETURNS trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_trigger() IS 'trigger of a guarded table; made by dedup_guard()';
+
+CREATE FUNCTION dedup_guard_handler(internal) RETURNS index_am_handler
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE ACCESS METHOD streamdedup_guard TYPE INDEX HANDLER dedup_guard_handler;
+
+COMMENT ON ACCESS METHOD streamdedup_guard IS 'index that holds nothing; tells a guard that a row landed';
+
+-- It compares nothing, so one class does for every type.
+CREATE OPERATOR CLASS dedup_guard_ops
+DEFAULT FOR TYPE anyelement USING streamdedup_guard AS STORAGE anyelement;
+
+CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], on_duplicate text DEFAULT 'skip')
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text) IS 'makes a table refuse rows whose key a live filter has seen';
+
+CREATE FUNCTION dedup_unguard("table" regclass) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';

@@ -6,14 +6,19 @@
  * like a hint it is logged as a whole once a checkpoint, if at all. After a crash what
  * was counted since it was last written is missing.
  *
+ * What a prepared transaction has counted waits in a slot of that page, with its id,
+ * until somebody finds that it has ended.
+ *
  * The page, in the machine's own byte order, from line 1 on: five 64-bit counters, the
- * time of the first count, the newest generation committed, whether a warning was given.
+ * time of the first count, the newest generation committed, whether a warning was given,
+ * how many slots are in use; from line 2 on 144 slots.
  */
 #include "live/store.hpp"
 
 extern "C" {
 #include "access/relation.h"
 #include "port/atomics.h"
+#include "storage/procarray.h"
 #include "utils/resowner.h"
 }
 
@@ -28,8 +33,20 @@ struct CountersPage
 	pg_atomic_uint64 since;
 	pg_atomic_uint32 clock;
 	pg_atomic_uint32 warned;
+	pg_atomic_uint32 prepared;
+	uint32		unused;
 };
-static_assert(sizeof(CountersPage) == 56, "the page of counters is stored");
+static_assert(sizeof(CountersPage) == 64, "the page of counters is stored");
+
+struct PreparedSlot
+{
+	pg_atomic_uint64 xid;		/* 0: free; 1: being written */
+	int64		value[kLiveCounters];
+	uint64		clock;
+};
+static_assert(sizeof(PreparedSlot) == 56, "the page of counters is stored");
+constexpr uint64 SLOT_BUSY = 1;
+constexpr int PREPARED_SLOTS = (BLCKSZ - 2 * dedup::kLineBytes) / sizeof(PreparedSlot);
 
 struct Pending
 {
@@ -51,6 +68,12 @@ static CountersPage *
 CountersOf(uint8_t *page)
 {
 	return (CountersPage *) (page + dedup::kLineBytes);
+}
+
+static PreparedSlot *
+PreparedOf(uint8_t *page)
+{
+	return (PreparedSlot *) (page + 2 * dedup::kLineBytes);
 }
 
 /* What is pending for a filter in the current (sub)transaction. */
@@ -92,28 +115,106 @@ PinCounters(const LiveFilter &filter)
 	return page.buffer;
 }
 
-/* Adds what is pending to the pinned page, and unpins it. Cannot fail. */
+/* Adds to the counters of a page whose lock is held, shared at least. */
 static void
-AddCounters(Pending *from)
+AddValues(CountersPage *counters, const int64 *value, uint32 clock)
 {
-	uint8_t    *page;
-	CountersPage *counters;
-	uint32		clock;
+	uint32		have;
 	uint64		never = 0;
 
-	LockBuffer(from->buffer, BUFFER_LOCK_SHARE);
-	page = (uint8_t *) BufferGetPage(from->buffer);
-	counters = CountersOf(page);
 	for (int i = 0; i < kLiveCounters; i++)
-		if (from->value[i] != 0)
-			pg_atomic_fetch_add_u64(&counters->value[i], from->value[i]);
+		if (value[i] != 0)
+			pg_atomic_fetch_add_u64(&counters->value[i], value[i]);
 	if (pg_atomic_read_u64(&counters->since) == 0)
 		(void) pg_atomic_compare_exchange_u64(&counters->since, &never,
 											  (uint64) GetCurrentTimestamp());
-	clock = pg_atomic_read_u32(&counters->clock);
-	while (clock < from->clock &&
-		   !pg_atomic_compare_exchange_u32(&counters->clock, &clock, from->clock))
+	have = pg_atomic_read_u32(&counters->clock);
+	while (have < clock && !pg_atomic_compare_exchange_u32(&counters->clock, &have, clock))
 		;
+}
+
+/* Keeps values for a transaction that is being prepared. False: no slot is free. */
+static bool
+KeepPrepared(uint8_t *page, uint64 xid, const int64 *value, uint32 clock)
+{
+	PreparedSlot *slots = PreparedOf(page);
+
+	for (int i = 0; i < PREPARED_SLOTS; i++)
+	{
+		uint64		expected = 0;
+
+		if (!pg_atomic_compare_exchange_u64(&slots[i].xid, &expected, SLOT_BUSY))
+			continue;
+		memcpy(slots[i].value, value, sizeof slots[i].value);
+		slots[i].clock = clock;
+		pg_write_barrier();
+		pg_atomic_write_u64(&slots[i].xid, xid);
+		pg_atomic_fetch_add_u32(&CountersOf(page)->prepared, 1);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Runs visit(slot, xid, committed) over the slots whose transactions have ended. The
+ * page's lock is not needed, only its pin.
+ */
+template <typename Visit>
+static void
+VisitEnded(uint8_t *page, Visit visit)
+{
+	PreparedSlot *slots = PreparedOf(page);
+
+	if (likely(pg_atomic_read_u32(&CountersOf(page)->prepared) == 0))
+		return;
+	for (int i = 0; i < PREPARED_SLOTS; i++)
+	{
+		uint64		xid = pg_atomic_read_u64(&slots[i].xid);
+
+		if (xid > SLOT_BUSY && !TransactionIdIsCurrentTransactionId((TransactionId) xid) &&
+			!TransactionIdIsInProgress((TransactionId) xid))
+			visit(&slots[i], xid, TransactionIdDidCommit((TransactionId) xid));
+	}
+}
+
+/* Counts what prepared transactions have left that have ended since. */
+static void
+SettlePrepared(Buffer buffer)
+{
+	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
+
+	VisitEnded(page, [&](PreparedSlot *slot, uint64 xid, bool committed) {
+		int64		value[kLiveCounters];
+		uint32		clock = (uint32) slot->clock;
+
+		pg_read_barrier();
+		memcpy(value, slot->value, sizeof value);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		/* Whoever frees the slot counts. */
+		if (pg_atomic_compare_exchange_u64(&slot->xid, &xid, 0))
+		{
+			pg_atomic_fetch_sub_u32(&CountersOf(page)->prepared, 1);
+			if (committed)
+				AddValues(CountersOf(page), value, clock);
+			MarkBufferDirtyHint(buffer, true);
+		}
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	});
+}
+
+/*
+ * Adds what is pending to the pinned page, and unpins it; for a transaction that is
+ * being prepared, keeps it there. Cannot fail.
+ */
+static void
+AddCounters(Pending *from, uint64 preparing)
+{
+	uint8_t    *page;
+
+	LockBuffer(from->buffer, BUFFER_LOCK_SHARE);
+	page = (uint8_t *) BufferGetPage(from->buffer);
+	if (preparing == kNoXid || !KeepPrepared(page, preparing, from->value, from->clock))
+		AddValues(CountersOf(page), from->value, from->clock);
 	MarkBufferDirtyHint(from->buffer, true);
 	UnlockReleaseBuffer(from->buffer);
 	from->buffer = InvalidBuffer;
@@ -128,7 +229,7 @@ CountLive(const LiveFilter &filter, LiveCounter counter, int64 n)
 
 		now.value[(int) counter] = n;
 		now.buffer = PinCounters(filter);
-		AddCounters(&now);
+		AddCounters(&now, kNoXid);
 		return;
 	}
 	PendingOf(RelationGetRelid(filter.rel))->value[(int) counter] += n;
@@ -171,8 +272,26 @@ ReadLiveCounts(const LiveFilter &filter)
 	counts.since = (TimestampTz) pg_atomic_read_u64(&counters->since);
 	counts.clock = pg_atomic_read_u32(&counters->clock);
 	counts.warned = pg_atomic_read_u32(&counters->warned) != 0;
+	VisitEnded(page.bytes, [&](PreparedSlot *slot, uint64, bool committed) {
+		for (int i = 0; i < kLiveCounters && committed; i++)
+			counts.value[i] += slot->value[i];
+		if (committed)
+			counts.clock = Max(counts.clock, (uint32) slot->clock);
+	});
 	ReleasePage(page);
 	return counts;
+}
+
+void
+SettleLiveCounters(const LiveFilter &filter)
+{
+	HeldPage	page;
+
+	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
+		return;
+	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
+	SettlePrepared(page.buffer);
+	ReleaseBuffer(page.buffer);
 }
 
 /* Whether this is the first who warns in this filter's life. */
@@ -243,6 +362,7 @@ PrepareCounters(void)
 			LiveCounts	counts;
 
 			pending[i].buffer = PinCounters(filter);
+			SettlePrepared(pending[i].buffer);
 			if (!filter.parameters.forgets && pending[i].value[(int) LiveCounter::New] > 0)
 			{
 				counts = ReadLiveCounts(filter);
@@ -264,15 +384,14 @@ PrepareCounters(void)
 }
 
 static void
-FinishCounters(bool commit)
+FinishCounters(uint64 preparing)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = TopTransactionResourceOwner;
-	if (commit)
-		for (int i = 0; i < pending_count; i++)
-			if (BufferIsValid(pending[i].buffer))
-				AddCounters(&pending[i]);
+	for (int i = 0; i < pending_count; i++)
+		if (BufferIsValid(pending[i].buffer))
+			AddCounters(&pending[i], preparing);
 	CurrentResourceOwner = owner;
 	pending_count = 0;
 	early_noted = 0;
@@ -281,17 +400,24 @@ FinishCounters(bool commit)
 static void
 AtTransaction(XactEvent event, void *)
 {
+	static uint64 preparing;
+
 	if (pending_count == 0)
 		return;
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			PrepareCounters();
+			break;
 		case XACT_EVENT_PRE_PREPARE:
+			preparing = WideXid(GetTopTransactionId());
 			PrepareCounters();
 			break;
 		case XACT_EVENT_COMMIT:
+			FinishCounters(kNoXid);
+			break;
 		case XACT_EVENT_PREPARE:
-			FinishCounters(true);
+			FinishCounters(preparing);
 			break;
 		case XACT_EVENT_ABORT:
 			/* The buffers' pins went with the transaction's resources. */

@@ -36,6 +36,7 @@ extern "C" {
 #include "commands/defrem.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
+#include "mb/pg_wchar.h"
 #include "nodes/nodes.h"
 #include "nodes/primnodes.h"
 #include "storage/bufmgr.h"
@@ -128,8 +129,11 @@ static int	guard_note_capacity = 0;
 static MemoryContext guard_plan_context = NULL;
 static HTAB *guard_plans = NULL;
 
+/* Bytes of a column that an error shows. */
+constexpr int DESCRIBED_BYTES = 256;
+
 /* So many plans are kept; more are thrown away together, between transactions. */
-#define GUARD_PLANS_KEPT 256
+constexpr long GUARD_PLANS_KEPT = 256;
 
 /* ---- rows in hand --------------------------------------------------------- */
 
@@ -829,10 +833,18 @@ DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 	{
 		Oid			output;
 		bool		varlena;
+		char	   *value;
+		int			length;
 
 		getTypeOutputInfo(clause.types[i], &output, &varlena);
-		appendStringInfo(&text, "%s%s", i == 0 ? ")=(" : ", ",
-						 OidOutputFunctionCall(output, columns[i].value));
+		value = OidOutputFunctionCall(output, columns[i].value);
+		length = (int) strlen(value);
+		appendStringInfoString(&text, i == 0 ? ")=(" : ", ");
+		if (length <= DESCRIBED_BYTES)
+			appendStringInfoString(&text, value);
+		else
+			appendStringInfo(&text, "%.*s...", pg_mbcliplen(value, length, DESCRIBED_BYTES),
+							 value);
 	}
 	appendStringInfoChar(&text, ')');
 	return text.data;

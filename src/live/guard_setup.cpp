@@ -40,6 +40,9 @@ struct GuardRequest
 	const char *mark;			/* column name */
 };
 
+/* A guard has two triggers and an index; whoever made more calls twice. */
+constexpr int MAX_DROPPED = 8;
+
 }							/* namespace */
 
 static const char *
@@ -49,13 +52,21 @@ QualifiedName(Relation rel)
 									  RelationGetRelationName(rel));
 }
 
+/* Runs what is not NULL of some commands. */
 static void
-Run(const char *command)
+RunAll(char *const *commands, int n)
 {
-	int			result = SPI_execute(command, false, 0);
+	SPI_connect();
+	for (int i = 0; i < n; i++)
+	{
+		int			result = commands[i] == NULL ? SPI_OK_UTILITY :
+			SPI_execute(commands[i], false, 0);
 
-	if (result != SPI_OK_UTILITY)
-		elog(ERROR, "command \"%s\" failed: %s", command, SPI_result_code_string(result));
+		if (result != SPI_OK_UTILITY)
+			elog(ERROR, "command \"%s\" failed: %s", commands[i],
+				 SPI_result_code_string(result));
+	}
+	SPI_finish();
 }
 
 /* The trigger function that belongs to this function: in the same schema. */
@@ -395,70 +406,65 @@ CheckTables(Relation rel, Oid function, GuardMode mode)
 
 /* ---- making --------------------------------------------------------------- */
 
-/* "OLD.a IS NULL" */
-static void
-AppendTest(StringInfo text, const char *column, const char *test)
-{
-	appendStringInfo(text, " OR OLD.%s %s", quote_identifier(column), test);
-}
-
 /*
- * The index, unless CREATE TABLE ... LIKE or a former guard has left one. Its name is
- * the one that errors give as that of the constraint.
+ * The command that makes the index, or NULL if CREATE TABLE ... LIKE or a former guard
+ * has left one. Its name is the one that errors give as that of the constraint.
  */
-static const char *
-MakeIndex(Relation rel, const GuardRequest &request)
+static char *
+IndexCommand(Relation rel, const GuardRequest &request, char **name)
 {
 	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
 	List	   *indexes = RelationGetIndexList(rel);
 	ListCell   *cell;
 	StringInfoData command;
-	const char *name;
 
 	foreach(cell, indexes)
 		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns,
 							   request.attnums))
-			return get_rel_name(lfirst_oid(cell));
+		{
+			*name = get_rel_name(lfirst_oid(cell));
+			return NULL;
+		}
 
-	name = ChooseRelationName(RelationGetRelationName(rel), NULL, "dedup_guard",
-							  RelationGetNamespace(rel), false);
+	*name = ChooseRelationName(RelationGetRelationName(rel), NULL, "dedup_guard",
+							   RelationGetNamespace(rel), false);
 	initStringInfo(&command);
 	appendStringInfo(&command, "CREATE INDEX %s ON %s USING " GUARD_ACCESS_METHOD " (",
-					 quote_identifier(name), QualifiedName(rel));
+					 quote_identifier(*name), QualifiedName(rel));
 	for (int i = 0; i < request.columns; i++)
 		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ", quote_identifier(request.names[i]));
 	appendStringInfoChar(&command, ')');
-	Run(command.data);
-	return name;
+	return command.data;
 }
 
-static void
-MakeTriggers(Relation rel, const char *schema, const GuardRequest &request,
-			 const char *constraint)
+static char *
+WriteTriggerCommand(Relation rel, const char *function, const GuardRequest &request,
+					const char *constraint)
 {
 	static const char *const modes[] = {"skip", "reject", "mark"};
-	const char *function = quote_qualified_identifier(schema, GUARD_FUNCTION);
+
+	return psprintf("CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
+					" FOR EACH ROW EXECUTE FUNCTION %s(%s, %s)",
+					QualifiedName(rel), function, quote_literal_cstr(modes[(int) request.mode]),
+					quote_literal_cstr(constraint));
+}
+
+static char *
+DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
+{
 	StringInfoData command;
 
 	initStringInfo(&command);
-	appendStringInfo(&command,
-					 "CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
-					 " FOR EACH ROW EXECUTE FUNCTION %s(%s, %s)",
-					 QualifiedName(rel), function, quote_literal_cstr(modes[(int) request.mode]),
-					 quote_literal_cstr(constraint));
-	Run(command.data);
-
-	resetStringInfo(&command);
 	appendStringInfo(&command,
 					 "CREATE TRIGGER \"" GUARD_DELETE_TRIGGER "\" BEFORE DELETE ON %s"
 					 " FOR EACH ROW WHEN ('%u'::pg_catalog.regclass IS NOT NULL",
 					 QualifiedName(rel), request.filter);
 	for (int i = 0; i < request.columns; i++)
-		AppendTest(&command, request.names[i], "IS NULL");
+		appendStringInfo(&command, " OR OLD.%s IS NULL", quote_identifier(request.names[i]));
 	if (request.mark != NULL)
-		AppendTest(&command, request.mark, "IS NOT NULL");
+		appendStringInfo(&command, " OR OLD.%s IS NOT NULL", quote_identifier(request.mark));
 	appendStringInfo(&command, ") EXECUTE FUNCTION %s()", function);
-	Run(command.data);
+	return command.data;
 }
 
 /*
@@ -474,6 +480,8 @@ DEDUP_FUNCTION(dedup_guard)
 	Relation	rel;
 	Oid			function;
 	char	   *schema;
+	char	   *index_name;
+	char	   *commands[3];
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
@@ -488,70 +496,68 @@ DEDUP_FUNCTION(dedup_guard)
 	ReadRequestedMode(rel, text_to_cstring(PG_GETARG_TEXT_PP(3)), &request);
 	CheckTables(rel, function, request.mode);
 
-	SPI_connect();
-	MakeTriggers(rel, schema, request, MakeIndex(rel, request));
-	SPI_finish();
+	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
+	commands[0] = IndexCommand(rel, request, &index_name);
+	commands[1] = WriteTriggerCommand(rel, schema, request, index_name);
+	commands[2] = DeleteTriggerCommand(rel, schema, request);
+
+	/* DDL refuses tables that are in use; the lock stays. */
 	relation_close(rel, NoLock);
+	RunAll(commands, lengthof(commands));
 	PG_RETURN_VOID();
 }
 
 /* ---- dropping ------------------------------------------------------------- */
 
-/* Drops the table's guard indexes, but those that belong to a parent's. */
-static bool
-DropIndexes(Relation rel)
+/* Commands that drop the table's guard indexes, but those that belong to a parent's. */
+static int
+DropIndexCommands(Relation rel, char **commands)
 {
 	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
 	List	   *indexes = RelationGetIndexList(rel);
-	bool		dropped = false;
 	ListCell   *cell;
+	int			n = 0;
 
 	foreach(cell, indexes)
 	{
 		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_class form;
-		char	   *name;
-		bool		ours;
 
 		if (!HeapTupleIsValid(tuple))
 			continue;
 		form = (Form_pg_class) GETSTRUCT(tuple);
-		ours = form->relam == access_method && !form->relispartition;
-		name = pstrdup(NameStr(form->relname));
+		if (form->relam == access_method && !form->relispartition && n < MAX_DROPPED)
+			commands[n++] = psprintf("DROP INDEX %s",
+									 quote_qualified_identifier(get_namespace_name(form->relnamespace),
+																NameStr(form->relname)));
 		ReleaseSysCache(tuple);
-		if (!ours)
-			continue;
-		Run(psprintf("DROP INDEX %s",
-					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-												name)));
-		dropped = true;
 	}
-	return dropped;
+	list_free(indexes);
+	return n;
 }
 
-static bool
-DropTriggers(Relation rel, Oid function)
+static int
+DropTriggerCommands(Relation rel, Oid function, char **commands)
 {
 	const TriggerDesc *triggers = rel->trigdesc;
-	List	   *names = NIL;
-	ListCell   *cell;
+	int			n = 0;
 
-	/* The list is made anew after each command. */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (triggers->triggers[i].tgfoid == function)
-		{
-			if (triggers->triggers[i].tgisclone)
-				ereport(ERROR,
-						(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						 errmsg("the guard of partition \"%s\" belongs to a table above it",
-								RelationGetRelationName(rel)),
-						 errhint("Call dedup_unguard() for that table.")));
-			names = lappend(names, pstrdup(triggers->triggers[i].tgname));
-		}
-	foreach(cell, names)
-		Run(psprintf("DROP TRIGGER %s ON %s", quote_identifier((char *) lfirst(cell)),
-					 QualifiedName(rel)));
-	return names != NIL;
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgfoid != function || n == MAX_DROPPED)
+			continue;
+		if (trigger->tgisclone)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("the guard of partition \"%s\" belongs to a table above it",
+							RelationGetRelationName(rel)),
+					 errhint("Call dedup_unguard() for that table.")));
+		commands[n++] = psprintf("DROP TRIGGER %s ON %s", quote_identifier(trigger->tgname),
+								 QualifiedName(rel));
+	}
+	return n;
 }
 
 /*
@@ -565,8 +571,8 @@ DEDUP_FUNCTION(dedup_unguard)
 	Relation	rel;
 	Oid			function;
 	char	   *schema;
-	bool		triggers;
-	bool		indexes;
+	char	   *commands[2 * MAX_DROPPED];
+	int			n;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
@@ -574,15 +580,13 @@ DEDUP_FUNCTION(dedup_unguard)
 	/* DROP INDEX takes this lock, and to take it second would invite a deadlock. */
 	rel = relation_open(PG_GETARG_OID(0), AccessExclusiveLock);
 	CheckOwner(rel);
-
-	SPI_connect();
-	triggers = DropTriggers(rel, function);
-	indexes = DropIndexes(rel);
-	SPI_finish();
-	if (!triggers && !indexes)
+	n = DropTriggerCommands(rel, function, commands);
+	n += DropIndexCommands(rel, commands + n);
+	if (n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
+	RunAll(commands, n);
 	PG_RETURN_VOID();
 }

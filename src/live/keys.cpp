@@ -316,6 +316,7 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 	const LineLayout &layout = filter.parameters.geometry.layout;
 	const uint64 own = WideXid(GetCurrentTransactionId());
 	const bool	timed = filter.parameters.ttl != 0;
+	bool		settled = false;
 
 	for (;;)
 	{
@@ -413,10 +414,17 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 			else
 				unsettled = true;
 		}
+		if (unsettled && !settled)
+			SettlePage(filter, main, true);
 		ReleasePage(main);
 		if (TransactionIdIsValid(wait_for))
 		{
 			WaitFor(wait_for);
+			continue;
+		}
+		if (unsettled && !settled)
+		{
+			settled = true;
 			continue;
 		}
 		if (of_parent)

@@ -169,6 +169,9 @@ struct LiveCounts
 };
 extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
 
+/* Counts what ended prepared transactions have left: before their ids grow too old. */
+extern void SettleLiveCounters(const LiveFilter &filter);
+
 /* Registers the transaction callbacks; once, from _PG_init. */
 extern void InitLiveCounters(void);
 

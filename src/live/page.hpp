@@ -23,7 +23,8 @@
 // unless that transaction commits.
 //
 // Entries are hashed to lines of the area: a key is in the first of kProbeLines lines
-// from its own on that has room. A line with a free entry ends the search.
+// from its own on that had room. A line with a free entry ends the search, so that it
+// rarely takes more than one or two.
 //
 // Numbers are little-endian.
 
@@ -90,7 +91,7 @@ static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
 static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPageBytes);
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
-inline constexpr unsigned kProbeLines = 3;
+inline constexpr unsigned kProbeLines = 20;  // all of a main page
 inline constexpr unsigned kMaxTags = 124;
 inline constexpr unsigned kMaxEntries = 768;
 

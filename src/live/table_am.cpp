@@ -587,6 +587,7 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
 	uint64		oldest = SettleAll(filter);
 
+	SettleLiveCounters(filter);
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
 		cutoff = (TransactionId) oldest;
 

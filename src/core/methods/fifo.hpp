@@ -41,7 +41,7 @@ inline constexpr double kMissed = 0.001;  // of the keys of age `keys`
 // Shape::detail: bytes a slot, whether slots hold a generation, and how long one is.
 inline constexpr unsigned kTimedBit = 8;
 inline constexpr unsigned kGenerationShift = 16;
-inline constexpr uint64_t kMinGenerationUs = 1000000;
+inline constexpr uint64_t kMinGenerationUs = 100000;
 inline constexpr uint64_t kMaxGenerationUs = ~uint64_t{0} >> kGenerationShift;
 
 inline LineLayout LayoutOf(const Shape& shape) noexcept {
@@ -282,7 +282,7 @@ inline void MergeLine(uint8_t* line, const uint8_t* other, const LineLayout& lay
 }
 
 // Line by line, both moved on to the later clock. Two full filters keep about half the
-// window of each.
+// window of each: 0.3 % of the younger halves' keys are missed.
 inline void Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {

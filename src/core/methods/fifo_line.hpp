@@ -162,6 +162,11 @@ inline bool Holds(const uint8_t* line, const LineLayout& layout, uint64_t finger
   return false;
 }
 
+// A slot's number counted around the circle, from one below twice the slots.
+inline unsigned Around(unsigned slot, unsigned slots) noexcept {
+  return slot < slots ? slot : slot - slots;
+}
+
 // The run of slots in use: its first slot, oldest, and its length.
 struct Run {
   unsigned first;
@@ -188,7 +193,7 @@ inline bool ValidLine(const uint8_t* line, const LineLayout& layout) noexcept {
   if (run.length >= slots) return false;
   const uint64_t most = LowMask(layout.fingerprint_bits());
   for (unsigned i = 0; i < slots; ++i) {
-    const uint64_t slot = LoadSlot(line, (run.first + i) % slots, layout.slot_bytes);
+    const uint64_t slot = LoadSlot(line, Around(run.first + i, slots), layout.slot_bytes);
     if ((slot != 0) != (i < run.length)) return false;
     const uint64_t fingerprint = layout.timed ? slot >> kGenerationBits : slot;
     if (slot != 0 && (fingerprint == 0 || fingerprint > most)) return false;
@@ -213,7 +218,7 @@ inline void ReadSlots(const uint8_t* line, const LineLayout& layout, Slots* slot
   const Run run = RunOf(line, layout);
   slots->count = run.length;
   for (unsigned i = 0; i < run.length; ++i) {
-    slots->value[i] = LoadSlot(line, (run.first + i) % layout.slots(), layout.slot_bytes);
+    slots->value[i] = LoadSlot(line, Around(run.first + i, layout.slots()), layout.slot_bytes);
   }
 }
 
@@ -235,17 +240,17 @@ inline bool Insert(uint8_t* line, const LineLayout& layout, uint64_t fingerprint
   const unsigned slots = layout.slots();
   const Run run = RunOf(line, layout);
   const uint64_t slot = SlotOf(fingerprint, generation, layout);
-  const unsigned next = (run.first + run.length) % slots;
+  const unsigned next = Around(run.first + run.length, slots);
   // By age: a generation before 0, as bits that we never wrote may tell it, would wrap.
   const uint32_t age = clock - generation;
   auto younger = [&](uint64_t other) { return layout.timed && AgeOf(other, clock) < age; };
   bool in_order = run.length < slots;
   if (run.length > 0 && in_order) {
-    const unsigned last = (next + slots - 1) % slots;
+    const unsigned last = Around(next + slots - 1, slots);
     in_order = !younger(LoadSlot(line, last, layout.slot_bytes));
   }
   if (in_order) {
-    const unsigned gap = (next + 1) % slots;
+    const unsigned gap = Around(next + 1, slots);
     const bool evicts = run.length >= layout.usable();
     StoreSlot(line, next, layout.slot_bytes, slot);
     StoreSlot(line, gap, layout.slot_bytes, 0);
