@@ -169,6 +169,7 @@ fsync = off
 synchronous_commit = off
 full_page_writes = off
 max_wal_size = 2GB
+max_prepared_transactions = 10
 shared_buffers = 128MB
 CONF
 # The loader and LLVM are not what valgrind is to look at.

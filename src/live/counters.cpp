@@ -11,7 +11,8 @@
  *
  * The page, in the machine's own byte order, from line 1 on: five 64-bit counters, the
  * time of the first count, the newest generation committed, whether a warning was given,
- * how many slots are in use; from line 2 on 144 slots.
+ * how many slots are in use, how many keys of a time window gave way early; from line 2
+ * on 144 slots.
  */
 #include "live/store.hpp"
 
@@ -34,7 +35,7 @@ struct CountersPage
 	pg_atomic_uint32 clock;
 	pg_atomic_uint32 warned;
 	pg_atomic_uint32 prepared;
-	uint32		unused;
+	pg_atomic_uint32 early;
 };
 static_assert(sizeof(CountersPage) == 64, "the page of counters is stored");
 
@@ -326,19 +327,48 @@ NoteLiveEarly(const LiveFilter &filter, unsigned early)
 	early_noted += early;
 }
 
+/*
+ * Some keys give way early in a filter that is not overfull too: lines do not fill
+ * evenly, and are sized for one in a thousand.
+ */
+bool
+LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys)
+{
+	return (double) early > 0.002 * (double) keys + 20;
+}
+
 void
 WarnLiveEarly(const LiveFilter &filter)
 {
+	Buffer		buffer;
+	CountersPage *counters;
+	int64		early;
+	int64		keys = 0;
+
 	if (likely(early_noted == 0))
 		return;
+	if (early_filter == RelationGetRelid(filter.rel))
+	{
+		buffer = PinCounters(filter);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		counters = CountersOf((uint8_t *) BufferGetPage(buffer));
+		early = pg_atomic_add_fetch_u32(&counters->early, early_noted);
+		keys = (int64) pg_atomic_read_u64(&counters->value[(int) LiveCounter::New]);
+		MarkBufferDirtyHint(buffer, true);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		for (int i = 0; i < pending_count; i++)
+			if (pending[i].relid == early_filter)
+				keys += pending[i].value[(int) LiveCounter::New];
+		if (LiveIsOverfull(filter, early, keys) && MayWarn(filter, buffer))
+			ereport(WARNING,
+					(errmsg("live filter \"%s\" receives more keys in its window of time than it was made for",
+							LiveName(filter)),
+					 errdetail("It was made for " UINT64_FORMAT " keys; the oldest are forgotten before their time.",
+							   filter.parameters.prototype_keys),
+					 errhint("Make a larger one; dedup_stats() counts the keys that were forgotten early. This is said once.")));
+		ReleaseBuffer(buffer);
+	}
 	early_noted = 0;
-	if (early_filter == RelationGetRelid(filter.rel) && MayWarn(filter, InvalidBuffer))
-		ereport(WARNING,
-				(errmsg("live filter \"%s\" receives more keys in its window of time than it was made for",
-						LiveName(filter)),
-				 errdetail("It was made for " UINT64_FORMAT " keys; the oldest are forgotten before their time.",
-						   filter.parameters.prototype_keys),
-				 errhint("Make a larger one; dedup_stats() counts the keys that were forgotten early. This is said once.")));
 }
 
 /* ---- transactions ------------------------------------------------------------- */

@@ -611,6 +611,14 @@ GetGuardPlan(Relation rel, Oid function)
 	if (triggers.write == NULL || triggers.remove == NULL || triggers.write->tgnargs != 2 ||
 		triggers.remove->tgqual == NULL)
 		IncompleteGuard(rel);
+	if (rel->rd_rel->relispartition && triggers.write->tgenabled != triggers.remove->tgenabled)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
+						RelationGetRelationName(rel)),
+				 errdetail("A row that moves to another partition could be lost."),
+				 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" in the same way.",
+						 triggers.write->tgname, triggers.remove->tgname)));
 	qual = triggers.remove->tgqual;
 	args = triggers.write->tgargs;
 

@@ -80,18 +80,31 @@ GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
 
 /* ---- checks --------------------------------------------------------------- */
 
+/* Before the table is locked, so that nobody can lock what is not his, and after. */
 static void
-CheckOwner(Relation rel)
+CheckOwner(Oid relid)
 {
 #if PG_VERSION_NUM >= 160000
-	bool		owner = object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId());
+	bool		owner = object_ownercheck(RelationRelationId, relid, GetUserId());
 #else
-	bool		owner = pg_class_ownercheck(RelationGetRelid(rel), GetUserId());
+	bool		owner = pg_class_ownercheck(relid, GetUserId());
 #endif
 
 	if (!owner)
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
-					   RelationGetRelationName(rel));
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+}
+
+/* The table that the caller wants guarded or not. */
+static Relation
+OpenOwnTable(Oid relid, LOCKMODE lock)
+{
+	Relation	rel;
+
+	CheckOwner(relid);
+	rel = relation_open(relid, lock);
+	CheckOwner(relid);
+	return rel;
 }
 
 static void
@@ -487,8 +500,7 @@ DEDUP_FUNCTION(dedup_guard)
 	function = GuardFunctionOf(fcinfo, &schema);
 	request.filter = PG_GETARG_OID(1);
 
-	rel = relation_open(PG_GETARG_OID(0), ShareRowExclusiveLock);
-	CheckOwner(rel);
+	rel = OpenOwnTable(PG_GETARG_OID(0), ShareRowExclusiveLock);
 	CheckTable(rel, function);
 	LockRelationOid(request.filter, AccessShareLock);
 	CheckFilter(rel, request.filter);
@@ -578,8 +590,7 @@ DEDUP_FUNCTION(dedup_unguard)
 	function = GuardFunctionOf(fcinfo, &schema);
 
 	/* DROP INDEX takes this lock, and to take it second would invite a deadlock. */
-	rel = relation_open(PG_GETARG_OID(0), AccessExclusiveLock);
-	CheckOwner(rel);
+	rel = OpenOwnTable(PG_GETARG_OID(0), AccessExclusiveLock);
 	n = DropTriggerCommands(rel, function, commands);
 	n += DropIndexCommands(rel, commands + n);
 	if (n == 0)

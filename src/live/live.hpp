@@ -16,7 +16,9 @@
  *   functions.cpp  SQL functions
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
- *   guard.cpp      triggers and the guard index: a key counts only if its row landed
+ *   setup.cpp      making filters; statistics, checks, what keeps restores honest
+ *   guard.cpp      triggers: a key counts only if its row landed; guard_index.cpp the
+ *                  index that tells so, guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
@@ -158,6 +160,9 @@ extern void NoteLiveGeneration(const LiveFilter &filter, uint32 generation);
  */
 extern void NoteLiveEarly(const LiveFilter &filter, unsigned early);
 extern void WarnLiveEarly(const LiveFilter &filter);
+
+/* Whether so many keys, of so many added, gave way early that the filter is too small. */
+extern bool LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys);
 
 /* What the page of counters says. */
 struct LiveCounts

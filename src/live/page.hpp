@@ -17,10 +17,12 @@
 // short fingerprint; but only when room is needed, so that a page with few keys makes
 // no false positives in practice. Until then its tag is made kFrozen.
 //
-// An entry, from the low bits: 8 tag (0: taken back), 8 epoch, 7 line, 1 forgotten,
-// 40 rest. It is there if its epoch is the page's: so emptying an area is one byte. A
-// forgotten entry is a committed key that its tag's transaction forgets: it is there
-// unless that transaction commits.
+// An entry, from the low bits: 8 tag (0: taken back), 4 epoch, 4 turn, 7 line, 1
+// forgotten, 40 rest. It is there if its epoch is the page's: so emptying an area is one
+// byte. Turns tell roughly in which order the entries of one transaction came: the page's
+// turn moves on at about one key in ten (so that the byte is rarely logged). A forgotten
+// entry is a committed key that its tag's transaction forgets: it is there unless that
+// transaction commits.
 //
 // Entries are hashed to lines of the area: a key is in the first of kProbeLines lines
 // from its own on that had room. A line with a free entry ends the search, so that it
@@ -56,7 +58,7 @@ enum class Kind : uint8_t { kMain = 1, kOverflow = 2, kCounters = 3, kFree = 4 }
 inline constexpr size_t kMagicAt = 24;    // u32
 inline constexpr size_t kVersionAt = 28;  // u8
 inline constexpr size_t kKindAt = 29;     // u8
-inline constexpr size_t kEpochAt = 30;    // u8, 1 to 255: that of valid entries
+inline constexpr size_t kEpochAt = 30;    // u8, 1 to 15: that of valid entries
 inline constexpr size_t kLayoutAt = 31;   // u8: slot bytes, +128 if timed
 inline constexpr size_t kBlockAt = 32;    // u32: this page's own number
 inline constexpr size_t kNextAt = 36;     // u32: next page of the chain, or 0
@@ -64,6 +66,7 @@ inline constexpr size_t kLoaderAt = 40;   // u64: whose the lines are as a whole
 inline constexpr size_t kClockAt = 48;    // u32: the lines' newest generation
 inline constexpr size_t kEarlyAt = 52;    // u32: keys that gave way before their time
 inline constexpr size_t kOwnerAt = 56;    // u32: an overflow page's main page
+inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
 
 // Ids that stand for no transaction.
 inline constexpr uint64_t kNoXid = 0;
@@ -92,6 +95,8 @@ static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPage
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
 inline constexpr unsigned kProbeLines = 20;  // all of a main page
+inline constexpr uint8_t kLastEpoch = 15;
+inline constexpr unsigned kLastTurn = 15;
 inline constexpr unsigned kMaxTags = 124;
 inline constexpr unsigned kMaxEntries = 768;
 
@@ -133,7 +138,9 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
   if (page[kKindAt] != static_cast<uint8_t>(kind)) return "It is of the wrong kind.";
   if (page[kLayoutAt] != LayoutByte(layout)) return "Its layout is not that of the filter.";
   if (LoadU32(page + kBlockAt) != block) return "It is at the wrong place.";
-  if (page[kEpochAt] == 0) return "Its epoch is not valid.";
+  if (page[kEpochAt] == 0 || page[kEpochAt] > kLastEpoch || page[kTurnAt] > kLastTurn) {
+    return "Its epoch is not valid.";
+  }
   return nullptr;
 }
 
@@ -176,18 +183,28 @@ inline TagChoice ChooseTag(const uint8_t* page, const AreaShape& area, uint64_t 
 
 struct Entry {
   unsigned tag;
+  unsigned turn;
   unsigned line;
   bool forgotten;
   uint64_t rest;
 };
 
 inline uint64_t PackEntry(const Entry& entry, uint8_t epoch) noexcept {
-  return uint64_t{entry.tag} | uint64_t{epoch} << 8 | uint64_t{entry.line} << 16 |
-         uint64_t{entry.forgotten} << 23 | entry.rest << 24;
+  return uint64_t{entry.tag} | uint64_t{epoch} << 8 | uint64_t{entry.turn} << 12 |
+         uint64_t{entry.line} << 16 | uint64_t{entry.forgotten} << 23 | entry.rest << 24;
 }
 inline Entry UnpackEntry(uint64_t packed) noexcept {
-  return {static_cast<unsigned>(packed & 0xff), static_cast<unsigned>(packed >> 16 & 0x7f),
-          (packed >> 23 & 1) != 0, packed >> 24};
+  return {static_cast<unsigned>(packed & 0xff), static_cast<unsigned>(packed >> 12 & 0xf),
+          static_cast<unsigned>(packed >> 16 & 0x7f), (packed >> 23 & 1) != 0, packed >> 24};
+}
+inline uint8_t EpochOf(uint64_t packed) noexcept { return packed >> 8 & 0xf; }
+
+// The page's turn behind a new entry of this key: moves on so often that an area of this
+// size, as it fills, sees all of them.
+inline uint8_t TurnBehind(const uint8_t* page, const AreaShape& area, uint64_t rest) noexcept {
+  const uint8_t turn = page[kTurnAt];
+  const unsigned keys_a_turn = area.lines * kEntriesPerLine / (kLastTurn + 1);
+  return turn < kLastTurn && (rest & 0xffff) * keys_a_turn >> 16 == 0 ? turn + 1 : turn;
 }
 
 inline size_t EntryAt(const AreaShape& area, unsigned place) noexcept {
@@ -196,7 +213,7 @@ inline size_t EntryAt(const AreaShape& area, unsigned place) noexcept {
 
 // An entry that is there: of this epoch, and not taken back.
 inline bool Present(uint64_t packed, uint8_t epoch) noexcept {
-  return (packed >> 8 & 0xff) == epoch && (packed & 0xff) != 0;
+  return EpochOf(packed) == epoch && (packed & 0xff) != 0;
 }
 
 inline unsigned HomeLine(const AreaShape& area, unsigned line, uint64_t rest) noexcept {
@@ -216,7 +233,7 @@ inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, 
     for (unsigned i = 0; i < kEntriesPerLine; ++i) {
       const unsigned place = at * kEntriesPerLine + i;
       const uint64_t packed = LoadU64(page + EntryAt(area, place));
-      if ((packed >> 8 & 0xff) != epoch) {
+      if (EpochOf(packed) != epoch) {
         has_room = true;
       } else if (((packed >> 16) & ~uint64_t{0x80}) == wanted && (packed & 0xff) != 0) {
         if (visit(place, UnpackEntry(packed))) return true;
@@ -266,7 +283,8 @@ inline bool PutEntry(uint8_t* page, const AreaShape& area, const Tag& tag, unsig
   if (choice.tag == 0 || place < 0) return false;
   if (!choice.found) StoreTag(page, choice.tag, tag);
   StoreU64(page + EntryAt(area, static_cast<unsigned>(place)),
-           PackEntry({choice.tag, line, forgotten, rest}, page[kEpochAt]));
+           PackEntry({choice.tag, page[kTurnAt], line, forgotten, rest}, page[kEpochAt]));
+  page[kTurnAt] = TurnBehind(page, area, rest);
   return true;
 }
 
@@ -321,17 +339,20 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
 // order can cause; the page is then to be thrown away.
 inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entries,
                         unsigned count) noexcept {
-  if (page[kEpochAt] == 0xff) {
+  if (page[kEpochAt] == kLastEpoch) {
     std::memset(page + area.lines_at, 0, area.lines * kLineBytes);
     page[kEpochAt] = 1;
   } else {
     ++page[kEpochAt];
   }
+  page[kTurnAt] = 0;
   for (unsigned i = 0; i < count; ++i) {
     const int place = PlaceFor(page, area, entries[i].line, entries[i].rest);
     if (place < 0) return false;
-    StoreU64(page + EntryAt(area, static_cast<unsigned>(place)),
-             PackEntry(entries[i], page[kEpochAt]));
+    Entry entry = entries[i];
+    entry.turn = i * (kLastTurn + 1) / (area.lines * kEntriesPerLine);
+    page[kTurnAt] = static_cast<uint8_t>(entry.turn);
+    StoreU64(page + EntryAt(area, static_cast<unsigned>(place)), PackEntry(entry, page[kEpochAt]));
   }
   return true;
 }
@@ -356,12 +377,14 @@ inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
     for (; at > 0 && LoadTag(page, order[at - 1]).xid > xid; --at) order[at] = order[at - 1];
     order[at] = tag;
   }
-  // One pass over the area a tag is dear with many tags, so entries are sorted by tag.
-  uint16_t next[kMaxEntries], first[256];
+  // Entries sorted by tag and turn.
+  constexpr unsigned kTurns = kLastTurn + 1;
+  uint16_t next[kMaxEntries], first[256 * kTurns];
   std::memset(first, 0xff, sizeof first);
   ForEachEntry(page, area, [&](unsigned place, const Entry& entry) {
-    next[place] = first[entry.tag];
-    first[entry.tag] = static_cast<uint16_t>(place);
+    uint16_t* list = first + entry.tag * kTurns + entry.turn;
+    next[place] = *list;
+    *list = static_cast<uint16_t>(place);
   });
 
   bool moved = false;  // whether an entry leaves the area, or only its tag
@@ -370,7 +393,15 @@ inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
     const Tag value = LoadTag(page, tag);
     const Verdict verdict = verdicts[tag];
     TagChoice frozen = {0, false};
-    for (uint16_t place = first[tag]; place != 0xffff; place = next[place]) {
+    uint16_t places[kMaxEntries];
+    unsigned count = 0;
+    for (unsigned turn = 0; turn < kTurns; ++turn) {
+      for (uint16_t place = first[tag * kTurns + turn]; place != 0xffff; place = next[place]) {
+        places[count++] = place;
+      }
+    }
+    for (unsigned j = 0; j < count; ++j) {
+      const uint16_t place = places[j];
       Entry entry = UnpackEntry(LoadU64(page + EntryAt(area, place)));
       if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
         ++settled->aborted;  // added and rolled back, or forgotten and committed

@@ -12,6 +12,7 @@ extern "C" {
 #include "access/generic_xlog.h"
 #include "access/subtrans.h"
 #include "access/xloginsert.h"
+#include "storage/freespace.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -369,6 +370,8 @@ void
 RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
 {
 	RecordFreeIndexPage(filter.rel, block);
+	/* So that a search finds it at once. */
+	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
 }
 
 /* ---- transactions ----------------------------------------------------------- */
@@ -546,6 +549,38 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 	dedup::StoreU64(main_scratch + kLoaderAt, kNoXid);
 }
 
+/* Locks a page of a main page's chain. */
+static void
+HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
+{
+	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
+		LoadU32(page->bytes + kOwnerAt) != main.block)
+		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
+}
+
+/* The blocks of a chain, from the main page on; null if there is none. */
+static BlockNumber *
+ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
+{
+	BlockNumber *chain = NULL;
+	int			room = 0;
+
+	*length = 0;
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		if (page.block == main.block)
+			return false;
+		if (*length == room)
+		{
+			room = Max(16, 2 * room);
+			chain = (BlockNumber *) (chain == NULL ? palloc(room * sizeof(BlockNumber)) :
+									 repalloc(chain, room * sizeof(BlockNumber)));
+		}
+		chain[(*length)++] = page.block;
+		return false;
+	});
+	return chain;
+}
+
 bool
 SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 {
@@ -555,6 +590,7 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	bool		changes = false;
 	BlockNumber freed[64];
 	int			freed_count = 0;
+	int			length = 0;
 
 	memcpy(scratch, main.bytes, BLCKSZ);
 	SettleLoader(filter, scratch);
@@ -571,24 +607,23 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	}
 
 	/*
-	 * The chain. A page that becomes empty leaves it: the page before it, which is
-	 * the main page or stays locked, then points past it.
+	 * The chain, from its tail on, where the oldest entries are. A page that becomes
+	 * empty leaves it: the page before it, or the main page, then points past it.
 	 */
-	HeldPage	before = main;
-	BlockNumber next = NextOf(main.bytes);
+	BlockNumber *chain = ReadChain(filter, main, &length);
 
-	while (next != 0)
+	for (int i = length - 1; i >= 0; i--)
 	{
+		HeldPage	before = main;
 		HeldPage	page;
 		PGAlignedBlock page_scratch;
 		uint8_t    *copy = (uint8_t *) page_scratch.data;
 		Settled		here = {};
 		bool		empty;
 
-		if (!HoldPage(filter, next, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &page) ||
-			LoadU32(page.bytes + kOwnerAt) != main.block || page.block == before.block)
-			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
-		next = NextOf(page.bytes);
+		if (i > 0)
+			HoldChained(filter, main, chain[i - 1], &before);
+		HoldChained(filter, main, chain[i], &page);
 		memcpy(scratch, main.bytes, BLCKSZ);
 		memcpy(copy, page.bytes, BLCKSZ);
 		SettleScratch(filter, page, scratch, copy, true, &here);
@@ -601,39 +636,27 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 		{
 			copy[kKindAt] = (uint8_t) Kind::kFree;
 			StoreU32(copy + kNextAt, 0);
-			if (before.buffer == main.buffer)
-				StoreU32(scratch + kNextAt, next);
+			if (i == 0)
+				StoreU32(scratch + kNextAt, NextOf(page.bytes));
 			else
-			{
-				uint8_t		link[4];
-
-				StoreU32(link, next);
-				ChangeBytes(before, kNextAt, link, sizeof link);
-			}
+				ChangeBytes(before, kNextAt, page.bytes + kNextAt, 4);
 		}
 		if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
 			ChangeToScratch(main, scratch);
 		if (memcmp(copy, page.bytes, BLCKSZ) != 0)
-			ChangeToScratch(page, copy);
-		if (empty || memcmp(copy, page.bytes, BLCKSZ) != 0)
 		{
+			ChangeToScratch(page, copy);
 			MakeChange(filter);
 			changes = true;
 		}
 		if (empty)
-		{
 			freed[freed_count++] = page.block;
-			ReleasePage(page);
-		}
-		else
-		{
-			if (before.buffer != main.buffer)
-				ReleasePage(before);
-			before = page;
-		}
+		ReleasePage(page);
+		if (i > 0)
+			ReleasePage(before);
 	}
-	if (before.buffer != main.buffer)
-		ReleasePage(before);
+	if (chain != NULL)
+		pfree(chain);
 	for (int i = 0; i < freed_count; i++)
 		RecordFreeOverflowPage(filter, freed[i]);
 	if (settled.early > 0)
@@ -652,6 +675,7 @@ PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsi
 	const TagChoice choice = ChooseTag(page.bytes, area, tag.xid, tag.generation);
 	const int	place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, line, rest);
 	uint8_t		entry[8];
+	uint8_t		turn;
 
 	if (place < 0)
 		return false;
@@ -665,8 +689,12 @@ PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsi
 		StoreU32(bytes + 12, 0);
 		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
 	}
-	dedup::StoreU64(entry, PackEntry({choice.tag, line, forgotten, rest}, page.bytes[kEpochAt]));
+	dedup::StoreU64(entry, PackEntry({choice.tag, page.bytes[kTurnAt], line, forgotten, rest},
+									 page.bytes[kEpochAt]));
 	ChangeBytes(page, EntryAt(area, (unsigned) place), entry, sizeof entry);
+	turn = TurnBehind(page.bytes, area, rest);
+	if (turn != page.bytes[kTurnAt])
+		ChangeBytes(page, kTurnAt, &turn, 1);
 	MakeChange(filter);
 	return true;
 }

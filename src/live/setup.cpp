@@ -403,7 +403,9 @@ Stats(FunctionCallInfo fcinfo, bool by_name)
 	values[n++] = Int64GetDatum(held);
 	values[n++] = Float8GetDatum((double) held / room);
 	values[n++] = Float8GetDatum(rate);
-	values[n++] = BoolGetDatum(early > 0 || (!parameters.forgets && (double) held > room));
+	values[n++] = BoolGetDatum(LiveIsOverfull(filter, early,
+												Max(counts.value[(int) LiveCounter::New], held)) ||
+							   (!parameters.forgets && (double) held > room));
 	values[n++] = Int64GetDatum(early);
 	values[n++] = Int64GetDatum(in_flight);
 	values[n++] = Int64GetDatum(overflow);

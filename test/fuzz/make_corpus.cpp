@@ -53,7 +53,8 @@ bool WriteImages(const std::string& folder) {
     for (const char* text : {"", "generations=16 refresh=on"}) {
       if (text[0] != 0 && !ring) continue;
       Request request;
-      request.memory = 512;  // room for 64 hashes, so for an index
+      // Room for 64 hashes, so for an index; one group of fifo has room for 824.
+      request.memory = method->granule > 512 ? method->granule : 512;
       request.fpr = 0.05;
       Shape shape;
       if (ParseOptions(*method, text, std::strlen(text), &request.options).status !=
@@ -62,7 +63,8 @@ bool WriteImages(const std::string& folder) {
         return false;
       }
       const std::string name = method->name + std::string(text[0] != 0 ? "16" : "");
-      for (uint64_t keys : {0, 5, 30, 70}) {
+      const uint64_t many = shape.bytes / 8 + 6;
+      for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{30}, many}) {
         Header header;
         const Bytes working = Fill(shape, keys, &header);
         if (working.empty()) return false;
@@ -86,7 +88,7 @@ bool WriteWaiting(const std::string& folder) {
   bool good = true;
   for (const Method* method : kMethods) {
     Request request;
-    request.memory = kDeferFromBytes;
+    request.memory = (kDeferFromBytes + method->granule - 1) / method->granule * method->granule;
     Shape shape;
     if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
     Header header;
@@ -98,6 +100,23 @@ bool WriteWaiting(const std::string& folder) {
     good = Write(folder, method->name + std::string("-waiting"), 2, working) && good;
   }
   return good;
+}
+
+// A full window by time, with its clock at generation 1000.
+bool WriteTimed(const std::string& folder) {
+  Shape shape;
+  if (fifo::PlanTimed(500, 0.001, fifo::kMinGenerationUs, 1, &shape) != PlanStatus::kOk) {
+    return false;
+  }
+  Header header;
+  Bytes working = Fill(shape, shape.bytes / 8 + 6, &header);
+  if (working.empty()) return false;
+  header.counters.state = 1000;
+  WriteCounters(working.data(), header.counters);
+  Bytes stored(CanonicalBytes(header));
+  WriteCanonical(working.data(), header, stored.data());
+  return Write(folder, "fifo-timed", 0, stored) && Write(folder, "fifo-timed-sealed", 1, stored) &&
+         Write(folder, "fifo-timed-working", 2, working);
 }
 
 bool WriteTexts(const std::string& folder) {
@@ -123,7 +142,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!dedup::WriteImages(argv[1]) || !dedup::WriteWaiting(argv[1]) ||
-      !dedup::WriteTexts(argv[1])) {
+      !dedup::WriteTimed(argv[1]) || !dedup::WriteTexts(argv[1])) {
     std::fprintf(stderr, "make_corpus: could not write to \"%s\"\n", argv[1]);
     return 1;
   }

@@ -66,7 +66,7 @@ RESET enable_sort;
 
 CREATE TEMP TABLE at_limit AS
 SELECT m AS method, dedup_agg(p, i) AS f
-FROM (SELECT m, dedup_method(m, NULL, 'keys=100') AS p FROM unnest('{blocked_bloom,bloom,recent,ring}'::text[]) m) x,
+FROM (SELECT m, dedup_method(m, NULL, 'keys=100') AS p FROM unnest('{blocked_bloom,bloom,recent,ring,fifo}'::text[]) m) x,
 	LATERAL generate_series(1, (((dedup_stats(p)).bytes_full - 64) / 8)::int) i
 GROUP BY m;
 SELECT method,

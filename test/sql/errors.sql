@@ -63,7 +63,7 @@ FROM unnest('{64,64B,1kB,"1 kB"," 1kB ",1.5kB,0x100,1e3,1MB,0.5MB}'::text[]) mem
 	dedup_stats(dedup_method('bloom', memory));
 SELECT method, pg_temp.error(format('SELECT dedup_method(%L, %L)', method, memory)) AS too_small
 FROM (VALUES ('blocked_bloom', '63'), ('bloom', '63'), ('recent', '63'), ('ring', '511'),
-		('ring', '16')) v(method, memory);
+		('ring', '16'), ('fifo', '6591')) v(method, memory);
 SELECT dedup_method('bloom', '64', 'fpr=1e-9 k=1');
 
 -- memory or keys, one of the two

@@ -12,7 +12,8 @@ INSERT INTO prototypes SELECT what, empty, (bytes_full - 64) / 8 FROM (VALUES
 	('ring', dedup_method('ring', NULL, 'keys=1000')),
 	('ring of 16', dedup_method('ring', NULL, 'keys=500 generations=16')),
 	('ring with refresh', dedup_method('ring', NULL, 'keys=500 refresh=on')),
-	('ring of 1', dedup_method('ring', NULL, 'keys=1'))) v(what, empty), dedup_stats(empty);
+	('ring of 1', dedup_method('ring', NULL, 'keys=1')),
+	('fifo', dedup_method('fifo', NULL, 'keys=1000'))) v(what, empty), dedup_stats(empty);
 
 -- the ways to fill a filter with the keys 1 .. n, in that order
 CREATE FUNCTION pg_temp.by_agg(empty dedup_filter, n int) RETURNS dedup_filter

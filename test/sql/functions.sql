@@ -129,7 +129,7 @@ SELECT dedup_stats(NULL) IS NULL AS "null", (dedup_stats(dedup_filter(10))).meth
 
 SELECT array_agg(method ORDER BY n) AS methods,
 	bool_and(bytes >= last OR last_forgets <> forgets) AS least_first,
-	bool_and(expected_fpr <= 0.01) AS rates, bool_and(bits_per_key BETWEEN 9 AND 18) AS bits
+	bool_and(expected_fpr <= 0.01) AS rates, bool_and(bits_per_key BETWEEN 9 AND 32) AS bits
 FROM (SELECT *, lag(bytes) OVER (ORDER BY n) AS last,
 		missed IS DISTINCT FROM 0 OR method = 'ring' AS forgets,
 		lag(missed IS DISTINCT FROM 0 OR method = 'ring') OVER (ORDER BY n) AS last_forgets

@@ -12,6 +12,8 @@ CREATE TEMP TABLE filters AS SELECT what,
 	('recent, full', dedup_window(3), 20),
 	('ring, exact', dedup_method('ring', NULL, 'keys=10'), 3),
 	('ring, full', dedup_method('ring', NULL, 'keys=10'), 70),
+	('fifo, exact', dedup_method('fifo', NULL, 'keys=10'), 3),
+	('fifo, full', dedup_method('fifo', NULL, 'keys=10'), 900),
 	('ring of 16', dedup_method('ring', NULL, 'keys=10 generations=16 refresh=on fpr=0.1', -7), 90),
 	('large, exact', dedup_filter(100000), 5000),
 	('large, full', dedup_window(5000), 10000)) v(what, empty, keys);

@@ -12,7 +12,8 @@ INSERT INTO methods VALUES
 	('blocked_bloom', dedup_filter(1000), dedup_filter(100000)),
 	('bloom', dedup_filter(1000, 0.00001), dedup_filter(100000, 0.00001)),
 	('recent', dedup_window(1000), dedup_window(100000)),
-	('ring', dedup_method('ring', NULL, 'keys=1000'), dedup_method('ring', NULL, 'keys=100000'));
+	('ring', dedup_method('ring', NULL, 'keys=1000'), dedup_method('ring', NULL, 'keys=100000')),
+	('fifo', dedup_method('fifo', NULL, 'keys=1000'), dedup_method('fifo', NULL, 'keys=100000'));
 SET client_min_messages = error;
 \set QUIET off
 

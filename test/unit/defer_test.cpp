@@ -14,9 +14,9 @@ namespace {
 struct Case {
   const char *method, *options;
 };
-constexpr Case kCases[] = {{"blocked_bloom", ""},  {"bloom", ""},
-                           {"recent", ""},         {"ring", ""},
-                           {"ring", "refresh=on"}, {"ring", "generations=16"}};
+constexpr Case kCases[] = {
+    {"blocked_bloom", ""},      {"bloom", ""}, {"recent", ""}, {"ring", ""}, {"ring", "refresh=on"},
+    {"ring", "generations=16"}, {"fifo", ""}};
 
 // Deferred keys leave the bytes that the same keys leave one at a time, at every
 // stage: in the list, in the index, around each growth, across the exact switch,
@@ -24,7 +24,8 @@ constexpr Case kCases[] = {{"blocked_bloom", ""},  {"bloom", ""},
 // that are too small to.
 TEST(Defer, LeavesTheBytesOfOneAtATime) {
   for (const Case& c : kCases) {
-    for (uint64_t memory : {uint64_t{4096}, kDeferFromBytes, kDeferFromBytes + 4096}) {
+    const uint64_t defers = DeferringMemory(Named(c.method));
+    for (uint64_t memory : {uint64_t{8192}, defers, defers + 4096}) {
       const Shape shape = PlanMemory(Named(c.method), memory, 0.01, c.options);
       const uint64_t limit = shape.bytes / 8;
       Filter deferred(shape), single(shape);
@@ -56,7 +57,8 @@ TEST(Defer, LeavesTheBytesOfOneAtATime) {
 // they are deferred again: no batch takes a filter over to its method too early.
 TEST(Defer, DoesNotEndTheExactFormEarly) {
   for (const Case& c : kCases) {
-    const Shape shape = PlanMemory(Named(c.method), kDeferFromBytes, 0.01, c.options);
+    const Shape shape =
+        PlanMemory(Named(c.method), DeferringMemory(Named(c.method)), 0.01, c.options);
     const uint64_t limit = shape.bytes / 8;
     Filter filter(shape);
     for (uint64_t key = 0; key < limit; ++key) filter.AddDeferred(HashOf(key));
@@ -75,7 +77,8 @@ TEST(Defer, DoesNotEndTheExactFormEarly) {
 // ever wait. An image with waiting keys is one that Check() accepts.
 TEST(Defer, KeepsNoMoreThanABatch) {
   for (const Case& c : kCases) {
-    const Shape shape = PlanMemory(Named(c.method), kDeferFromBytes, 0.01, c.options);
+    const Shape shape =
+        PlanMemory(Named(c.method), DeferringMemory(Named(c.method)), 0.01, c.options);
     Filter filter(shape);
     size_t most = 0;
     for (uint64_t key = 0; key < shape.bytes / 8 + 5000; ++key) {
@@ -94,7 +97,8 @@ TEST(Defer, KeepsNoMoreThanABatch) {
 // Waiting keys survive a move of the image to any other address.
 TEST(Defer, SurvivesAMove) {
   for (const Case& c : kCases) {
-    const Shape shape = PlanMemory(Named(c.method), kDeferFromBytes, 0.01, c.options);
+    const Shape shape =
+        PlanMemory(Named(c.method), DeferringMemory(Named(c.method)), 0.01, c.options);
     Filter filter(shape);
     for (uint64_t key = 0; key < shape.bytes / 8 + 2000; ++key) filter.AddDeferred(HashOf(key));
     filter.Settle();

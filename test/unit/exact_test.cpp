@@ -34,7 +34,7 @@ std::vector<Shape> SomeShapes(const std::string& name) {
 
 class Exact : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Methods, Exact,
-                         ::testing::Values("blocked_bloom", "bloom", "recent", "ring"),
+                         ::testing::Values("blocked_bloom", "bloom", "recent", "ring", "fifo"),
                          [](const auto& info) { return info.param; });
 
 // A filter is exact while 8 n <= M, M its method's bytes; the insertion that
@@ -68,10 +68,10 @@ TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
     EXPECT_FALSE(value.exact());
     EXPECT_EQ(working.Canonical().size(), 60 + uint64_t{shape.bytes});
     EXPECT_EQ(value.Canonical(), working.Canonical());
-    // Those that the method promises: all, or the last `keys`. What recent misses
-    // is measured in recent_test.cpp.
+    // Those that the method promises: all, or the last `keys`. What recent and fifo
+    // miss is measured in recent_test.cpp and fifo_test.cpp.
     const uint64_t promised =
-        GetParam() == "recent"
+        GetParam() == "recent" || GetParam() == "fifo"
             ? 0
             : (GetParam() == "ring" ? std::min(limit + 1, shape.keys) : limit + 1);
     for (uint64_t age = 0; age < promised; ++age) {
@@ -87,7 +87,7 @@ TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
 
 // While exact there is no false positive: none of a hundred thousand other keys.
 TEST_P(Exact, MakesNoFalsePositives) {
-  const Shape shape = PlanMemory(Named(GetParam()), 8192, 0.3);
+  const Shape shape = PlanMemory(Named(GetParam()), 8192 + Named(GetParam()).granule, 0.3);
   Filter filter(shape);
   for (uint64_t key = 0; key < 1024; ++key) ASSERT_FALSE(filter.Add(HashOf(key)));
   ASSERT_TRUE(filter.exact());
@@ -100,7 +100,7 @@ TEST_P(Exact, MakesNoFalsePositives) {
 }
 
 // The canonical order is that of a plain list: sorted for blocked_bloom and bloom,
-// first sight for ring, last sight for recent and for a ring with refresh.
+// first sight for ring and fifo, last sight for recent and for a ring with refresh.
 TEST(ExactOrders, AreThoseOfAList) {
   struct Case {
     const char *method, *options;
@@ -110,10 +110,11 @@ TEST(ExactOrders, AreThoseOfAList) {
        {Case{"blocked_bloom", "", ExactOrder::kSorted}, Case{"bloom", "", ExactOrder::kSorted},
         Case{"recent", "", ExactOrder::kLastSight}, Case{"ring", "", ExactOrder::kFirstSight},
         Case{"ring", "refresh=on", ExactOrder::kLastSight},
-        Case{"ring", "generations=16", ExactOrder::kFirstSight}}) {
+        Case{"ring", "generations=16", ExactOrder::kFirstSight},
+        Case{"fifo", "", ExactOrder::kFirstSight}}) {
     // Room for 7, 8, 16, ... hashes: lists, then indexes.
     for (uint64_t distinct : {1, 2, 7, 8, 9, 20, 300}) {
-      const Shape shape = PlanMemory(Named(c.method), 4096, 0.01, c.options);
+      const Shape shape = PlanMemory(Named(c.method), 8192, 0.01, c.options);
       Filter working(shape), value(shape);
       EXPECT_EQ(working.header().order(), c.order);
       std::vector<uint64_t> list;
@@ -213,7 +214,7 @@ TEST(ExactBytes, StayBelowAValuesLimit) {
 TEST(ExactSpeed, AHitDoesNotScan) {
   const uint64_t keys = 300000 / kThin;
   for (const Method* method : kMethods) {
-    Filter filter(PlanMemory(*method, 8 * 300000 + 4096, 0.01));
+    Filter filter(PlanMemory(*method, 8 * 300000 + 8192, 0.01));
     for (uint64_t round = 0; round < 4; ++round) {
       for (uint64_t key = 0; key < keys; ++key) {
         ASSERT_EQ(filter.Add(HashOf(round % 2 == 0 ? key : keys - 1 - key)), round > 0);
@@ -227,17 +228,18 @@ TEST(ExactSpeed, AHitDoesNotScan) {
 // full by the next new key only: like one that was never stored.
 TEST(ExactSteps, GoOnExactAtTheLimit) {
   for (const Method* method : kMethods) {
-    const Shape shape = PlanMemory(*method, 4096, 0.01);
+    const Shape shape = PlanMemory(*method, 8192, 0.01);
+    const uint64_t limit = shape.bytes / 8;
     Filter filter(shape);
-    for (uint64_t key = 0; key < 512; ++key) filter.Add(HashOf(key));
+    for (uint64_t key = 0; key < limit; ++key) filter.Add(HashOf(key));
     Filter stored(filter.Canonical());
-    EXPECT_EQ(FirstStep(stored.header(), 512).form, Form::kWorkingExact);
-    EXPECT_EQ(NextStep(stored.header(), 512).form, Form::kWorkingFull);
-    for (uint64_t key = 0; key < 512; ++key) ASSERT_TRUE(stored.Add(HashOf(key)));
+    EXPECT_EQ(FirstStep(stored.header(), limit).form, Form::kWorkingExact);
+    EXPECT_EQ(NextStep(stored.header(), limit).form, Form::kWorkingFull);
+    for (uint64_t key = 0; key < limit; ++key) ASSERT_TRUE(stored.Add(HashOf(key)));
     ASSERT_TRUE(stored.exact());
-    for (uint64_t key = 0; key < 512; ++key) filter.Add(HashOf(key));
+    for (uint64_t key = 0; key < limit; ++key) filter.Add(HashOf(key));
     EXPECT_EQ(stored.Canonical(), filter.Canonical());
-    EXPECT_FALSE(stored.Add(HashOf(512)));
+    EXPECT_FALSE(stored.Add(HashOf(limit)));
     EXPECT_FALSE(stored.exact());
   }
 }
@@ -261,7 +263,7 @@ TEST(ExactSteps, MayEndEarlier) {
 // over at once, and with more hashes than a filter may have it is never accepted
 // from outside.
 TEST(ExactStates, OfWindowsHoldAllTheirKeys) {
-  for (const char* name : {"recent", "ring"}) {
+  for (const char* name : {"recent", "ring", "fifo"}) {
     const Shape shape = PlanKeys(Named(name), 3000, 0.01);
     Filter state(shape), filter(shape);
     const uint64_t limit = state.header().exact_limit(), most = state.header().state_limit();
@@ -381,7 +383,7 @@ TEST(ExactSwitch, ReplaysInCanonicalOrder) {
 TEST(AddToValue, StaysWithinItsBytes) {
   for (const Method* method : kMethods) {
     Filter filter(PlanKeys(*method, 5, 0.1));
-    for (uint64_t key = 0; key < 700; ++key) {
+    for (uint64_t key = 0; key < 900; ++key) {
       filter.AddValue(HashOf(key));
       ASSERT_TRUE(filter.Contains(HashOf(key)));
       filter.AddValue(HashOf(key / 2));

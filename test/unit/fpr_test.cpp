@@ -32,7 +32,8 @@ constexpr uint64_t kMostKeys = kThin == 1 ? 10000000 : 100000;
 constexpr double kErrorAllowed = kThin == 1 ? 0.03 : 0.2;
 
 // Most bytes by the tables and formulas: 1.03 times the bits for blocked_bloom and
-// a line, 1.05 times for ring and a block; the formula for bloom and recent.
+// a line, 1.05 times for ring and a block; 1.01 times for fifo and a group; the
+// formula for bloom and recent.
 double MostBytes(const std::string& method, double fpr, uint64_t keys) {
   const double rates[] = {0.3, 0.1, 0.01, 0.001, 0.0001};
   const auto row = std::find(std::begin(rates), std::end(rates), fpr) - std::begin(rates);
@@ -48,6 +49,7 @@ double MostBytes(const std::string& method, double fpr, uint64_t keys) {
     const double bits[] = {7.82, 10.6, 17.1, 21.8, 27.6};
     return 1.05 * bits[row] * n / 8 + (fpr < 0.01 ? 4096 : 512);
   }
+  if (method == "fifo") return 1.01 * (fpr < 0.0005 ? 57.2 : 30.9) * n / 8 + 103 * 64;
   const double slots[] = {56, 50, 38, 31, 26};
   return 64 * std::max(1.0, std::ceil(n / (0.8 * slots[row])));
 }
@@ -58,7 +60,7 @@ uint64_t GenerationKeys(const Shape& shape) {
 }
 
 // Fills an empty body to where the rate is highest: to its capacity; a window to
-// its steady state, lines full (recent) or just before a generation ends with all
+// its steady state, lines full (recent, fifo) or just before a generation ends with all
 // columns full (ring). `ask`: through test-and-add, where refused keys do not
 // count; else by inserting, as a replay does.
 void FillUp(Body* body, bool ask, Random* random) {
@@ -67,6 +69,7 @@ void FillUp(Body* body, bool ask, Random* random) {
   uint64_t keys = shape.keys;
   if (name == "recent") keys = 3 * (shape.bytes / 64) * (shape.detail & 0xff) + 100;
   if (name == "ring") keys = (shape.detail >> 8 & 0xff) * GenerationKeys(shape) - 1;
+  if (name == "fifo") keys = 6 * (shape.bytes / 64) * (64 / (shape.detail & 0xff));
   uint64_t batch[1024];
   while (keys > 0) {
     const uint64_t n = std::min<uint64_t>(keys, ask ? 1 : 1024);
@@ -89,8 +92,10 @@ double Expected(const Shape& shape) {
     const double differs = 1 - 1 / (std::exp2(shape.detail >> 8) - 1);
     return 1 - (std::pow(differs, k) / lines + std::pow(differs, 2 * k) * (1 - 1 / lines));
   }
-  return method.expected_fpr(shape,
-                             (method.forgets ? 16.0 : 1.0) * static_cast<double>(shape.keys));
+  double keys = static_cast<double>(shape.keys);
+  if (method.forgets) keys *= 16;
+  if (std::string(method.name) == "fifo") keys = 8.0 * shape.bytes;  // all lines full
+  return method.expected_fpr(shape, keys);
 }
 
 struct Rate {
@@ -181,7 +186,7 @@ TEST_P(FprAtCapacity, IsKept) {
 
 INSTANTIATE_TEST_SUITE_P(Methods, FprAtCapacity,
                          ::testing::Combine(::testing::Values("blocked_bloom", "bloom", "recent",
-                                                              "ring"),
+                                                              "ring", "fifo"),
                                             ::testing::Values(0.3, 0.1, 0.01, 0.001, 0.0001)),
                          [](const auto& info) {
                            std::string text = std::to_string(std::get<1>(info.param));

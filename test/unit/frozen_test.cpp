@@ -125,6 +125,30 @@ TEST(HandMadeImage, OfRing) {
                       {503, 0x01}}));
 }
 
+// Three of 103 lines hold a key each, in slots of 2 bytes and of 5.
+TEST(HandMadeImage, OfFifo) {
+  const Shape two = {5, 6592, 7, 1000, 0.01, 2}, five = {5, 6592, 7, 1000, 0.01, 5};
+  EXPECT_EQ(FullImageOf(two),
+            HandMade("df010501c0190000a80ea0a8e7d927910700000000000000e8030000000000007b14ae47e17a"
+                     "843f0200000000000000000000000000000000000000",
+                     6652, {{0, 0x31}, {1, 0x75}, {3265, 0x80}, {6528, 0xcf}, {6529, 0x8a}}));
+  EXPECT_EQ(FullImageOf(five),
+            HandMade("df010501c0190000c5b0ecab23fef1db0700000000000000e8030000000000007b14ae47e17a"
+                     "843f0500000000000000000000000000000000000000",
+                     6652,
+                     {{0, 0x0d},
+                      {1, 0x95},
+                      {2, 0x1d},
+                      {3, 0xa6},
+                      {4, 0x0e},
+                      {3268, 0x10},
+                      {6528, 0xf3},
+                      {6529, 0x6a},
+                      {6530, 0xe2},
+                      {6531, 0x59},
+                      {6532, 0x11}}));
+}
+
 // Empty, exact in sorted order, and exact by last sight (the first hash came again).
 TEST(HandMadeImage, OfExactFilters) {
   const Shape bloom = {2, 64, 7, 20, 0.01, 4};
@@ -230,6 +254,11 @@ constexpr Frozen kFrozen[] = {
     {"ring", "refresh=on", 0.01, 1000, 100, 0xf233e7eb9a81704cu},
     {"ring", "refresh=on", 0.01, 1000, 3000, 0x1e52816c227cd641u},
     {"ring", "generations=16 refresh=on", 0.001, 5000, 15000, 0x5161dc33547fe350u},
+    {"fifo", "", 0.01, 1000, 100, 0x45d459d78ff866afu},
+    {"fifo", "", 0.01, 1000, 6000, 0x80190395d2d25e03u},
+    {"fifo", "", 0.0001, 30000, 90000, 0xdba1ac86806f749fu},
+    {"fifo", "", 1e-7, 3000, 9000, 0x24d2d80f56e587e7u},
+    {"fifo", "", 1e-9, 3000, 9000, 0x665c00e975f30eb2u},
 };
 
 TEST(FrozenBytes, OfFormatOne) {
@@ -260,7 +289,8 @@ TEST(FrozenBytes, OfMerges) {
   for (const Case& c :
        {Case{"blocked_bloom", "", 0x82a2cb2f0b679500u}, Case{"bloom", "", 0xe037b471230cda22u},
         Case{"recent", "", 0x8c1555021acdf564u}, Case{"ring", "", 0xb7fb60a4d7573058u},
-        Case{"ring", "generations=16", 0x8b0eb618eb21375cu}}) {
+        Case{"ring", "generations=16", 0x8b0eb618eb21375cu},
+        Case{"fifo", "", 0xd7cae06c7dd8b174u}}) {
     const Shape shape = PlanKeys(Named(c.method), 1000, 0.01, c.options, seed);
     Filter left(shape), right(shape);
     for (uint64_t i = 0; i < 1777; ++i) {

@@ -159,7 +159,8 @@ TEST(Flaws, OfParametersAreFound) {
       }
       // The size must agree with M.
       const uint32_t bytes = LoadU32(image.data() + 4);
-      EXPECT_EQ(FlawOf(With<uint32_t>(image, 4, bytes + 4096)), Flaw::kSize);
+      const uint32_t more = image[2] == 5 ? 103 * 64 : 4096;
+      EXPECT_EQ(FlawOf(With<uint32_t>(image, 4, bytes + more)), Flaw::kSize);
     } else {
       EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters);
       // More hashes than the exact form may hold; and other than there are.
@@ -193,6 +194,17 @@ TEST(Flaws, OfDetailLeaveOnlyWhatAMethodKnows) {
               low >= 1 && low <= 40 && (middle == 8 || middle == 16) && (high == 9 || high == 12));
   }
   EXPECT_FALSE(valid(ring, ring.detail | 1u << 25));
+  // fifo: bytes a slot, bit 8 for time, and from bit 16 on the microseconds that a
+  // generation lasts: at least a second where there is time, else none.
+  const Shape fifo = PlanKeys(Named("fifo"), 1000, 0.01);
+  for (uint64_t us :
+       {uint64_t{0}, uint64_t{1}, uint64_t{999999}, uint64_t{1000000}, (uint64_t{1} << 48) - 1}) {
+    for (uint64_t low = 0; low < 1u << 16; ++low) {
+      const bool untimed = low >= 2 && low <= 5 && us == 0;
+      const bool timed = low >= 0x102 && low <= 0x105 && us >= 1000000;
+      ASSERT_EQ(valid(fifo, us << 16 | low), untimed || timed);
+    }
+  }
 }
 
 // Working forms never come from outside, not even with a right checksum.
@@ -242,7 +254,7 @@ TEST(Flaws, OfWorkingFormsAreFound) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }
-    Filter large(PlanMemory(*method, kDeferFromBytes, 0.01));
+    Filter large(PlanMemory(*method, DeferringMemory(*method), 0.01));
     for (uint64_t key = 0; key < 20; ++key) large.Add(HashOf(key));
     image = large.image();
     const uint64_t free = large.header().room() - large.header().hashes();

@@ -141,8 +141,13 @@ std::vector<Shape> SomeShapes() {
         }
       }
       // Large enough to defer.
-      shapes.push_back(PlanMemory(*method, kDeferFromBytes, 0.01, options));
+      shapes.push_back(PlanMemory(*method, DeferringMemory(*method), 0.01, options));
     }
+  }
+  for (double fpr : {0.5, 0.001, 1e-6, 1e-9}) {
+    Shape timed;
+    EXPECT_EQ(fifo::PlanTimed(300, fpr, fifo::kMinGenerationUs, 0, &timed), PlanStatus::kOk);
+    shapes.push_back(timed);
   }
   return shapes;
 }
@@ -184,6 +189,10 @@ Bytes RandomImage(const Shape& shape, Random* random) {
         const uint64_t generations = shape.detail >> 8 & 0xff;
         counters.state = static_cast<uint32_t>(random->Below(generations));
         counters.count = random->Below((shape.keys + generations - 2) / (generations - 1));
+      }
+      if (fifo::LayoutOf(shape).timed && method.code == fifo::kCode) {
+        counters.state =
+            static_cast<uint32_t>(random->OneIn(2) ? random->Next() : random->Below(20));
       }
       image = Bytes(working ? WorkingFullBytes(shape) : kHeaderBytes + shape.bytes);
       Scribble(image.data() + 60, image.size() - 60, random);
@@ -252,7 +261,7 @@ TEST(AnyHeader, IsRefusedOrSafe) {
 TEST(AnyDetail, IsRefusedOrSafe) {
   Random random(4);
   for (const Method* method : kMethods) {
-    const uint32_t bytes = std::string(method->name) == "ring" ? 8192 : 128;
+    const uint32_t bytes = method->code == 4 ? 8192 : std::max(128u, method->granule);
     for (uint64_t detail = 0; detail < 1u << 25;
          detail += 1 + random.Below(method->code == 4 ? 2 : 1)) {
       Shape shape = {method->code, bytes, 0, 1 + random.Below(100), 0.01, detail};
@@ -272,7 +281,7 @@ TEST(AnyDetail, IsRefusedOrSafe) {
 // as many as make a batch: the next Settle() would else read and write outside it.
 TEST(AnyBits, ThatWaitAreSafe) {
   for (const Method* method : kMethods) {
-    const Shape shape = PlanMemory(*method, 4096, 0.01);
+    const Shape shape = PlanMemory(*method, 8192, 0.01);
     for (uint64_t room : {8, 64}) {
       Bytes image(WorkingExactBytes(room, method->exact_order(shape)));
       WriteHeader(image.data(), shape, Form::kWorkingExact,
@@ -284,7 +293,7 @@ TEST(AnyBits, ThatWaitAreSafe) {
       Settle(image.data(), &header);
       ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone) << method->name;
     }
-    const Shape large = PlanMemory(*method, kDeferFromBytes, 0.01);
+    const Shape large = PlanMemory(*method, DeferringMemory(*method), 0.01);
     Bytes exact(WorkingExactBytes(256, method->exact_order(large)));
     WriteHeader(exact.data(), large, Form::kWorkingExact, Counters{100, 256}, kMaxDeferred << 16);
     Bytes full(kHeaderBytes + kMaxShift + large.bytes);

@@ -95,7 +95,8 @@ TEST_P(Batches, AreTheSameAsOneAtATime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, Batches,
-                         ::testing::Values("blocked_bloom", "bloom", "recent", "ring", "ring16"),
+                         ::testing::Values("blocked_bloom", "bloom", "recent", "ring", "ring16",
+                                           "fifo"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST_P(RandomOperations, AgreeWithTheTwins) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, RandomOperations,
-                         ::testing::Values("blocked_bloom", "bloom", "recent", "ring"),
+                         ::testing::Values("blocked_bloom", "bloom", "recent", "ring", "fifo"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -294,11 +294,144 @@ class ReferenceRing : public ReferenceBody {
   unsigned current_ = 0;
 };
 
+// Lines as lists of what was added, oldest first, and where in the line they begin.
+class ReferenceFifo : public ReferenceBody {
+ public:
+  struct Slot {
+    uint64_t fingerprint;
+    uint32_t generation;
+  };
+  struct Line {
+    size_t first = 0;
+    std::deque<Slot> slots;
+  };
+
+  explicit ReferenceFifo(const Shape& shape)
+      : slot_bytes_(shape.detail & 0xff),
+        timed_((shape.detail >> 8 & 1) != 0),
+        lines_(shape.bytes / 64) {}
+
+  bool Contains(uint64_t hash) const override {
+    const auto [line, fingerprint] = PlaceOf(hash);
+    const auto& slots = lines_[line].slots;
+    return std::any_of(slots.begin(), slots.end(), [wanted = fingerprint](const Slot& slot) {
+      return slot.fingerprint == wanted;
+    });
+  }
+  void Insert(uint64_t hash) override {
+    const auto [at, fingerprint] = PlaceOf(hash);
+    Line& line = lines_[at];
+    line.slots.push_back({fingerprint, clock_});
+    if (line.slots.size() < 64 / slot_bytes_) return;
+    line.slots.pop_front();
+    line.first = (line.first + 1) % (64 / slot_bytes_);
+  }
+  // The later clock; what is 8 generations older goes.
+  void Advance(uint32_t clock) {
+    clock_ = std::max(clock_, clock);
+    if (!timed_) return;
+    for (Line& line : lines_) {
+      const size_t before = line.slots.size();
+      std::erase_if(line.slots, [&](const Slot& slot) { return clock_ - slot.generation > 7; });
+      if (line.slots.size() < before) line.first = 0;
+    }
+  }
+  void Merge(const ReferenceBody& other) override { Merge(other, 1, 1); }
+  // The youngest: by generation, then by rank in it over weight, the left's on ties.
+  void Merge(const ReferenceBody& other, uint64_t left_weight, uint64_t right_weight) {
+    struct Candidate {
+      Slot slot;
+      uint64_t rank;  // times the other's weight
+      bool right;
+    };
+    ReferenceFifo aligned = dynamic_cast<const ReferenceFifo&>(other);
+    Advance(aligned.clock_);
+    aligned.Advance(clock_);
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      if (aligned.lines_[i].slots.empty()) continue;
+      if (lines_[i].slots.empty()) {
+        lines_[i] = aligned.lines_[i];
+        continue;
+      }
+      std::vector<Candidate> candidates;
+      auto put = [&](const std::deque<Slot>& slots, uint64_t weight, bool right) {
+        uint64_t rank = 0;
+        for (size_t at = slots.size(); at-- > 0; ++rank) {
+          if (at + 1 < slots.size() && slots[at].generation != slots[at + 1].generation) rank = 0;
+          candidates.push_back({slots[at], rank * weight, right});
+        }
+      };
+      put(lines_[i].slots, right_weight, false);
+      put(aligned.lines_[i].slots, left_weight, true);
+      std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+        if (a.slot.generation != b.slot.generation) return a.slot.generation > b.slot.generation;
+        return a.rank != b.rank ? a.rank < b.rank : a.right < b.right;
+      });
+      Line merged;
+      for (const Candidate& candidate : candidates) {
+        if (merged.slots.size() + 1 == 64 / slot_bytes_) break;
+        if (std::none_of(merged.slots.begin(), merged.slots.end(), [&](const Slot& slot) {
+              return slot.fingerprint == candidate.slot.fingerprint;
+            })) {
+          merged.slots.push_front(candidate.slot);
+        }
+      }
+      lines_[i] = merged;
+    }
+  }
+  std::vector<uint8_t> Bytes() const override {
+    std::vector<uint8_t> bytes(lines_.size() * 64);
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      const Line& line = lines_[i];
+      for (size_t at = 0; at < line.slots.size(); ++at) {
+        const Slot& slot = line.slots[at];
+        const uint64_t value =
+            timed_ ? slot.fingerprint * 8 + slot.generation % 8 : slot.fingerprint;
+        const size_t place = (line.first + at) % (64 / slot_bytes_);
+        for (size_t byte = 0; byte < slot_bytes_; ++byte) {
+          bytes[i * 64 + place * slot_bytes_ + byte] = static_cast<uint8_t>(value >> 8 * byte);
+        }
+      }
+    }
+    return bytes;
+  }
+  Counters counters() const override { return {0, clock_}; }
+  std::unique_ptr<ReferenceBody> Clone() const override {
+    return std::make_unique<ReferenceFifo>(*this);
+  }
+
+  const std::vector<Line>& lines() const { return lines_; }
+
+ private:
+  struct Place {
+    size_t line;
+    uint64_t fingerprint;
+  };
+  // The hash as a fraction, scaled onto the groups; what is left of it onto the 103
+  // lines; of what is left then 40 bits, scaled onto the fingerprints.
+  Place PlaceOf(uint64_t hash) const {
+    using Wide = unsigned __int128;
+    const Wide in_groups = Wide{hash} * (lines_.size() / 103);
+    const Wide in_lines = Wide{static_cast<uint64_t>(in_groups)} * 103;
+    const uint64_t rest = static_cast<uint64_t>(in_lines) >> 24;
+    const unsigned bits = std::min<unsigned>(37, 8 * slot_bytes_ - (timed_ ? 3 : 0));
+    const Wide fingerprint = Wide{rest} * ((uint64_t{1} << bits) - 1) >> 40;
+    return {static_cast<size_t>(in_groups >> 64) * 103 + static_cast<size_t>(in_lines >> 64),
+            1 + static_cast<uint64_t>(fingerprint)};
+  }
+
+  size_t slot_bytes_;
+  bool timed_;
+  std::vector<Line> lines_;
+  uint32_t clock_ = 0;
+};
+
 inline std::unique_ptr<ReferenceBody> MakeReferenceBody(const Shape& shape) {
   const std::string name = MethodByCode(shape.method)->name;
   if (name == "blocked_bloom") return std::make_unique<ReferenceBlockedBloom>(shape);
   if (name == "bloom") return std::make_unique<ReferenceBloom>(shape);
   if (name == "recent") return std::make_unique<ReferenceRecent>(shape);
+  if (name == "fifo") return std::make_unique<ReferenceFifo>(shape);
   return std::make_unique<ReferenceRing>(shape);
 }
 

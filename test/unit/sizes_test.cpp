@@ -141,6 +141,61 @@ TEST(RecentSizes, AreTheTables) {
   }
 }
 
+// fifo: the shortest slots that keep the rate with all lines full, one slot of each
+// free, and so many lines that Poisson's share of them takes a line's fill of further
+// keys in at most 0.1 % of cases. Bits a key, and for windows by time, of a seventh more.
+TEST(FifoSizes, AreTheTables) {
+  struct Row {
+    double fpr, bits;
+    unsigned slot_bytes;
+    double timed_bits;
+    unsigned timed_slot_bytes;
+  };
+  for (const Row& row :
+       {Row{0.3, 30.86, 2, 35.27, 2}, Row{0.01, 30.86, 2, 35.27, 2}, Row{0.001, 30.86, 2, 65.32, 3},
+        Row{0.0001, 57.16, 3, 65.32, 3}, Row{1e-6, 88.37, 4, 100.99, 4},
+        Row{1e-8, 88.37, 4, 167.60, 5}, Row{1e-9, 146.64, 5, 167.60, 5}}) {
+    const Shape shape = PlanKeys(Named("fifo"), kMany, row.fpr);
+    EXPECT_NEAR(BitsAKey(shape, kMany), row.bits, 0.02) << row.fpr;
+    EXPECT_EQ(KOf(shape), row.slot_bytes);
+    Shape timed;
+    ASSERT_EQ(fifo::PlanTimed(kMany, row.fpr, 5000000, 9, &timed), PlanStatus::kOk);
+    EXPECT_NEAR(BitsAKey(timed, kMany), row.timed_bits, 0.02) << row.fpr;
+    EXPECT_EQ(timed.detail, row.timed_slot_bytes | 1u << 8 | uint64_t{5000000} << 16);
+    EXPECT_TRUE(Named("fifo").valid(timed, Counters{0, 12345}));
+    EXPECT_FALSE(Named("fifo").valid(timed, Counters{1, 0}));
+    EXPECT_FALSE(Named("fifo").valid(shape, Counters{0, 12345}));
+    EXPECT_EQ(timed.method, 5);
+    EXPECT_EQ(timed.seed, 9u);
+    EXPECT_EQ(timed.keys, kMany);
+    EXPECT_EQ(timed.fpr, row.fpr);
+    // Poisson's tail, added up from the other end: with n keys a line takes its fill
+    // with at most 0.1 %, with one group fewer with more.
+    const auto tail = [&](uint64_t groups) {
+      const double mean = static_cast<double>(kMany) / static_cast<double>(groups * 103);
+      double below = 0, p = std::exp(-mean);
+      for (unsigned load = 0; load < 64 / row.slot_bytes - 1; p *= mean / ++load) below += p;
+      return 1 - below;
+    };
+    EXPECT_LE(tail(shape.bytes / 6592), 0.001);
+    EXPECT_GT(tail(shape.bytes / 6592 - 1), 0.001);
+  }
+}
+
+// A generation is from one second to what 48 bits of microseconds hold.
+TEST(FifoSizes, TakeOnlyGenerationsOfSomeLength) {
+  Shape shape;
+  for (uint64_t us : {uint64_t{0}, uint64_t{999999}, uint64_t{1} << 48, ~uint64_t{0}}) {
+    EXPECT_EQ(fifo::PlanTimed(1000, 0.01, us, 0, &shape), PlanStatus::kTooLarge) << us;
+  }
+  for (uint64_t us : {uint64_t{1000000}, (uint64_t{1} << 48) - 1}) {
+    ASSERT_EQ(fifo::PlanTimed(1000, 0.01, us, 0, &shape), PlanStatus::kOk) << us;
+    EXPECT_EQ(fifo::GenerationUs(shape), us);
+    EXPECT_TRUE(Named("fifo").valid(shape, Counters{}));
+  }
+  EXPECT_EQ(fifo::PlanTimed(kMaxKeys, 0.01, 1000000, 0, &shape), PlanStatus::kTooLarge);
+}
+
 // Sizing by memory is the inverse of sizing by keys: the keys that fit so many
 // bytes need at most these bytes, and one key more needs more of them.
 TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
@@ -176,13 +231,14 @@ TEST(Sizes, TakeTheKThatIsAskedFor) {
   }
 }
 
-// The smallest filter is one line, one block, or 64 bytes.
+// The smallest filter is one line, one block, one group, or 64 bytes.
 TEST(Sizes, StartAtOneLineOrBlock) {
   EXPECT_EQ(PlanKeys(Named("blocked_bloom"), 1, 0.01).bytes, 64u);
   EXPECT_EQ(PlanKeys(Named("bloom"), 1, 0.01).bytes, 64u);
   EXPECT_EQ(PlanKeys(Named("recent"), 1, 0.01).bytes, 64u);
   EXPECT_EQ(PlanKeys(Named("ring"), 1, 0.01).bytes, 512u);
   EXPECT_EQ(PlanKeys(Named("ring"), 1, 0.009).bytes, 4096u);
+  EXPECT_EQ(PlanKeys(Named("fifo"), 1, 0.01).bytes, 103u * 64);
 }
 
 // A filter that would pass 512 MiB is refused, by keys and by memory; one that
@@ -200,7 +256,7 @@ TEST(Sizes, AreRefusedOutOfRange) {
     request.keys = 0;
     request.memory = kMaxBodyBytes;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kOk) << method->name;
-    EXPECT_EQ(shape.bytes, kMaxBodyBytes);
+    EXPECT_EQ(shape.bytes, kMaxBodyBytes - kMaxBodyBytes % method->granule);
     const uint64_t most = shape.keys;
     request.memory = kMaxBodyBytes + 4096;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
@@ -252,6 +308,7 @@ TEST(Registry, NamesAndCodesAreFixed) {
   EXPECT_EQ(Named("bloom").code, 2);
   EXPECT_EQ(Named("recent").code, 3);
   EXPECT_EQ(Named("ring").code, 4);
+  EXPECT_EQ(Named("fifo").code, 5);
   std::set<int> codes;
   for (const Method* method : kMethods) {
     EXPECT_TRUE(codes.insert(method->code).second);

@@ -134,6 +134,11 @@ inline Shape PlanMemory(const Method& method, uint64_t memory, double fpr,
   return shape;
 }
 
+// The least memory with which a filter of this method defers keys.
+inline uint64_t DeferringMemory(const Method& method) {
+  return (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
+}
+
 inline std::string NameOf(const Shape& shape) {
   const Method& method = *MethodByCode(shape.method);
   char sized[100], text[200];

@@ -1,0 +1,96 @@
+-- Windows of live filters: by count, by time, by the event's own time.
+\set SHOW_CONTEXT never
+
+-- need E3: seen in the last 24 hours. The third click comes 24 h 1 min after the first:
+-- at least the ttl has passed and less than 1/7 more, so both answers keep the promise.
+SELECT dedup_create('day', dedup_window(10000, 1e-6, 42), '24 hours');
+SELECT is_new_at('day', '2024-01-01 00:00Z', 1, 9) AS first, is_new_at('day', '2024-01-01 23:59Z', 1, 9) AS second;
+SELECT is_new_at('day', '2024-01-03 12:00Z', 1, 9) AS fourth, is_new_at('day', '2024-01-03 12:00Z', 1, 9) AS again;
+
+-- an event older than the window is new and not remembered, on whatever page its key is
+SELECT count(*) FILTER (WHERE is_new_at('day', '2023-06-01', 'old', i)) AS first, count(*) FILTER (WHERE is_new_at('day', '2023-06-01', 'old', i)) AS second FROM generate_series(1, 100) i;
+-- a late one inside of it is remembered, and keeps its own time
+SELECT is_new_at('day', '2024-01-03 00:00Z', 'late'), is_new_at('day', '2024-01-03 12:00Z', 'late'), is_new_at('day', '2024-01-04 04:00Z', 'late');
+-- a rolled-back event of the far future ages nothing out
+BEGIN;
+SELECT is_new_at('day', '2035-01-01', 'future');
+ROLLBACK;
+SELECT is_new_at('day', '2024-01-03 13:00Z', 1, 9);
+SELECT is_new_at('day', 'infinity', 1), 1;
+SELECT is_new_at('day', '1960-01-01', 1), 1;
+SELECT is_new_at('day', NULL, 1);
+
+-- every phase of a key within its generation: a duplicate for 24 h, new again after 27 h 26 min
+SELECT dedup_create('phases', dedup_window(10000, 1e-6, 42), '24 hours');
+SELECT count(*) FILTER (WHERE is_new_at('phases', '2024-03-30'::timestamptz + i * interval '1 minute', i)) AS new FROM generate_series(0, 600) i;
+SELECT count(*) FILTER (WHERE is_new_at('phases', '2024-03-31'::timestamptz + i * interval '1 minute', i)) AS new_after_24_h FROM generate_series(0, 600) i;
+SELECT count(*) FILTER (WHERE is_new_at('phases', '2024-03-31 03:26'::timestamptz + i * interval '1 minute', i)) AS new_after_27_h_26 FROM generate_series(0, 600) i;
+DROP TABLE phases;
+
+-- a steady repeat is let through once every window: each hour for 30 days
+SELECT dedup_create('steady', dedup_window(10000, 1e-6, 42), '24 hours');
+SELECT count(*) BETWEEN floor(720 / 28.0) AND ceil(720 / 24.0) + 1 AS as_promised
+FROM generate_series(0, 720) i WHERE is_new_at('steady', '2024-01-01'::timestamptz + i * interval '1 hour', 'steady');
+DROP TABLE steady;
+
+-- need A3: constant size, the last 3 days seen, those of 5 and more days ago forgotten
+SELECT dedup_create('hooks', dedup_window(15000, 0.001, 42), '3 days');
+CREATE TABLE delivery AS SELECT d AS day, md5(d::text || ':' || i) AS id FROM generate_series(0, 29) d, generate_series(1, 5000) i;
+CREATE FUNCTION feed(d int) RETURNS bigint LANGUAGE sql AS
+	$$SELECT count(*) FILTER (WHERE is_new_at('hooks', '2024-01-01'::timestamptz + day * interval '1 day', id)) FROM delivery WHERE day = d$$;
+SELECT feed(d) FROM generate_series(0, 5) d;
+VACUUM hooks;
+SELECT bytes AS day5_bytes FROM dedup_stats('hooks')
+\gset
+SELECT feed(d) >= 4985 AS new FROM generate_series(6, 29) d;
+VACUUM hooks;
+SELECT bytes = :day5_bytes AS constant_size, forgotten_early <= 0.001 * 150000 AS few_early, overfull, ttl FROM dedup_stats('hooks');
+SELECT count(*) FILTER (WHERE day >= 27 AND new) AS missed, count(*) FILTER (WHERE day < 25 AND NOT new) <= 0.003 * 125000 AS forgotten
+FROM (SELECT day, is_new_at('hooks', '2024-01-30 00:00:01', id) AS new FROM delivery ORDER BY day DESC) d;
+SELECT * FROM dedup_check('hooks');
+DROP TABLE hooks, delivery;
+DROP FUNCTION feed;
+
+-- more keys than the window was made for: the oldest go early, which is said once
+SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
+SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(1, 3000) i));
+SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(3001, 6000) i));
+VACUUM small;
+SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(6001, 9000) i));
+VACUUM small;
+SELECT forgotten_early > 1000 AS forgotten_early, overfull FROM dedup_stats('small');
+DROP TABLE small;
+
+-- a set past its capacity: said once, nothing forgotten, and it grows
+SELECT dedup_create('set', dedup_filter(1000, 1e-6, 42));
+SELECT count(*) FROM dedup_new_keys('set', ARRAY(SELECT i FROM generate_series(1, 1000) i));
+SELECT count(*) FROM dedup_new_keys('set', ARRAY(SELECT i FROM generate_series(1001, 9000) i));
+VACUUM set;
+SELECT count(*) FROM dedup_new_keys('set', ARRAY(SELECT i FROM generate_series(9001, 10000) i));
+VACUUM set;
+SELECT count(*) FILTER (WHERE dedup_seen('set', i)) FROM generate_series(1, 10000) i;
+SELECT count, overfull, overflow_pages > 0 AS grown FROM dedup_stats('set');
+SELECT * FROM dedup_check('set');
+DROP TABLE set;
+
+-- by count: at age n at most 0.1 % are missed, at several times n they are gone
+SELECT dedup_create('last', dedup_window(20000, 1e-6, 42));
+DO $$
+BEGIN
+	FOR b IN 0..99 LOOP
+		PERFORM dedup_new_keys('last', ARRAY(SELECT b * 1000 + i FROM generate_series(1, 1000) i));
+		COMMIT;
+	END LOOP;
+END $$;
+SELECT new FROM dedup_stats('last');
+VACUUM last;
+SELECT count(*) FILTER (WHERE NOT dedup_seen('last', i)) <= 20 AS youngest_20000 FROM generate_series(80001, 100000) i;
+SELECT count(*) FILTER (WHERE dedup_seen('last', i)) AS oldest FROM generate_series(1, 40000) i;
+-- a rolled-back load of as many again ages nothing out
+BEGIN;
+SELECT count(*) FROM dedup_new_keys('last', ARRAY(SELECT i FROM generate_series(200001, 240000) i));
+ROLLBACK;
+VACUUM last;
+SELECT count(*) FILTER (WHERE NOT dedup_seen('last', i)) <= 20 AS youngest_20000, count(*) FILTER (WHERE dedup_seen('last', 120000 + i)) AS rolled_back FROM generate_series(80001, 100000) i;
+SELECT overflow_pages, in_flight FROM dedup_stats('last');
+DROP TABLE last, day;
