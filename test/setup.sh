@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench...
+# usage: test/setup.sh demo|check|bench|torture...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -37,7 +37,8 @@ setup_list() {
 		demo) echo "$build $server $demo" ;;
 		check) echo "$build $server $check" ;;
 		bench) echo "$build $server $bench $bench_server" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench)" >&2; return 2 ;;
+		torture) echo "$build $server perl" ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture)" >&2; return 2 ;;
 	esac
 }
 

@@ -328,7 +328,9 @@ SELECT c.oid::regclass AS name, pg_catalog.pg_get_userbyid(c.relowner) AS owner,
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'streamdedup'
 CROSS JOIN LATERAL dedup_stats(c.oid::regclass) s
-WHERE c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT');
+WHERE c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+	-- On a standby unlogged relations have no contents.
+	AND NOT (c.relpersistence = 'u' AND pg_catalog.pg_is_in_recovery());
 
 COMMENT ON VIEW dedup_filters IS 'the live filters that one may ask, with what each was made for and holds now';
 GRANT SELECT ON dedup_filters TO PUBLIC;

@@ -162,6 +162,11 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 				 errhint("Make live filters with dedup_create(); the view dedup_filters lists them.")));
 	if (adds && XactReadOnly && filter.rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
 		PreventCommandIfReadOnly(function);
+	if (unlikely(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED && RecoveryInProgress()))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot ask unlogged live filter \"%s\" during recovery", LiveName(filter)),
+				 errdetail("Unlogged relations are not replicated.")));
 	CheckRight(filter.rel, role, adds ? ACL_INSERT : ACL_SELECT);
 	filter.parameters = LiveParametersOf(filter.rel);
 	return filter;

@@ -39,6 +39,7 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "nodes/nodes.h"
 #include "nodes/primnodes.h"
+#include "replication/logicalworker.h"
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/datum.h"
@@ -125,6 +126,9 @@ static GuardRow *guard_rows = NULL; /* innermost query's first */
 static GuardNote *guard_notes = NULL;
 static int	guard_note_count = 0;
 static int	guard_note_capacity = 0;
+
+/* Keys of rows deleted by the transaction that is being applied. */
+static HTAB *guard_moved = NULL;
 
 static MemoryContext guard_plan_context = NULL;
 static HTAB *guard_plans = NULL;
@@ -392,6 +396,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
 			guard_note_count = 0;
+			guard_moved = NULL;
 			if (guard_plans != NULL && hash_get_num_entries(guard_plans) > GUARD_PLANS_KEPT)
 			{
 				guard_plans = NULL;
@@ -611,7 +616,8 @@ GetGuardPlan(Relation rel, Oid function)
 	if (triggers.write == NULL || triggers.remove == NULL || triggers.write->tgnargs != 2 ||
 		triggers.remove->tgqual == NULL)
 		IncompleteGuard(rel);
-	if (rel->rd_rel->relispartition && triggers.write->tgenabled != triggers.remove->tgenabled)
+	if ((rel->rd_rel->relispartition || IsLogicalWorker()) &&
+		triggers.write->tgenabled != triggers.remove->tgenabled)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
@@ -751,6 +757,60 @@ GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	site->plan = GetGuardPlan(trigger->tg_relation, trigger->tg_trigger->tgfoid);
 	fcinfo->flinfo->fn_extra = site;
 	return site;
+}
+
+/* ---- rows that a publisher has moved ---------------------------------------- */
+
+namespace
+{
+
+struct MovedKey
+{
+	Oid			filter;
+	uint64		hash;
+};
+
+}							/* namespace */
+
+/*
+ * A row that moves between partitions of the publisher arrives as a DELETE and an
+ * INSERT, messages of their own. So in a worker that applies changes a key whose row
+ * was deleted in this transaction may be inserted in it once more.
+ */
+static void
+RememberMoved(Oid filter, uint64 hash)
+{
+	MovedKey	key;
+
+	if (guard_moved == NULL)
+	{
+		HASHCTL		info = {};
+
+		info.keysize = sizeof(MovedKey);
+		info.entrysize = sizeof(MovedKey);
+		info.hcxt = TopTransactionContext;
+		guard_moved = hash_create("dedup_guard moved keys", 64, &info,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	memset(&key, 0, sizeof key);
+	key.filter = filter;
+	key.hash = hash;
+	(void) hash_search(guard_moved, &key, HASH_ENTER, NULL);
+}
+
+static bool
+TakeMoved(Oid filter, uint64 hash)
+{
+	MovedKey	key;
+	bool		found = false;
+
+	if (likely(guard_moved == NULL))
+		return false;
+	memset(&key, 0, sizeof key);
+	key.filter = filter;
+	key.hash = hash;
+	(void) hash_search(guard_moved, &key, HASH_REMOVE, &found);
+	return found;
 }
 
 /* ---- keys ----------------------------------------------------------------- */
@@ -956,6 +1016,14 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		return MarkRow(rel, plan, tuple, false);
 	}
 
+	if (TakeMoved(plan->clause.filter, hash))
+	{
+		if (guard_note_count > 0)
+			EnterRow(row, rel);
+		CloseLive(filter);
+		return tuple;
+	}
+
 	answer = TestAndAdd(filter, hash);
 	if (answer == LiveAnswer::Duplicate)
 	{
@@ -1035,7 +1103,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	GuardSite  *site;
 	GuardRow   *row;
 
-	if (!rel->rd_rel->relispartition)
+	if (!rel->rd_rel->relispartition && !IsLogicalWorker())
 		return trigger->tg_trigtuple;
 
 	site = GetSite(fcinfo, trigger);
@@ -1052,6 +1120,8 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	row->moving = true;
 	row->filter = site->plan->clause.filter;
 	row->had_key = HashGuardKey(site->plan, site->columns, site->seed, &row->hash);
+	if (row->had_key && IsLogicalWorker())
+		RememberMoved(row->filter, row->hash);
 	return trigger->tg_trigtuple;
 }
 

@@ -38,17 +38,6 @@ AddressIn(const LiveFilter &filter, uint64 hash)
 	return dedup::fifo::AddressOf(hash, filter.parameters.geometry.pages, kLines);
 }
 
-/* Fetches what the key's probe will touch, while the buffer is being locked. */
-static inline void
-PrefetchKey(const uint8_t *page, unsigned line, uint64 rest)
-{
-	dedup::PrefetchToWrite(page);
-	dedup::PrefetchToWrite(page + kTagsAt);
-	dedup::PrefetchToWrite(page + kMainArea.lines_at +
-						   HomeLine(kMainArea, line, rest) * dedup::kLineBytes);
-	dedup::Prefetch(LineAt(page, line));
-}
-
 /*
  * Whether what a transaction did counts for this one. The order of the questions is
  * the server's: a transaction leaves the list of running ones after it is in the log of
@@ -209,8 +198,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation)
 		HeldPage	main;
 		Look		look;
 
-		HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
-		PrefetchKey(main.bytes, address.line, address.rest);
+		HoldPageOfKey(filter, address, &main);
 		if (IsTooOld(filter, main.bytes, generation))
 		{
 			ReleasePage(main);

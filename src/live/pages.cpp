@@ -207,6 +207,12 @@ ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 }
 
 void
+ChangeWith(const HeldPage &held)
+{
+	(void) ChangedPageOf(held);
+}
+
+void
 LogWhole(const HeldPage &held)
 {
 	ChangedPageOf(held)->whole = true;
@@ -306,15 +312,12 @@ InitHeader(uint8_t *bytes)
 	header->pd_special = BLCKSZ;
 }
 
-void
-HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
+/* What HoldPageToChange() does with a page that is pinned. */
+static inline void
+LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
 {
 	const char *flaw;
 
-	MakeLong(filter);
-	held->block = block;
-	held->buffer = ReadBuffer(filter.rel, block);
-	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
 	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
 	if (PageIsNew((Page) held->bytes))
 	{
@@ -328,6 +331,34 @@ HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPag
 	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
 	if (unlikely(flaw != NULL))
 		ReportBadPage(filter.rel, block, flaw);
+}
+
+void
+HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
+{
+	MakeLong(filter);
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	LockToChange(filter, block, kind, held);
+}
+
+void
+HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address, HeldPage *held)
+{
+	const BlockNumber block = (BlockNumber) address.group;
+
+	MakeLong(filter);
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	/* Three cache misses side by side, instead of one after the other. */
+	dedup::PrefetchToWrite(held->bytes);
+	dedup::PrefetchToWrite(held->bytes + kTagsAt);
+	dedup::PrefetchToWrite(held->bytes + kMainArea.lines_at +
+						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
+	dedup::Prefetch(LineAt(held->bytes, address.line));
+	LockToChange(filter, block, Kind::kMain, held);
 }
 
 void
@@ -638,11 +669,13 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 			StoreU32(copy + kNextAt, 0);
 			if (i == 0)
 				StoreU32(scratch + kNextAt, NextOf(page.bytes));
-			else
-				ChangeBytes(before, kNextAt, page.bytes + kNextAt, 4);
+			/* A chain changes under the main page's lock, on a standby too. */
+			ChangeWith(main);
 		}
 		if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
 			ChangeToScratch(main, scratch);
+		if (empty && i > 0)
+			ChangeBytes(before, kNextAt, page.bytes + kNextAt, 4);
 		if (memcmp(copy, page.bytes, BLCKSZ) != 0)
 		{
 			ChangeToScratch(page, copy);

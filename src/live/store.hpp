@@ -49,11 +49,20 @@ CountersBlock(const LiveFilter &filter)
 extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block,
 							 dedup::live::Kind kind, HeldPage *held);
 
+/* The same for the main page of a key, whose probe is fetched while it is being locked. */
+extern void HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address,
+						  HeldPage *held);
+
 /*
  * A change of up to three pages, collected first and then made and logged in one
- * critical section. Only one is being collected at a time.
+ * critical section. Only one is being collected at a time. Replay on a standby locks
+ * the pages in the order in which they are named here, and holds them all: so it must
+ * be that of the locks, the main page first, or replay and a reader lock each other
+ * out for ever.
  */
 extern void StartChange(void);
+/* Nothing of the page changes, but replay locks it with the others. */
+extern void ChangeWith(const HeldPage &held);
 /* `size` bytes from `offset` on become `bytes`. */
 extern void ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size);
 /* The page becomes a copy of `scratch`, which must stay until MakeChange(). */

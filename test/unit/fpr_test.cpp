@@ -49,7 +49,7 @@ double MostBytes(const std::string& method, double fpr, uint64_t keys) {
     const double bits[] = {7.82, 10.6, 17.1, 21.8, 27.6};
     return 1.05 * bits[row] * n / 8 + (fpr < 0.01 ? 4096 : 512);
   }
-  if (method == "fifo") return 1.01 * (fpr < 0.0005 ? 57.2 : 30.9) * n / 8 + 103 * 64;
+  if (method == "fifo") return 1.01 * (fpr < 0.0005 ? 57.2 : fpr < 0.01 ? 30.9 : 22.1) * n / 8 + 103 * 64;
   const double slots[] = {56, 50, 38, 31, 26};
   return 64 * std::max(1.0, std::ceil(n / (0.8 * slots[row])));
 }
@@ -69,7 +69,7 @@ void FillUp(Body* body, bool ask, Random* random) {
   uint64_t keys = shape.keys;
   if (name == "recent") keys = 3 * (shape.bytes / 64) * (shape.detail & 0xff) + 100;
   if (name == "ring") keys = (shape.detail >> 8 & 0xff) * GenerationKeys(shape) - 1;
-  if (name == "fifo") keys = 6 * (shape.bytes / 64) * (64 / (shape.detail & 0xff));
+  if (name == "fifo") keys = 6 * (shape.bytes / 64) * fifo::LayoutOf(shape).slots();
   uint64_t batch[1024];
   while (keys > 0) {
     const uint64_t n = std::min<uint64_t>(keys, ask ? 1 : 1024);

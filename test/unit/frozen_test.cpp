@@ -125,8 +125,13 @@ TEST(HandMadeImage, OfRing) {
                       {503, 0x01}}));
 }
 
-// Three of 103 lines hold a key each, in slots of 2 bytes and of 5.
+// Three of 103 lines hold a key each, in slots of 12 bits, 2 bytes and 5.
 TEST(HandMadeImage, OfFifo) {
+  const Shape twelve = {5, 6592, 7, 1000, 0.01, 1};
+  EXPECT_EQ(FullImageOf(twelve),
+            HandMade("df010501c0190000278805dc58ccaf830700000000000000e8030000000000007b14ae47e17a"
+                     "843f0100000000000000000000000000000000000000",
+                     6652, {{0, 0x53}, {42, 0x07}, {3306, 0x08}, {6528, 0xad}, {6570, 0x08}}));
   const Shape two = {5, 6592, 7, 1000, 0.01, 2}, five = {5, 6592, 7, 1000, 0.01, 5};
   EXPECT_EQ(FullImageOf(two),
             HandMade("df010501c0190000a80ea0a8e7d927910700000000000000e8030000000000007b14ae47e17a"
@@ -254,8 +259,10 @@ constexpr Frozen kFrozen[] = {
     {"ring", "refresh=on", 0.01, 1000, 100, 0xf233e7eb9a81704cu},
     {"ring", "refresh=on", 0.01, 1000, 3000, 0x1e52816c227cd641u},
     {"ring", "generations=16 refresh=on", 0.001, 5000, 15000, 0x5161dc33547fe350u},
-    {"fifo", "", 0.01, 1000, 100, 0x45d459d78ff866afu},
-    {"fifo", "", 0.01, 1000, 6000, 0x80190395d2d25e03u},
+    {"fifo", "", 0.01, 1000, 100, 0x266902748151a53bu},
+    {"fifo", "", 0.01, 1000, 6000, 0x8cb5352d3c789754u},
+    {"fifo", "", 0.001, 1000, 100, 0x2941ce3d247efd08u},
+    {"fifo", "", 0.001, 1000, 6000, 0xe43c36f464bc6086u},
     {"fifo", "", 0.0001, 30000, 90000, 0xdba1ac86806f749fu},
     {"fifo", "", 1e-7, 3000, 9000, 0x24d2d80f56e587e7u},
     {"fifo", "", 1e-9, 3000, 9000, 0x665c00e975f30eb2u},
@@ -284,14 +291,17 @@ TEST(FrozenBytes, OfMerges) {
   const uint64_t seed = 20240607;
   struct Case {
     const char *method, *options;
+    double fpr;
     uint64_t expected;
   };
   for (const Case& c :
-       {Case{"blocked_bloom", "", 0x82a2cb2f0b679500u}, Case{"bloom", "", 0xe037b471230cda22u},
-        Case{"recent", "", 0x8c1555021acdf564u}, Case{"ring", "", 0xb7fb60a4d7573058u},
-        Case{"ring", "generations=16", 0x8b0eb618eb21375cu},
-        Case{"fifo", "", 0xd7cae06c7dd8b174u}}) {
-    const Shape shape = PlanKeys(Named(c.method), 1000, 0.01, c.options, seed);
+       {Case{"blocked_bloom", "", 0.01, 0x82a2cb2f0b679500u},
+        Case{"bloom", "", 0.01, 0xe037b471230cda22u}, Case{"recent", "", 0.01, 0x8c1555021acdf564u},
+        Case{"ring", "", 0.01, 0xb7fb60a4d7573058u},
+        Case{"ring", "generations=16", 0.01, 0x8b0eb618eb21375cu},
+        Case{"fifo", "", 0.01, 0xae18fd8ab8957450u},
+        Case{"fifo", "", 0.001, 0x1a2094db1c08229du}}) {
+    const Shape shape = PlanKeys(Named(c.method), 1000, c.fpr, c.options, seed);
     Filter left(shape), right(shape);
     for (uint64_t i = 0; i < 1777; ++i) {
       left.Add(KeyHash(i, seed));
@@ -300,8 +310,8 @@ TEST(FrozenBytes, OfMerges) {
     const Bytes stored = left.MergedWith(right).Canonical();
     const uint64_t hash = Xxh3(stored.data(), stored.size(), 0);
     char line[100];
-    std::snprintf(line, sizeof line, "Case{\"%s\", \"%s\", 0x%016" PRIx64 "u}", c.method, c.options,
-                  hash);
+    std::snprintf(line, sizeof line, "Case{\"%s\", \"%s\", %g, 0x%016" PRIx64 "u}", c.method,
+                  c.options, c.fpr, hash);
     EXPECT_EQ(hash, c.expected) << line;
   }
 }

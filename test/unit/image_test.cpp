@@ -194,14 +194,14 @@ TEST(Flaws, OfDetailLeaveOnlyWhatAMethodKnows) {
               low >= 1 && low <= 40 && (middle == 8 || middle == 16) && (high == 9 || high == 12));
   }
   EXPECT_FALSE(valid(ring, ring.detail | 1u << 25));
-  // fifo: bytes a slot, bit 8 for time, and from bit 16 on the microseconds that a
-  // generation lasts: at least a second where there is time, else none.
+  // fifo: bytes a slot (1: 12 bits, not with time), bit 8 for time, and from bit 16 on the
+  // microseconds that a generation lasts: at least 0.1 s where there is time, else none.
   const Shape fifo = PlanKeys(Named("fifo"), 1000, 0.01);
   for (uint64_t us :
-       {uint64_t{0}, uint64_t{1}, uint64_t{999999}, uint64_t{1000000}, (uint64_t{1} << 48) - 1}) {
+       {uint64_t{0}, uint64_t{1}, uint64_t{99999}, uint64_t{100000}, (uint64_t{1} << 48) - 1}) {
     for (uint64_t low = 0; low < 1u << 16; ++low) {
-      const bool untimed = low >= 2 && low <= 5 && us == 0;
-      const bool timed = low >= 0x102 && low <= 0x105 && us >= 1000000;
+      const bool untimed = low >= 1 && low <= 5 && us == 0;
+      const bool timed = low >= 0x102 && low <= 0x105 && us >= 100000;
       ASSERT_EQ(valid(fifo, us << 16 | low), untimed || timed);
     }
   }

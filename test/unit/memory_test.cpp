@@ -145,6 +145,7 @@ std::vector<Shape> SomeShapes() {
     }
   }
   for (double fpr : {0.5, 0.001, 1e-6, 1e-9}) {
+    shapes.push_back(PlanKeys(Named("fifo"), 300, fpr));
     Shape timed;
     EXPECT_EQ(fifo::PlanTimed(300, fpr, fifo::kMinGenerationUs, 0, &timed), PlanStatus::kOk);
     shapes.push_back(timed);

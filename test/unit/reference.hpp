@@ -307,7 +307,10 @@ class ReferenceFifo : public ReferenceBody {
   };
 
   explicit ReferenceFifo(const Shape& shape)
-      : slot_bytes_(shape.detail & 0xff),
+      : slot_bits_((shape.detail & 0xff) == 1 ? 12u
+                                              : 8 * static_cast<unsigned>(shape.detail & 0xff)),
+        slots_(512 / slot_bits_),
+        room_(slot_bits_ == 12 ? slots_ - 2 : slots_ - 1),
         timed_((shape.detail >> 8 & 1) != 0),
         lines_(shape.bytes / 64) {}
 
@@ -322,9 +325,9 @@ class ReferenceFifo : public ReferenceBody {
     const auto [at, fingerprint] = PlaceOf(hash);
     Line& line = lines_[at];
     line.slots.push_back({fingerprint, clock_});
-    if (line.slots.size() < 64 / slot_bytes_) return;
+    if (line.slots.size() <= room_) return;
     line.slots.pop_front();
-    line.first = (line.first + 1) % (64 / slot_bytes_);
+    line.first = (line.first + 1) % slots_;
   }
   // The later clock; what is 8 generations older goes.
   void Advance(uint32_t clock) {
@@ -369,7 +372,7 @@ class ReferenceFifo : public ReferenceBody {
       });
       Line merged;
       for (const Candidate& candidate : candidates) {
-        if (merged.slots.size() + 1 == 64 / slot_bytes_) break;
+        if (merged.slots.size() == room_) break;
         if (std::none_of(merged.slots.begin(), merged.slots.end(), [&](const Slot& slot) {
               return slot.fingerprint == candidate.slot.fingerprint;
             })) {
@@ -379,6 +382,7 @@ class ReferenceFifo : public ReferenceBody {
       lines_[i] = merged;
     }
   }
+  // Slots of whole bytes side by side; of 12 bits first the low 8 of all, then the high 4.
   std::vector<uint8_t> Bytes() const override {
     std::vector<uint8_t> bytes(lines_.size() * 64);
     for (size_t i = 0; i < lines_.size(); ++i) {
@@ -387,9 +391,13 @@ class ReferenceFifo : public ReferenceBody {
         const Slot& slot = line.slots[at];
         const uint64_t value =
             timed_ ? slot.fingerprint * 8 + slot.generation % 8 : slot.fingerprint;
-        const size_t place = (line.first + at) % (64 / slot_bytes_);
-        for (size_t byte = 0; byte < slot_bytes_; ++byte) {
-          bytes[i * 64 + place * slot_bytes_ + byte] = static_cast<uint8_t>(value >> 8 * byte);
+        const size_t place = (line.first + at) % slots_;
+        for (size_t bit = 0; bit < slot_bits_; ++bit) {
+          const size_t to = slot_bits_ != 12 ? place * slot_bits_ + bit
+                            : bit < 8        ? place * 8 + bit
+                                             : slots_ * 8 + place * 4 + bit - 8;
+          uint8_t& byte = bytes[i * 64 + to / 8];
+          byte = static_cast<uint8_t>(byte | (value >> bit & 1) << to % 8);
         }
       }
     }
@@ -414,13 +422,14 @@ class ReferenceFifo : public ReferenceBody {
     const Wide in_groups = Wide{hash} * (lines_.size() / 103);
     const Wide in_lines = Wide{static_cast<uint64_t>(in_groups)} * 103;
     const uint64_t rest = static_cast<uint64_t>(in_lines) >> 24;
-    const unsigned bits = std::min<unsigned>(37, 8 * slot_bytes_ - (timed_ ? 3 : 0));
+    const unsigned bits = std::min<unsigned>(37, slot_bits_ - (timed_ ? 3 : 0));
     const Wide fingerprint = Wide{rest} * ((uint64_t{1} << bits) - 1) >> 40;
     return {static_cast<size_t>(in_groups >> 64) * 103 + static_cast<size_t>(in_lines >> 64),
             1 + static_cast<uint64_t>(fingerprint)};
   }
 
-  size_t slot_bytes_;
+  unsigned slot_bits_;
+  size_t slots_, room_;
   bool timed_;
   std::vector<Line> lines_;
   uint32_t clock_ = 0;

@@ -12,9 +12,9 @@
 // window by time a key is held in the generation of its first sight and the 7 after it,
 // if no more than 8/7 `keys` are added meanwhile.
 // FPR: slots in use / fingerprints there are, at most the rate asked for.
-// Cost: one cache line a key; 31 bits a key of the window for rates from 0.0005 on, 57
-// for rates down to 0.0000012: a line must have room for twice its mean, or keys of a
-// line that fills early would not live as long as promised.
+// Cost: one cache line a key; 22 bits a key of the window for rates from 0.01 on, 31 for
+// rates down to 0.0005, 57 for rates down to 0.0000012: a line must have room for up to
+// twice its mean, or keys of a line that fills early would not live as long as promised.
 // State: the lines; Counters::state is the clock, the newest generation, of windows by
 // time, which is "now" for whoever asks.
 
@@ -38,7 +38,7 @@ inline constexpr unsigned kGroupLines = 103;
 inline constexpr uint32_t kGroupBytes = kGroupLines * static_cast<uint32_t>(kLineBytes);
 inline constexpr double kMissed = 0.001;  // of the keys of age `keys`
 
-// Shape::detail: bytes a slot, whether slots hold a generation, and how long one is.
+// Shape::detail: bytes a slot (1: 12 bits), whether slots hold a generation, and how long one is.
 inline constexpr unsigned kTimedBit = 8;
 inline constexpr unsigned kGenerationShift = 16;
 inline constexpr uint64_t kMinGenerationUs = 100000;
@@ -58,7 +58,8 @@ inline uint64_t Lines(const Shape& shape) noexcept { return shape.bytes / kLineB
 
 // The shortest slots with which a full line keeps the rate. slot_bytes 0: none do.
 inline LineLayout LayoutFor(double fpr, bool timed) noexcept {
-  for (unsigned slot_bytes = kMinSlotBytes; slot_bytes <= kMaxSlotBytes; ++slot_bytes) {
+  unsigned slot_bytes = timed ? kMinTimedSlotBytes : kMinSlotBytes;
+  for (; slot_bytes <= kMaxSlotBytes; ++slot_bytes) {
     const LineLayout layout = {slot_bytes, timed};
     if (LineRate(layout, layout.usable()) <= fpr) return layout;
   }
@@ -143,7 +144,8 @@ inline PlanStatus PlanTimed(uint64_t keys, double fpr, uint64_t generation_us, u
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
   const LineLayout layout = LayoutOf(shape);
   const uint64_t generation = GenerationUs(shape);
-  return layout.slot_bytes >= kMinSlotBytes && layout.slot_bytes <= kMaxSlotBytes &&
+  return layout.slot_bytes >= (layout.timed ? kMinTimedSlotBytes : kMinSlotBytes) &&
+         layout.slot_bytes <= kMaxSlotBytes &&
          (shape.detail & 0xfe00) == 0 &&
          (layout.timed ? generation >= kMinGenerationUs : generation == 0) &&
          shape.bytes >= kGroupBytes && shape.bytes % kGroupBytes == 0 && counters.count == 0 &&
@@ -167,12 +169,15 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
   const LineLayout layout = LayoutOf(shape);
   const auto groups = static_cast<unsigned long long>(Groups(shape));
   const auto generation = static_cast<unsigned long long>(GenerationUs(shape));
+  const bool bits = layout.slot_bytes == 1;
+  const char* unit = bits ? "bits" : "bytes";
+  const unsigned width = bits ? layout.slot_bits() : layout.slot_bytes;
   if (layout.timed) {
-    std::snprintf(text, size, "slot_bytes=%u lines_per_group=%u groups=%llu generation=%lluus",
-                  layout.slot_bytes, kGroupLines, groups, generation);
+    std::snprintf(text, size, "slot_%s=%u lines_per_group=%u groups=%llu generation=%lluus", unit,
+                  width, kGroupLines, groups, generation);
   } else {
-    std::snprintf(text, size, "slot_bytes=%u lines_per_group=%u groups=%llu", layout.slot_bytes,
-                  kGroupLines, groups);
+    std::snprintf(text, size, "slot_%s=%u lines_per_group=%u groups=%llu", unit, width, kGroupLines,
+                  groups);
   }
 }
 

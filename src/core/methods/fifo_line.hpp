@@ -1,13 +1,18 @@
 // One cache line of fingerprints in the order of their arrival: what the method
 // `fifo` and the pages of live filters are made of.
 //
-// A line of 64 bytes is a circle of S = 64 / slot bytes slots. A slot is 0, free, or
-// holds a fingerprint; where keys expire by time, 3 bits of the generation of its
-// first sight below the fingerprint. The slots in use are one run of the circle,
-// oldest first, and at least one slot is free: so the run's end is found without a
-// pointer, and adding a key changes two neighbouring slots, the new one and the next,
-// which becomes free and takes the oldest key with it if the line was full. (A FIFO
-// set-associative table of fingerprints; Geraud et al. 2019 evict at random instead.)
+// A line of 64 bytes is a circle of slots of 2 to 5 bytes, or of 42 slots of 12 bits. A
+// slot is 0, free, or holds a fingerprint; where keys expire by time, 3 bits of the
+// generation of its first sight below the fingerprint. The slots in use are one run of
+// the circle, oldest first, and at least one slot is free: so the run's end is found
+// without a pointer, and adding a key changes two slots: the new one and, if the line
+// was full, that of the oldest key, which becomes free. (A FIFO set-associative table of
+// fingerprints; Geraud et al. 2019 evict at random instead.)
+//
+// Slots of 12 bits: 42 bytes with the low 8 bits of each, 21 bytes with the high 4 bits
+// of two each, the even slot's below the odd one's, and a byte 0. Two slots stay free,
+// since 41 of 4095 fingerprints would be more than a rate of 0.01. Nothing expires in
+// them: 9 bits would be left.
 //
 // Nothing here allocates, throws or knows PostgreSQL.
 
@@ -25,9 +30,12 @@
 
 namespace dedup::fifo {
 
-inline constexpr unsigned kMinSlotBytes = 2;
+// A width of 1 stands for slots of 12 bits.
+inline constexpr unsigned kMinSlotBytes = 1;
+inline constexpr unsigned kMinTimedSlotBytes = 2;
 inline constexpr unsigned kMaxSlotBytes = 5;
-inline constexpr unsigned kMaxSlots = kLineBytes / kMinSlotBytes;
+inline constexpr unsigned kMaxSlots = 42;
+inline constexpr size_t kHighBitsAt = 42;  // in a line of slots of 12 bits
 
 // A window by time is cut into generations. A key is kept in the generation of its
 // first sight and the 7 after it: for at least 7 of them, and at most 8.
@@ -39,16 +47,19 @@ inline constexpr unsigned kLongBits = 40;
 inline constexpr unsigned kMaxFingerprintBits = 37;
 
 struct LineLayout {
-  unsigned slot_bytes;  // kMinSlotBytes to kMaxSlotBytes
+  unsigned slot_bytes;  // kMinSlotBytes to kMaxSlotBytes; 1: 12 bits
   bool timed;           // slots hold a generation
 
-  constexpr unsigned slots() const noexcept { return kLineBytes / slot_bytes; }
-  constexpr unsigned usable() const noexcept { return slots() - 1; }
+  constexpr unsigned slot_bits() const noexcept { return slot_bytes == 1 ? 12 : 8 * slot_bytes; }
+  constexpr unsigned slots() const noexcept { return unsigned{8 * kLineBytes} / slot_bits(); }
+  constexpr unsigned usable() const noexcept { return slots() - (slot_bytes == 1 ? 2 : 1); }
   constexpr unsigned fingerprint_bits() const noexcept {
-    const unsigned bits = 8 * slot_bytes - (timed ? kGenerationBits : 0);
+    const unsigned bits = slot_bits() - (timed ? kGenerationBits : 0);
     return bits < kMaxFingerprintBits ? bits : kMaxFingerprintBits;
   }
 };
+
+static_assert(LineLayout{kMinSlotBytes, false}.slots() == kMaxSlots);
 
 // Where a key belongs: one of `groups` groups of `lines` lines, and what is left of
 // its hash. In a live filter a group is a page.
@@ -78,6 +89,10 @@ inline uint64_t SlotOf(uint64_t fingerprint, uint32_t generation,
 
 // The last slot of 3 or 5 bytes ends early enough for the wider load to end in the line.
 inline uint64_t LoadSlot(const uint8_t* line, unsigned slot, unsigned slot_bytes) noexcept {
+  if (slot_bytes == 1) {
+    const unsigned high = line[kHighBitsAt + slot / 2] >> slot % 2 * 4 & 0xf;
+    return high << 8 | line[slot];
+  }
   const uint8_t* at = line + slot * slot_bytes;
   if (slot_bytes == 2) return LoadLittle<uint16_t>(at);
   if (slot_bytes <= 4) return LoadU32(at) & LowMask(8 * slot_bytes);
@@ -85,42 +100,83 @@ inline uint64_t LoadSlot(const uint8_t* line, unsigned slot, unsigned slot_bytes
 }
 
 inline void StoreSlot(uint8_t* line, unsigned slot, unsigned slot_bytes, uint64_t value) noexcept {
+  if (slot_bytes == 1) {
+    const unsigned shift = slot % 2 * 4;
+    uint8_t& pair = line[kHighBitsAt + slot / 2];
+    line[slot] = static_cast<uint8_t>(value);
+    pair = static_cast<uint8_t>((pair & ~(0xfu << shift)) | (value >> 8 & 0xf) << shift);
+    return;
+  }
   uint8_t* at = line + slot * slot_bytes;
   for (unsigned i = 0; i < slot_bytes; ++i) at[i] = static_cast<uint8_t>(value >> 8 * i);
 }
 
 // SlotsEqual() slot by slot, with a loop of constant length.
 template <unsigned kSlotBytes>
-inline uint32_t EqualSlots(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
-  uint32_t equal = 0;
+inline uint64_t EqualSlots(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+  constexpr unsigned kSlots = LineLayout{kSlotBytes, false}.slots();
+  uint64_t equal = 0;
   DEDUP_UNROLL
-  for (unsigned slot = 0; slot < kLineBytes / kSlotBytes; ++slot) {
+  for (unsigned slot = 0; slot < kSlots; ++slot) {
     const bool same = (LoadSlot(line, slot, kSlotBytes) & ~ignored) == value;
-    equal |= static_cast<uint32_t>(same) << slot;
+    equal |= static_cast<uint64_t>(same) << slot;
   }
   return equal;
 }
 
+#if defined(__SSE2__)
+inline uint64_t MaskOf(__m128i bytes) noexcept {
+  return static_cast<uint32_t>(_mm_movemask_epi8(bytes));
+}
+
+// SlotsEqual() of slots of 12 bits: low bytes and high halves of 16 slots at a time.
+inline uint64_t EqualSlotsOf12(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+  const auto byte = [](uint64_t bits) { return _mm_set1_epi8(static_cast<char>(bits)); };
+  const auto load = [&](size_t at) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + at));
+  };
+  const __m128i low = byte(value), low_mask = byte(~ignored);
+  const __m128i high = byte(value >> 8), high_mask = byte(~ignored >> 8 & 0xf);
+  const auto equal = [&](__m128i lows, __m128i highs) {
+    return MaskOf(_mm_and_si128(_mm_cmpeq_epi8(_mm_and_si128(lows, low_mask), low),
+                                _mm_cmpeq_epi8(_mm_and_si128(highs, high_mask), high)));
+  };
+  const __m128i even = load(kHighBitsAt), odd = _mm_srli_epi16(even, 4);
+  const __m128i even_end = _mm_srli_si128(load(kLineBytes - 16), 10);  // from slot 32 on
+  const __m128i odd_end = _mm_srli_epi16(even_end, 4);
+  return (equal(load(0), _mm_unpacklo_epi8(even, odd)) |
+          equal(load(16), _mm_unpackhi_epi8(even, odd)) << 16 |
+          equal(load(32), _mm_unpacklo_epi8(even_end, odd_end)) << 32) &
+         LowMask(kMaxSlots);
+}
+
+// SlotsEqual() of slots of 2 bytes.
+inline uint64_t EqualSlotsOf16(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+  const __m128i wanted = _mm_set1_epi16(static_cast<short>(value));
+  const __m128i mask = _mm_set1_epi16(static_cast<short>(~ignored));
+  uint64_t equal = 0;
+  for (unsigned half = 0; half < 2; ++half) {
+    const auto* at = reinterpret_cast<const __m128i*>(line + 32 * half);
+    const __m128i low = _mm_and_si128(_mm_loadu_si128(at), mask);
+    const __m128i high = _mm_and_si128(_mm_loadu_si128(at + 1), mask);
+    const __m128i both =
+        _mm_packs_epi16(_mm_cmpeq_epi16(low, wanted), _mm_cmpeq_epi16(high, wanted));
+    equal |= MaskOf(both) << 16 * half;
+  }
+  return equal;
+}
+#endif
+
 // The slots, as bits, whose value is `value` once `ignored` bits are cleared.
-inline uint32_t SlotsEqual(const uint8_t* line, const LineLayout& layout, uint64_t value,
+inline uint64_t SlotsEqual(const uint8_t* line, const LineLayout& layout, uint64_t value,
                            uint64_t ignored) noexcept {
 #if defined(__SSE2__)
-  if (layout.slot_bytes == 2) {
-    const __m128i wanted = _mm_set1_epi16(static_cast<short>(value));
-    const __m128i mask = _mm_set1_epi16(static_cast<short>(~ignored));
-    uint32_t equal = 0;
-    for (unsigned half = 0; half < 2; ++half) {
-      const auto* at = reinterpret_cast<const __m128i*>(line + 32 * half);
-      const __m128i low = _mm_and_si128(_mm_loadu_si128(at), mask);
-      const __m128i high = _mm_and_si128(_mm_loadu_si128(at + 1), mask);
-      const __m128i both =
-          _mm_packs_epi16(_mm_cmpeq_epi16(low, wanted), _mm_cmpeq_epi16(high, wanted));
-      equal |= static_cast<uint32_t>(_mm_movemask_epi8(both)) << 16 * half;
-    }
-    return equal;
-  }
+  if (layout.slot_bytes == 1) return EqualSlotsOf12(line, value, ignored);
+  if (layout.slot_bytes == 2) return EqualSlotsOf16(line, value, ignored);
 #endif
   switch (layout.slot_bytes) {
+    case 1:
+      return EqualSlots<1>(line, value, ignored);
     case 2:
       return EqualSlots<2>(line, value, ignored);
     case 3:
@@ -153,7 +209,7 @@ inline bool Alive(uint32_t seen, uint32_t now) noexcept {
 inline bool Holds(const uint8_t* line, const LineLayout& layout, uint64_t fingerprint,
                   uint32_t clock, uint32_t now) noexcept {
   if (!layout.timed) return SlotsEqual(line, layout, fingerprint, 0) != 0;
-  uint32_t found =
+  uint64_t found =
       SlotsEqual(line, layout, fingerprint << kGenerationBits, LowMask(kGenerationBits));
   for (; found != 0; found &= found - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(found));
@@ -175,22 +231,22 @@ struct Run {
 
 inline Run RunOf(const uint8_t* line, const LineLayout& layout) noexcept {
   const unsigned slots = layout.slots();
-  const uint32_t all = static_cast<uint32_t>(LowMask(slots));
-  const uint32_t used = ~SlotsEqual(line, layout, 0, 0) & all;
+  const uint64_t all = LowMask(slots);
+  const uint64_t used = ~SlotsEqual(line, layout, 0, 0) & all;
   if (used == 0) return {0, 0};
-  const uint32_t before = (used << 1 | used >> (slots - 1)) & all;  // slots behind a used one
-  const uint32_t firsts = used & ~before;
+  const uint64_t before = (used << 1 | used >> (slots - 1)) & all;  // slots behind a used one
+  const uint64_t firsts = used & ~before;
   if (firsts == 0) return {0, slots};  // no free slot: not a line of ours
   return {static_cast<unsigned>(std::countr_zero(firsts)),
           static_cast<unsigned>(std::popcount(used))};
 }
 
-// Whether the slots in use are one run with a free slot behind it, and are such as are
+// Whether the slots in use are one run, no longer than it may be, and are such as are
 // ever written.
 inline bool ValidLine(const uint8_t* line, const LineLayout& layout) noexcept {
   const unsigned slots = layout.slots();
   const Run run = RunOf(line, layout);
-  if (run.length >= slots) return false;
+  if (run.length > layout.usable()) return false;
   const uint64_t most = LowMask(layout.fingerprint_bits());
   for (unsigned i = 0; i < slots; ++i) {
     const uint64_t slot = LoadSlot(line, Around(run.first + i, slots), layout.slot_bytes);
@@ -198,7 +254,7 @@ inline bool ValidLine(const uint8_t* line, const LineLayout& layout) noexcept {
     const uint64_t fingerprint = layout.timed ? slot >> kGenerationBits : slot;
     if (slot != 0 && (fingerprint == 0 || fingerprint > most)) return false;
   }
-  for (size_t i = slots * layout.slot_bytes; i < kLineBytes; ++i) {
+  for (size_t i = slots * layout.slot_bits() / 8; i < kLineBytes; ++i) {
     if (line[i] != 0) return false;
   }
   return true;
@@ -250,8 +306,8 @@ inline bool Insert(uint8_t* line, const LineLayout& layout, uint64_t fingerprint
     in_order = !younger(LoadSlot(line, last, layout.slot_bytes));
   }
   if (in_order) {
-    const unsigned gap = Around(next + 1, slots);
     const bool evicts = run.length >= layout.usable();
+    const unsigned gap = evicts ? run.first : Around(next + 1, slots);
     StoreSlot(line, next, layout.slot_bytes, slot);
     StoreSlot(line, gap, layout.slot_bytes, 0);
     return evicts;

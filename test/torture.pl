@@ -1,0 +1,1062 @@
+#!/usr/bin/perl
+# Kills a server at random while sessions work on guarded tables, and compares what is
+# left with what they were told. See torture.sh, which runs it.
+#
+# usage: torture.pl SECONDS [SESSIONS]
+#
+# Beside each other: sessions (one process and one psql each) and a session that does
+# maintenance. A round ends with the death of the server (pg_ctl stop -m immediate) or
+# of the server process of one of the sessions (SIGKILL, after which the server restarts
+# itself). Then, with nobody else there, everything is compared:
+#
+#   clicks   a partitioned table, guarded by the filter "seen", which never forgets.
+#            Each session knows what rows it has put there, moved, and deleted, by the
+#            transactions that were acknowledged; the table "done" says how those ended
+#            that were not. The rows of the table must be these, exactly.
+#   history  every key that was taken, and given back, by trigger, in the transaction of
+#            the row. The filter must have seen these keys and no others, but for its
+#            rate of false positives; each row that was refused must have a twin here.
+#   views    a second table, whose filter "recent" forgets: the promise of the window.
+#
+# Random numbers begin with TORTURE_SEED, which is printed; the timing of processes makes
+# each run another one all the same.
+
+use strict;
+use warnings;
+use Fcntl qw(:seek);
+use IO::Handle;
+use IPC::Open2;
+use POSIX qw(:sys_wait_h);
+use Time::HiRes qw(sleep time);
+
+my ($seconds, $sessions) = @ARGV;
+die "usage: torture.pl SECONDS [SESSIONS]\n" if !$seconds || $seconds =~ /\D/;
+$sessions ||= 4;
+
+my $seed = $ENV{TORTURE_SEED} || int(time * 1000) % 2**31;
+srand($seed);
+
+my $top = "$ENV{TMPDIR}/torture.$$";
+my $data = "$top/data";
+my $server_log = "$top/server.log";
+mkdir $top or die "$top: $!\n";
+delete $ENV{PGOPTIONS};
+@ENV{qw(PGHOST PGPORT PGUSER PGDATABASE PGAPPNAME)} = ($top, 5432, 'torture', 'postgres', 'torture');
+
+# Keys of a generation, after which everything is emptied; the capacities and rates of
+# the two filters; how much of a window may be missed.
+my $generation_rounds = 25;
+my $keys_a_round = 20_000;
+my $seen_rate = 1e-7;
+my $window = 2000;
+my $window_rate = 1e-6;
+my $window_missed = 0.001;
+
+my $in_parent = $$;
+my @children;
+my $violations = 0;
+my %figures;
+
+# ---- the server -----------------------------------------------------------
+
+sub run_quietly
+{
+	my ($command) = @_;
+	return system("$command > $top/command.log 2>&1") == 0;
+}
+
+sub slurp
+{
+	my ($path) = @_;
+	open my $file, '<', $path or return '';
+	local $/;
+	return scalar <$file>;
+}
+
+sub start_server
+{
+	# One round in four compares each page that recovery writes.
+	my $consistency = rand() < 0.25 ? '-c wal_consistency_checking=all' : '';
+	run_quietly("pg_ctl -D $data -l $server_log -w -t 120 -o '$consistency' start")
+	  or give_up('the server does not start', slurp("$top/command.log"));
+	return;
+}
+
+sub make_server
+{
+	run_quietly("initdb -D $data -A trust -N -U torture -E UTF8 --locale=C")
+	  or die slurp("$top/command.log");
+	open my $conf, '>>', "$data/postgresql.conf" or die;
+	print $conf <<"CONF";
+listen_addresses = ''
+unix_socket_directories = '$top'
+fsync = off
+shared_buffers = 16MB
+max_connections = 30
+max_prepared_transactions = 20
+checkpoint_timeout = 30s
+max_wal_size = 64MB
+min_wal_size = 32MB
+autovacuum_naptime = 2s
+deadlock_timeout = 20ms
+restart_after_crash = on
+log_min_messages = log
+log_line_prefix = '%m [%p] %e '
+log_min_error_statement = panic
+log_checkpoints = off
+CONF
+	close $conf;
+	start_server();
+	return;
+}
+
+# The server process of a session: one of ours, as the folder that it works in tells.
+sub kill_backend
+{
+	my ($pid) = @_;
+	my $where = readlink("/proc/$pid/cwd") || '';
+	return 0 if $where ne $data;
+	return kill('KILL', $pid);
+}
+
+# ---- psql -----------------------------------------------------------------
+
+package Psql;
+
+# A session, or nothing if the server does not take it.
+sub connect
+{
+	my ($class) = @_;
+	my $self = bless { asked => 0 }, $class;
+	$self->{process} = IPC::Open2::open2($self->{out}, $self->{in},
+		'exec psql -XAtq -v VERBOSITY=sqlstate -f - 2>&1');
+	$self->{pid} = $self->value('SELECT pg_backend_pid()');
+	return $self if defined $self->{pid} && $self->{pid} =~ /^\d+$/;
+	$self->close;
+	return;
+}
+
+# The lines of the answer; the SQLSTATE is in {error}, "gone" if the server is.
+sub ask
+{
+	my ($self, $sql) = @_;
+	my @lines;
+	my $mark = '==' . ++$self->{asked};
+	$self->{error} = '';
+	local $SIG{PIPE} = 'IGNORE';
+	my ($in, $out) = @$self{qw(in out)};
+	# after the data of a COPY psql takes no lone semicolon
+	print $in $sql, $sql =~ /^\\\.\n\z/m ? '' : "\n;\n", "\\echo $mark\n";
+	$in->flush;
+	while (1)
+	{
+		my $line;
+		my $alarmed = 0;
+		{
+			local $SIG{ALRM} = sub { $alarmed = 1; die "alarm\n" };
+			alarm 120;
+			eval { $line = <$out>; alarm 0; 1 } or alarm 0;
+		}
+		if ($alarmed || !defined $line)
+		{
+			$self->{hung} = $alarmed;
+			$self->{error} = 'gone';
+			return;
+		}
+		chomp $line;
+		return @lines if $line eq $mark;
+		$self->{error} ||= $1 if $line =~ /(?:ERROR|FATAL):\s+(\w{5})/;
+		push @lines, $line if $line !~ /^(psql:<stdin>|ERROR:|WARNING:|NOTICE:|LOCATION:)/;
+	}
+}
+
+sub value
+{
+	my ($self, $sql) = @_;
+	return ($self->ask($sql))[0];
+}
+
+sub close
+{
+	my ($self) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+	close $self->{in};
+	close $self->{out};
+	waitpid $self->{process}, 0;
+	return;
+}
+
+package main;
+
+sub connect_to_server
+{
+	for (1 .. 600)
+	{
+		my $psql = Psql->connect;
+		return $psql if $psql;
+		sleep 0.1;
+	}
+	give_up('the server takes no connections', slurp($server_log));
+}
+
+# ---- a session ------------------------------------------------------------
+
+# What the parent tells the sessions: the number of the round and of the generation, or
+# that this is the end. No file: nobody may work.
+sub read_round
+{
+	my ($round, $generation) = split ' ', slurp("$top/round");
+	return ($round || '', $generation || 0);
+}
+
+my ($me, $log, $psql, $next_id, $next_tx, $next_u, $next_v, $generation);
+my (%rows, @ids);				# committed rows of this session: id => [k, part, n]
+my $unknown;					# the transaction that was not answered, and its effects
+
+# The transaction: what it has done, in order; a savepoint is a length of this list.
+#   ['+', id, k, part, n]  ['u', id, k, part, n]  ['-', id]: rows of clicks
+#   ['v', k]: row of views  ['k', k]: took a key  ['f', k]: forgot one
+my ($tx, $step, @effects, @savepoints);
+
+sub note
+{
+	my ($line) = @_;
+	print $log "$line\n";
+	return;
+}
+
+sub own_key
+{
+	my ($k) = @_;
+	my $own = 0;
+	foreach my $effect (@effects)
+	{
+		$own = 1 if $effect->[0] eq 'k' && $effect->[1] == $k;
+		$own = 0 if $effect->[0] eq 'f' && $effect->[1] == $k;
+	}
+	return $own;
+}
+
+# The state of a row as this transaction sees it.
+sub row
+{
+	my ($id) = @_;
+	my $row = $rows{$id};
+	foreach my $effect (@effects)
+	{
+		next if $effect->[0] !~ /[-+u]/ || $effect->[1] != $id;
+		$row = $effect->[0] eq '-' ? undef : [ @$effect[ 2 .. 4 ] ];
+	}
+	return $row;
+}
+
+sub random_row
+{
+	return @ids ? $ids[ rand @ids ] : undef;
+}
+
+my ($low, $high);				# keys of this round
+
+# Any of them; or one that other sessions use at this moment, which is new for all.
+sub random_key
+{
+	return $low + int(rand($high - $low)) if rand() < 0.6;
+	return $high - $keys_a_round + (int(time * 200) + int(rand 20)) % $keys_a_round;
+}
+
+sub new_row
+{
+	my ($k) = @_;
+	return { id => ++$next_id, k => defined $k ? $k : random_key(), part => int(rand 3), v => 'plain' };
+}
+
+sub values_of
+{
+	return join(', ', map { "($_->{id}, $_->{k}, $_->{part}, 0, '$_->{v}', " . ($_->{u} || 'NULL::bigint') . ')' } @_);
+}
+
+# What has come of rows that were sent: those that landed are ours now, and those that
+# did not and should have were refused.
+sub account
+{
+	my ($landed, @sent) = @_;
+	my %landed = map { $_ => 1 } @$landed;
+	foreach my $row (@sent)
+	{
+		next if !$landed{ $row->{id} };
+		push @effects, [ 'k', $row->{k} ], [ '+', $row->{id}, $row->{k}, $row->{part}, 0 ];
+	}
+	foreach my $row (@sent)
+	{
+		next if $landed{ $row->{id} };
+		next if $row->{may_not_land} || own_key($row->{k});
+		note("R $tx $row->{k} $step");
+	}
+	return;
+}
+
+# Each of these is one step of a transaction. A step that failed leaves its SQLSTATE in
+# $psql->{error}.
+my %steps = (
+	single => sub {
+		my $row = new_row();
+		my @landed = $psql->ask("INSERT INTO clicks VALUES @{[ values_of($row) ]} RETURNING id");
+		account(\@landed, $row) if !$psql->{error};
+	},
+	several => sub {
+		my @sent = map { new_row() } 1 .. 2 + int(rand 30);
+		# one key twice in one statement
+		push @sent, new_row($sent[0]{k}) if rand() < 0.3;
+		# mostly in key order, as the documentation advises
+		@sent = sort { $a->{k} <=> $b->{k} } @sent if rand() < 0.8;
+		my @landed = $psql->ask(
+			"INSERT INTO clicks SELECT * FROM (VALUES @{[ values_of(@sent) ]}) v(id, k, part, n, v, u) RETURNING id");
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	partition => sub {
+		my @sent = sort { $a->{k} <=> $b->{k} } map { my $row = new_row(); $row->{part} = 1; $row } 1 .. 3;
+		my @landed = $psql->ask("INSERT INTO clicks1 VALUES @{[ values_of(@sent) ]} RETURNING id");
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	copy => sub {
+		my @sent = sort { $a->{k} <=> $b->{k} } map { new_row() } 1 .. 1 + int(rand 20);
+		my $lines = join '', map { join("\t", @$_{qw(id k part)}, 0, $_->{v}, '\\N') . "\n" } @sent;
+		$psql->ask("COPY clicks FROM STDIN;\n$lines\\.\n");
+		return if $psql->{error};
+		my @landed = $psql->ask('SELECT id FROM clicks WHERE id IN (' . join(', ', map { $_->{id} } @sent) . ')');
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	# some are left out by ON CONFLICT, because u is taken: their keys must not stay
+	on_conflict => sub {
+		my @sent = map { new_row() } 1 .. 1 + int(rand 5);
+		foreach my $row (@sent)
+		{
+			$row->{u} = rand() < 0.5 ? 1 + int(rand 50) : ++$next_u;
+			$row->{may_not_land} = $row->{u} <= 50;
+		}
+		# the key of the first once more, in a row that lands if the first does not
+		if (rand() < 0.3)
+		{
+			my $again = new_row($sent[0]{k});
+			$again->{u} = ++$next_u;
+			push @sent, $again;
+		}
+		my @landed = $psql->ask(
+			"INSERT INTO clicks VALUES @{[ values_of(@sent) ]} ON CONFLICT DO NOTHING RETURNING id");
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	# a later trigger leaves them out
+	left_out => sub {
+		my @sent = map { new_row() } 1 .. 2;
+		$sent[0]{v} = 'leave out';
+		$sent[0]{may_not_land} = 1;
+		$sent[1]{k} = $sent[0]{k} if rand() < 0.5;
+		my @landed = $psql->ask("INSERT INTO clicks VALUES @{[ values_of(@sent) ]} RETURNING id");
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	# fails in the midst: a CHECK constraint, or a division by zero in the query
+	fails => sub {
+		my @sent = map { new_row() } 1 .. 1 + int(rand 10);
+		$sent[-1]{v} = 'bad' if rand() < 0.5;
+		my $last = $sent[-1]{v} eq 'bad' ? 'n' : "n / (CASE WHEN id = $sent[-1]{id} THEN 0 ELSE 1 END)";
+		my @landed = $psql->ask(
+			"INSERT INTO clicks SELECT id, k, part, $last, v, u FROM (VALUES @{[ values_of(@sent) ]}) v(id, k, part, n, v, u) RETURNING id");
+		# the bad row may have been a duplicate and was left out
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	# subtransactions that fail, many of them
+	exceptions => sub {
+		my @sent = sort { $a->{k} <=> $b->{k} } map { new_row() } 1 .. 12;
+		foreach my $row (@sent)
+		{
+			next if rand() < 0.5;
+			$row->{v} = rand() < 0.5 ? 'bad' : 'raise';
+			$row->{may_not_land} = 1;
+		}
+		my $inserts = join "\n",
+		  map {
+			"BEGIN INSERT INTO clicks VALUES @{[ values_of($_) ]};"
+			  . ($_->{v} eq 'raise' ? " RAISE EXCEPTION 'no';" : '')
+			  . " EXCEPTION WHEN check_violation OR raise_exception THEN NULL; END;"
+		  } @sent;
+		$psql->ask("DO \$\$ BEGIN\n$inserts\nEND \$\$");
+		return if $psql->{error};
+		my @landed = $psql->ask('SELECT id FROM clicks WHERE id IN (' . join(', ', map { $_->{id} } @sent) . ')');
+		account(\@landed, @sent) if !$psql->{error};
+	},
+	# by function: is_new and a batch
+	functions => sub {
+		my %keys = map { random_key() => 1 } 1 .. 1 + int(rand 30);
+		my @keys = sort { $a <=> $b } keys %keys;
+		my $call = @keys > 3 ? "dedup_new_keys('seen', ARRAY[@{[ join(', ', @keys) ]}]::bigint[]) k"
+		  : "unnest(ARRAY[@{[ join(', ', @keys) ]}]::bigint[]) k WHERE is_new('seen', k)";
+		my @new = $psql->ask("INSERT INTO history (k) SELECT k FROM $call RETURNING k");
+		return if $psql->{error};
+		my %new = map { $_ => 1 } @new;
+		foreach my $k (@keys)
+		{
+			if ($new{$k})
+			{
+				push @effects, [ 'k', $k ];
+			}
+			elsif (!own_key($k))
+			{
+				note("R $tx $k $step");
+			}
+		}
+	},
+	# to another partition, or to and fro
+	move => sub {
+		my %moved;
+		for (1 .. 1 + int(rand 10))
+		{
+			my $id = random_row();
+			$moved{$id} = 1 if defined $id && row($id);
+		}
+		return if !%moved;
+		my $by = 1 + int(rand 2);
+		my @moved = $psql->ask("UPDATE clicks SET part = (part + $by) % 3, n = n + 1 WHERE id IN (@{[ join(', ', keys %moved) ]}) RETURNING id");
+		return if $psql->{error};
+		note("X $tx a moved row is gone: @{[ join(', ', sort keys %moved) ]} became @moved")
+		  if @moved != keys %moved;
+		foreach my $id (@moved)
+		{
+			my ($k, $part, $n) = @{ row($id) };
+			push @effects, [ 'u', $id, $k, ($part + $by) % 3, $n + 1 ];
+		}
+	},
+	# with a new key, in place or to another partition; a duplicate is an error
+	rekey => sub {
+		my $id = random_row();
+		return if !defined $id || !row($id);
+		my ($k, $part, $n) = @{ row($id) };
+		my $new = random_key();
+		my $to = rand() < 0.5 ? $part : ($part + 1) % 3;
+		return if $new == $k;
+		my @changed = $psql->ask("UPDATE clicks SET k = $new, part = $to, n = n + 1 WHERE id = $id RETURNING id");
+		if ($psql->{error} eq '23505')
+		{
+			note("R $tx $new $step") if !own_key($new);
+		}
+		elsif (!$psql->{error})
+		{
+			note("X $tx row $id is gone") if @changed != 1;
+			push @effects, [ 'k', $new ], [ 'u', $id, $new, $to, $n + 1 ];
+		}
+	},
+	# the row and its key
+	forget => sub {
+		my $id = random_row();
+		return if !defined $id || !$rows{$id} || !row($id);
+		my ($k) = @{ row($id) };
+		return if own_key($k) || $rows{$id}[0] != $k;
+		$psql->ask("DELETE FROM clicks WHERE id = $id");
+		return if $psql->{error};
+		my $there = $psql->value("SELECT dedup_forget('seen', $k)");
+		return if $psql->{error} || !defined $there;
+		note("X $tx the key $k of committed row $id is not there to forget") if $there ne 't';
+		$psql->ask("INSERT INTO history (k, taken) VALUES ($k, false)");
+		push @effects, [ 'f', $k ], [ '-', $id ] if !$psql->{error};
+	},
+	delete => sub {
+		my $id = random_row();
+		return if !defined $id || !row($id);
+		$psql->ask("DELETE FROM clicks WHERE id = $id");
+		push @effects, [ '-', $id ] if !$psql->{error};
+	},
+	# the second table: new keys, recent ones, old ones
+	views => sub {
+		my @keys;
+		for (1 .. 1 + int(rand 25))
+		{
+			my $kind = rand();
+			push @keys, $kind < 0.7 ? ++$next_v * 100 + $me
+			  : ($next_v - int(rand($kind < 0.9 ? 200 : 3000))) * 100 + 1 + int(rand $sessions);
+		}
+		my %keys = map { $_ => 1 } @keys;
+		my @sent = sort { $a <=> $b } keys %keys;
+		my @landed = $psql->ask(
+			"INSERT INTO views (k, tx) VALUES @{[ join(', ', map { qq{($_, $tx)} } @sent) ]} RETURNING k");
+		return if $psql->{error};
+		my %landed = map { $_ => 1 } @landed;
+		foreach my $k (@sent)
+		{
+			if ($landed{$k})
+			{
+				push @effects, [ 'k', -$k ], [ 'v', $k ];
+			}
+			elsif (!own_key(-$k))
+			{
+				note("V $tx $k");
+			}
+		}
+	},
+	savepoint => sub {
+		push @savepoints, scalar @effects;
+		$psql->ask('SAVEPOINT s' . @savepoints);
+	},
+	release => sub {
+		return if !@savepoints;
+		$psql->ask('RELEASE s' . @savepoints);
+		pop @savepoints;
+	},
+	rollback_to => sub {
+		return if !@savepoints;
+		$psql->ask('ROLLBACK TO s' . @savepoints);
+		$#effects = $savepoints[-1] - 1;
+	},
+);
+my @step_names = (
+	('single') x 6, ('several') x 6, ('partition') x 2, ('copy') x 3, ('on_conflict') x 3,
+	('left_out') x 2, ('fails') x 2, ('exceptions') x 2, ('functions') x 3, ('move') x 4, ('rekey') x 2,
+	'forget', 'delete', ('views') x 4, ('savepoint') x 5, ('release') x 2, ('rollback_to') x 2);
+
+sub apply_effects
+{
+	foreach my $effect (@_)
+	{
+		my ($what, $id, @row) = @$effect;
+		if ($what eq '+')
+		{
+			push @ids, $id;
+			$rows{$id} = [@row];
+		}
+		$rows{$id} = [@row] if $what eq 'u';
+		delete $rows{$id} if $what eq '-';
+	}
+	# of late ones only
+	splice @ids, 0, @ids - 2000 if @ids > 4000;
+	return;
+}
+
+# One transaction; false if the server is gone.
+sub transaction
+{
+	$tx = ++$next_tx;
+	@effects = @savepoints = ();
+	my $level = rand();
+	$level = $level < 0.8 ? 'READ COMMITTED' : $level < 0.95 ? 'REPEATABLE READ' : 'SERIALIZABLE';
+	$psql->ask("BEGIN ISOLATION LEVEL $level");
+	$psql->ask("INSERT INTO done VALUES ($tx)");
+	return 0 if $psql->{error};
+	for (0 .. int(rand 7))
+	{
+		$step = $step_names[ rand @step_names ];
+		$steps{$step}->();
+		return 0 if $psql->{error} eq 'gone';
+		if ($psql->{error})
+		{
+			note("E $psql->{error}");
+			note("X $tx SQLSTATE $psql->{error}") if $psql->{error} =~ /^(XX|42|22(?!012)|0A|58|54)/;
+			if (!@savepoints)
+			{
+				$psql->ask('ROLLBACK');
+				return 0 if $psql->{error};
+				note("A $tx r");
+				return 1;
+			}
+			$psql->ask('ROLLBACK TO s' . @savepoints);
+			return 0 if $psql->{error};
+			$#effects = $savepoints[-1] - 1;
+		}
+	}
+
+	# what it will have done, if it commits
+	note("T $tx " . join(';', map { join(',', @$_) } grep { $_->[0] =~ /[-+uv]/ } @effects));
+	$unknown = [ $tx, @effects ];
+	my $end = rand();
+	my $committed;
+	if ($end < 0.65)
+	{
+		$psql->ask('COMMIT');
+		return 0 if $psql->{error} eq 'gone';
+		$committed = !$psql->{error};
+		note("E $psql->{error}") if $psql->{error};
+	}
+	elsif ($end < 0.85)
+	{
+		$psql->ask('ROLLBACK');
+		return 0 if $psql->{error};
+		$committed = 0;
+	}
+	elsif ($end < 0.95)
+	{
+		$psql->ask("PREPARE TRANSACTION '$tx'");
+		return 0 if $psql->{error} eq 'gone';
+		if ($psql->{error})
+		{
+			$committed = 0;
+		}
+		else
+		{
+			sleep rand 0.02;
+			my $how = rand() < 0.6 ? 'COMMIT' : 'ROLLBACK';
+			$psql->ask("$how PREPARED '$tx'");
+			return 0 if $psql->{error} eq 'gone';
+			$committed = $how eq 'COMMIT';
+			note("X $tx $how PREPARED failed with $psql->{error}") if $psql->{error};
+		}
+	}
+	else
+	{
+		# goes without a word
+		$psql->close;
+		$psql = Psql->connect or return 0;
+		note_pid();
+		$committed = 0;
+	}
+	undef $unknown;
+	note("A $tx " . ($committed ? 'c' : 'r'));
+	apply_effects(@effects) if $committed;
+	return 1;
+}
+
+sub note_pid
+{
+	open my $file, '>', "$top/pid.$me" or die;
+	print $file $psql->{pid};
+	return;
+}
+
+sub session
+{
+	($me) = @_;
+	srand($seed + $me);
+	open $log, '>>', "$top/session.$me" or die;
+	$log->autoflush(1);
+	$next_tx = $me * 1_000_000_000;
+	$next_id = $me * 1_000_000_000;
+	$next_u = 1000 + $me * 10_000_000;
+	$next_v = 10_000;
+	$generation = 0;
+	my $done_round = '';
+	while (1)
+	{
+		my ($round, $of) = read_round();
+		exit 0 if $round eq 'end';
+		exit 1 if getppid() != $in_parent;
+		if ($round eq '' || $round eq $done_round)
+		{
+			sleep 0.02;
+			next;
+		}
+		$psql = Psql->connect;
+		if (!$psql)
+		{
+			sleep 0.05;
+			next;
+		}
+		note_pid();
+		if ($of != $generation)
+		{
+			$generation = $of;
+			%rows = @ids = ();
+			undef $unknown;
+		}
+		if ($unknown)
+		{
+			my ($number, @done) = @$unknown;
+			my $ended = $psql->value("SELECT count(*) FROM done WHERE tx = $number");
+			if (!defined $ended) { $psql->close; next; }
+			apply_effects(@done) if $ended;
+			undef $unknown;
+		}
+		# most keys are those of this round, some of the rounds before
+		my $in_generation = ($round - 1) % $generation_rounds;
+		$low = 1 + $keys_a_round * ($in_generation > 1 ? $in_generation - 1 : 0);
+		$high = 1 + $keys_a_round * ($in_generation + 1);
+		$low = 1 if rand() < 0.1;
+		while (transaction())
+		{
+			last if (read_round())[0] ne $round;
+		}
+		if ($psql)
+		{
+			note("X $tx no answer for 120 seconds") if $psql->{hung};
+			$psql->close;
+		}
+		$done_round = $round;
+	}
+}
+
+# Whatever else goes on in a database.
+sub maintenance
+{
+	srand($seed + 1000);
+	my @work = (
+		'CHECKPOINT', 'VACUUM seen', 'VACUUM recent', 'VACUUM FREEZE seen', 'VACUUM clicks', 'VACUUM FREEZE recent',
+		"SELECT * FROM dedup_stats('seen')", "SELECT count(*) FROM dedup_check('seen')",
+		"SELECT octet_length(dedup_snapshot('recent')::bytea)", 'ANALYZE clicks', 'COPY seen TO STDOUT',
+		"SELECT count(*) FROM generate_series(1, 1000) k WHERE dedup_seen('seen', k)");
+	while (1)
+	{
+		my ($round) = read_round();
+		exit 0 if $round eq 'end';
+		exit 1 if getppid() != $in_parent;
+		my $session = $round eq '' ? undef : Psql->connect;
+		while ($session && (read_round())[0] eq $round)
+		{
+			my $work = $work[ rand @work ];
+			# what a copy writes is of no interest here
+			$session->ask($work eq 'COPY seen TO STDOUT' ? '\copy seen TO /dev/null' : $work);
+			last if $session->{error} eq 'gone';
+			sleep rand 0.5;
+		}
+		$session->close if $session;
+		sleep 0.05;
+	}
+}
+
+# ---- the comparison -------------------------------------------------------
+
+my (%log_offset, %effects_of, %acknowledged, %refused, %refused_views);
+
+sub read_logs
+{
+	foreach my $n (1 .. $sessions)
+	{
+		open my $file, '<', "$top/session.$n" or next;
+		seek $file, $log_offset{$n} || 0, SEEK_SET;
+		while (my $line = <$file>)
+		{
+			chomp $line;
+			my ($what, $number, $rest) = split / /, $line, 3;
+			if ($what eq 'T') { $effects_of{$number} = $rest || '' }
+			elsif ($what eq 'A') { $acknowledged{$number} = $rest; $figures{ $rest eq 'c' ? 'committed' : 'rolled back' }++ }
+			elsif ($what eq 'R') { my ($k, $by) = split / /, $rest; $refused{$k} = "$by of $number"; $figures{refused}++ }
+			elsif ($what eq 'V') { $refused_views{$rest}++; $figures{'refused views'}++ }
+			elsif ($what eq 'E') { $figures{errors}++; $figures{deadlocks}++ if $number eq '40P01' }
+			elsif ($what eq 'X') { violation("session $n: $rest") }
+		}
+		$log_offset{$n} = tell $file;
+	}
+	return;
+}
+
+sub violation
+{
+	my ($what) = @_;
+	$violations++;
+	print "VIOLATION: $what\n" if $violations <= 50;
+	return;
+}
+
+sub few
+{
+	my @few = @_;
+	return join(', ', @few > 10 ? (@few[ 0 .. 9 ], '...') : @few);
+}
+
+# More of these than a rate allows, in so many trials.
+sub allowed
+{
+	my ($trials, $rate) = @_;
+	return int($trials * $rate + 4 * sqrt($trials * $rate));
+}
+
+sub compare
+{
+	my ($session) = @_;
+
+	# What is prepared is ended either way.
+	foreach my $gid ($session->ask('SELECT gid FROM pg_prepared_xacts'))
+	{
+		my $how = rand() < 0.5 ? 'COMMIT' : 'ROLLBACK';
+		$session->ask("$how PREPARED '$gid'");
+		violation("$how PREPARED after the restart failed with $session->{error}") if $session->{error};
+		$figures{'prepared across a crash'}++;
+	}
+	read_logs();
+
+	# Transactions: acknowledged ones ended as was said.
+	my %done = map { $_ => 1 } $session->ask('SELECT tx FROM done');
+	foreach my $number (keys %acknowledged)
+	{
+		my $committed = $acknowledged{$number} eq 'c';
+		violation("transaction $number was acknowledged and is lost") if $committed && !$done{$number};
+		violation("transaction $number was rolled back and is there") if !$committed && $done{$number};
+	}
+
+	# Rows: those of the transactions that are there, and no others.
+	my (%expected, %expected_views);
+	foreach my $number (sort { $a <=> $b } grep { $done{$_} } keys %effects_of)
+	{
+		foreach my $effect (split /;/, $effects_of{$number})
+		{
+			my ($what, $id, @row) = split /,/, $effect;
+			if ($what eq 'v') { $expected_views{"$id|$number"} = 1 }
+			elsif ($what eq '-') { delete $expected{$id} }
+			else { $expected{$id} = join('|', @row) }
+		}
+	}
+	my (@extra, @other, $found);
+	foreach my $line ($session->ask('SELECT id, k, part, n FROM clicks'))
+	{
+		my ($id, $row) = split /\|/, $line, 2;
+		$found++;
+		my $expected = delete $expected{$id};
+		if (!defined $expected) { push @extra, $id }
+		elsif ($expected ne $row) { push @other, "$id is $row and not $expected" }
+	}
+	violation(scalar(keys %expected) . ' rows are lost: ' . few(sort keys %expected)) if %expected;
+	violation(scalar(@extra) . ' rows are there that nobody put there, or twice: ' . few(@extra)) if @extra;
+	violation(scalar(@other) . ' rows differ: ' . few(@other)) if @other;
+	@extra = grep { !delete $expected_views{$_} } $session->ask('SELECT k, tx FROM views');
+	violation(scalar(keys %expected_views) . ' views are lost: ' . few(sort keys %expected_views)) if %expected_views;
+	violation(scalar(@extra) . ' views are there that nobody put there, or twice: ' . few(@extra)) if @extra;
+	$figures{'rows compared'} += $found || 0;
+	$figures{'most rows'} = $found if $found && $found > ($figures{'most rows'} || 0);
+
+	# Keys.
+	my @twice = $session->ask('SELECT k FROM clicks GROUP BY k HAVING count(*) > 1');
+	violation(scalar(@twice) . ' keys came in twice: ' . few(@twice)) if @twice;
+	$session->ask('TRUNCATE taken');
+	$session->ask('INSERT INTO taken SELECT DISTINCT ON (k) k, taken FROM history ORDER BY k, seq DESC');
+	$session->ask('ANALYZE taken');
+	my @missed = $session->ask("SELECT k FROM taken WHERE taken AND NOT dedup_seen('seen', k)");
+	violation(scalar(@missed) . ' keys of committed rows are new: ' . few(@missed)) if @missed;
+	my $highest = 1 + $keys_a_round * $generation_rounds;
+	my @false = $session->ask(
+		"SELECT k FROM generate_series(1, $highest) k WHERE dedup_seen('seen', k)
+		AND NOT EXISTS (SELECT FROM taken t WHERE t.k = k.k AND t.taken)");
+	my $absent = $session->value("SELECT $highest - count(*) FROM taken WHERE taken");
+	violation(scalar(@false) . " of $absent keys without a row are duplicates: " . few(@false))
+	  if @false > allowed($absent, $seen_rate);
+	$figures{'keys compared'} += $highest;
+	$figures{'false positives'} += @false;
+	my %ever = map { $_ => 1 } $session->ask('SELECT DISTINCT k FROM history WHERE taken');
+	my @alone = grep { !$ever{$_} } keys %refused;
+	violation(scalar(@alone) . ' keys were refused without a twin: ' . few(map { "$_ by $refused{$_}" } @alone))
+	  if @alone > allowed(scalar(keys %ever), $seen_rate);
+	$figures{'refused without a twin'} += @alone;
+
+	# The window: of the last keys, which were seen; what came in again too early; and
+	# keys that never came in.
+	my $recent = int($window * 0.9);
+	my ($last, $forgotten) = split /\|/,
+	  $session->value("SELECT count(*), count(*) FILTER (WHERE NOT dedup_seen('recent', k))
+		FROM (SELECT k FROM views ORDER BY seq DESC LIMIT $recent) x");
+	violation("$forgotten of the last $last keys of a window of $window are forgotten")
+	  if $forgotten > allowed($last, $window_missed);
+	$figures{'window keys compared'} += $last;
+	$figures{'forgotten within the window'} += $forgotten;
+	my $early = $session->value("SELECT count(*) FROM (SELECT n - lag(n) OVER (PARTITION BY k ORDER BY n) AS distance
+		FROM (SELECT k, row_number() OVER (ORDER BY seq) AS n FROM views) x) y WHERE distance < $recent");
+	my $sent_again = 0;
+	$sent_again += $_ foreach values %refused_views;
+	violation("$early keys came in again within the window, $sent_again were refused")
+	  if $early > allowed($early + $sent_again, $window_missed);
+	$figures{'came in again within the window'} += $early;
+	my %ever_viewed = map { $_ => 1 } $session->ask('SELECT DISTINCT k FROM views');
+	@alone = grep { !$ever_viewed{$_} } keys %refused_views;
+	violation(scalar(@alone) . ' views were refused without a twin: ' . few(@alone))
+	  if @alone > allowed(scalar(keys %ever_viewed), $window_rate);
+	$figures{'refused without a twin'} += @alone;
+
+	# Pages.
+	foreach my $filter ('seen', 'recent')
+	{
+		my @bad = $session->ask("SELECT * FROM dedup_check('$filter')");
+		violation("dedup_check('$filter'): " . few(@bad)) if @bad;
+		violation("dedup_check('$filter') failed with $session->{error}") if $session->{error};
+		$figures{'pages checked'} += $session->value("SELECT pg_relation_size('$filter') / current_setting('block_size')::int");
+	}
+	violation("the comparison failed with $session->{error}") if $session->{error};
+	return;
+}
+
+# Everything empty; the sessions are told by the number of the generation.
+sub next_generation
+{
+	my ($session) = @_;
+	$session->ask('TRUNCATE clicks, views, history, done, seen, recent');
+	violation("TRUNCATE failed with $session->{error}") if $session->{error};
+	%effects_of = %acknowledged = %refused = %refused_views = ();
+	return;
+}
+
+sub check_log
+{
+	my $text = slurp($server_log);
+	foreach my $bad ($text =~ /^(.*(?:PANIC|TRAP|inconsistent page found|XX001|invalid page).*)$/mg)
+	{
+		violation("server log: $bad");
+	}
+	rename $server_log, "$server_log.1";
+	return;
+}
+
+# ---- the course of it -----------------------------------------------------
+
+sub tell_sessions
+{
+	my ($text) = @_;
+	open my $file, '>', "$top/round.new" or die;
+	print $file $text;
+	close $file;
+	rename "$top/round.new", "$top/round" or die;
+	return;
+}
+
+sub end_children
+{
+	return if $$ != $in_parent;
+	foreach my $child (@children)
+	{
+		kill 'TERM', $child;
+		waitpid $child, 0;
+	}
+	@children = ();
+	return;
+}
+
+sub give_up
+{
+	my ($what, $detail) = @_;
+	if ($$ != $in_parent)
+	{
+		exit 1;
+	}
+	print "VIOLATION: $what\n$detail\n";
+	exit 1;
+}
+
+END
+{
+	my $rc = $?;
+	if ($$ == $in_parent)
+	{
+		end_children();
+		system("pg_ctl -D $data -m immediate -w -t 60 stop > /dev/null 2>&1") if -e "$data/postmaster.pid";
+		if ($rc != 0 || $violations)
+		{
+			print "the end of the server's log:\n", (map { "$_\n" } grep { defined } (split /\n/, slurp($server_log))[ -30 .. -1 ]);
+		}
+		system('rm', '-rf', $top);
+	}
+	$? = $rc;
+}
+$SIG{INT} = $SIG{TERM} = $SIG{HUP} = sub { exit 130 };
+
+$| = 1;
+print "torture: $seconds seconds, $sessions sessions, TORTURE_SEED=$seed\n";
+make_server();
+my $control = connect_to_server();
+my $capacity = $keys_a_round * $generation_rounds;
+foreach my $sql (
+	'CREATE EXTENSION streamdedup',
+	q{CREATE TABLE clicks (id bigint, k bigint, part int, n int, v text CHECK (v <> 'bad'), u bigint) PARTITION BY LIST (part)},
+	(map { "CREATE TABLE clicks$_ PARTITION OF clicks FOR VALUES IN ($_)" } 0 .. 2),
+	'CREATE UNIQUE INDEX ON clicks (u, part)',
+	'CREATE INDEX ON clicks (id)',
+	'CREATE TABLE views (seq bigserial, k bigint, tx bigint)',
+	'CREATE TABLE done (tx bigint PRIMARY KEY)',
+	'CREATE TABLE history (seq bigserial, k bigint, taken boolean DEFAULT true)',
+	'CREATE UNLOGGED TABLE taken (k bigint PRIMARY KEY, taken boolean)',
+	"SELECT dedup_create('seen', dedup_filter($capacity, $seen_rate, $seed))",
+	"SELECT dedup_create('recent', dedup_window($window, $window_rate, $seed))",
+	q{SET client_min_messages = error},
+	q{SELECT dedup_guard('clicks', 'seen', ARRAY['k'])},
+	q{SELECT dedup_guard('views', 'recent', ARRAY['k'])},
+	q{CREATE FUNCTION remember() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO public.history (k) VALUES (NEW.k); RETURN NULL; END $$},
+	q{CREATE TRIGGER remember_new AFTER INSERT ON clicks FOR EACH ROW EXECUTE FUNCTION remember()},
+	q{CREATE TRIGGER remember_changed AFTER UPDATE ON clicks FOR EACH ROW WHEN (OLD.k <> NEW.k) EXECUTE FUNCTION remember()},
+	q{CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$},
+	q{CREATE TRIGGER "~~leave_out" BEFORE INSERT ON clicks FOR EACH ROW WHEN (NEW.v = 'leave out') EXECUTE FUNCTION leave_out()})
+{
+	$control->ask($sql);
+	give_up("setting up failed with $control->{error}", $sql) if $control->{error};
+}
+$control->close;
+
+foreach my $n (1 .. $sessions, 0)
+{
+	my $child = fork;
+	die "fork: $!\n" if !defined $child;
+	if ($child == 0)
+	{
+		@children = ();
+		$SIG{INT} = $SIG{TERM} = $SIG{HUP} = sub { POSIX::_exit(1) };
+		if ($n) { session($n) }
+		else { maintenance() }
+	}
+	push @children, $child;
+}
+
+my $round = 0;
+my $generation_now = 1;
+my $end = time + $seconds;
+while (time < $end)
+{
+	$round++;
+	tell_sessions("$round $generation_now");
+	my $length = 1 + rand 5;
+	$length = $end - time if $length > $end - time;
+	sleep $length if $length > 0;
+
+	# The end of a round: nobody may come back before the comparison.
+	my $way = rand();
+	if ($way < 0.5)
+	{
+		tell_sessions('');
+		run_quietly("pg_ctl -D $data -m immediate -w -t 60 stop")
+		  or give_up('the server does not stop', slurp("$top/command.log"));
+		$figures{'stopped immediately'}++;
+		check_log();
+		start_server();
+	}
+	else
+	{
+		my $victim = slurp("$top/pid." . (1 + int(rand $sessions)));
+		tell_sessions('');
+		if ($victim && kill_backend($victim))
+		{
+			$figures{'server processes killed'}++;
+		}
+		else
+		{
+			# it has gone already: the round ends by itself
+			$figures{'ended in peace'}++;
+		}
+	}
+	# The sessions see the end of their round, or of the server, and are gone.
+	my $session;
+	for (1 .. 1200)
+	{
+		$session = Psql->connect;
+		last if $session && ($session->value(q{SELECT count(*) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()}) // 1) eq '0';
+		$session->close if $session;
+		undef $session;
+		sleep 0.1;
+	}
+	give_up('the server or a session does not come to an end', slurp($server_log)) if !$session;
+
+	compare($session);
+	if ($round % $generation_rounds == 0)
+	{
+		$generation_now++;
+		next_generation($session);
+	}
+	$session->close;
+	printf "round %d: %d rows at most, %d transactions, %d violations\n",
+	  $round, $figures{'most rows'} || 0, $figures{committed} || 0, $violations
+	  if $round % 25 == 0;
+	last if $violations > 20;
+}
+check_log();
+tell_sessions('end');
+end_children();
+
+my $final = connect_to_server();
+printf "  %-32s %d\n", 'rounds', $round;
+printf "  %-32s %d\n", $_, $figures{$_} foreach sort keys %figures;
+foreach my $filter ('seen', 'recent')
+{
+	print "  $filter: ", $final->value(qq{SELECT format('%s keys, %s bytes, %s overflow pages, %s in flight, rate now %s',
+		count, bytes, overflow_pages, in_flight, fpr_now) FROM dedup_stats('$filter')}), "\n";
+}
+$final->close;
+print $violations ? "torture: $violations violations\n" : "torture: no violation\n";
+exit($violations ? 1 : 0);
