@@ -245,6 +245,7 @@ DROP TABLE a;
 
 -- ---- privileges: to guard, ownership of the table and INSERT on the filter for its owner; to insert, none on the filter ----
 
+TRUNCATE f;
 CREATE ROLE regress_dedup_owner;
 CREATE ROLE regress_dedup_clerk;
 GRANT USAGE, CREATE ON SCHEMA live_guard TO regress_dedup_owner;
