@@ -19,6 +19,7 @@
 extern "C" {
 #include "access/relation.h"
 #include "port/atomics.h"
+#include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "utils/resowner.h"
 }
@@ -157,6 +158,29 @@ KeepPrepared(uint8_t *page, uint64 xid, const int64 *value, uint32 clock)
 }
 
 /*
+ * Whether a transaction that has ended committed. No, if it is too old to tell: a
+ * standby, a backup or a crash can bring back a slot that was freed long ago, since
+ * hints are not replicated. What it held was counted then.
+ */
+static bool
+HasCommitted(uint64 xid)
+{
+#if PG_VERSION_NUM >= 170000
+	const TransamVariablesData *variables = TransamVariables;
+#else
+	const VariableCacheData *variables = ShmemVariableCache;
+#endif
+	bool		committed;
+
+	/* As pg_xact_status() does. */
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	committed = xid >= WideXid(variables->oldestClogXid) &&
+		TransactionIdDidCommit((TransactionId) xid);
+	LWLockRelease(XactTruncationLock);
+	return committed;
+}
+
+/*
  * Runs visit(slot, xid, committed) over the slots whose transactions have ended. The
  * page's lock is not needed, only its pin.
  */
@@ -174,7 +198,7 @@ VisitEnded(uint8_t *page, Visit visit)
 
 		if (xid > SLOT_BUSY && !TransactionIdIsCurrentTransactionId((TransactionId) xid) &&
 			!TransactionIdIsInProgress((TransactionId) xid))
-			visit(&slots[i], xid, TransactionIdDidCommit((TransactionId) xid));
+			visit(&slots[i], xid, HasCommitted(xid));
 	}
 }
 

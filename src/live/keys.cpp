@@ -402,7 +402,8 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 			else
 				unsettled = true;
 		}
-		if (unsettled && !settled)
+		/* A key of a subtransaction that has ended is ours when the page is settled. */
+		if ((unsettled || of_parent) && !settled)
 			SettlePage(filter, main, true);
 		ReleasePage(main);
 		if (TransactionIdIsValid(wait_for))
@@ -410,7 +411,7 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 			WaitFor(wait_for);
 			continue;
 		}
-		if (unsettled && !settled)
+		if ((unsettled || of_parent) && !settled)
 		{
 			settled = true;
 			continue;

@@ -453,42 +453,47 @@ JudgeXid(Relation rel, uint64 wide)
 }
 
 /*
- * The subtransactions of this transaction that are still running, from the innermost
- * out. Those that have ended are given to the nearest of them.
+ * The nearest ancestor of a subtransaction of ours that is still running: itself, if it
+ * is. `current` is the innermost that has an id.
  */
+static TransactionId
+NearestRunning(TransactionId ended, TransactionId current)
+{
+	/* Parents have smaller ids than their children, so the two walks up meet there. */
+	while (TransactionIdIsValid(ended) && TransactionIdIsValid(current) && ended != current)
+	{
+		if (TransactionIdFollows(ended, current))
+			ended = SubTransGetParent(ended);
+		else
+			current = SubTransGetParent(current);
+	}
+	return ended == current ? ended : InvalidTransactionId;
+}
+
+/* Whether a tag is of a subtransaction of ours that has ended; who has its keys now. */
+static bool
+HasEnded(uint64 wide, TransactionId *heir)
+{
+	TransactionId xid = (TransactionId) wide;
+	TransactionId current = GetCurrentTransactionIdIfAny();
+
+	if (wide == kNoXid || wide == kFrozen || !TransactionIdIsValid(current) || xid == current ||
+		!TransactionIdIsCurrentTransactionId(xid))
+		return false;
+	*heir = NearestRunning(xid, current);
+	return TransactionIdIsValid(*heir) && *heir != xid;
+}
+
+/* Gives the keys of subtransactions of ours that have ended to their heirs. */
 static void
 RetagEnded(uint8_t *page)
 {
 	const AreaShape &area = AreaOf(page);
-	TransactionId current = GetCurrentTransactionIdIfAny();
+	TransactionId heir;
 
-	if (!TransactionIdIsValid(current))
-		return;
 	for (unsigned tag = 1; tag <= area.tags; tag++)
-	{
-		uint64		wide = LoadTag(page, tag).xid;
-		TransactionId ended = (TransactionId) wide;
-
-		if (wide == kNoXid || wide == kFrozen || ended == current ||
-			!TransactionIdIsCurrentTransactionId(ended))
-			continue;
-		/*
-		 * Parents have smaller ids than their children, so the two walks up meet at
-		 * the nearest running ancestor, which may be `ended` itself.
-		 */
-		TransactionId up = ended;
-		TransactionId running = current;
-
-		while (TransactionIdIsValid(up) && TransactionIdIsValid(running) && up != running)
-		{
-			if (TransactionIdFollows(up, running))
-				up = SubTransGetParent(up);
-			else
-				running = SubTransGetParent(running);
-		}
-		if (TransactionIdIsValid(up) && up == running && up != ended)
-			Retag(page, tag, WideXid(up));
-	}
+		if (HasEnded(LoadTag(page, tag).xid, &heir))
+			Retag(page, tag, WideXid(heir));
 }
 
 /* ---- settling ----------------------------------------------------------------- */
@@ -741,14 +746,13 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
 		uint64		xid = LoadTag(page, tag).xid;
+		TransactionId heir;
 
 		if (xid != kNoXid && JudgeXid(filter.rel, xid) != Verdict::kKeep &&
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
-		if (xid != kNoXid && xid != kFrozen &&
-			(TransactionId) xid != GetCurrentTransactionIdIfAny() &&
-			TransactionIdIsCurrentTransactionId((TransactionId) xid))
-			return true;		/* a subtransaction, maybe ended */
+		if (HasEnded(xid, &heir))
+			return true;
 	}
 	return false;
 }

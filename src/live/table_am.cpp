@@ -330,6 +330,15 @@ LiveScanSampleNextTuple(TableScanDesc, SampleScanState *, TupleTableSlot *)
 
 /* ---- COPY FROM: a restore ------------------------------------------------------------- */
 
+static bool
+LinesEmpty(const LiveFilter &filter, const uint8_t *main)
+{
+	for (unsigned line = 0; line < kLines; line++)
+		if (dedup::fifo::RunOf(LineAt(main, line), filter.parameters.geometry.layout).length != 0)
+			return false;
+	return true;
+}
+
 /* Whether no page holds anything, settled first. */
 static bool
 IsEmpty(const LiveFilter &filter)
@@ -344,14 +353,22 @@ IsEmpty(const LiveFilter &filter)
 			continue;
 		SettlePage(filter, page, false);
 		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
-			CountEntries(page.bytes, kMainArea) == 0;
-		for (unsigned line = 0; line < kLines && empty; line++)
-			empty = dedup::fifo::RunOf(LineAt(page.bytes, line), filter.parameters.geometry.layout).length == 0;
+			CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
 		ReleasePage(page);
 		if (!empty)
 			return false;
 	}
 	return true;
+}
+
+[[noreturn]] static void
+ReportNotEmpty(const LiveFilter &filter)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("live filter \"%s\" is not empty", LiveName(filter)),
+			 errhint("Empty it with TRUNCATE first.")));
+	pg_unreachable();
 }
 
 void
@@ -364,13 +381,16 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	uint32		left = 0;
 
 	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
+	/* Somebody else may have come since the whole was found empty. */
+	if (LoaderOf(main.bytes) != kNoXid || !LinesEmpty(filter, main.bytes))
+		ReportNotEmpty(filter);
 	memcpy(scratch, main.bytes, BLCKSZ);
 	if (dumped.lines != NULL)
 	{
 		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
 		dedup::StoreU64(scratch + kLoaderAt, own);
+		StoreU32(scratch + kClockAt, dumped.clock);
 	}
-	StoreU32(scratch + kClockAt, dumped.clock);
 	StoreU32(scratch + kEarlyAt, dumped.early);
 	for (; left < dumped.count; left++)
 	{
@@ -396,10 +416,7 @@ void
 LiveRequireEmpty(const LiveFilter &filter)
 {
 	if (!IsEmpty(filter))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("live filter \"%s\" is not empty", LiveName(filter)),
-				 errhint("Empty it with TRUNCATE first.")));
+		ReportNotEmpty(filter);
 }
 
 static void
@@ -585,6 +602,9 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	TransactionId cutoff = OldestRunning(rel);
 	MultiXactId multi = GetOldestMultiXactId();
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+#if PG_VERSION_NUM >= 180000
+	TimestampTz start = GetCurrentTimestamp();
+#endif
 	uint64		oldest = SettleAll(filter);
 
 	SettleLiveCounters(filter);
@@ -614,6 +634,12 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 #else
 	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, false);
 #endif
+	/* Else the rows of a restore would call for autovacuum for ever. */
+#if PG_VERSION_NUM >= 180000
+	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0, start);
+#else
+	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0);
+#endif
 }
 
 /* VACUUM FULL: every block stays where it is. */
@@ -625,6 +651,7 @@ LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 	LiveFilter	filter = {from, LiveParametersOf(from)};
 	uint64		oldest = SettleAll(filter);
 
+	SettleLiveCounters(filter);
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
 		*xid_cutoff = (TransactionId) oldest;
 	FlushRelationBuffers(from);

@@ -33,30 +33,38 @@ SELECT count(*) BETWEEN floor(720 / 28.0) AND ceil(720 / 24.0) + 1 AS as_promise
 FROM generate_series(0, 720) i WHERE is_new_at('steady', '2024-01-01'::timestamptz + i * interval '1 hour', 'steady');
 DROP TABLE steady;
 
--- need A3: constant size, the last 3 days seen, those of 5 and more days ago forgotten
-SELECT dedup_create('hooks', dedup_window(15000, 0.001, 42), '3 days');
+-- need A3: constant size, the last 3 days seen (four deliveries, each at midnight), those of 5 and
+-- more days ago forgotten
+SELECT dedup_create('hooks', dedup_window(20000, 0.001, 42), '3 days');
 CREATE TABLE delivery AS SELECT d AS day, md5(d::text || ':' || i) AS id FROM generate_series(0, 29) d, generate_series(1, 5000) i;
-CREATE FUNCTION feed(d int) RETURNS bigint LANGUAGE sql AS
-	$$SELECT count(*) FILTER (WHERE is_new_at('hooks', '2024-01-01'::timestamptz + day * interval '1 day', id)) FROM delivery WHERE day = d$$;
-SELECT feed(d) FROM generate_series(0, 5) d;
+CREATE TABLE fed (day int, new bigint);
+CREATE PROCEDURE feed(first int, last int) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR d IN first..last LOOP
+		INSERT INTO fed SELECT d, count(*) FILTER (WHERE is_new_at('hooks', '2024-01-01'::timestamptz + day * interval '1 day', id)) FROM delivery WHERE day = d;
+		COMMIT;
+	END LOOP;
+END $$;
+CALL feed(0, 5);
 VACUUM hooks;
 SELECT bytes AS day5_bytes FROM dedup_stats('hooks')
 \gset
-SELECT feed(d) >= 4985 AS new FROM generate_series(6, 29) d;
+CALL feed(6, 29);
 VACUUM hooks;
+SELECT count(*) AS days, count(*) FILTER (WHERE new >= 4985) AS as_promised FROM fed;
 SELECT bytes = :day5_bytes AS constant_size, forgotten_early <= 0.001 * 150000 AS few_early, overfull, ttl FROM dedup_stats('hooks');
 SELECT count(*) FILTER (WHERE day >= 27 AND new) AS missed, count(*) FILTER (WHERE day < 25 AND NOT new) <= 0.003 * 125000 AS forgotten
 FROM (SELECT day, is_new_at('hooks', '2024-01-30 00:00:01', id) AS new FROM delivery ORDER BY day DESC) d;
 SELECT * FROM dedup_check('hooks');
-DROP TABLE hooks, delivery;
-DROP FUNCTION feed;
+DROP TABLE hooks, delivery, fed;
+DROP PROCEDURE feed;
 
 -- more keys than the window was made for: the oldest go early, which is said once
 SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
 SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(1, 3000) i));
-SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(3001, 6000) i));
+SELECT count(*) >= 2950 AS new FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(3001, 6000) i));
 VACUUM small;
-SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(6001, 9000) i));
+SELECT count(*) >= 2950 AS new FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(6001, 9000) i));
 VACUUM small;
 SELECT forgotten_early > 1000 AS forgotten_early, overfull FROM dedup_stats('small');
 DROP TABLE small;
@@ -73,7 +81,7 @@ SELECT count, overfull, overflow_pages > 0 AS grown FROM dedup_stats('set');
 SELECT * FROM dedup_check('set');
 DROP TABLE set;
 
--- by count: at age n at most 0.1 % are missed, at several times n they are gone
+-- by count: at age n at most 0.1 % are missed, at several times n most are gone
 SELECT dedup_create('last', dedup_window(20000, 1e-6, 42));
 DO $$
 BEGIN
@@ -85,7 +93,7 @@ END $$;
 SELECT new FROM dedup_stats('last');
 VACUUM last;
 SELECT count(*) FILTER (WHERE NOT dedup_seen('last', i)) <= 20 AS youngest_20000 FROM generate_series(80001, 100000) i;
-SELECT count(*) FILTER (WHERE dedup_seen('last', i)) AS oldest FROM generate_series(1, 40000) i;
+SELECT count(*) FILTER (WHERE dedup_seen('last', i)) < 0.1 * count(*) AS oldest_gone FROM generate_series(1, 40000) i;
 -- a rolled-back load of as many again ages nothing out
 BEGIN;
 SELECT count(*) FROM dedup_new_keys('last', ARRAY(SELECT i FROM generate_series(200001, 240000) i));

@@ -106,12 +106,12 @@ FROM (SELECT pg_temp.filled(dedup_method('ring', NULL, 'keys=1000 fpr=0.0001'), 
 -- what a merge of windows holds it goes on forgetting
 
 SELECT method, count(*) FILTER (WHERE dedup_contains(f, i) AND i <= 2000) < 400 AS old_are_gone,
-	count(*) FILTER (WHERE is_new(f, i) AND i > 4000) <= 20 AS new_are_there
+	count(*) FILTER (WHERE is_new(f, i) AND i > 6000) <= 20 AS new_are_there
 FROM (SELECT method,
 		dedup_add_all(pg_temp.filled(small, 1, 1000) || pg_temp.filled(small, 1001, 2000),
-				ARRAY(SELECT generate_series(2001, 5000))) AS f FROM methods
+				ARRAY(SELECT generate_series(2001, 7000))) AS f FROM methods
 	WHERE method NOT LIKE '%bloom') x,
-	generate_series(1, 5000) i GROUP BY method ORDER BY method COLLATE "C";
+	generate_series(1, 7000) i GROUP BY method ORDER BY method COLLATE "C";
 
 SET client_min_messages = warning;
 -- past its capacity a merge is allowed, warns, and says what rate holds now, within half

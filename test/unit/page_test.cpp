@@ -1,0 +1,341 @@
+// The pages of live filters: entries and tags against a plain list, settling by verdict,
+// the order in which keys are folded, and the bytes of a page.
+
+#include "live/page.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "test_support.hpp"
+
+namespace dedup::test {
+namespace {
+
+using live::AreaShape;
+using live::Entry;
+using live::Geometry;
+using live::Kind;
+using live::Settled;
+using live::Tag;
+using live::Verdict;
+
+constexpr Geometry kWindow = {10, {2, false}, true};
+constexpr Geometry kSet = {10, {3, false}, false};
+constexpr Geometry kTimed = {10, {3, true}, true};
+
+struct Page {
+  uint8_t bytes[live::kPageBytes];
+
+  explicit Page(Kind kind, const Geometry& geometry = kWindow, uint32_t block = 3) {
+    std::memset(bytes, 0, sizeof bytes);
+    live::InitPage(bytes, kind, block, geometry.layout, kind == Kind::kOverflow ? 2 : 0);
+  }
+  const AreaShape& area() const { return live::AreaOf(bytes); }
+  bool Put(const Tag& tag, unsigned line, uint64_t rest, bool forgotten = false) {
+    return live::PutEntry(bytes, area(), tag, line, rest, forgotten);
+  }
+  // The transactions whose entries of this key are there.
+  std::multiset<uint64_t> Of(unsigned line, uint64_t rest) const {
+    std::multiset<uint64_t> xids;
+    live::VisitKey(bytes, area(), line, rest, [&](unsigned, const Entry& entry) {
+      xids.insert(live::LoadTag(bytes, entry.tag).xid);
+      return false;
+    });
+    return xids;
+  }
+};
+
+uint64_t SomeRest(Random* random) { return random->Next() >> (64 - fifo::kLongBits); }
+
+// ---- bytes --------------------------------------------------------------------------
+
+// Written down from the description at the top of page.hpp.
+TEST(LivePage, BytesAreFrozen) {
+  Page page(Kind::kMain, kWindow, 0x01020304);
+  const uint8_t header[40] = {'S', 'D', 'P', 'K', 1, 1, 1, 2, 4, 3, 2, 1};
+  EXPECT_EQ(0, std::memcmp(page.bytes + 24, header, sizeof header));
+
+  ASSERT_TRUE(page.Put({0x1122334455667788, 0}, 5, 0xa1b2c3d4ff, true));
+  const uint8_t tag[16] = {0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+  EXPECT_EQ(0, std::memcmp(page.bytes + 64, tag, sizeof tag));
+  const uint8_t entry[8] = {1, 1, 0x85, 0xff, 0xd4, 0xc3, 0xb2, 0xa1};
+  unsigned found = 0;
+  for (size_t at = 320; at < 1600; at += 8) found += std::memcmp(page.bytes + at, entry, 8) == 0;
+  EXPECT_EQ(1u, found);
+  EXPECT_EQ(1600u, live::kLinesAt);
+  EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 0x01020304, kWindow));
+}
+
+// ---- entries ------------------------------------------------------------------------
+
+// Random puts and takings back, beside a list of what is there.
+TEST(LivePage, EntriesAreFoundUntilTakenBack) {
+  for (Kind kind : {Kind::kMain, Kind::kOverflow}) {
+    Random random(kind == Kind::kMain ? 1 : 2);
+    Page page(kind);
+    std::map<std::pair<unsigned, uint64_t>, std::multiset<uint64_t>> there;
+    std::vector<std::tuple<unsigned, uint64_t, uint64_t>> list;
+    unsigned refused = 0;
+    for (int step = 0; step < 20000; ++step) {
+      if (random.Next() % 3 != 0 || list.empty()) {
+        const auto line = static_cast<unsigned>(random.Next() % live::kLines);
+        const uint64_t rest = random.Next() % 5;  // the same keys again and again
+        const uint64_t xid = 3 + random.Next() % page.area().tags;
+        if (page.Put({xid, 0}, line, rest)) {
+          there[{line, rest}].insert(xid);
+          list.emplace_back(line, rest, xid);
+        } else {
+          ++refused;
+        }
+      } else {
+        const size_t i = random.Next() % list.size();
+        const auto [line, rest, xid] = list[i];
+        const bool found = live::VisitKey(
+            page.bytes, page.area(), line, rest, [&, xid = xid](unsigned place, const Entry& entry) {
+              if (live::LoadTag(page.bytes, entry.tag).xid != xid) return false;
+              page.bytes[live::EntryAt(page.area(), place)] = 0;
+              return true;
+            });
+        ASSERT_TRUE(found);
+        auto& xids = there[{line, rest}];
+        xids.erase(xids.find(xid));
+        list[i] = list.back();
+        list.pop_back();
+      }
+      if (step % 100 == 0) {
+        for (const auto& [key, xids] : there) ASSERT_EQ(xids, page.Of(key.first, key.second));
+      }
+    }
+    EXPECT_GT(refused, 0u);  // it was full at times
+    EXPECT_EQ(list.size(), live::CountEntries(page.bytes, page.area()));
+    EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, kind, 3, kWindow));
+  }
+}
+
+TEST(LivePage, AMainPageTakesAllItsEntries) {
+  Random random(3);
+  Page page(Kind::kMain);
+  for (int i = 0; i < 160; ++i) {
+    ASSERT_TRUE(page.Put({7, 0}, static_cast<unsigned>(i) % live::kLines, SomeRest(&random))) << i;
+  }
+  EXPECT_FALSE(page.Put({7, 0}, 0, SomeRest(&random)));
+  EXPECT_EQ(160u, live::CountEntries(page.bytes, page.area()));
+}
+
+TEST(LivePage, TagsRunOut) {
+  Random random(4);
+  Page page(Kind::kMain);
+  for (uint64_t xid = 10; xid < 26; ++xid) ASSERT_TRUE(page.Put({xid, 0}, 1, SomeRest(&random)));
+  EXPECT_FALSE(page.Put({26, 0}, 1, SomeRest(&random)));
+  EXPECT_TRUE(page.Put({25, 0}, 1, SomeRest(&random)));
+}
+
+// ---- settling -----------------------------------------------------------------------
+
+// Every entry goes where its verdict says, for many random pages, in the area itself and
+// in an overflow page, folded or only frozen.
+TEST(LivePage, SettlesByVerdict) {
+  Random random(5);
+  for (int round = 0; round < 400; ++round) {
+    const Geometry& geometry = round % 2 == 0 ? kWindow : kSet;
+    const bool fold = round % 4 < 2;
+    const bool overflow = round % 8 < 4;
+    Page main(Kind::kMain, geometry), other(Kind::kOverflow, geometry, 20);
+    Page& page = overflow ? other : main;
+    Verdict verdicts[256] = {};
+    struct Added {
+      unsigned line;
+      uint64_t rest, xid;
+      bool forgotten;
+    };
+    std::vector<Added> added;
+    const auto count = random.Next() % 150;
+    for (uint64_t i = 0; i < count; ++i) {
+      const Added one = {static_cast<unsigned>(random.Next() % live::kLines), SomeRest(&random),
+                         random.Next() % 8 == 0 ? live::kFrozen : 10 + random.Next() % 12,
+                         random.Next() % 8 == 0};
+      const bool forgotten = one.forgotten && one.xid != live::kFrozen;
+      ASSERT_TRUE(page.Put({one.xid, 0}, one.line, one.rest, forgotten));
+      added.push_back({one.line, one.rest, one.xid, forgotten});
+    }
+    std::map<uint64_t, Verdict> of;
+    for (unsigned tag = 1; tag <= page.area().tags; ++tag) {
+      const uint64_t xid = live::LoadTag(page.bytes, tag).xid;
+      verdicts[tag] = xid == live::kFrozen ? Verdict::kCommitted
+                                           : static_cast<Verdict>(random.Next() % 3);
+      of[xid] = verdicts[tag];
+    }
+    Settled settled;
+    ASSERT_TRUE(live::Settle(main.bytes, page.bytes, geometry, verdicts, fold, &settled));
+    for (const Added& one : added) {
+      const bool in_line = fifo::Holds(live::LineAt(main.bytes, one.line), geometry.layout,
+                                       fifo::FingerprintOf(one.rest, geometry.layout), 0, 0);
+      const auto entries = page.Of(one.line, one.rest);
+      if (of[one.xid] == Verdict::kKeep) {
+        EXPECT_EQ(std::multiset<uint64_t>{one.xid}, entries);
+      } else if ((of[one.xid] == Verdict::kCommitted) == one.forgotten) {
+        EXPECT_TRUE(entries.empty());  // rolled back, or forgotten
+      } else if (fold) {
+        EXPECT_TRUE(in_line);
+        EXPECT_TRUE(entries.empty());
+      } else {
+        EXPECT_EQ(std::multiset<uint64_t>{live::kFrozen}, entries);
+      }
+    }
+    EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, overflow ? Kind::kOverflow : Kind::kMain,
+                                      overflow ? 20 : 3, geometry));
+    EXPECT_EQ(nullptr, live::PageFlaw(main.bytes, Kind::kMain, 3, geometry));
+  }
+}
+
+// A window's line that is full gives up its oldest key, a set's keeps the entry.
+TEST(LivePage, FullLines) {
+  for (const Geometry& geometry : {kWindow, kSet}) {
+    Random random(6);
+    Page page(Kind::kMain, geometry);
+    const unsigned room = geometry.layout.usable();
+    std::vector<uint64_t> keys;
+    for (unsigned i = 0; i < room + 10; ++i) {
+      keys.push_back(SomeRest(&random));
+      ASSERT_TRUE(page.Put({10 + i % 16, 0}, 7, keys.back()));
+      if (i % 16 == 15 || i == room + 9) {
+        Verdict verdicts[256];
+        std::fill_n(verdicts, 256, Verdict::kCommitted);
+        Settled settled;
+        ASSERT_TRUE(live::Settle(page.bytes, page.bytes, geometry, verdicts, true, &settled));
+        EXPECT_EQ(0u, settled.early);
+      }
+    }
+    unsigned there = 0;
+    for (uint64_t key : keys) {
+      there += !page.Of(7, key).empty() ||
+               fifo::Holds(live::LineAt(page.bytes, 7), geometry.layout,
+                           fifo::FingerprintOf(key, geometry.layout), 0, 0);
+    }
+    EXPECT_EQ(geometry.forgets ? room : room + 10, there);
+    EXPECT_EQ(geometry.forgets ? 0u : 10u, live::CountEntries(page.bytes, page.area()));
+  }
+}
+
+// Of one transaction's keys it is the first that give way, but for those that came within
+// a turn of each other: about 48 keys of a whole overflow page, less than one of a line.
+TEST(LivePage, FoldsInTheOrderOfArrival) {
+  Random random(7);
+  Page main(Kind::kMain), page(Kind::kOverflow, kWindow, 20);
+  std::vector<std::pair<unsigned, uint64_t>> keys;
+  for (int round = 0; round < 8; ++round) {
+    for (int i = 0; i < 600; ++i) {
+      keys.emplace_back(random.Next() % live::kLines, SomeRest(&random));
+      ASSERT_TRUE(page.Put({10, 0}, keys.back().first, keys.back().second));
+    }
+    Verdict verdicts[256];
+    std::fill_n(verdicts, 256, Verdict::kCommitted);
+    Settled settled;
+    ASSERT_TRUE(live::Settle(main.bytes, page.bytes, kWindow, verdicts, true, &settled));
+    EXPECT_EQ(600u, settled.committed);
+  }
+  // A line holds 31; the last 20 of each must be there, those before the last 42 not.
+  std::map<unsigned, unsigned> younger;
+  unsigned missed = 0, stayed = 0;
+  for (size_t i = keys.size(); i-- > 0;) {
+    const unsigned age = younger[keys[i].first]++;
+    const bool there = fifo::Holds(live::LineAt(main.bytes, keys[i].first), kWindow.layout,
+                                   fifo::FingerprintOf(keys[i].second, kWindow.layout), 0, 0);
+    missed += age < 20 && !there;
+    stayed += age >= 42 && there;
+  }
+  EXPECT_EQ(0u, missed);
+  EXPECT_LE(stayed, 10u);  // false positives: 31 in 65535 of some 700
+}
+
+// The clock moves with what is folded; what has expired by then goes.
+TEST(LivePage, TimeWindows) {
+  Random random(8);
+  Page page(Kind::kMain, kTimed);
+  std::vector<std::tuple<unsigned, uint64_t, uint32_t>> keys;
+  for (uint32_t generation = 100; generation < 130; ++generation) {
+    for (int i = 0; i < 40; ++i) {
+      const uint32_t seen = generation - static_cast<uint32_t>(random.Next() % 3);
+      keys.emplace_back(random.Next() % live::kLines, SomeRest(&random), seen);
+      ASSERT_TRUE(page.Put({generation, seen}, std::get<0>(keys.back()), std::get<1>(keys.back())));
+    }
+    Verdict verdicts[256];
+    std::fill_n(verdicts, 256, Verdict::kCommitted);
+    Settled settled;
+    ASSERT_TRUE(live::Settle(page.bytes, page.bytes, kTimed, verdicts, true, &settled));
+    EXPECT_EQ(0u, settled.early);
+  }
+  const uint32_t clock = live::ClockOf(page.bytes);
+  EXPECT_EQ(129u, clock);
+  for (const auto& [line, rest, seen] : keys) {
+    EXPECT_EQ(clock - seen <= 7,
+              fifo::Holds(live::LineAt(page.bytes, line), kTimed.layout,
+                          fifo::FingerprintOf(rest, kTimed.layout), clock, clock))
+        << seen;
+  }
+  EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 3, kTimed));
+}
+
+// ---- damage -------------------------------------------------------------------------
+
+// Every kind of damage that a check is there for is found.
+TEST(LivePage, DamageIsFound) {
+  Random random(9);
+  Page good(Kind::kMain);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(good.Put({10, 0}, random.Next() % live::kLines, SomeRest(&random)));
+  }
+  fifo::Insert(live::LineAt(good.bytes, 4), kWindow.layout, 77, 0, 0);
+  ASSERT_EQ(nullptr, live::PageFlaw(good.bytes, Kind::kMain, 3, kWindow));
+  const auto flaw = [&](size_t at, uint8_t value) {
+    Page bad = good;
+    bad.bytes[at] = value;
+    return live::PageFlaw(bad.bytes, Kind::kMain, 3, kWindow) != nullptr;
+  };
+  EXPECT_TRUE(flaw(live::kMagicAt, 0));
+  EXPECT_TRUE(flaw(live::kVersionAt, 2));
+  EXPECT_TRUE(flaw(live::kKindAt, 2));
+  EXPECT_TRUE(flaw(live::kEpochAt, 0));
+  EXPECT_TRUE(flaw(live::kEpochAt, 16));
+  EXPECT_TRUE(flaw(live::kTurnAt, 16));
+  EXPECT_TRUE(flaw(live::kLayoutAt, 3));
+  EXPECT_TRUE(flaw(live::kBlockAt, 4));
+  EXPECT_TRUE(flaw(live::kClockAt, 1));
+  EXPECT_TRUE(flaw(live::TagAt(1), 0));       // a transaction that entries still name
+  EXPECT_TRUE(flaw(live::TagAt(1) + 8, 1));   // a generation
+  EXPECT_TRUE(flaw(live::kLinesAt + 4 * kLineBytes + 40, 1));  // a line of two runs
+  EXPECT_NE(nullptr, live::PageFlaw(good.bytes, Kind::kMain, 4, kWindow));
+  EXPECT_NE(nullptr, live::PageFlaw(good.bytes, Kind::kOverflow, 3, kWindow));
+  EXPECT_NE(nullptr, live::PageFlaw(good.bytes, Kind::kMain, 3, kSet));
+}
+
+// Whatever the bytes: no look at a page reads or writes outside of it.
+TEST(LivePage, AnyBytesAreSafe) {
+  Random random(10);
+  for (int round = 0; round < 300; ++round) {
+    Page main(Kind::kMain), page(Kind::kOverflow);
+    for (size_t i = 64; i < live::kPageBytes; i += 8) {
+      StoreU64(main.bytes + i, random.Next());
+      StoreU64(page.bytes + i, random.Next());
+    }
+    Verdict verdicts[256];
+    for (Verdict& verdict : verdicts) verdict = static_cast<Verdict>(random.Next() % 3);
+    for (int i = 0; i < 20; ++i) {
+      const auto line = static_cast<unsigned>(random.Next() % live::kLines);
+      page.Of(line, SomeRest(&random));
+      page.Put({random.Next(), 0}, line, SomeRest(&random));
+    }
+    live::PageFlaw(main.bytes, Kind::kMain, 3, kWindow);
+    live::PageFlaw(page.bytes, Kind::kOverflow, 3, kTimed);
+    Settled settled;
+    live::Settle(main.bytes, page.bytes, round % 2 == 0 ? kWindow : kTimed, verdicts, true, &settled);
+    live::Settle(main.bytes, main.bytes, kSet, verdicts, round % 4 < 2, &settled);
+  }
+}
+
+}  // namespace
+}  // namespace dedup::test
