@@ -1,6 +1,7 @@
 #!/bin/bash
 # Shows the main job from nothing: installs what is missing, builds, starts a
-# throwaway server, and finds the duplicates of a click stream there.
+# throwaway server, finds the duplicates of a click stream there, and loads it
+# into a table that refuses them.
 #
 # usage: test/demo.sh [FILE]
 #

@@ -136,7 +136,8 @@ sub connect
 	return;
 }
 
-# The lines of the answer; the SQLSTATE is in {error}, "gone" if the server is.
+# The lines of the answer to one statement; the SQLSTATE is in {error}, "gone" if the
+# server is.
 sub ask
 {
 	my ($self, $sql) = @_;
@@ -146,7 +147,7 @@ sub ask
 	local $SIG{PIPE} = 'IGNORE';
 	my ($in, $out) = @$self{qw(in out)};
 	# after the data of a COPY psql takes no lone semicolon
-	print $in $sql, $sql =~ /^\\\.\n\z/m ? '' : "\n;\n", "\\echo $mark\n";
+	print $in $sql, $sql =~ /^\\\.\n\z/m ? '' : "\n;\n", "\\echo $mark :ERROR :SQLSTATE\n";
 	$in->flush;
 	while (1)
 	{
@@ -164,8 +165,12 @@ sub ask
 			return;
 		}
 		chomp $line;
-		return @lines if $line eq $mark;
-		$self->{error} ||= $1 if $line =~ /(?:ERROR|FATAL):\s+(\w{5})/;
+		if ($line =~ /^$mark (true|false) ?(\w*)$/)
+		{
+			# psql does not always notice at once that its connection is gone
+			$self->{error} = $1 eq 'false' ? '' : $2 =~ /^(|57P.*|08.*)$/ ? 'gone' : $2;
+			return @lines;
+		}
 		push @lines, $line if $line !~ /^(psql:<stdin>|ERROR:|WARNING:|NOTICE:|LOCATION:)/;
 	}
 }
@@ -425,7 +430,8 @@ my %steps = (
 			push @effects, [ 'u', $id, $k, ($part + $by) % 3, $n + 1 ];
 		}
 	},
-	# with a new key, in place or to another partition; a duplicate is an error
+	# with a new key, in place or to another partition; a duplicate is an error (and the
+	# unique index has no say)
 	rekey => sub {
 		my $id = random_row();
 		return if !defined $id || !row($id);
@@ -433,7 +439,7 @@ my %steps = (
 		my $new = random_key();
 		my $to = rand() < 0.5 ? $part : ($part + 1) % 3;
 		return if $new == $k;
-		my @changed = $psql->ask("UPDATE clicks SET k = $new, part = $to, n = n + 1 WHERE id = $id RETURNING id");
+		my @changed = $psql->ask("UPDATE clicks SET k = $new, part = $to, n = n + 1, u = NULL WHERE id = $id RETURNING id");
 		if ($psql->{error} eq '23505')
 		{
 			note("R $tx $new $step") if !own_key($new);

@@ -336,7 +336,7 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
 
 // Gives all entries of the area a new epoch's bytes: those in `entries`, with tags as
 // they are in the page. Returns false if one finds no place, which only a change of
-// order can cause; the page is then to be thrown away.
+// order can cause; area, epoch and turn are then spoilt.
 inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entries,
                         unsigned count) noexcept {
   if (page[kEpochAt] == kLastEpoch) {
@@ -359,9 +359,8 @@ inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entri
 
 // Settles the entries of `page` (the main page itself, or one of its chain): drops those
 // of aborted transactions, and either folds the committed ones into the lines of `main`
-// (`fold`), or only frees their tags. Both are scratch copies: false means that they
-// are to be thrown away, with nothing settled.
-inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const Verdict* verdicts,
+// (`fold`), or only frees their tags.
+inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const Verdict* verdicts,
                    bool fold, Settled* settled) noexcept {
   const AreaShape& area = AreaOf(page);
   Entry kept[kMaxEntries];
@@ -387,7 +386,8 @@ inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
     *list = static_cast<uint16_t>(place);
   });
 
-  bool moved = false;  // whether an entry leaves the area, or only its tag
+  uint16_t left[kMaxEntries];  // places of the entries that leave the area
+  unsigned left_count = 0;
   for (unsigned i = 0; i < tags; ++i) {
     const unsigned tag = order[i];
     const Tag value = LoadTag(page, tag);
@@ -405,7 +405,7 @@ inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
       Entry entry = UnpackEntry(LoadU64(page + EntryAt(area, place)));
       if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
         ++settled->aborted;  // added and rolled back, or forgotten and committed
-        moved = true;
+        left[left_count++] = place;
         continue;
       }
       if (verdict != Verdict::kKeep && entry.line < kLines) {
@@ -413,7 +413,7 @@ inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
         if (fold && Fold(main, geometry, entry.line, entry.rest, value.generation,
                          &settled->early)) {
           ++settled->committed;
-          moved = true;
+          left[left_count++] = place;
           continue;
         }
         if (!was_frozen || entry.forgotten) {
@@ -440,7 +440,19 @@ inline bool Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
     if (!used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
   }
-  return !moved || RebuildArea(page, area, kept, kept_count);
+  if (left_count == 0) return;
+
+  // A nearly full area may have no place for an entry in the new order. Then all stay
+  // where they are, and those that leave are taken back: else a page that stays full
+  // would name a transaction for ever.
+  uint8_t saved[kMaxEntries * 8];
+  const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
+  std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
+  if (RebuildArea(page, area, kept, kept_count)) return;
+  std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
+  page[kEpochAt] = epoch;
+  page[kTurnAt] = turn;
+  for (unsigned i = 0; i < left_count; ++i) page[EntryAt(area, left[i])] = 0;
 }
 
 // Gives the entries of a tag another transaction's: of a subtransaction that has ended

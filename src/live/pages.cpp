@@ -536,31 +536,18 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 	return any;
 }
 
-/*
- * Settles one page of a chain into scratch copies of it and of the main page. Returns
- * false if nothing can be settled.
- */
-static bool
+/* Settles one page of a chain in scratch copies of it and of the main page. */
+static void
 SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
 			  uint8_t *page_scratch, bool fold, Settled *settled)
 {
 	Verdict		verdicts[256];
 	bool		loading = LoaderOf(main_scratch) != kNoXid;
-	PGAlignedBlock saved;
 
 	CheckEntries(filter, page);
 	RetagEnded(page_scratch);
-	if (!JudgeTags(filter, page_scratch, loading, verdicts))
-		return memcmp(page.bytes, page_scratch, BLCKSZ) != 0;
-	memcpy(saved.data, main_scratch, BLCKSZ);
-	if (Settle(main_scratch, page_scratch, filter.parameters.geometry, verdicts, fold, settled))
-		return true;
-
-	/* No place was found in the new order: keep to freeing tags, which moves nothing. */
-	memcpy(main_scratch, saved.data, BLCKSZ);
-	if (page_scratch != main_scratch)
-		memcpy(page_scratch, page.bytes, BLCKSZ);
-	return false;
+	if (JudgeTags(filter, page_scratch, loading, verdicts))
+		Settle(main_scratch, page_scratch, filter.parameters.geometry, verdicts, fold, settled);
 }
 
 /* What became of a COPY that loaded the lines of this page. */

@@ -128,7 +128,7 @@ struct LiveScan
 {
 	TableScanDescData base;
 	LiveFilter	filter;
-	BlockNumber next;
+	int64		at;				/* block read last, -1 before the first */
 	MemoryContext context;		/* of the row in hand */
 };
 
@@ -154,6 +154,7 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, Paralle
 	scan->base.rs_parallel = parallel;
 	scan->filter.rel = rel;
 	scan->filter.parameters = LiveParametersOf(rel);
+	scan->at = -1;
 	scan->context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter scan",
 												  ALLOCSET_DEFAULT_SIZES);
 	return &scan->base;
@@ -174,7 +175,7 @@ LiveScanEnd(TableScanDesc base)
 static void
 LiveScanRescan(TableScanDesc base, ScanKeyData *, bool, bool, bool, bool)
 {
-	((LiveScan *) base)->next = 0;
+	((LiveScan *) base)->at = -1;
 }
 
 /* Whether what a transaction did is committed to a snapshot, or this transaction's own. */
@@ -239,7 +240,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 }
 
 static bool
-LiveScanGetNextSlot(TableScanDesc base, ScanDirection, TupleTableSlot *slot)
+LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
 	LiveScan   *scan = (LiveScan *) base;
 	BlockNumber pages = scan->filter.parameters.geometry.pages;
@@ -264,9 +265,13 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection, TupleTableSlot *slot)
 		}
 		else
 		{
-			if (scan->next >= pages)
+			if (ScanDirectionIsBackward(direction))
+				scan->at = Max(scan->at - 1, -1);
+			else
+				scan->at = Min(scan->at + 1, (int64) pages);
+			if (scan->at < 0 || scan->at >= (int64) pages)
 				return false;
-			block = scan->next++;
+			block = (BlockNumber) scan->at;
 		}
 		MemoryContextReset(scan->context);
 		old = MemoryContextSwitchTo(scan->context);

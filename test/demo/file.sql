@@ -50,4 +50,5 @@ SELECT format('%s: %s rows; loaded in %s s', :'name', demo_number(:records),
 	round(extract(epoch FROM clock_timestamp() - :'began')::numeric, 1));
 
 \ir dedup.sql
+\ir live.sql
 \ir finish.sql

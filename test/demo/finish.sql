@@ -18,6 +18,22 @@ SELECT format(E'   Of the window''s false negatives %s are of keys that came in 
 SELECT format(E'\n2. One filter for each %s but the last, stored; which of the last one''s (%s) are new?\n   %s there, %s of them new; the %s filters took %s s to make\n',
 	:'slice', :'who', demo_number(:all_today), demo_number(:new_today), :days - 1, round(:made_seconds, 2));
 SELECT text FROM report WHERE part = 2 ORDER BY line;
+
+\if :guardable
+SELECT format(E'\n3. A table partitioned by %s that refuses duplicates as they arrive (%s)\n   the live filter takes %s bytes; at most two new rows in a million may be refused\n',
+	:'slice', :'key', demo_number(:live_bytes));
+SELECT rtrim(format('%-42s %10s %18s %16s %21s', how, sent, stored, refused, seconds))
+FROM (
+	SELECT 0 AS line, '' AS how, 'rows sent' AS sent, 'stored' AS stored, 'refused' AS refused, 'seconds' AS seconds
+	UNION ALL
+	SELECT line, how, coalesce(demo_number(sent), '-'), demo_number(stored), demo_number(refused), round(seconds::numeric, 2)::text FROM demo_load
+	UNION ALL
+	SELECT 9, 'sent = stored + refused', demo_number(:sent), demo_number(:stored), demo_number(:refused), ''
+) load ORDER BY line;
+SELECT format(E'   SELECT DISTINCT finds %s keys in the stream and %s in the table: %s new refused, %s duplicates stored',
+	demo_number(:distinct_sent), demo_number(:distinct_stored), demo_number(:lost), demo_number(:keyed_stored - :distinct_stored));
+\endif
+
 \echo
 \echo 'False positive: a new key called a duplicate. False negative: a duplicate called new.'
 

@@ -41,6 +41,7 @@ SELECT format('%s generated clicks of %s users in 10 days, %s of them retries; l
 \set slice day
 
 \ir dedup.sql
+\ir live.sql
 
 -- What the generator knows must be what the exact query found.
 INSERT INTO demo_broken

@@ -53,7 +53,7 @@ bool WriteImages(const std::string& folder) {
     for (const char* text : {"", "generations=16 refresh=on"}) {
       if (text[0] != 0 && !ring) continue;
       Request request;
-      // Room for 64 hashes, so for an index; one group of fifo has room for 824.
+      // Room for 64 hashes, so for an index; one group of fifo for 824.
       request.memory = method->granule > 512 ? method->granule : 512;
       request.fpr = 0.05;
       Shape shape;
