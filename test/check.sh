@@ -9,6 +9,7 @@
 #   sanitize  unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   frozen    the frozen bytes at -O0 and -O3, with gcc and clang
 #   regress   pg_regress, isolation and TAP tests
+#   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   install   installing as a user does; dump and restore
 #   demo      the demonstration: a short generated stream, and files of each kind
 #   fuzz      a minute of fuzzing (FUZZ_SECONDS)
@@ -23,7 +24,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . test/setup.sh
 
-all_parts=(gcc clang unit sanitize frozen regress install demo fuzz valgrind)
+all_parts=(gcc clang unit sanitize frozen regress torture install demo fuzz valgrind)
 jobs=$(nproc)
 clang=${CLANG_VERSION:-14}
 
@@ -129,16 +130,34 @@ installcheck() {
 	[ $# = 0 ] || shift
 	# shellcheck disable=SC2016  # for the shell inside
 	test/pgtmp.sh --install "$tmp/gcc" --in "$tmp/gcc" "${options[@]}" -- bash -c '
-		make installcheck "$@" || { rc=$?; cat regression.diffs output_iso/regression.diffs 2>/dev/null; exit $rc; }
+		make installcheck "$@" || {
+			rc=$?
+			cat regression.diffs output_iso/regression.diffs 2>/dev/null
+			for log in $(grep -lE "not ok|^# Looks like|Tests were run but" tmp_check/log/regress_log_* 2>/dev/null); do
+				echo "== $log"; tail -n 60 "$log"
+			done
+			exit $rc
+		}
 		' bash "$@" > "$out" 2>&1 || rc=$?
 	cat "$out"
-	show 'tests passed|tests failed|FAILED|^not ok|^Files=|^Result:|crashed|valgrind found' "$out"
+	show 'tests passed|tests failed|FAILED|^not ok|Failed test|^Files=|^Result:|crashed|valgrind found' "$out"
 	return "$rc"
 }
 
 part_regress() {
 	build_gcc
 	installcheck "$tmp/regress.out"
+}
+
+# Half a minute of it.
+part_torture() {
+	local rc=0
+	build_gcc
+	test/pgtmp.sh --install "$tmp/gcc" --in "$tmp/gcc" -- \
+		perl test/torture.pl "${TORTURE_SECONDS:-30}" > "$tmp/torture.out" 2>&1 || rc=$?
+	cat "$tmp/torture.out"
+	show '^torture|^VIOLATION|^  ' "$tmp/torture.out"
+	return "$rc"
 }
 
 # What a user does with an installed extension and the regression tests do

@@ -102,7 +102,11 @@ OpenOwnTable(Oid relid, LOCKMODE lock)
 	Relation	rel;
 
 	CheckOwner(relid);
-	rel = relation_open(relid, lock);
+	rel = try_relation_open(relid, lock);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
 	CheckOwner(relid);
 	return rel;
 }

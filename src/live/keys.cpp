@@ -375,7 +375,7 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 			memcpy(copy, main.bytes, BLCKSZ);
 			if (timed)
 			{
-				uint32_t	slots = dedup::fifo::SlotsEqual(LineAt(copy, address.line), layout,
+				uint64_t	slots = dedup::fifo::SlotsEqual(LineAt(copy, address.line), layout,
 															fingerprint << dedup::fifo::kGenerationBits,
 															dedup::LowMask(dedup::fifo::kGenerationBits));
 

@@ -604,6 +604,22 @@ ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
 	return chain;
 }
 
+/*
+ * Moves what is left of an overflow page and will stay, the keys of a set whose lines
+ * are full, to the main page while that has room.
+ */
+static void
+MoveFrozen(uint8_t *main, uint8_t *page)
+{
+	ForEachEntry(page, kOverflowArea, [&](unsigned place, const Entry &entry) {
+		const Tag	tag = LoadTag(page, entry.tag);
+
+		if (tag.xid == kFrozen && !entry.forgotten &&
+			PutEntry(main, kMainArea, tag, entry.line, entry.rest, false))
+			page[EntryAt(kOverflowArea, place)] = 0;
+	});
+}
+
 bool
 SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 {
@@ -650,6 +666,7 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 		memcpy(scratch, main.bytes, BLCKSZ);
 		memcpy(copy, page.bytes, BLCKSZ);
 		SettleScratch(filter, page, scratch, copy, true, &here);
+		MoveFrozen(scratch, copy);
 		empty = CountEntries(copy, kOverflowArea) == 0 && freed_count < (int) lengthof(freed);
 		StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + here.early);
 		settled.early += here.early;

@@ -20,6 +20,7 @@ extern "C" {
 #include "pgstat.h"
 #include "storage/bufpage.h"
 #include "storage/indexfsm.h"
+#include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "storage/smgr.h"
 #include "utils/acl.h"
@@ -600,6 +601,47 @@ OldestRunning(Relation rel)
 #endif
 }
 
+/* Whether an overflow page is in no chain. */
+static bool
+IsFreePage(const LiveFilter &filter, BlockNumber block)
+{
+	Buffer		buffer = ReadBuffer(filter.rel, block);
+	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
+	bool		is_free;
+
+	CHECK_FOR_INTERRUPTS();
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	is_free = PageIsNew((Page) page) ||
+		HeaderFlaw(page, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
+	UnlockReleaseBuffer(buffer);
+	return is_free;
+}
+
+/*
+ * Gives free overflow pages at the end of the file back to the operating system, if
+ * nobody else uses the filter just now. Returns the file's length.
+ */
+static BlockNumber
+TruncateFree(const LiveFilter &filter, BlockNumber used)
+{
+	Relation	rel = filter.rel;
+	BlockNumber blocks;
+
+	if (!ConditionalLockRelation(rel, AccessExclusiveLock))
+		return RelationGetNumberOfBlocks(rel);
+	blocks = RelationGetNumberOfBlocks(rel);
+	for (BlockNumber block = blocks; block-- > used;)
+		if (!IsFreePage(filter, block))
+		{
+			used = block + 1;
+			break;
+		}
+	if (used < blocks)
+		RelationTruncate(rel, used);
+	UnlockRelation(rel, AccessExclusiveLock);
+	return used;
+}
+
 static void
 LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 {
@@ -616,21 +658,16 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
 		cutoff = (TransactionId) oldest;
 
-	/* What the map of free pages has lost in a crash. */
-	for (BlockNumber block = CountersBlock(filter) + 1; block < blocks; block++)
-	{
-		Buffer		buffer = ReadBuffer(rel, block);
-		uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
-		bool		is_free;
+	/* What the map of free pages has lost in a crash; and what is free at the end. */
+	BlockNumber used = Min(blocks, CountersBlock(filter) + 1);
 
-		CHECK_FOR_INTERRUPTS();
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		is_free = PageIsNew((Page) page) ||
-			HeaderFlaw(page, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
-		UnlockReleaseBuffer(buffer);
-		if (is_free)
+	for (BlockNumber block = used; block < blocks; block++)
+		if (IsFreePage(filter, block))
 			RecordFreeIndexPage(rel, block);
-	}
+		else
+			used = block + 1;
+	if (used < blocks)
+		blocks = TruncateFree(filter, used);
 	IndexFreeSpaceMapVacuum(rel);
 #if PG_VERSION_NUM >= 180000
 	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
