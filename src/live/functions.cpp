@@ -138,6 +138,25 @@ GenerationNow(const LiveFilter &filter)
 	return filter.parameters.ttl == 0 ? 0 : LiveGeneration(filter, GetCurrentTimestamp());
 }
 
+/*
+ * The generation of an event. One from the future moves the window on: that is what a
+ * replay of recorded events at another speed wants, and what a sender with a wrong clock
+ * should not do unnoticed.
+ */
+static uint32
+EventGeneration(const LiveFilter &filter, TimestampTz at)
+{
+	uint32		generation = LiveGeneration(filter, at);
+
+	if (generation > GenerationNow(filter) + dedup::fifo::kGenerationsKept &&
+		generation > LiveClock(filter) + dedup::fifo::kGenerationsKept)
+		ereport(WARNING,
+				(errmsg("event time is ahead of the clock by more than the window of live filter \"%s\"",
+						LiveName(filter)),
+				 errdetail("When it has committed, earlier keys are forgotten, and earlier events are older than the window.")));
+	return generation;
+}
+
 /* ---- ask and add --------------------------------------------------------------------- */
 
 /* Test-and-add of the key from argument `first` on. */
@@ -165,9 +184,10 @@ IsNew(FunctionCallInfo fcinfo, NameKind kind, bool timed)
 	has_key = HashKey(call->keys, fcinfo, NullKeys::Skip, filter.parameters.shape.seed, &hash);
 	if (has_key)
 	{
-		answer = LiveTestAndAdd(filter, hash,
-								timed ? LiveGeneration(filter, PG_GETARG_TIMESTAMPTZ(1)) :
-								GenerationNow(filter));
+		answer = timed ?
+			LiveTestAndAdd(filter, hash, EventGeneration(filter, PG_GETARG_TIMESTAMPTZ(1)),
+						   LiveTime::Event) :
+			LiveTestAndAdd(filter, hash, GenerationNow(filter));
 		CountLive(filter, answer == LiveAnswer::Duplicate ? LiveCounter::Duplicate : LiveCounter::New, 1);
 	}
 	CloseLive(filter);

@@ -137,16 +137,25 @@ WaitFor(TransactionId xid)
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
 }
 
-/* Whether an event is older than the window; `page` may be null. */
+/*
+ * Moves the clock's generation on to the newest that the filter has seen; says whether an
+ * event is older than the window before it.
+ */
 static bool
-IsTooOld(const LiveFilter &filter, const uint8_t *page, uint32 generation)
+IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generation)
 {
-	uint32		clock;
-
 	if (filter.parameters.ttl == 0)
 		return false;
-	clock = page != NULL ? ClockOf(page) : LiveClock(filter);
-	return !dedup::fifo::Alive(generation, clock);
+	if (time == LiveTime::Event)
+		return !dedup::fifo::Alive(*generation, newest);
+	*generation = Max(*generation, newest);
+	return false;
+}
+
+static uint32
+NewestOf(const LiveFilter &filter)
+{
+	return filter.parameters.ttl == 0 ? 0 : LiveClock(filter);
 }
 
 /* Makes a key that this subtransaction forgot a committed one again. */
@@ -167,6 +176,12 @@ Unforget(const LiveFilter &filter, const HeldPage &main, unsigned line, uint64 r
 
 			const TagChoice frozen = ChooseTag(copy, area, kFrozen, tag.generation);
 
+			if (frozen.tag == 0 && page.block == main.block)
+			{
+				copy[EntryAt(area, place)] = 0;
+				PutKey(filter, main, copy, {kFrozen, tag.generation}, line, rest, false);
+				return true;
+			}
 			if (frozen.tag == 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -186,11 +201,11 @@ Unforget(const LiveFilter &filter, const HeldPage &main, unsigned line, uint64 r
 }
 
 LiveAnswer
-LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation)
+LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTime time)
 {
 	const Address address = AddressIn(filter, hash);
 
-	if (IsTooOld(filter, NULL, generation))
+	if (IsTooOld(filter, NewestOf(filter), time, &generation))
 		return LiveAnswer::TooOld;
 	for (;;)
 	{
@@ -199,7 +214,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation)
 		Look		look;
 
 		HoldPageOfKey(filter, address, &main);
-		if (IsTooOld(filter, main.bytes, generation))
+		if (IsTooOld(filter, ClockOf(main.bytes), time, &generation))
 		{
 			ReleasePage(main);
 			return LiveAnswer::TooOld;
@@ -241,15 +256,10 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	HeldPage	main;
 	Look		look;
 
-	if (IsTooOld(filter, NULL, generation))
-		return false;
+	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
 	if (!HoldPage(filter, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 		return false;
-	if (IsTooOld(filter, main.bytes, generation))
-	{
-		ReleasePage(main);
-		return false;
-	}
+	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &generation);
 	look = LookUp(filter, main, main.bytes, address.line, address.rest, generation);
 	/* A committed key that another transaction is about to forget is still there. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
@@ -347,6 +357,14 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 				{
 					const TagChoice mine = ChooseTag(copy, area, own, tag.generation);
 
+					if (mine.tag == 0 && settled && page.block == main.block)
+					{
+						/* Every tag is in use: it goes to an overflow page. */
+						copy[EntryAt(area, place)] = 0;
+						PutKey(filter, main, copy, {own, tag.generation}, address.line,
+							   address.rest, true);
+						return done = true;
+					}
 					if (mine.tag == 0)
 					{
 						unsettled = true;
@@ -363,8 +381,17 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 				return done = true;
 			});
 		});
-		if (!done && !of_parent && !unsettled && !TransactionIdIsValid(wait_for) &&
-			LoaderOf(main.bytes) == kNoXid)
+		/* Lines that a COPY has loaded are its own until it commits. */
+		const uint64 loader = LoaderOf(main.bytes);
+
+		if (loader != kNoXid && !done && !TransactionIdIsValid(wait_for))
+		{
+			if (TransactionIdIsCurrentTransactionId((TransactionId) loader))
+				of_parent = true;
+			else if (SideOf(loader) == Side::InFlight)
+				wait_for = (TransactionId) loader;
+		}
+		if (!done && !of_parent && !unsettled && !TransactionIdIsValid(wait_for))
 		{
 			/* Folded: its fingerprint goes, and an entry stands for it until we commit. */
 			const uint64 fingerprint = dedup::fifo::FingerprintOf(address.rest, layout);
@@ -390,17 +417,6 @@ LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 				PutKey(filter, main, copy, {own, timed ? seen : 0}, address.line, address.rest, true);
 				done = true;
 			}
-		}
-		else if (LoaderOf(main.bytes) != kNoXid && !done)
-		{
-			TransactionId loader = (TransactionId) LoaderOf(main.bytes);
-
-			if (TransactionIdIsCurrentTransactionId(loader))
-				of_parent = true;
-			else if (TransactionIdIsInProgress(loader))
-				wait_for = loader;
-			else
-				unsettled = true;
 		}
 		/* A key of a subtransaction that has ended is ours when the page is settled. */
 		if ((unsettled || of_parent) && !settled)
@@ -464,6 +480,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 	BatchKey   *keys = (BatchKey *) MemoryContextAllocHuge(CurrentMemoryContext,
 														   sizeof(BatchKey) * (n + 1));
 
+	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
 	for (size_t i = 0; i < n; i++)
 		keys[i] = {AddressIn(filter, hashes[i]), i};
 	qsort(keys, n, sizeof(BatchKey), CompareBatchKeys);
@@ -486,11 +503,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 			const Address &address = keys[i].address;
 			Look		look;
 
-			if (IsTooOld(filter, NULL, generation) || IsTooOld(filter, scratch, generation))
-			{
-				answers[keys[i].index] = LiveAnswer::TooOld;
-				continue;
-			}
+			(void) IsTooOld(filter, ClockOf(scratch), LiveTime::Clock, &generation);
 			look = LookUp(filter, main, scratch, address.line, address.rest, generation);
 			if (look.present)
 				answers[keys[i].index] = LiveAnswer::Duplicate;

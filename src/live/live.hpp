@@ -111,10 +111,22 @@ enum class LiveAnswer
 };
 
 /*
+ * What a generation is: the clock's, or that of an event. A filter's time never goes
+ * back: the clock's is taken as the newest that the filter has seen, if that is newer,
+ * while an event older than the window is too old.
+ */
+enum class LiveTime
+{
+	Clock,
+	Event
+};
+
+/*
  * Test-and-add in the current (sub)transaction. Waits, with nothing locked, for a
  * transaction that has the same key in flight. Counts nothing.
  */
-extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation);
+extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation,
+								 LiveTime time = LiveTime::Clock);
 
 /* Asks only; never waits: what other transactions have in flight is not seen. */
 extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);

@@ -65,8 +65,10 @@ inline constexpr size_t kNextAt = 36;     // u32: next page of the chain, or 0
 inline constexpr size_t kLoaderAt = 40;   // u64: whose the lines are as a whole, or 0
 inline constexpr size_t kClockAt = 48;    // u32: the lines' newest generation
 inline constexpr size_t kEarlyAt = 52;    // u32: keys that gave way before their time
-inline constexpr size_t kOwnerAt = 56;    // u32: an overflow page's main page
+inline constexpr size_t kOwnerAt = 56;    // u32: an overflow page's main page; in a main page
+                                          // the low half of the newest id settled as committed
 inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
+                                          // 61: u24, the rest of the newest id settled
 
 // Ids that stand for no transaction.
 inline constexpr uint64_t kNoXid = 0;
@@ -108,6 +110,17 @@ inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
   return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? 0x80 : 0));
 }
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
+
+// The newest transaction whose keys in this page, or its chain, were settled as committed:
+// who has an older snapshot can no longer tell them from earlier ones. 56 bits.
+inline uint64_t SettledOf(const uint8_t* main) noexcept {
+  return LoadU32(main + kOwnerAt) | (LoadU64(main + 56) >> 40) << 32;
+}
+inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
+  if (xid <= SettledOf(main)) return;
+  StoreU32(main + kOwnerAt, static_cast<uint32_t>(xid));
+  for (size_t i = 0; i < 3; ++i) main[61 + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
+}
 inline uint64_t LoaderOf(const uint8_t* page) noexcept { return LoadU64(page + kLoaderAt); }
 inline uint32_t ClockOf(const uint8_t* page) noexcept { return LoadU32(page + kClockAt); }
 inline uint8_t* LineAt(uint8_t* page, unsigned line) noexcept {
@@ -392,6 +405,7 @@ inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
     const unsigned tag = order[i];
     const Tag value = LoadTag(page, tag);
     const Verdict verdict = verdicts[tag];
+    if (verdict == Verdict::kCommitted && value.xid != kFrozen) NoteSettled(main, value.xid);
     TagChoice frozen = {0, false};
     uint16_t places[kMaxEntries];
     unsigned count = 0;

@@ -172,6 +172,11 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	uint8_t    *bytes = (uint8_t *) VARDATA(value);
 	uint8_t    *to = bytes + PAGE_HEAD_BYTES;
 
+	if (page.count > MAX_DUMPED_ENTRIES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("page %u holds too many keys to be dumped", page.block),
+				 errhint("Make a larger filter.")));
 	bytes[0] = MAGIC;
 	bytes[1] = FORMAT;
 	bytes[2] = PAGE;

@@ -292,6 +292,7 @@ MakeLong(const LiveFilter &filter)
 		memset(zero.data, 0, BLCKSZ);
 		for (; have < want; have++)
 		{
+			CHECK_FOR_INTERRUPTS();
 			smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
 		}
 #endif
@@ -563,6 +564,7 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 		case Verdict::kKeep:
 			return;
 		case Verdict::kCommitted:
+			NoteSettled(main_scratch, loader);
 			break;
 		case Verdict::kAborted:
 			memset(LineAt(main_scratch, 0), 0, kLines * dedup::kLineBytes);

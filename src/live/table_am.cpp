@@ -204,6 +204,18 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 	if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 		return false;
+
+	/*
+	 * The primary settles what its own oldest snapshot sees. One of a standby can be
+	 * older, unless it holds the primary back.
+	 */
+	if (RecoveryInProgress() && snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		SettledOf(main.bytes) >= WideXid(snapshot->xmin))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("snapshot is too old to read live filter \"%s\"", LiveName(filter)),
+				 errdetail("The primary has settled keys that the snapshot does not see."),
+				 errhint("Try again, or set hot_standby_feedback on the standby.")));
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * room);
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
 	*result = {block, ClockOf(main.bytes), LoadU32(main.bytes + kEarlyAt), 0, entries, NULL};
@@ -385,7 +397,10 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	uint8_t    *scratch = (uint8_t *) block.data;
 	HeldPage	main;
 	uint32		left = 0;
+	uint32		newest = dumped.clock;
 
+	for (uint32 i = 0; i < dumped.count; i++)
+		newest = Max(newest, dumped.entries[i].generation);
 	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
 	/* Somebody else may have come since the whole was found empty. */
 	if (LoaderOf(main.bytes) != kNoXid || !LinesEmpty(filter, main.bytes))
@@ -415,7 +430,7 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 		PutKey(filter, main, NULL, {own, entry.generation}, entry.line, entry.rest, false);
 	}
 	ReleasePage(main);
-	NoteLiveGeneration(filter, dumped.clock);
+	NoteLiveGeneration(filter, newest);
 }
 
 void
@@ -578,7 +593,11 @@ SettleAll(const LiveFilter &filter)
 		HeldPage	main;
 		uint64		here;
 
-		CHECK_FOR_INTERRUPTS();
+#if PG_VERSION_NUM >= 180000
+		vacuum_delay_point(false);
+#else
+		vacuum_delay_point();
+#endif
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &main))
 			continue;
 		SettlePage(filter, main, false);

@@ -20,6 +20,10 @@ SELECT is_new_at('day', 'infinity', 1), 1;
 SELECT is_new_at('day', '1960-01-01', 1), 1;
 SELECT is_new_at('day', NULL, 1);
 
+-- one that commits moves the window on; the clock's own time then goes on from there
+SELECT is_new_at('day', '2090-01-01', 'future');
+SELECT is_new_at('day', '2024-01-03 13:00Z', 1, 9) AS too_old, is_new('day', 'clock') AS first, is_new('day', 'clock') AS second, dedup_seen('day', 'clock');
+
 -- every phase of a key within its generation: a duplicate for 24 h, new again after 27 h 26 min
 SELECT dedup_create('phases', dedup_window(10000, 1e-6, 42), '24 hours');
 SELECT count(*) FILTER (WHERE is_new_at('phases', '2024-03-30'::timestamptz + i * interval '1 minute', i)) AS new FROM generate_series(0, 600) i;
