@@ -323,14 +323,19 @@ AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL
 COMMENT ON FUNCTION dedup_check(text) IS 'what is wrong with the pages of a live filter';
 COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a live filter';
 
+-- Only those that one may ask, and that can be: on a standby unlogged relations have no
+-- contents, and a table made by hand may have no parameters. In a CASE, since conditions
+-- of a WHERE are evaluated in any order.
 CREATE VIEW dedup_filters AS
 SELECT c.oid::regclass AS name, pg_catalog.pg_get_userbyid(c.relowner) AS owner, s.*
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'streamdedup'
-CROSS JOIN LATERAL dedup_stats(c.oid::regclass) s
-WHERE c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
-	-- On a standby unlogged relations have no contents.
-	AND NOT (c.relpersistence = 'u' AND pg_catalog.pg_is_in_recovery());
+CROSS JOIN LATERAL dedup_stats(CASE
+	WHEN c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+		AND NOT (c.relpersistence = 'u' AND pg_catalog.pg_is_in_recovery())
+		AND EXISTS (SELECT FROM pg_catalog.pg_attrdef d WHERE d.adrelid = c.oid AND d.adnum = 2)
+	THEN c.oid::regclass END) s
+WHERE s.kind IS NOT NULL;
 
 COMMENT ON VIEW dedup_filters IS 'the live filters that one may ask, with what each was made for and holds now';
 GRANT SELECT ON dedup_filters TO PUBLIC;

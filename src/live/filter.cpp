@@ -46,17 +46,13 @@ IsLiveRelationId(Oid relid)
 
 /* ---- parameters --------------------------------------------------------------- */
 
-LiveParameters
-LiveParametersOf(Relation rel)
+/* The DEFAULT of the column "page", or null. */
+static struct varlena *
+ParametersDefault(Relation rel)
 {
-	LiveParameters parameters;
-	TupleConstr *constraints;
+	TupleConstr *constraints = rel->rd_att->constr;
 	struct varlena *value = NULL;
 
-	if (likely(rel->rd_amcache != NULL))
-		return *(LiveParameters *) rel->rd_amcache;
-
-	constraints = rel->rd_att->constr;
 	if (constraints != NULL)
 		for (int i = 0; i < constraints->num_defval; i++)
 		{
@@ -68,6 +64,24 @@ LiveParametersOf(Relation rel)
 			if (IsA(node, Const) && !((Const *) node)->constisnull)
 				value = PG_DETOAST_DATUM(((Const *) node)->constvalue);
 		}
+	return value;
+}
+
+bool
+LiveHasParameters(Relation rel)
+{
+	return rel->rd_amcache != NULL || ParametersDefault(rel) != NULL;
+}
+
+LiveParameters
+LiveParametersOf(Relation rel)
+{
+	LiveParameters parameters;
+	struct varlena *value;
+
+	if (likely(rel->rd_amcache != NULL))
+		return *(LiveParameters *) rel->rd_amcache;
+	value = ParametersDefault(rel);
 	if (value == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -193,7 +207,10 @@ LiveGeneration(const LiveFilter &filter, TimestampTz at)
 
 	if (length == 0)
 		return 0;
-	if (TIMESTAMP_NOT_FINITE(at) || at - from < length || (at - from) / length > PG_UINT32_MAX - 16)
+	/* Before all of them is older than any window. */
+	if (at < from + length)
+		return 1;
+	if (TIMESTAMP_NOT_FINITE(at) || (at - from) / length > PG_UINT32_MAX - 16)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("event time is out of range for live filter \"%s\"", LiveName(filter))));

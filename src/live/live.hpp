@@ -98,6 +98,9 @@ LiveName(const LiveFilter &filter)
 /* The parameters that the relation's DEFAULT holds; XX001 if it holds none. */
 extern LiveParameters LiveParametersOf(Relation rel);
 
+/* False for a table of the access method that was made by hand, without them. */
+extern bool LiveHasParameters(Relation rel);
+
 /* The access method's routine, by which live filters are known. */
 extern const TableAmRoutine *LiveTableAm(void);
 

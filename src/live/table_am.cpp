@@ -664,16 +664,22 @@ TruncateFree(const LiveFilter &filter, BlockNumber used)
 static void
 LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 {
-	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	LiveFilter	filter = {rel, {}};
 	TransactionId cutoff = OldestRunning(rel);
 	MultiXactId multi = GetOldestMultiXactId();
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
 #if PG_VERSION_NUM >= 180000
 	TimestampTz start = GetCurrentTimestamp();
 #endif
-	uint64		oldest = SettleAll(filter);
+	uint64		oldest = kNoXid;
 
-	SettleLiveCounters(filter);
+	/* One that was made by hand, without parameters, holds nothing. */
+	if (LiveHasParameters(rel))
+	{
+		filter.parameters = LiveParametersOf(rel);
+		oldest = SettleAll(filter);
+		SettleLiveCounters(filter);
+	}
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
 		cutoff = (TransactionId) oldest;
 
@@ -709,10 +715,15 @@ LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
 				   double *recently_dead)
 {
-	LiveFilter	filter = {from, LiveParametersOf(from)};
-	uint64		oldest = SettleAll(filter);
+	LiveFilter	filter = {from, {}};
+	uint64		oldest = kNoXid;
 
-	SettleLiveCounters(filter);
+	if (LiveHasParameters(from))
+	{
+		filter.parameters = LiveParametersOf(from);
+		oldest = SettleAll(filter);
+		SettleLiveCounters(filter);
+	}
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
 		*xid_cutoff = (TransactionId) oldest;
 	FlushRelationBuffers(from);

@@ -688,6 +688,31 @@ SELECT :sent AS sent, count(*) AS stored, count(DISTINCT k) AS keys, marked, cou
 SELECT in_flight FROM dedup_stats('f');
 SELECT * FROM dedup_check('f');
 
+-- rows that are marked count only if they land: of (1, 1), (1, 2), (2, 1) the second does
+\set QUIET on
+TRUNCATE f;
+CREATE TABLE marked (k int, u int UNIQUE, is_duplicate boolean);
+SELECT dedup_guard('marked', 'f', '{k}', 'mark') \gset
+INSERT INTO marked VALUES (1, 1);
+\set QUIET off
+INSERT INTO marked VALUES (1, 1), (1, 2), (2, 1) ON CONFLICT DO NOTHING RETURNING *;
+SELECT new, marked FROM dedup_stats('f');
+
+-- a query that deletes from one guarded table and inserts into another moves no row: the
+-- other's filter decides, by its mode
+\set QUIET on
+SELECT dedup_create('g', dedup_filter(100000, 1e-6, 42)) \gset
+CREATE TABLE hot (k int, part int) PARTITION BY LIST (part);
+CREATE TABLE hot1 PARTITION OF hot FOR VALUES IN (1);
+SELECT dedup_guard('hot', 'f', '{k}') \gset
+CREATE TABLE archive (k int, part int);
+SELECT dedup_guard('archive', 'g', '{k}') \gset
+INSERT INTO hot VALUES (11, 1), (12, 1), (13, 1);
+INSERT INTO archive VALUES (12, 1);
+\set QUIET off
+WITH d AS (DELETE FROM hot RETURNING *) INSERT INTO archive SELECT * FROM d RETURNING *;
+SELECT new, skipped FROM dedup_stats('g');
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA live_guard_rows CASCADE;

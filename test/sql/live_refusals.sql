@@ -192,6 +192,9 @@ CREATE TABLE odd (block int4 NOT NULL, page dedup_page NOT NULL DEFAULT NULL, CO
 ALTER TABLE odd ALTER COLUMN block DROP NOT NULL;                   -- refused: cannot alter column "block"; 18: cannot drop constraint "odd_block_not_null" of live filter "odd"
 ALTER TABLE odd ADD PRIMARY KEY (block);                            -- refused: cannot add a constraint
 \set VERBOSITY terse
+VACUUM odd;
+VACUUM FULL odd;
+SELECT count(*) FROM dedup_filters WHERE name = 'odd'::regclass;       -- 0: it has no parameters
 TRUNCATE odd;
 DROP TABLE odd;
 CREATE TABLE odd (LIKE seen INCLUDING DEFAULTS INCLUDING CONSTRAINTS) USING streamdedup;    -- passes: a filter with the same parameters
