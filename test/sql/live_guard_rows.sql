@@ -526,7 +526,7 @@ DROP TRIGGER "~skip" ON m2;
 \set QUIET off
 SELECT * FROM rows_of_m();
 
--- the pass is for that row only: a key that was deleted stays seen
+-- the pass is for that row only: a key that was deleted stays seen, even by the same query
 
 DELETE FROM m WHERE k = 2;
 INSERT INTO m VALUES (2, 2, 'dup');
@@ -639,6 +639,106 @@ INSERT INTO a VALUES (5, 5, 'in'), (5, 6, 'in') ON CONFLICT (u) DO UPDATE SET w 
 SELECT * FROM a ORDER BY u;
 \set QUIET on
 DROP TABLE a;
+TRUNCATE f;
+
+-- ---- rows whose fate is known late, subtransactions that are undone ----
+
+-- the table is rewritten before the transaction ends: the row that landed is in another place
+
+CREATE TABLE a (k int, u int UNIQUE, w text);
+CREATE TABLE b (k int);
+SELECT dedup_create('other', dedup_filter(1000, 1e-6, 42)) \gset
+SELECT dedup_guard('a', 'f', '{k}') \gset
+SELECT dedup_guard('b', 'other', '{k}') \gset
+INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
+DELETE FROM a WHERE k <= 90;
+BEGIN;
+INSERT INTO a VALUES (200, 200) ON CONFLICT DO NOTHING;
+ALTER TABLE a ALTER w TYPE varchar(10);
+COMMIT;
+\set QUIET off
+INSERT INTO a VALUES (200, 201) ON CONFLICT DO NOTHING RETURNING *;
+
+-- the filter is truncated, or dropped, by a subtransaction that is undone, or not, before a lost row's key is taken back
+
+BEGIN;
+INSERT INTO a VALUES (301, 100) ON CONFLICT DO NOTHING;
+SAVEPOINT s;
+TRUNCATE f;
+INSERT INTO b VALUES (1);
+ROLLBACK TO s;
+COMMIT;
+BEGIN;
+INSERT INTO a VALUES (302, 100) ON CONFLICT DO NOTHING;
+SAVEPOINT s;
+\set QUIET on
+DROP TABLE f CASCADE;
+\set QUIET off
+INSERT INTO b VALUES (2);
+ROLLBACK TO s;
+COMMIT;
+SELECT seen(301, 302, 200);
+BEGIN;
+INSERT INTO a VALUES (303, 100) ON CONFLICT DO NOTHING;
+SAVEPOINT s;
+TRUNCATE f;
+INSERT INTO b VALUES (3);
+INSERT INTO a VALUES (303, 303) RETURNING *;
+RELEASE s;
+COMMIT;
+SELECT seen(303, 200), new, skipped, in_flight FROM dedup_stats('f');
+\set QUIET on
+DROP TABLE a, b, other;
+TRUNCATE f;
+
+-- an SQL function whose INSERT fails, called by an expression of PL/pgSQL, leaves its query's memory behind
+
+CREATE TABLE a (k int, w text);
+CREATE FUNCTION add_bad(k int) RETURNS int LANGUAGE sql AS $$ INSERT INTO a VALUES (k + 1000, 'bad') RETURNING k $$;
+CREATE FUNCTION is_good(k int, w text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	x int;
+BEGIN
+	IF w = 'bad' THEN RETURN false; END IF;
+	BEGIN
+		x := add_bad(k);
+	EXCEPTION WHEN check_violation THEN
+	END;
+	RETURN true;
+END $$;
+ALTER TABLE a ADD CHECK (is_good(k, w));
+SELECT dedup_guard('a', 'f', '{k}') \gset
+INSERT INTO a VALUES (1, 'in');
+\set QUIET off
+INSERT INTO a VALUES (1, 'dup'), (2, 'in');
+SELECT seen(1, 2, 1001), a.* FROM a ORDER BY k;
+\set QUIET on
+DROP TABLE a;
+TRUNCATE f;
+
+-- ---- rows that only seem to move, or seem not to ----
+
+-- what a query deletes and inserts itself is no move: the key stays seen, in whatever plan
+
+CREATE TABLE m (k int, part int) PARTITION BY LIST (part);
+CREATE TABLE m1 PARTITION OF m FOR VALUES IN (1);
+CREATE TABLE m2 PARTITION OF m FOR VALUES IN (2);
+SELECT dedup_guard('m', 'f', '{k}') \gset
+INSERT INTO m VALUES (1, 1), (2, 1), (3, 2), (4, 2);
+\set QUIET off
+WITH d AS (DELETE FROM m WHERE k = 1 RETURNING k) INSERT INTO m SELECT k + 1, 2 FROM d RETURNING *;
+WITH d AS (DELETE FROM m WHERE k = 2 RETURNING k) INSERT INTO m SELECT k, 2 FROM d RETURNING *;
+WITH u AS (UPDATE m SET part = 1 WHERE k = 3 RETURNING k) INSERT INTO m SELECT k, 2 FROM u RETURNING *;
+
+-- a row of a partition whose guard is disabled is not lost when it moves
+
+ALTER TABLE m2 DISABLE TRIGGER USER;
+UPDATE m SET part = 1 WHERE k = 4;
+SELECT * FROM m ORDER BY k;
+ALTER TABLE m2 ENABLE TRIGGER USER;
+UPDATE m SET part = 1 WHERE k = 4 RETURNING *;
+\set QUIET on
+DROP TABLE m;
 TRUNCATE f;
 
 -- ---- rows sent = rows stored + rows refused ----
