@@ -35,9 +35,11 @@ extern "C" {
 #include "catalog/pg_trigger.h"
 #include "commands/defrem.h"
 #include "commands/trigger.h"
+#include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
 #include "nodes/nodes.h"
+#include "nodes/plannodes.h"
 #include "nodes/primnodes.h"
 #include "replication/logicalworker.h"
 #include "storage/bufmgr.h"
@@ -95,24 +97,34 @@ struct GuardRow
 	MemoryContextCallback over;
 	GuardRow   *below;
 	MemoryContext context;
+	int			level;			/* nesting of the query's (sub)transaction */
 	Oid			heap;			/* where it goes */
+
+	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
+	Oid			updated_in;
+	ItemPointerData updated;
 
 	/* Deleted, and not inserted elsewhere yet: its key then. */
 	bool		moving;
 	bool		had_key;
+	Oid			guarded;		/* by whose guard; another's INSERT is no move */
 	Oid			filter;
 	uint64		hash;
 };
 
-/* A key that was added for a row that has not landed yet. */
+/* What was done for a row that has not landed yet: a key added, or a mark counted. */
 struct GuardNote
 {
 	GuardRow   *row;			/* NULL: it is over */
+	LiveCounter counted;		/* New: the key is to be taken back, too */
 	Oid			filter;
+	Oid			filter_file;	/* another: it was truncated, and the key went along */
 	uint64		hash;
 	TransactionId xid;			/* subtransaction that added it */
 	int			level;			/* and its nesting level */
+	SubTransactionId subid;
 	Oid			heap;
+	Oid			file;			/* of the heap, when it landed speculatively */
 	bool		may_kill;
 	bool		taken_back;		/* but not yet uncounted */
 	ItemPointerData tid;		/* valid: landed, speculatively */
@@ -121,6 +133,17 @@ struct GuardNote
 }							/* namespace */
 
 static GuardRow *guard_rows = NULL; /* innermost query's first */
+
+/* An UPDATE of a partitioned table, which inserts only rows that it moves. */
+struct GuardUpdate
+{
+	MemoryContextCallback over;
+	GuardUpdate *below;
+	MemoryContext context;		/* of the query; holds this too */
+};
+
+static GuardUpdate *guard_updates = NULL;	/* innermost first */
+static ExecutorStart_hook_type previous_executor_start = NULL;
 
 /* Few: one for each row in hand, and what ended since the last look. */
 static GuardNote *guard_notes = NULL;
@@ -175,6 +198,7 @@ EnterRow(GuardRow *row, Relation rel)
 	{
 		row = (GuardRow *) palloc0(sizeof(GuardRow));
 		row->context = CurrentMemoryContext;
+		row->level = GetCurrentTransactionNestLevel();
 		row->below = guard_rows;
 		row->over.func = GuardRowOver;
 		row->over.arg = row;
@@ -185,7 +209,66 @@ EnterRow(GuardRow *row, Relation rel)
 	return row;
 }
 
+/* ---- updates of partitioned tables ----------------------------------------- */
+
+static void
+GuardUpdateOver(void *arg)
+{
+	for (GuardUpdate **link = &guard_updates; *link != NULL; link = &(*link)->below)
+		if (*link == arg)
+		{
+			*link = (*link)->below;
+			break;
+		}
+}
+
+static void
+GuardExecutorStart(QueryDesc *query, int eflags)
+{
+	const PlannedStmt *statement = query->plannedstmt;
+
+	if (previous_executor_start != NULL)
+		previous_executor_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+	if (query->operation == CMD_UPDATE && !statement->hasModifyingCTE &&
+		IsA(statement->planTree, ModifyTable) &&
+		((const ModifyTable *) statement->planTree)->rootRelation > 0)
+	{
+		MemoryContext context = query->estate->es_query_cxt;
+		GuardUpdate *update = (GuardUpdate *) MemoryContextAlloc(context, sizeof(GuardUpdate));
+
+		update->context = context;
+		update->below = guard_updates;
+		update->over.func = GuardUpdateOver;
+		update->over.arg = update;
+		MemoryContextRegisterResetCallback(context, &update->over);
+		guard_updates = update;
+	}
+}
+
+/* Whether the calling BEFORE INSERT trigger is fired for a row that an UPDATE moves. */
+static bool
+IsFiredByUpdate(void)
+{
+	MemoryContext query = MemoryContextGetParent(CurrentMemoryContext);
+
+	for (GuardUpdate *update = guard_updates; update != NULL; update = update->below)
+		if (update->context == query)
+			return true;
+	return false;
+}
+
 /* ---- notes ---------------------------------------------------------------- */
+
+/* A relation's file, and the subtransaction that has replaced it. */
+#if PG_VERSION_NUM >= 160000
+#define RelationFile(rel) ((rel)->rd_locator.relNumber)
+#define RelationFileSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
+#else
+#define RelationFile(rel) ((rel)->rd_node.relNode)
+#define RelationFileSubid(rel) ((rel)->rd_newRelfilenodeSubid)
+#endif
 
 static int
 FindNote(const GuardRow *row)
@@ -203,7 +286,7 @@ RemoveNote(int i)
 }
 
 static void
-AddNote(GuardRow *row, const LiveFilter &filter, uint64 hash, bool may_kill)
+AddNote(GuardRow *row, const LiveFilter &filter, LiveCounter counted, uint64 hash, bool may_kill)
 {
 	GuardNote  *note;
 
@@ -219,10 +302,13 @@ AddNote(GuardRow *row, const LiveFilter &filter, uint64 hash, bool may_kill)
 	}
 	note = &guard_notes[guard_note_count];
 	note->row = row;
+	note->counted = counted;
 	note->filter = RelationGetRelid(filter.rel);
+	note->filter_file = RelationFile(filter.rel);
 	note->hash = hash;
 	note->xid = GetCurrentTransactionId();
 	note->level = GetCurrentTransactionNestLevel();
+	note->subid = GetCurrentSubTransactionId();
 	note->heap = row->heap;
 	note->may_kill = may_kill;
 	note->taken_back = false;
@@ -278,14 +364,34 @@ SpeculativeLanded(GuardNote *note)
 
 	/*
 	 * Our transaction holds a lock on the table, so if it is gone, or shorter, it was
-	 * this transaction that dropped or truncated it, with the row in it.
+	 * this transaction that dropped or truncated it, with the row in it. If it was
+	 * rewritten, all that was in it by then has landed, but for what was killed there
+	 * and not tried again, and the row is in another place.
 	 */
 	if (!RelationIsValid(heap))
 		return true;
-	if (ItemPointerGetBlockNumber(&note->tid) < RelationGetNumberOfBlocks(heap))
+	if (RelationFile(heap) == note->file &&
+		ItemPointerGetBlockNumber(&note->tid) < RelationGetNumberOfBlocks(heap))
 		landed = LookAtTuple(heap, &note->tid, note->xid) == TupleState::Landed;
 	RelationClose(heap);
 	return landed;
+}
+
+/*
+ * Whether a subtransaction inside of the note's own has dropped a relation, or replaced
+ * its file: that can be undone yet.
+ */
+static bool
+ReplacedInside(Oid relid, const GuardNote *note)
+{
+	Relation	rel = RelationIdGetRelation(relid);
+	bool		replaced;
+
+	if (!RelationIsValid(rel))
+		return true;
+	replaced = RelationFileSubid(rel) > note->subid;
+	RelationClose(rel);
+	return replaced;
 }
 
 /* A filter that the caller may use because it is in use, by his own guard. */
@@ -311,7 +417,8 @@ SettleNote(int i)
 	LiveFilter	filter;
 	bool		same_level = note->level == GetCurrentTransactionNestLevel();
 
-	if (note->taken_back && !same_level)
+	if (!same_level && (note->taken_back || ReplacedInside(note->filter, note) ||
+						(ItemPointerIsValid(&note->tid) && ReplacedInside(note->heap, note))))
 		return;
 	if (!note->taken_back && ItemPointerIsValid(&note->tid) && SpeculativeLanded(note))
 	{
@@ -331,11 +438,12 @@ SettleNote(int i)
 	 * become READ ONLY since, or the privilege been revoked.
 	 */
 	filter = OpenUnchecked(note->filter, NoLock);
-	if (!note->taken_back)
+	if (!note->taken_back && note->counted == LiveCounter::New &&
+		note->filter_file == RelationFile(filter.rel))
 		LiveTakeBack(filter, note->hash, note->xid);
 	note->taken_back = true;
 	if (same_level)
-		CountLive(filter, LiveCounter::New, -1);
+		CountLive(filter, note->counted, -1);
 	CloseLive(filter);
 	if (same_level)
 		RemoveNote(i);
@@ -374,10 +482,19 @@ SettleLevel(int level)
 		}
 }
 
-/* The keys of an aborted subtransaction are as if never added. */
+/*
+ * The keys of an aborted subtransaction are as if never added. Its queries are over,
+ * though the memory of one that an SQL function ran can outlive them: then its rows
+ * must not be taken for those in hand.
+ */
 static void
 ForgetLevel(int level)
 {
+	for (GuardRow **link = &guard_rows; *link != NULL;)
+		if ((*link)->level >= level)
+			*link = (*link)->below;
+		else
+			link = &(*link)->below;
 	for (int i = guard_note_count - 1; i >= 0; i--)
 		if (guard_notes[i].level >= level)
 			RemoveNote(i);
@@ -395,7 +512,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
-			guard_note_count = 0;
+			ForgetLevel(1);
 			guard_moved = NULL;
 			if (guard_plans != NULL && hash_get_num_entries(guard_plans) > GUARD_PLANS_KEPT)
 			{
@@ -413,8 +530,6 @@ static void
 GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransactionId parent,
 							void *arg)
 {
-	if (guard_note_count == 0)
-		return;
 	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
 		SettleLevel(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
@@ -428,6 +543,8 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 void
 InitLiveGuard(void)
 {
+	previous_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = GuardExecutorStart;
 	RegisterXactCallback(GuardTransactionCallback, NULL);
 	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
 }
@@ -444,7 +561,10 @@ GuardRowLanded(Relation heap, ItemPointer tid)
 				return;
 			if (guard_notes[i].may_kill &&
 				LookAtTuple(heap, tid, guard_notes[i].xid) == TupleState::Speculative)
+			{
 				guard_notes[i].tid = *tid;
+				guard_notes[i].file = RelationFile(heap);
+			}
 			else
 				RemoveNote(i);
 			return;
@@ -610,6 +730,7 @@ GetGuardPlan(Relation rel, Oid function)
 	GuardPlanEntry *entry;
 	GuardPlan  *plan;
 	MemoryContext old;
+	Oid			trigger;
 	bool		found;
 	bool		valid;
 
@@ -627,6 +748,7 @@ GetGuardPlan(Relation rel, Oid function)
 						 triggers.write->tgname, triggers.remove->tgname)));
 	qual = triggers.remove->tgqual;
 	args = triggers.write->tgargs;
+	trigger = triggers.write->tgoid;
 
 	if (guard_plans == NULL)
 	{
@@ -640,7 +762,7 @@ GetGuardPlan(Relation rel, Oid function)
 		guard_plans = hash_create("dedup_guard plans", 32, &info,
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	entry = (GuardPlanEntry *) hash_search(guard_plans, &triggers.write->tgoid, HASH_FIND, NULL);
+	entry = (GuardPlanEntry *) hash_search(guard_plans, &trigger, HASH_FIND, NULL);
 	if (entry != NULL && strcmp(entry->plan->qual, qual) == 0 &&
 		strcmp(entry->plan->mode_text, args[0]) == 0 &&
 		strcmp(entry->plan->constraint, args[1]) == 0)
@@ -658,13 +780,15 @@ GetGuardPlan(Relation rel, Oid function)
 	plan->mode = ReadMode(args[0], plan->clause, &valid);
 	if (!valid)
 		IncompleteGuard(rel);
-	plan->guarded = GuardedTable(triggers.write->tgoid);
+
+	/* From here on the relation's cache, and so its triggers, can go at any lock. */
+	plan->guarded = GuardedTable(trigger);
 	plan->keys = MakeColumnsKeyPlan(guard_plan_context, plan->clause.columns, plan->clause.types,
 									plan->clause.collations);
 	for (int i = 0; i < plan->clause.columns; i++)
 		get_typlenbyval(plan->clause.types[i], &plan->typlen[i], &plan->typbyval[i]);
 
-	entry = (GuardPlanEntry *) hash_search(guard_plans, &triggers.write->tgoid, HASH_ENTER, &found);
+	entry = (GuardPlanEntry *) hash_search(guard_plans, &trigger, HASH_ENTER, &found);
 	entry->plan = plan;
 	return plan;
 }
@@ -955,12 +1079,12 @@ MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
 	return heap_modify_tuple_by_cols(tuple, desc, 1, &column, &value, &isnull);
 }
 
-/* The key is new: it counts, unless the row does not land. */
+/* The key is new, or the row is marked: it counts, unless the row does not land. */
 static void
-NoteNewKey(GuardRow *row, const LiveFilter &filter, uint64 hash, bool may_kill)
+NoteRow(GuardRow *row, const LiveFilter &filter, LiveCounter counted, uint64 hash, bool may_kill)
 {
-	AddNote(row, filter, hash, may_kill);
-	CountLive(filter, LiveCounter::New, 1);
+	AddNote(row, filter, counted, hash, may_kill);
+	CountLive(filter, counted, 1);
 }
 
 static HeapTuple
@@ -970,7 +1094,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	Relation	rel = trigger->tg_relation;
 	HeapTuple	tuple = trigger->tg_trigtuple;
 	GuardRow   *row = FindRow();
-	bool		moving = row != NULL && row->moving;
+	bool		moving = row != NULL && row->moving && row->guarded == plan->guarded;
 	LiveFilter	filter;
 	LiveAnswer	answer;
 	uint64		hash = 0;
@@ -990,7 +1114,8 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		 */
 		row->moving = false;
 		EnterRow(row, rel);
-		if (has_key && i >= 0 && guard_notes[i].filter == plan->clause.filter &&
+		if (has_key && i >= 0 && guard_notes[i].counted == LiveCounter::New &&
+			guard_notes[i].filter == plan->clause.filter &&
 			guard_notes[i].hash == hash)
 		{
 			guard_notes[i].heap = RelationGetRelid(rel);
@@ -1005,7 +1130,11 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		}
 	}
 	else
+	{
+		if (row != NULL)
+			row->moving = false;
 		SettleRow(row);
+	}
 
 	if (!has_key)
 	{
@@ -1030,17 +1159,25 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		/* A row that moves has been deleted already: to leave it out would lose it. */
 		if (plan->mode == GuardMode::Reject || moving)
 			RejectRow(rel, plan, filter, site->columns);
+		if (plan->mode == GuardMode::Skip && IsFiredByUpdate())
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot move a row to partition \"%s\" from one whose guard is not enabled",
+							RelationGetRelationName(rel)),
+					 errdetail("Its key has been seen, so the row would be lost."),
+					 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" of the other partition.",
+							 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
 		if (plan->mode == GuardMode::Skip)
 		{
 			CountLive(filter, LiveCounter::Skipped, 1);
 			CloseLive(filter);
 			return NULL;
 		}
-		CountLive(filter, LiveCounter::Marked, 1);
+		NoteRow(EnterRow(row, rel), filter, LiveCounter::Marked, hash, site->may_kill);
 	}
 	if (answer == LiveAnswer::New)
-		NoteNewKey(EnterRow(row, rel), filter, hash, site->may_kill);
-	else if (guard_note_count > 0)
+		NoteRow(EnterRow(row, rel), filter, LiveCounter::New, hash, site->may_kill);
+	else if (answer != LiveAnswer::Duplicate && guard_note_count > 0)
 		EnterRow(row, rel);
 	CloseLive(filter);
 	return MarkRow(rel, plan, tuple, answer == LiveAnswer::Duplicate);
@@ -1084,18 +1221,28 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 				RejectRow(rel, plan, filter, site->columns);
 			if (answer == LiveAnswer::New)
 			{
-				NoteNewKey(EnterRow(row, rel), filter, hash, false);
+				NoteRow(EnterRow(row, rel), filter, LiveCounter::New, hash, false);
 				added = true;
 			}
 		}
 		CloseLive(filter);
 	}
-	if (!added && guard_note_count > 0)
+	if (!added && (guard_note_count > 0 || rel->rd_rel->relispartition))
 		EnterRow(row, rel);
+	if (rel->rd_rel->relispartition)
+	{
+		row = FindRow();
+		row->updated_in = RelationGetRelid(rel);
+		row->updated = trigger->tg_trigtuple->t_self;
+	}
 	return trigger->tg_newtuple;
 }
 
-/* Remembers the key of a row that may be on its way to another partition. */
+/*
+ * Remembers the key of a row that is on its way to another partition: that BEFORE UPDATE
+ * has just fired for. What a DELETE in a WITH clause takes out, for an INSERT of the same
+ * query to put in, is not that row but its key's second one, whatever the plan.
+ */
 static HeapTuple
 GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 {
@@ -1103,21 +1250,28 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	GuardSite  *site;
 	GuardRow   *row;
 
-	if (!rel->rd_rel->relispartition && !IsLogicalWorker())
+	row = FindRow();
+	if (!IsLogicalWorker() &&
+		!(row != NULL && row->updated_in == RelationGetRelid(rel) &&
+		  ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self)))
 		return trigger->tg_trigtuple;
 
 	site = GetSite(fcinfo, trigger);
 	if (!site->has_seed)
 	{
-		LiveFilter	filter = OpenUnchecked(site->plan->clause.filter, AccessShareLock);
+		LiveFilter	filter;
 
+		if (!IsLiveRelationId(site->plan->clause.filter))
+			IncompleteGuard(rel);
+		filter = OpenUnchecked(site->plan->clause.filter, AccessShareLock);
 		site->seed = filter.parameters.shape.seed;
 		site->has_seed = true;
 		CloseLive(filter);
 	}
 	LoadColumns(site->plan, trigger->tg_trigslot, site->columns);
-	row = EnterRow(FindRow(), rel);
+	row = EnterRow(row, rel);
 	row->moving = true;
+	row->guarded = site->plan->guarded;
 	row->filter = site->plan->clause.filter;
 	row->had_key = HashGuardKey(site->plan, site->columns, site->seed, &row->hash);
 	if (row->had_key && IsLogicalWorker())

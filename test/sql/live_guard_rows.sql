@@ -647,9 +647,11 @@ TRUNCATE f;
 
 CREATE TABLE a (k int, u int UNIQUE, w text);
 CREATE TABLE b (k int);
+SET client_min_messages = error;
 SELECT dedup_create('other', dedup_filter(1000, 1e-6, 42)) \gset
 SELECT dedup_guard('a', 'f', '{k}') \gset
 SELECT dedup_guard('b', 'other', '{k}') \gset
+SET client_min_messages = notice;
 INSERT INTO a SELECT i, i FROM generate_series(1, 100) i;
 DELETE FROM a WHERE k <= 90;
 BEGIN;
