@@ -148,6 +148,13 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 		callbacks_registered = true;
 	}
 	result = pg_class_aclcheck(relid, role, mode);
+	if (result != ACLCHECK_OK && role != GetUserId())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for live filter \"%s\"", RelationGetRelationName(rel)),
+				 errdetail("The owner of the guarded table, \"%s\", needs the privilege INSERT on it.",
+						   GetUserNameFromId(role, true)),
+				 errhint("GRANT it, or take the guard off with dedup_unguard().")));
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};

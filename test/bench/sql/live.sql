@@ -44,9 +44,9 @@ BEGIN
 END
 $$;
 
--- The filter's pages take some 64 MB; the keys that are present are more than it was
--- made for at 20 million, so the oldest of them are forgotten.
-SELECT dedup_create('seen', dedup_window(13800000, 0.01, 42));
+-- The filter takes some 64 MB, and is made for a little less than 20 million keys, so
+-- that the oldest of those that are present are forgotten.
+SELECT dedup_create('seen', dedup_window(19500000, 0.01, 42));
 CREATE TABLE guarded (k bigint, v int);
 SELECT dedup_guard('guarded', 'seen', '{k, v}');
 CREATE TABLE indexed (k bigint, v int);

@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 SET synchronous_commit = off;
 CREATE EXTENSION streamdedup;
-SELECT dedup_create('seen', dedup_window(13800000, 0.01, 42));
+SELECT dedup_create('seen', dedup_window(19500000, 0.01, 42));
 CREATE TABLE batch_run (what text, keys bigint, seconds float8);
 CREATE PROCEDURE batches(what text, from_key bigint, n int) LANGUAGE plpgsql AS $$
 DECLARE

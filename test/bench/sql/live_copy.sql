@@ -18,7 +18,7 @@ BEGIN
 		DROP TABLE IF EXISTS guarded, indexed, staging;
 		DROP TABLE IF EXISTS seen;
 		CREATE TABLE guarded (k bigint, v int);
-		PERFORM dedup_create('seen', dedup_window(13800000, 0.01, 42));
+		PERFORM dedup_create('seen', dedup_window(19500000, 0.01, 42));
 		PERFORM dedup_guard('guarded', 'seen', '{k, v}');
 		CREATE TABLE indexed (k bigint, v int, UNIQUE (k, v));
 		CREATE TABLE staging (k bigint, v int);

@@ -5,7 +5,7 @@ seconds=$1 rounds=$2
 psql -Xq -v ON_ERROR_STOP=1 <<'SQL' > /dev/null
 SET client_min_messages = warning;
 CREATE EXTENSION streamdedup;
-SELECT dedup_create('seen', dedup_window(13800000, 0.01, 42));
+SELECT dedup_create('seen', dedup_window(19500000, 0.01, 42));
 CREATE TABLE guarded (k bigint, v int);
 SELECT dedup_guard('guarded', 'seen', '{k, v}');
 CREATE TABLE indexed (k bigint, v int, UNIQUE (k, v));
