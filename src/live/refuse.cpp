@@ -133,7 +133,7 @@ RefuseChange(const PlannedStmt *statement, Index rti, Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot insert into live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint("Use is_new() to add a key, or dedup_load() to add those of a dedup_filter.")));
+				 errhint("Use is_new() to add a key, or dedup_load() to add those of a dedup_filter. A dump of a live filter is restored by COPY: make it without --inserts.")));
 	if ((permissions & ACL_UPDATE) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
