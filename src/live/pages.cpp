@@ -419,7 +419,8 @@ WideXid(TransactionId xid)
 		uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 		uint64		wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
 
-		if (wide >= next)
+		/* It may be the next one itself: the xmin of a snapshot with nobody running. */
+		if (wide > next)
 			wide -= (uint64) 1 << 32;
 		last_wide = wide;
 		last = xid;
