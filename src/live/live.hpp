@@ -10,6 +10,7 @@
  *   page.hpp       the bytes of a page; knows no PostgreSQL
  *   filter.cpp     opens a live filter, its parameters, access rights
  *   pages.cpp      buffers, locks, WAL records, extension, overflow pages
+ *   settle.cpp     what becomes of entries whose transactions have ended; new entries
  *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
  *   table_am.cpp   the access method: scans for dumps, COPY for restores, VACUUM
  *   page_type.cpp  the type of what a dump holds
