@@ -6,7 +6,7 @@ MODULE_big = streamdedup
 DATA = $(wildcard $(srcdir)/src/install/*.sql)
 
 SOURCES = src/pg/module.cpp src/pg/keys.cpp src/pg/key_hash.cpp \
-	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/functions.cpp \
+	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/advise.cpp src/value/functions.cpp \
 	src/value/aggregate.cpp src/value/stats.cpp \
 	src/query/window.cpp \
 	src/live/filter.cpp src/live/pages.cpp src/live/settle.cpp src/live/keys.cpp src/live/counters.cpp \

@@ -5,6 +5,8 @@
 // To fill a filter:   MakeWorking, then TestAndAdd; on kNoRoom, MakeWorking into
 //                     the NextStep()'s bytes and AddNew; last, WriteCanonical.
 // To add one key to a value that must not change: AddTo.
+// Where a filter can be full, each of these says so; a filter that could not take a
+// key must not be used as if it had.
 
 #ifndef STREAMDEDUP_CORE_FILTER_HPP_
 #define STREAMDEDUP_CORE_FILTER_HPP_
@@ -50,7 +52,7 @@ inline Reading Read(const uint8_t* image, const Header& header) noexcept {
 // own error explains.
 inline bool Overfull(const Header& header, const Reading& reading) noexcept {
   if (header.exact()) return false;
-  if (header.method->forgets) return reading.fpr > 1.2 * header.shape.fpr;
+  if (header.method->forgets(header.shape)) return reading.fpr > 1.2 * header.shape.fpr;
   const double keys = static_cast<double>(header.shape.keys);
   return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
 }
@@ -134,24 +136,29 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
 }
 
 // Writes the method's body of any image, exact hashes replayed, and its counters.
-inline void BodyTo(const uint8_t* image, const Header& header, Counters* counters,
-                   uint8_t* body) noexcept {
+// False: the method is full before the last of the hashes.
+[[nodiscard]] inline bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
+                                 uint8_t* body) noexcept {
   if (!header.exact()) {
+    const size_t used = header.used_bytes();
     *counters = header.counters;
-    std::memcpy(body, image + header.body_at(), header.shape.bytes);
-    return;
+    std::memcpy(body, image + header.body_at(), used);
+    std::memset(body + used, 0, header.shape.bytes - used);
+    return true;
   }
+  bool taken = true;
   *counters = Counters{};
   std::memset(body, 0, header.shape.bytes);
   InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
-    header.method->insert(header.shape, counters, body, hashes, n);
+    taken = taken && header.method->insert(header.shape, counters, body, hashes, n) == n;
   });
+  return taken;
 }
 
 // Writes the working image that NextStep() chose, with all that `image` holds,
-// to `out`, which has StepBytes() bytes.
-inline void MakeWorking(const uint8_t* image, const Header& header, const Step& step,
-                        uint8_t* out) noexcept {
+// to `out`, which has StepBytes() bytes. False: the method cannot hold it.
+[[nodiscard]] inline bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
+                                      uint8_t* out) noexcept {
   if (step.form == Form::kWorkingExact) {
     WorkingExact grown(out, 0, step.room, header.order());
     grown.Clear(header.shape);
@@ -159,19 +166,21 @@ inline void MakeWorking(const uint8_t* image, const Header& header, const Step& 
       for (size_t i = 0; i < n; ++i) grown.PrefetchIndex(hashes[i]);
       for (size_t i = 0; i < n && !grown.full(); ++i) grown.Append(hashes[i]);
     });
-    return;
+    return true;
   }
   const size_t shift = ShiftFor(out, header.shape);
   Counters counters;
-  BodyTo(image, header, &counters, out + kHeaderBytes + shift);
+  const bool taken = BodyTo(image, header, &counters, out + kHeaderBytes + shift);
   WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
+  return taken;
 }
 
-enum class Outcome { kNew, kSeen, kNoRoom };
+enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 
 // Test-and-add on a working image: says whether the key is new, and remembers it.
 // kNoRoom: the key is new and nothing has changed; the image has to grow first.
-inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcept {
+// kFull: the same, and it cannot grow.
+[[nodiscard]] inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcept {
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
     const uint64_t place = exact.Find(hash);
@@ -185,17 +194,21 @@ inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcep
     return Outcome::kNew;
   }
   uint8_t seen = 0;
-  header->method->test_and_add(header->shape, &header->counters, image + header->body_at(), &hash,
-                               1, &seen);
+  if (header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
+                                   &hash, 1, &seen) == 0) {
+    return Outcome::kFull;
+  }
   WriteCounters(image, header->counters);
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
 }
 
 // Puts the deferred hashes where they belong. Every other function wants that done:
-// the hashes still deferred are none of the filter's keys to it.
-inline void Settle(uint8_t* image, Header* header) noexcept {
+// the hashes still deferred are none of the filter's keys to it. False: the method was
+// full before the last of them.
+[[nodiscard]] inline bool Settle(uint8_t* image, Header* header) noexcept {
   const size_t n = header->deferred();
-  if (n == 0) return;
+  if (n == 0) return true;
+  size_t taken = n;
   uint64_t hashes[kMaxDeferred];
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
@@ -215,59 +228,61 @@ inline void Settle(uint8_t* image, Header* header) noexcept {
     header->counters.count = exact.n();
   } else {
     for (size_t i = 0; i < n; ++i) hashes[i] = LoadU64(image + kHeaderBytes + 8 * i);
-    header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
-                                 hashes, n, nullptr);
+    taken = header->method->test_and_add(header->shape, &header->counters,
+                                         image + header->body_at(), hashes, n, nullptr);
     WriteCounters(image, header->counters);
   }
   header->checksum &= ~(uint64_t{0xffff} << 16);
   StoreU64(image + 8, header->checksum);
+  return taken == n;
 }
 
 // Adds a key to a working image where nobody waits for the answer: large filters
-// take keys in batches, which hides most of the cache misses. Returns false, with
-// nothing changed but settled, if there is no room (as kNoRoom of TestAndAdd, or the
-// key is there already).
-inline bool Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
+// take keys in batches, which hides most of the cache misses. kNoRoom, with nothing
+// changed but settled: as of TestAndAdd, or the key is there already. kFull: this key
+// or one that was deferred found no room. Anything else: it was taken.
+[[nodiscard]] inline Outcome Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
   const bool exact = header->form == Form::kWorkingExact;
-  if (header->shape.bytes < kDeferFromBytes) {
-    return TestAndAdd(image, header, hash) != Outcome::kNoRoom;
-  }
+  if (header->shape.bytes < kDeferFromBytes) return TestAndAdd(image, header, hash);
   size_t n = header->deferred();
   if (exact && header->hashes() + n >= header->room()) {
-    Settle(image, header);
+    if (!Settle(image, header)) return Outcome::kFull;
     n = 0;
-    if (header->hashes() >= header->room()) return false;
+    if (header->hashes() >= header->room()) return Outcome::kNoRoom;
   }
   const uint64_t before = exact ? header->hashes() : 0;
   StoreU64(image + kHeaderBytes + 8 * (before + n), hash);
   header->checksum += 1 << 16;
   StoreU64(image + 8, header->checksum);
-  if (n + 1 >= kMaxDeferred) Settle(image, header);
-  return true;
+  if (n + 1 >= kMaxDeferred && !Settle(image, header)) return Outcome::kFull;
+  return Outcome::kNew;
 }
 
 // Adds a key that is known to be new, after MakeWorking made room for it. Never by
 // test-and-add: a false positive of the method must not lose the key by which an
-// exact filter went over to it.
-inline void AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
+// exact filter went over to it. False: the method is full.
+[[nodiscard]] inline bool AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
     exact.Append(hash);
     header->counters.count = exact.n();
-    return;
+    return true;
   }
-  header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash, 1);
+  if (header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash,
+                             1) == 0) {
+    return false;
+  }
   WriteCounters(image, header->counters);
+  return true;
 }
 
 // Adds a key of another filter to a working image, as the youngest. In an exact
 // image that is exact; a full one of a window whose merges drop no key takes it
-// without asking, since a false positive must not lose it. kNoRoom as in TestAndAdd.
-inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash) noexcept {
-  if (header->form == Form::kWorkingFull && header->method->forgets &&
+// without asking, since a false positive must not lose it. Outcomes as of TestAndAdd.
+[[nodiscard]] inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash) noexcept {
+  if (header->form == Form::kWorkingFull && header->method->forgets(header->shape) &&
       header->method->merge_keeps_all) {
-    AddNew(image, header, hash);
-    return Outcome::kNew;
+    return AddNew(image, header, hash) ? Outcome::kNew : Outcome::kFull;
   }
   return TestAndAdd(image, header, hash);
 }
@@ -279,10 +294,12 @@ inline bool StaysExact(const Header& header) noexcept {
 }
 
 inline size_t CanonicalBytes(const Header& header) noexcept {
-  return kHeaderBytes + (StaysExact(header) ? 8 * header.hashes() : header.shape.bytes);
+  if (StaysExact(header)) return kHeaderBytes + 8 * header.hashes();
+  return kHeaderBytes + (header.exact() ? header.shape.bytes : header.used_bytes());
 }
 
-// Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes.
+// Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes. Only
+// windows have more hashes than they may as values, and those are never full.
 inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
   const size_t size = CanonicalBytes(header);
   if (StaysExact(header)) {
@@ -296,12 +313,23 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
       SortHashes(out + kHeaderBytes, header.hashes());
     }
     WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
-  } else {
+  } else if (header.exact()) {
     Counters counters;
-    BodyTo(image, header, &counters, out + kHeaderBytes);
+    (void)BodyTo(image, header, &counters, out + kHeaderBytes);
     WriteHeader(out, header.shape, Form::kFull, counters, 0);
+  } else {
+    std::memcpy(out + kHeaderBytes, image + header.body_at(), size - kHeaderBytes);
+    WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
   }
   Seal(out, size);
+}
+
+// The header of a full canonical image whose body is in place, and the image's size.
+inline size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* out) noexcept {
+  WriteHeader(out, shape, Form::kFull, counters, 0);
+  const Method* method = MethodByCode(shape.method);
+  return kHeaderBytes +
+         (method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes);
 }
 
 // ---- one key into a value ------------------------------------------------------------
@@ -318,16 +346,18 @@ inline size_t AddToBytes(const Header& header) noexcept {
 }
 
 // Writes the canonical image of `image`, a canonical one, with one more key to
-// `out`, in one pass and without its checksum (Seal sets it). Returns its size.
-inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
-                    uint8_t* out) noexcept {
+// `out`, in one pass and without its checksum (Seal sets it). Returns its size, or 0 if
+// the filter is full.
+[[nodiscard]] inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
+                                  uint8_t* out) noexcept {
   const Shape& shape = header.shape;
   if (header.form == Form::kFull) {
-    Counters counters = header.counters;
-    std::memcpy(out, image, kHeaderBytes + shape.bytes);
-    header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr);
-    WriteHeader(out, shape, Form::kFull, counters, 0);
-    return kHeaderBytes + shape.bytes;
+    Counters counters;
+    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
+        header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr) == 0) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
   }
   const uint64_t n = header.hashes();
   const ExactOrder order = header.order();
@@ -349,13 +379,45 @@ inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
     size = n + 1;
   } else {
     Counters counters;
-    BodyTo(image, header, &counters, to);
-    header.method->insert(shape, &counters, to, &hash, 1);
-    WriteHeader(out, shape, Form::kFull, counters, 0);
-    return kHeaderBytes + shape.bytes;
+    if (!BodyTo(image, header, &counters, to) ||
+        header.method->insert(shape, &counters, to, &hash, 1) == 0) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
   }
   WriteHeader(out, shape, Form::kExact, Counters{size, 0}, 0);
   return kHeaderBytes + 8 * size;
+}
+
+// ---- one key out of a value -----------------------------------------------------------
+
+// Bytes that ForgetFrom may need.
+inline size_t ForgetBytes(const Header& header) noexcept {
+  return kHeaderBytes + (header.exact() ? 8 * header.hashes() : header.shape.bytes);
+}
+
+// Writes the canonical image of `image`, a canonical one of a method that can forget,
+// without one key that was answered new when it was added. Returns its size, or 0 if
+// the key is not there.
+[[nodiscard]] inline size_t ForgetFrom(const uint8_t* image, const Header& header, uint64_t hash,
+                                       uint8_t* out) noexcept {
+  const Shape& shape = header.shape;
+  if (!header.exact()) {
+    Counters counters;
+    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
+        !header.method->forget(shape, &counters, out + kHeaderBytes, hash)) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
+  }
+  const uint64_t place = FindCanonical(image, header, hash), n = header.hashes();
+  if (place == kNowhere) return 0;
+  const uint8_t* from = image + kHeaderBytes;
+  uint8_t* to = out + kHeaderBytes;
+  std::memcpy(to, from, 8 * place);
+  std::memcpy(to + 8 * place, from + 8 * (place + 1), 8 * (n - place - 1));
+  WriteHeader(out, shape, Form::kExact, Counters{n - 1, 0}, 0);
+  return kHeaderBytes + 8 * (n - 1);
 }
 
 }  // namespace dedup

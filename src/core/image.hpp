@@ -19,7 +19,7 @@
 // Numbers are little-endian. There are four forms. Two are canonical: they are
 // what is stored, and equal filters have equal bytes.
 //   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp)
-//   kFull          the method's body
+//   kFull          the method's body, as far as it is in use
 // Two are working forms, for a filter that is being filled in memory; they have
 // spare room, no checksum, and never leave the server's memory:
 //   kWorkingExact  hashes with an index over them
@@ -73,6 +73,9 @@ struct Header {
   size_t body_at() const noexcept {  // of full forms
     return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
   }
+  size_t used_bytes() const noexcept {  // of full forms: of the body
+    return method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
+  }
   // Filters that were merged into this one, itself included.
   uint32_t parts() const noexcept {
     return canonical() ? 1 : 1 + static_cast<uint32_t>(checksum >> 32 & 0xffff);
@@ -111,7 +114,7 @@ inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
 // without loss. Such a state becomes its method when it is made canonical.
 inline uint64_t StateLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
   const uint64_t limit = ExactLimit(shape, order);
-  if (!method.forgets || shape.keys <= limit) return limit;
+  if (!method.forgets(shape) || shape.keys <= limit) return limit;
   return shape.keys < MostHashes(order) ? shape.keys : MostHashes(order);
 }
 
@@ -179,6 +182,7 @@ enum class Flaw {
   kWorking,        // a working form where only canonical ones may be
   kChecksum,
   kOrder,  // of exact hashes
+  kBody,   // one that the method does not make
 };
 
 // Reads and checks the header in O(1).
@@ -222,7 +226,7 @@ enum class Flaw {
       if (size < WorkingExactBytes(header->room(), header->order())) return Flaw::kSize;
       break;
     case Form::kFull:
-      if (size != kHeaderBytes + shape.bytes) return Flaw::kSize;
+      if (size != kHeaderBytes + header->used_bytes()) return Flaw::kSize;
       break;
     case Form::kWorkingFull:
       if (!WorkingFieldValid(header->checksum, shape, false, 0, 0)) return Flaw::kParameters;
@@ -295,6 +299,10 @@ inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
         return Flaw::kOrder;
       }
     }
+  }
+  if (header->form == Form::kFull && header->method->sound != nullptr &&
+      !header->method->sound(header->shape, header->counters, image + kHeaderBytes)) {
+    return Flaw::kBody;
   }
   return Flaw::kNone;
 }

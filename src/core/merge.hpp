@@ -1,6 +1,7 @@
 // Merging two filters of equal shape. While both are exact the merge is exact;
 // else the methods merge, after exact hashes were replayed into a body of their
-// own. Inputs are settled. What a merge of full filters keeps is told by each method.
+// own. Inputs are settled, and of a method that can merge. What a merge of full filters
+// keeps is told by each method. Sizes of 0 say that the result would be full.
 
 #ifndef STREAMDEDUP_CORE_MERGE_HPP_
 #define STREAMDEDUP_CORE_MERGE_HPP_
@@ -75,28 +76,28 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
     return kHeaderBytes + 8 * n;
   }
   Counters counters;
-  if (ha.method->forgets && ha.method->merge_keeps_all && n > shape.keys) {
+  if (ha.method->forgets(shape) && ha.method->merge_keeps_all && n > shape.keys) {
     // One list of more keys than the window would lose the older ones of each.
     Counters replayed;
-    BodyTo(a, ha, &counters, to);
-    BodyTo(b, hb, &replayed, scratch);
-    ha.method->merge(shape, &counters, to, replayed, scratch, Weights{});
-    WriteHeader(out, shape, Form::kFull, counters, 0);
-    return kHeaderBytes + shape.bytes;
+    if (!BodyTo(a, ha, &counters, to) || !BodyTo(b, hb, &replayed, scratch) ||
+        !ha.method->merge(shape, &counters, to, replayed, scratch, Weights{})) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
   }
   std::memset(to, 0, shape.bytes);
   for (uint64_t i = n; i-- > 0;) {
     const uint64_t hash = merged.at(i);
-    ha.method->insert(shape, &counters, to, &hash, 1);
+    if (ha.method->insert(shape, &counters, to, &hash, 1) == 0) return 0;
   }
-  WriteHeader(out, shape, Form::kFull, counters, 0);
-  return kHeaderBytes + shape.bytes;
+  return WriteFull(shape, counters, out);
 }
 
 // Writes the canonical image of the merge, without its checksum (Seal sets it),
 // to `out`, and returns its size. The inputs have equal shapes; any form will do.
-inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
-                      uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
+[[nodiscard]] inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b,
+                                    const Header& hb, uint64_t limit, uint8_t* out,
+                                    uint8_t* scratch) noexcept {
   const Weights weights = {ha.parts(), hb.parts()};
   if (ha.exact() && hb.exact()) return MergeExact(a, ha, b, hb, limit, out, scratch);
   const Shape& shape = ha.shape;
@@ -108,23 +109,22 @@ inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, cons
     const bool left_full = hb.exact();
     const uint8_t* full = left_full ? a : b;
     const Header& full_header = left_full ? ha : hb;
-    counters = full_header.counters;
-    std::memcpy(body, full + full_header.body_at(), shape.bytes);
+    bool taken = BodyTo(full, full_header, &counters, body);
     InBatches(left_full ? b : a, left_full ? hb : ha, [&](const uint64_t* hashes, size_t n) {
-      method->insert(shape, &counters, body, hashes, n);
+      taken = taken && method->insert(shape, &counters, body, hashes, n) == n;
     });
+    if (!taken) return 0;
   } else {
-    BodyTo(a, ha, &counters, body);
+    if (!BodyTo(a, ha, &counters, body)) return 0;
+    Counters replayed = hb.counters;
+    const uint8_t* right = b + hb.body_at();
     if (hb.exact()) {
-      Counters replayed;
-      BodyTo(b, hb, &replayed, scratch);
-      method->merge(shape, &counters, body, replayed, scratch, weights);
-    } else {
-      method->merge(shape, &counters, body, hb.counters, b + hb.body_at(), weights);
+      if (!BodyTo(b, hb, &replayed, scratch)) return 0;
+      right = scratch;
     }
+    if (!method->merge(shape, &counters, body, replayed, right, weights)) return 0;
   }
-  WriteHeader(out, shape, Form::kFull, counters, 0);
-  return kHeaderBytes + shape.bytes;
+  return WriteFull(shape, counters, out);
 }
 
 inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
@@ -140,23 +140,25 @@ inline void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
 }
 
 // Merges `b` into the working full image `a` where that needs no room: if `b` is
-// full too, or order does not matter. Returns false, and changes nothing, where
-// it does.
-inline bool MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header& hb) noexcept {
-  if (ha->exact()) return false;
+// full too, or order does not matter. kNoRoom, with nothing changed, where it does;
+// kFull: what `a` holds now is no filter.
+[[nodiscard]] inline Outcome MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b,
+                                          const Header& hb) noexcept {
+  if (ha->exact()) return Outcome::kNoRoom;
+  bool taken = true;
   uint8_t* body = a + ha->body_at();
   if (!hb.exact()) {
-    ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
-                      Weights{ha->parts(), hb.parts()});
+    taken = ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
+                              Weights{ha->parts(), hb.parts()});
   } else if (ha->order() == ExactOrder::kSorted) {
     InBatches(b, hb, [&](const uint64_t* hashes, size_t n) {
-      ha->method->insert(ha->shape, &ha->counters, body, hashes, n);
+      taken = taken && ha->method->insert(ha->shape, &ha->counters, body, hashes, n) == n;
     });
   } else {
-    return false;
+    return Outcome::kNoRoom;
   }
   WriteCounters(a, ha->counters);
-  return true;
+  return taken ? Outcome::kNew : Outcome::kFull;
 }
 
 }  // namespace dedup

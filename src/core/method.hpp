@@ -40,14 +40,16 @@ struct Counters {
 
 // ---- options --------------------------------------------------------------
 
-// One option of dedup_method(). Values are numbers; on and off are 1 and 0.
-enum class OptionKind : uint8_t { kReal, kWhole, kMultipleOf8, kOnOff };
+// One option of dedup_method(). Values are numbers; on and off are 1 and 0, and of
+// words it is the place in their list.
+enum class OptionKind : uint8_t { kReal, kWhole, kMultipleOf8, kOnOff, kWord };
 
 struct OptionSpec {
   const char* name;
   OptionKind kind;
   double min;
   double max;
+  const char* words = nullptr;  // of kWord: "published|text"
 };
 
 inline constexpr int kMaxOptions = 8;
@@ -77,9 +79,18 @@ enum class PlanStatus {
   kOk,
   kTooLarge,        // the body would pass kMaxBodyBytes
   kMemoryTooSmall,  // not even one line or block, or not one key at the rate
+  kConflict,        // options that exclude each other: Method::conflict says which
 };
 
 // ---- what is told of a method and of a filter -------------------------------
+
+// What a filter still knows when more keys came than it can hold.
+enum class Remembers : uint8_t {
+  kAll,        // every key; the rate rises, or no more are taken
+  kLastSeen,   // a window: a key counts from its last sight
+  kFirstSeen,  // a window: a key counts from its first sight
+  kByChance,   // what random evictions have left
+};
 
 // The order in which a filter that is still exact keeps its hashes.
 enum class ExactOrder : uint8_t {
@@ -101,15 +112,23 @@ struct Reading {
 
 struct Method {
   const char* name;
-  uint8_t code;          // in stored filters: never reused
-  bool forgets;          // a window: old keys give way to new ones
+  uint8_t code;  // in stored filters: never reused
+  Remembers (*remembers)(const Shape&) noexcept;
   bool merge_keeps_all;  // a merge drops no key that either input remembers
   uint32_t granule;      // body sizes are multiples of this
   const char* promise;   // for dedup_advise: what an answer can be wrong about
-  const char* merging;   // for dedup_advise: what a merge keeps
-  double missed;         // promised share of the last `keys` keys answered new
+  // For dedup_advise: what a merge keeps, or, where merge is null, why there is none.
+  const char* merging;
+  const char* cost;  // for dedup_advise: memory touched a key
+  // Share of the last `keys` distinct keys that are answered new again, at most
+  // (kByChance: expected, on a stream of distinct keys). Zero for kAll.
+  double (*missed)(const Shape&) noexcept;
   const OptionSpec* options;
   int option_count;
+  // For dedup_advise: other options that make a filter of another promise, and that.
+  const char* variant = nullptr;
+  const char* variant_promise = nullptr;
+  const char* conflict = nullptr;  // kConflict in words
 
   // Fills bytes, keys, fpr and detail of the shape.
   PlanStatus (*plan)(const Request&, Shape*) noexcept;
@@ -121,23 +140,45 @@ struct Method {
   void (*describe)(const Shape&, char* text, size_t size) noexcept;
 
   // For each hash in turn: seen[i] = 1 if it was already answered for, and it is
-  // remembered. `seen` may be null.
-  void (*test_and_add)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes, size_t n,
-                       uint8_t* seen) noexcept;
+  // remembered. `seen` may be null. Returns how many keys were taken: fewer than n only
+  // where a filter can be full, and then the key at that place is new, is not
+  // remembered, and has changed nothing.
+  size_t (*test_and_add)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes, size_t n,
+                         uint8_t* seen) noexcept;
   void (*contains)(const Shape&, const Counters&, const uint8_t* body, const uint64_t* hashes,
                    size_t n, uint8_t* seen) noexcept;
   // Remembers distinct keys without asking first: for replaying exact hashes,
-  // where a false positive must not lose one.
-  void (*insert)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes, size_t n) noexcept;
+  // where a false positive must not lose one. Returns as test_and_add does.
+  size_t (*insert)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes,
+                   size_t n) noexcept;
   // Merges a filter of the same shape into this one. Where age decides, the ages of
   // the two run as their weights (1 and 1 for two filters; in an aggregate, how many
-  // were merged into each already, so that none is favoured).
-  void (*merge)(const Shape&, Counters*, uint8_t* body, const Counters& other_counters,
+  // were merged into each already, so that none is favoured). False: the result would
+  // be full, and what is in the body now is no filter. Null: merging is meaningless.
+  bool (*merge)(const Shape&, Counters*, uint8_t* body, const Counters& other_counters,
                 const uint8_t* other, const Weights&) noexcept;
 
   Reading (*read)(const Shape&, const Counters&, const uint8_t* body) noexcept;
   // The rate to expect with `keys` keys in the filter.
   double (*expected_fpr)(const Shape&, double keys) noexcept;
+
+  // Takes back one add of a key that was answered new. False: the key is not there.
+  // Null: the method cannot.
+  bool (*forget)(const Shape&, Counters*, uint8_t* body, uint64_t hash) noexcept = nullptr;
+  // Whether filters of this shape can forget, where not all of the method can. Null: all.
+  bool (*may_forget)(const Shape&) noexcept = nullptr;
+  // Of bodies that grow: how many of their bytes are in use. The others are zero, are
+  // not stored, and must not be looked at by contains, read, or merge (in the other
+  // body). Null: all.
+  uint32_t (*used_bytes)(const Shape&, const Counters&) noexcept = nullptr;
+  // Of bodies with links: whether they hold together. Takes time in proportion to the
+  // body. Null: every body is one.
+  bool (*sound)(const Shape&, const Counters&, const uint8_t* body) noexcept = nullptr;
+
+  bool forgets(const Shape& shape) const noexcept { return remembers(shape) != Remembers::kAll; }
+  bool can_forget(const Shape& shape) const noexcept {
+    return forget != nullptr && (may_forget == nullptr || may_forget(shape));
+  }
 };
 
 }  // namespace dedup

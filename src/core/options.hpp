@@ -37,6 +37,19 @@ inline bool ParseOptionValue(const OptionSpec& spec, const char* from, const cha
     *value = is("on") || is("true");
     return *value != 0 || is("off") || is("false");
   }
+  if (spec.kind == OptionKind::kWord) {
+    int place = 0;
+    for (const char* word = spec.words; *word != '\0'; ++place) {
+      const char* bar = std::strchr(word, '|');
+      const size_t length = bar != nullptr ? static_cast<size_t>(bar - word) : std::strlen(word);
+      if (static_cast<size_t>(to - from) == length && std::memcmp(from, word, length) == 0) {
+        *value = place;
+        return true;
+      }
+      word += length + (bar != nullptr);
+    }
+    return false;
+  }
   const bool whole = spec.kind != OptionKind::kReal;
   // Digits, a point and an exponent; no sign, no inf or nan, no locale.
   double result = 0;

@@ -17,11 +17,7 @@
 namespace dedup {
 
 inline constexpr const Method* kMethods[] = {
-    &blocked_bloom::kMethod,
-    &bloom::kMethod,
-    &recent::kMethod,
-    &ring::kMethod,
-    &fifo::kMethod,
+    &blocked_bloom::kMethod, &bloom::kMethod, &recent::kMethod, &ring::kMethod, &fifo::kMethod,
 };
 inline constexpr size_t kMethodCount = sizeof kMethods / sizeof kMethods[0];
 

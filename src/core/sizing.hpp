@@ -80,6 +80,34 @@ inline double BloomBits(double rate, int k) noexcept {
   return -k / std::log1p(-std::pow(rate, 1.0 / k));
 }
 
+// Sizes a method that knows the shape of given bytes, a multiple of `granule`, and
+// with it the number of keys: for a request of keys, the fewest bytes that have as many.
+// `from_memory(bytes, shape)` fills the shape; its keys must not fall as bytes grow.
+template <typename FromMemory>
+inline PlanStatus PlanFromMemory(const Request& request, uint32_t granule, Shape* shape,
+                                 FromMemory from_memory) noexcept {
+  const uint64_t most = kMaxBodyBytes / granule;
+  uint64_t units = request.memory / granule;
+  shape->fpr = request.fpr;
+  if (request.keys > 0) {
+    PlanStatus conflict = PlanStatus::kOk;
+    units = LeastWhere(1, most, [&](uint64_t tried) {
+      Shape trial = *shape;
+      const PlanStatus status = from_memory(tried * granule, &trial);
+      if (status == PlanStatus::kConflict) conflict = status;
+      return status == PlanStatus::kOk && trial.keys >= request.keys;
+    });
+    if (conflict != PlanStatus::kOk) return conflict;
+  } else if (units == 0) {
+    return PlanStatus::kMemoryTooSmall;
+  }
+  if (units > most) return PlanStatus::kTooLarge;
+  shape->bytes = static_cast<uint32_t>(units * granule);
+  const PlanStatus status = from_memory(units * granule, shape);
+  if (status == PlanStatus::kOk && request.keys > 0) shape->keys = request.keys;
+  return status;
+}
+
 struct Sized {
   uint64_t amount = 0;  // units, or keys; 0 if there is none
   int k = 0;

@@ -61,13 +61,15 @@ AS 'MODULE_PATHNAME', 'dedup_method_make' LANGUAGE C IMMUTABLE PARALLEL SAFE COS
 COMMENT ON FUNCTION dedup_method(text, text, text, bigint) IS 'empty filter of a named method, sized by memory or by the option keys';
 
 CREATE FUNCTION dedup_advise(keys bigint, fpr float8 DEFAULT 0.01, forget boolean DEFAULT NULL,
+	first_sight boolean DEFAULT NULL, deletes boolean DEFAULT false,
+	merges boolean DEFAULT false,
 	OUT method text, OUT promise text, OUT bytes bigint, OUT bits_per_key float8,
-	OUT expected_fpr float8, OUT missed float8, OUT merging text, OUT parameters text,
-	OUT prototype text)
+	OUT expected_fpr float8, OUT missed float8, OUT speed text, OUT cannot text,
+	OUT merging text, OUT parameters text, OUT prototype text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 ROWS 4;
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 ROWS 10;
 
-COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean) IS 'methods that can hold so many keys at a false-positive rate, least memory first';
+COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods that can hold so many keys at a false-positive rate, best first';
 
 -- ---- one filter ----
 
@@ -94,6 +96,12 @@ CREATE FUNCTION is_new(filter dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_is_new_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
 COMMENT ON FUNCTION is_new(dedup_filter, "any") IS 'whether the key was not added';
+
+-- Not STRICT: a NULL key leaves the filter as it is.
+CREATE FUNCTION dedup_forget(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
+AS 'MODULE_PATHNAME', 'dedup_forget_value' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20;
+
+COMMENT ON FUNCTION dedup_forget(dedup_filter, "any") IS 'the filter without a key that was new when it was added';
 
 CREATE FUNCTION dedup_merge(dedup_filter, dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;

@@ -78,7 +78,7 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	parameters.prototype_method = prototype.method;
 	parameters.prototype_keys = prototype.keys;
 	parameters.prototype_fpr = prototype.fpr;
-	parameters.forgets = method->forgets || ttl != 0;
+	parameters.forgets = method->forgets(prototype) || ttl != 0;
 	if (ttl != 0)
 	{
 		/* Rounded up, so that seven generations are never shorter than the ttl. */

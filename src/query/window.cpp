@@ -72,7 +72,7 @@ WarnOverfull(WindowSite *site, const PartitionState *partition)
 {
 	const dedup::Header &header = partition->filter.header;
 
-	if (site->warned || header.method->forgets || header.exact() ||
+	if (site->warned || header.method->forgets(header.shape) || header.exact() ||
 		partition->keys <= header.shape.keys)
 		return;
 	site->warned = true;

@@ -93,9 +93,16 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 		PG_RETURN_POINTER(value);
 	if (likely(!header->canonical()))
 	{
+		dedup::Outcome outcome;
+
 		dedup::Align(image, header);
-		if (likely(dedup::Defer(image, header, hash)))
+		outcome = dedup::Defer(image, header, hash);
+		if (likely(outcome != dedup::Outcome::kNoRoom))
+		{
+			if (unlikely(outcome == dedup::Outcome::kFull))
+				ReportFull(*header);
 			PG_RETURN_POINTER(value);
+		}
 	}
 	StartFilling(&state, value, LimitOf(*header, site->limit));
 	FillWith(&state, hash, LimitOf(state.header, site->limit));
@@ -171,6 +178,7 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 		PG_RETURN_POINTER(copy);
 	}
 	CheckFlat(GetState(fcinfo), &state.header);
+	RequireMerge(state.header, !in_order);
 	RequireSameShape(state.header, other.header);
 	limit = LimitOf(state.header, HashLimit::State);
 	StartFilling(&state, GetState(fcinfo), limit);
@@ -218,7 +226,8 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 	state = GetState(fcinfo);
 	CheckFlat(state, &filter.header);
 	/* Settling moves keys within the state; what it holds stays the same. */
-	dedup::Settle((uint8_t *) VARDATA(state), &filter.header);
+	if (!dedup::Settle((uint8_t *) VARDATA(state), &filter.header))
+		ReportFull(filter.header);
 	filter.image = (const uint8_t *) VARDATA(state);
 	finished = MakeCanonical(filter);
 	if (!site->warned)

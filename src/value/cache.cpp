@@ -87,7 +87,8 @@ FillCache(FilterCache *cache, struct varlena *value, const Header &header)
 		Step		step = {Form::kWorkingExact, header.hashes()};
 
 		cache->value = AllocateFlat(dedup::StepBytes(header, step));
-		dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(cache->value));
+		/* A longer list of the same hashes: it cannot be full. */
+		(void) dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(cache->value));
 	}
 	else
 	{

@@ -72,6 +72,9 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 		case Flaw::kOrder:
 			detail = "Its hashes are not in order.";
 			break;
+		case Flaw::kBody:
+			detail = "Its contents do not hold together.";
+			break;
 	}
 	if (sqlstate == ERRCODE_DATA_CORRUPTED)
 		FLAW_REPORT(escontext,
@@ -110,6 +113,49 @@ RequireSameShape(const Header &left, const Header &right)
 			 errdetail("The left filter is %s, the right one %s.",
 					   DescribeShape(left), DescribeShape(right)),
 			 errhint("Build both from the same prototype: the same method, number of keys, rate, options and seed.")));
+}
+
+void
+ReportFull(const Header &header)
+{
+	char		parameters[128];
+
+	header.method->describe(header.shape, parameters, sizeof parameters);
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("the %s filter is full", header.method->name),
+			 errdetail("It was made for " UINT64_FORMAT " keys (%s).", header.shape.keys, parameters),
+			 errhint("Make a larger one, or one that takes every key: dedup_filter(), whose rate rises, or dedup_window(), which forgets old keys.")));
+	pg_unreachable();
+}
+
+void
+RequireMerge(const Header &header, bool parallel)
+{
+	if (header.method->merge != NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("filters of method %s cannot be merged", header.method->name),
+			 errdetail("There is no merge: %s.", header.method->merging),
+			 parallel ?
+			 errhint("Plan the query serially: SET max_parallel_workers_per_gather = 0.") :
+			 errhint("Build one filter from the keys of both, or use a method that can be merged.")));
+}
+
+/* The methods that can forget, "a, b, c". */
+static const char *
+ForgettingMethods(void)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (const dedup::Method *method : dedup::kMethods)
+		if (method->forget != NULL)
+			appendStringInfo(&names, "%s%s%s%s", names.len == 0 ? "" : ", ", method->name,
+							 method->may_forget != NULL ? " with " : "",
+							 method->may_forget != NULL ? method->variant : "");
+	return names.data;
 }
 
 /* ---- expanded objects ------------------------------------------------------ */
@@ -237,7 +283,8 @@ GetFilter(Datum datum)
 		struct varlena *copy = (struct varlena *) palloc(VARSIZE(value));
 
 		memcpy(copy, value, VARSIZE(value));
-		dedup::Settle((uint8_t *) VARDATA(copy), &filter.header);
+		if (!dedup::Settle((uint8_t *) VARDATA(copy), &filter.header))
+			ReportFull(filter.header);
 		filter.image = (const uint8_t *) VARDATA(copy);
 	}
 	return filter;
@@ -349,6 +396,8 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 			CurrentMemoryContext;
 		value = AllocateFlat(room);
 		size = dedup::AddTo(filter.image, filter.header, hashes[0], (uint8_t *) VARDATA(value));
+		if (size == 0)
+			ReportFull(filter.header);
 		SET_VARSIZE(value, VARHDRSZ + size);
 		MemoryContextSwitchTo(old);
 		if (object == NULL)
@@ -369,6 +418,37 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	return AddInPlace(object, hashes, n, filter.header.exact_limit());
 }
 
+Datum
+ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash)
+{
+	FilterRef	stored = filter;
+	struct varlena *value;
+	size_t		size;
+
+	if (!filter.header.method->can_forget(filter.header.shape))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a filter of method %s cannot forget a key", filter.header.method->name),
+				 errhint("These can: %s.", ForgettingMethods())));
+	if (!filter.header.canonical())
+	{
+		struct varlena *canonical = MakeCanonical(filter);
+
+		CheckFlat(canonical, &stored.header);
+		stored.image = (const uint8_t *) VARDATA(canonical);
+	}
+	value = AllocateFlat(dedup::ForgetBytes(stored.header));
+	size = dedup::ForgetFrom(stored.image, stored.header, hash, (uint8_t *) VARDATA(value));
+	if (size == 0)
+	{
+		pfree(value);
+		return datum;
+	}
+	SET_VARSIZE(value, VARHDRSZ + size);
+	dedup::Seal((uint8_t *) VARDATA(value), size);
+	return PointerGetDatum(value);
+}
+
 /* ---- filling -------------------------------------------------------------- */
 
 /* Replaces the state's image by a working one. */
@@ -377,7 +457,8 @@ MakeStep(FilterState *state, const Step &step)
 {
 	struct varlena *grown = AllocateFlat(dedup::StepBytes(state->header, step));
 
-	dedup::MakeWorking(state->image(), state->header, step, (uint8_t *) VARDATA(grown));
+	if (!dedup::MakeWorking(state->image(), state->header, step, (uint8_t *) VARDATA(grown)))
+		ReportFull(state->header);
 	state->value = grown;
 	CheckFlat(grown, &state->header);
 }
@@ -413,7 +494,8 @@ StartFilling(FilterState *state, struct varlena *value, uint64 limit)
 	else
 	{
 		dedup::Align(state->image(), &state->header);
-		dedup::Settle(state->image(), &state->header);
+		if (!dedup::Settle(state->image(), &state->header))
+			ReportFull(state->header);
 	}
 }
 
@@ -428,9 +510,12 @@ FillWith(FilterState *state, uint64 hash, uint64 limit)
 			return false;
 		case Outcome::kNoRoom:
 			break;
+		case Outcome::kFull:
+			ReportFull(state->header);
 	}
 	GrowState(state, limit);
-	dedup::AddNew(state->image(), &state->header, hash);
+	if (!dedup::AddNew(state->image(), &state->header, hash))
+		ReportFull(state->header);
 	return true;
 }
 
@@ -445,6 +530,8 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 	size_t		size = dedup::MergeTo(left.image, left.header, right.image, right.header,
 									  limit, (uint8_t *) VARDATA(merged), scratch);
 
+	if (size == 0)
+		ReportFull(left.header);
 	SET_VARSIZE(merged, VARHDRSZ + size);
 	if (scratch != NULL)
 		pfree(scratch);
@@ -457,11 +544,16 @@ TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 	uint64		n = 0;
 
 	dedup::ForEachHash(exact.image, exact.header, [&](uint64 hash) {
-		if (dedup::TakeOver(state->image(), &state->header, hash) == Outcome::kNoRoom)
+		Outcome		outcome = dedup::TakeOver(state->image(), &state->header, hash);
+
+		if (outcome == Outcome::kNoRoom)
 		{
 			GrowState(state, limit);
-			dedup::AddNew(state->image(), &state->header, hash);
+			if (!dedup::AddNew(state->image(), &state->header, hash))
+				outcome = Outcome::kFull;
 		}
+		if (outcome == Outcome::kFull)
+			ReportFull(state->header);
 		if (++n % 65536 == 0)
 			CHECK_FOR_INTERRUPTS();
 	});
@@ -476,8 +568,18 @@ MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 	if (state->header.exact() && other.header.exact() &&
 		state->header.order() == ExactOrder::kSorted)
 		TakeOverHashes(state, other, limit);
-	else if (!dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
-		StartFilling(state, MergeUnsealed({state->image(), state->header}, other, limit), limit);
+	else
+		switch (dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
+		{
+			case Outcome::kNoRoom:
+				StartFilling(state, MergeUnsealed({state->image(), state->header}, other, limit),
+							 limit);
+				break;
+			case Outcome::kFull:
+				ReportFull(state->header);
+			default:
+				break;
+		}
 	dedup::SetParts(state->image(), &state->header, parts);
 }
 
@@ -486,6 +588,7 @@ MergeValues(const FilterRef &left, const FilterRef &right)
 {
 	struct varlena *merged;
 
+	RequireMerge(left.header, false);
 	RequireSameShape(left.header, right.header);
 	merged = MergeUnsealed(left, right, left.header.exact_limit());
 	dedup::Seal((uint8_t *) VARDATA(merged), VARSIZE(merged) - VARHDRSZ);

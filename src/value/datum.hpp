@@ -51,6 +51,19 @@ extern void ReportFlaw(dedup::Flaw flaw, int sqlstate, const uint8_t *image, siz
 /* An error that shows both shapes in the user's words, unless they are equal. */
 extern void RequireSameShape(const dedup::Header &left, const dedup::Header &right);
 
+/* A key found no room in a filter that may be full (54000). */
+[[noreturn]] extern void ReportFull(const dedup::Header &header);
+
+/*
+ * An error (0A000) if filters of this method cannot be merged; in a parallel plan the
+ * hint is to do without one.
+ */
+extern void RequireMerge(const dedup::Header &header, bool parallel);
+
+/* Errors (22023, 54000) for rates and numbers of keys that no filter can have. */
+extern void CheckRate(double fpr);
+extern void CheckKeys(int64 keys);
+
 /* ---- reading -------------------------------------------------------------- */
 
 /*
@@ -99,6 +112,12 @@ extern Datum AddToValue(Datum datum, const FilterRef &filter, uint64 hash);
 /* The same for many keys, at one copy. */
 extern Datum AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n);
 
+/*
+ * A value without one key, or the value as it is if the key is not there. An error
+ * (0A000) that names the methods that can, if this filter's cannot.
+ */
+extern Datum ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash);
+
 /* ---- filling -------------------------------------------------------------- */
 
 /*
@@ -115,7 +134,8 @@ extern uint64 LimitOf(const dedup::Header &header, HashLimit limit);
 
 /*
  * Makes `state` able to take keys: a flat value in memory is turned into a working
- * one, if it is not, in the current context.
+ * one, if it is not, in the current context. As of all that follow, a filter that is
+ * full is an error (54000).
  */
 extern void StartFilling(FilterState *state, struct varlena *value, uint64 limit);
 

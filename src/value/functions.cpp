@@ -198,6 +198,28 @@ DEDUP_FUNCTION(dedup_is_new_value)
 }
 
 /*
+ * dedup_forget(filter dedup_filter, VARIADIC key "any") returns dedup_filter
+ *
+ * The filter without one key, where its method can forget (0A000 if not). Forget only
+ * a key whose dedup_add found it new, and once: what a duplicate's add did not store,
+ * a forget would take from another key. A key that is not there, or with a NULL
+ * column, leaves the filter as it is.
+ */
+DEDUP_FUNCTION(dedup_forget_value)
+{
+	CallSite   *site = GetKeyCallSite(fcinfo);
+	FilterRef	filter;
+	uint64		hash;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	filter = GetFilter(PG_GETARG_DATUM(0));
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, filter.header.shape.seed, &hash))
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+	PG_RETURN_DATUM(ForgetInValue(PG_GETARG_DATUM(0), filter, hash));
+}
+
+/*
  * dedup_merge(left dedup_filter, right dedup_filter) returns dedup_filter, and ||
  *
  * The filter of both inputs' keys; what a merge of full filters keeps is the

@@ -19,7 +19,7 @@ using dedup::Shape;
 
 /* ---- errors --------------------------------------------------------------- */
 
-static void
+void
 CheckRate(double fpr)
 {
 	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
@@ -30,7 +30,7 @@ CheckRate(double fpr)
 						 dedup::kMinFpr, dedup::kMaxFpr)));
 }
 
-static void
+void
 CheckKeys(int64 keys)
 {
 	if (keys < 1)
@@ -69,6 +69,24 @@ MethodNames(void)
 	return names.data;
 }
 
+/* "one, two or three" */
+static const char *
+OptionWords(const OptionSpec &spec)
+{
+	StringInfoData words;
+	const char *last = std::strrchr(spec.words, '|');
+
+	initStringInfo(&words);
+	for (const char *at = spec.words; *at != '\0'; at++)
+	{
+		if (*at != '|')
+			appendStringInfoChar(&words, *at);
+		else
+			appendStringInfoString(&words, at == last ? " or " : ", ");
+	}
+	return words.data;
+}
+
 /* "a whole number from 1 to 16" */
 static const char *
 OptionRange(const OptionSpec &spec)
@@ -83,6 +101,8 @@ OptionRange(const OptionSpec &spec)
 			return psprintf("a whole number from %.0f to %.0f", spec.min, spec.max);
 		case OptionKind::kReal:
 			return psprintf("a number from %g to %g", spec.min, spec.max);
+		case OptionKind::kWord:
+			return OptionWords(spec);
 	}
 	return "";
 }
@@ -147,6 +167,12 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 					 errmsg(UINT64_FORMAT " bytes are too few for method %s at a rate of %g",
 							request.memory, method.name, request.fpr),
 					 errhint("Give more memory, or a higher rate.")));
+			break;
+		case PlanStatus::kConflict:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("options of method %s exclude each other", method.name),
+					 errhint("%s", method.conflict)));
 			break;
 	}
 }
@@ -292,101 +318,4 @@ DEDUP_FUNCTION(dedup_method_make)
 	ReportPlan(dedup::PlanFilter(*method, request, (uint64) PG_GETARG_INT64(3), &shape),
 			   *method, request);
 	PG_RETURN_POINTER(MakeEmptyFilter(shape));
-}
-
-/*
- * dedup_advise(keys bigint, fpr float8, forget boolean) returns setof record
- *
- * A row for each method that can hold so many keys at the rate, least memory
- * first: those that never forget, then the windows; or only the one kind.
- */
-DEDUP_FUNCTION(dedup_advise)
-{
-	struct Advice
-	{
-		const Method *method;
-		Shape		shape;
-	};
-	struct Advised
-	{
-		int			rows;
-		Advice		row[dedup::kMethodCount];
-	};
-	FuncCallContext *context;
-	Advised    *advised;
-
-	if (SRF_IS_FIRSTCALL())
-	{
-		int64		keys = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
-		double		fpr = PG_ARGISNULL(1) ? 0 : PG_GETARG_FLOAT8(1);
-		MemoryContext old;
-
-		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("number of keys and rate must not be null")));
-		CheckKeys(keys);
-		CheckRate(fpr);
-		context = SRF_FIRSTCALL_INIT();
-		old = MemoryContextSwitchTo(context->multi_call_memory_ctx);
-		if (get_call_result_type(fcinfo, NULL, &context->tuple_desc) != TYPEFUNC_COMPOSITE)
-			elog(ERROR, "return type must be a row type");
-		advised = (Advised *) palloc0(sizeof(Advised));
-		for (const Method *method : dedup::kMethods)
-		{
-			Request		request;
-			Advice		advice;
-			int			place;
-
-			if (!PG_ARGISNULL(2) && method->forgets != PG_GETARG_BOOL(2))
-				continue;
-			request.keys = (uint64) keys;
-			request.fpr = fpr;
-			advice.method = method;
-			if (dedup::PlanFilter(*method, request, 0, &advice.shape) != PlanStatus::kOk)
-				continue;
-			/* Insert before the first row that is no better. */
-			for (place = advised->rows++; place > 0; place--)
-			{
-				const Advice &above = advised->row[place - 1];
-
-				if (above.method->forgets == method->forgets ?
-					above.shape.bytes <= advice.shape.bytes :
-					!above.method->forgets)
-					break;
-				advised->row[place] = above;
-			}
-			advised->row[place] = advice;
-		}
-		context->user_fctx = advised;
-		MemoryContextSwitchTo(old);
-	}
-	context = SRF_PERCALL_SETUP();
-	advised = (Advised *) context->user_fctx;
-	if (context->call_cntr < (uint64) advised->rows)
-	{
-		const Advice &advice = advised->row[context->call_cntr];
-		const Shape &shape = advice.shape;
-		const Method &method = *advice.method;
-		double		keys = (double) shape.keys;
-		char		parameters[128];
-		Datum		values[9];
-		bool		isnull[9] = {};
-
-		method.describe(shape, parameters, sizeof parameters);
-		values[0] = CStringGetTextDatum(method.name);
-		values[1] = CStringGetTextDatum(method.promise);
-		values[2] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
-		values[3] = Float8GetDatum(8.0 * shape.bytes / keys);
-		values[4] = Float8GetDatum(method.expected_fpr(shape, keys));
-		values[5] = Float8GetDatum(method.missed);
-		values[6] = CStringGetTextDatum(method.merging);
-		values[7] = CStringGetTextDatum(parameters);
-		values[8] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s')",
-												 method.name, shape.keys,
-												 float8out_internal(shape.fpr)));
-		SRF_RETURN_NEXT(context, HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values,
-																   isnull)));
-	}
-	SRF_RETURN_DONE(context);
 }

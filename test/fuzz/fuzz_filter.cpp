@@ -183,7 +183,7 @@ void Use(const Block& image, bool valid, uint64_t seed) {
       const Header merged_header = Checked(merged, "a merge is refused");
       Written(merged, merged_header, valid);
       // Filters that never forget hold every key of both.
-      if (valid && !header.method->forgets) {
+      if (valid && !header.method->forgets()) {
         for (uint64_t key : keys) {
           Require(Contains(merged.data(), merged_header, key) ||
                       !(Contains(a->data(), *ha, key) || Contains(b->data(), *hb, key)),

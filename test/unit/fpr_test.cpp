@@ -93,7 +93,7 @@ double Expected(const Shape& shape) {
     return 1 - (std::pow(differs, k) / lines + std::pow(differs, 2 * k) * (1 - 1 / lines));
   }
   double keys = static_cast<double>(shape.keys);
-  if (method.forgets) keys *= 16;
+  if (method.forgets()) keys *= 16;
   if (std::string(method.name) == "fifo") keys = 8.0 * shape.bytes;  // all lines full
   return method.expected_fpr(shape, keys);
 }

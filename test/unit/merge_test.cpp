@@ -147,7 +147,7 @@ TEST(AnyForm, MergesToTheSameBytes) {
           const Bytes before = in_place.image();
           const bool merged = in_place.MergeInPlaceWith(*right);
           // It can where it must: both full, or full and order of no matter.
-          EXPECT_EQ(merged, !a.exact() && (!right->exact() || !method->forgets)) << method->name;
+          EXPECT_EQ(merged, !a.exact() && (!right->exact() || !method->forgets())) << method->name;
           if (merged) {
             EXPECT_EQ(in_place.Canonical(), expected) << method->name;
           } else {

@@ -28,7 +28,7 @@ class RandomOperations : public ::testing::TestWithParam<std::string> {
   };
 
   void Run(const Shape& shape, uint64_t operations, Random* random) {
-    const bool forgets = MethodByCode(shape.method)->forgets;
+    const bool forgets = MethodByCode(shape.method)->forgets(shape);
     std::vector<Slot> slots(kSlots, Slot(shape));
     // Keys come from a pool that is larger than the filter, half of them from a
     // small part of it, so that duplicates of every age occur.

@@ -58,7 +58,7 @@ TEST_P(MethodReading, CountsKeys) {
 // A window that has turned over counts what it still holds: recent at most its
 // slots, fifo all but two of each line, ring between `keys` and G/(G-1) times `keys`.
 TEST_P(MethodReading, CountsWhatAWindowHolds) {
-  if (!Named(GetParam()).forgets) return;
+  if (!Named(GetParam()).forgets()) return;
   Body body(PlanKeys(Named(GetParam()), 20000, 0.01));
   for (uint64_t key = 0; key < 200000; ++key) body.Insert(HashOf(key));
   const double count = body.Read().count;

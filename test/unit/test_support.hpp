@@ -162,12 +162,16 @@ class Body {
 
   bool TestAndAdd(uint64_t hash) {
     uint8_t seen = 2;
-    method_->test_and_add(shape_, &counters_, bytes_.data(), &hash, 1, &seen);
+    EXPECT_EQ(method_->test_and_add(shape_, &counters_, bytes_.data(), &hash, 1, &seen), 1u);
     EXPECT_LE(seen, 1);
     return seen != 0;
   }
+  // How many were taken: where a filter can be full.
+  size_t Try(const uint64_t* hashes, size_t n, uint8_t* seen) {
+    return method_->test_and_add(shape_, &counters_, bytes_.data(), hashes, n, seen);
+  }
   void TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) {
-    method_->test_and_add(shape_, &counters_, bytes_.data(), hashes, n, seen);
+    EXPECT_EQ(Try(hashes, n, seen), n);
   }
   bool Contains(uint64_t hash) const {
     uint8_t seen = 2;
@@ -178,14 +182,15 @@ class Body {
   void Contains(const uint64_t* hashes, size_t n, uint8_t* seen) const {
     method_->contains(shape_, counters_, bytes_.data(), hashes, n, seen);
   }
-  void Insert(uint64_t hash) { method_->insert(shape_, &counters_, bytes_.data(), &hash, 1); }
+  void Insert(uint64_t hash) { Insert(&hash, 1); }
   void Insert(const uint64_t* hashes, size_t n) {
-    method_->insert(shape_, &counters_, bytes_.data(), hashes, n);
+    EXPECT_EQ(method_->insert(shape_, &counters_, bytes_.data(), hashes, n), n);
   }
   void Merge(const Body& other, const Weights& weights = {}) {
-    method_->merge(shape_, &counters_, bytes_.data(), other.counters_, other.bytes_.data(),
-                   weights);
+    EXPECT_TRUE(method_->merge(shape_, &counters_, bytes_.data(), other.counters_,
+                               other.bytes_.data(), weights));
   }
+  bool Forget(uint64_t hash) { return method_->forget(shape_, &counters_, bytes_.data(), hash); }
   Reading Read() const { return method_->read(shape_, counters_, bytes_.data()); }
   void Clear() {
     counters_ = Counters{};
@@ -229,9 +234,12 @@ class Filter {
         return true;
       case Outcome::kNoRoom:
         break;
+      case Outcome::kFull:
+        ADD_FAILURE() << "full: " << NameOf(header_.shape);
+        return false;
     }
     MakeRoom();
-    AddNew(image_.data(), &header_, hash);
+    EXPECT_TRUE(AddNew(image_.data(), &header_, hash));
     return false;
   }
 
@@ -239,9 +247,9 @@ class Filter {
   // batches, and every other call here puts them where they belong first.
   void AddDeferred(uint64_t hash) {
     if (header_.canonical()) MakeRoom();
-    if (!Defer(image_.data(), &header_, hash)) Add(hash);
+    if (Defer(image_.data(), &header_, hash) == Outcome::kNoRoom) Add(hash);
   }
-  void Settle() { dedup::Settle(image_.data(), &header_); }
+  void Settle() { EXPECT_TRUE(dedup::Settle(image_.data(), &header_)); }
 
   // One key into a value: the whole image is written anew.
   void AddValue(uint64_t hash) {
@@ -249,9 +257,22 @@ class Filter {
     Bytes out(AddToBytes(header_));
     const size_t size = AddTo(image_.data(), header_, hash, out.data());
     ASSERT_LE(size, out.size());
+    ASSERT_GT(size, 0u);
     Seal(out.data(), size);
     image_ = out.Prefix(size);
     Revalidate();
+  }
+
+  // One key out of a value. False: it is not there.
+  bool ForgetValue(uint64_t hash) {
+    MakeCanonical();
+    Bytes out(ForgetBytes(header_));
+    const size_t size = ForgetFrom(image_.data(), header_, hash, out.data());
+    if (size == 0) return false;
+    Seal(out.data(), size);
+    image_ = out.Prefix(size);
+    Revalidate();
+    return true;
   }
 
   bool Contains(uint64_t hash) const { return dedup::Contains(image_.data(), header_, hash); }
@@ -292,7 +313,7 @@ class Filter {
     Settle();
     if (TakeOver(image_.data(), &header_, hash) != Outcome::kNoRoom) return;
     MakeRoom();
-    AddNew(image_.data(), &header_, hash);
+    EXPECT_TRUE(AddNew(image_.data(), &header_, hash));
   }
 
   // Notes how many filters were merged into this one, which must be a working form.
@@ -300,7 +321,8 @@ class Filter {
 
   // Merges in place where that is possible.
   bool MergeInPlaceWith(const Filter& other) {
-    return MergeInPlace(image_.data(), &header_, other.image_.data(), other.header_);
+    return MergeInPlace(image_.data(), &header_, other.image_.data(), other.header_) ==
+           Outcome::kNew;
   }
 
  private:
@@ -308,7 +330,7 @@ class Filter {
     const uint64_t limit = limit_ == 0 ? header_.exact_limit() : limit_;
     const Step step = header_.canonical() ? FirstStep(header_, limit) : NextStep(header_, limit);
     Bytes grown(StepBytes(header_, step));
-    MakeWorking(image_.data(), header_, step, grown.data());
+    EXPECT_TRUE(MakeWorking(image_.data(), header_, step, grown.data()));
     image_ = std::move(grown);
     Recheck();
   }

@@ -96,8 +96,8 @@ DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t bits, int
   for (int i = 0; i < k; ++i) Prefetch(body + Position(hash, i, bits) / 8);
 }
 
-inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
-                       size_t n, uint8_t* seen) noexcept {
+inline size_t TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                         size_t n, uint8_t* seen) noexcept {
   const uint64_t bits = Bits(shape);
   const int k = K(shape);
   InGroups<kKeysAhead>(
@@ -113,6 +113,7 @@ inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint6
         }
         if (seen != nullptr) seen[j] = missing == 0;
       });
+  return n;
 }
 
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
@@ -131,17 +132,19 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
       });
 }
 
-inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
-                   size_t n) noexcept {
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
   TestAndAdd(shape, counters, body, hashes, n, nullptr);
+  return n;
 }
 
 // The union: every key of either input is found.
-inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
+inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
   for (size_t i = 0; i < shape.bytes; i += 8) {
     StoreU64(body + i, LoadU64(body + i) | LoadU64(other + i));
   }
+  return true;
 }
 
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
@@ -157,26 +160,27 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
 }
 
 inline constexpr Method kMethod = {
-    "bloom",
-    2,
-    false,
-    true,
-    kGranule,
-    "never forgets: a key that was added is never answered new",
-    "union: every key of both inputs, the rate rises with the number of keys",
-    0,
-    kOptions,
-    sizeof kOptions / sizeof kOptions[0],
-    Plan,
-    Valid,
-    [](const Shape&) noexcept { return ExactOrder::kSorted; },
-    Describe,
-    TestAndAdd,
-    Contains,
-    Insert,
-    Merge,
-    Read,
-    ExpectedFpr,
+    .name = "bloom",
+    .code = 2,
+    .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
+    .merge_keeps_all = true,
+    .granule = kGranule,
+    .promise = "never forgets: a key that was added is never answered new",
+    .merging = "union: every key of both inputs, the rate rises with the number of keys",
+    .cost = "k cache lines a key",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kSorted; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
 };
 
 }  // namespace dedup::bloom

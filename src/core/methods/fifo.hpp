@@ -145,8 +145,7 @@ inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
   const LineLayout layout = LayoutOf(shape);
   const uint64_t generation = GenerationUs(shape);
   return layout.slot_bytes >= (layout.timed ? kMinTimedSlotBytes : kMinSlotBytes) &&
-         layout.slot_bytes <= kMaxSlotBytes &&
-         (shape.detail & 0xfe00) == 0 &&
+         layout.slot_bytes <= kMaxSlotBytes && (shape.detail & 0xfe00) == 0 &&
          (layout.timed ? generation >= kMinGenerationUs : generation == 0) &&
          shape.bytes >= kGroupBytes && shape.bytes % kGroupBytes == 0 && counters.count == 0 &&
          (layout.timed || counters.state == 0);
@@ -212,8 +211,8 @@ inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t
       [&](size_t i) DEDUP_ALWAYS_INLINE { step(layout, places[i % (2 * kGroup)], i); });
 }
 
-inline void TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
-                       const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const uint32_t now = counters->state;
   ForEachPlace(shape, body, hashes, n, [&](const LineLayout& layout, const Place& place, size_t i) {
     uint8_t* line = body + place.line;
@@ -221,6 +220,7 @@ inline void TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
     if (!found) fifo::Insert(line, layout, place.fingerprint, now, now);
     if (seen != nullptr) seen[i] = found;
   });
+  return n;
 }
 
 inline void Contains(const Shape& shape, const Counters& counters, const uint8_t* body,
@@ -231,12 +231,13 @@ inline void Contains(const Shape& shape, const Counters& counters, const uint8_t
   });
 }
 
-inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
-                   size_t n) noexcept {
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
   const uint32_t now = counters->state;
   ForEachPlace(shape, body, hashes, n, [&](const LineLayout& layout, const Place& place, size_t) {
     fifo::Insert(body + place.line, layout, place.fingerprint, now, now);
   });
+  return n;
 }
 
 // ---- whole filters ----------------------------------------------------------
@@ -288,7 +289,7 @@ inline void MergeLine(uint8_t* line, const uint8_t* other, const LineLayout& lay
 
 // Line by line, both moved on to the later clock. Two full filters keep about half the
 // window of each: 0.3 % of the younger halves' keys are missed.
-inline void Merge(const Shape& shape, Counters* counters, uint8_t* body,
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {
   const LineLayout layout = LayoutOf(shape);
@@ -302,6 +303,7 @@ inline void Merge(const Shape& shape, Counters* counters, uint8_t* body,
     MergeLine(body + at, right, layout, clock, weights);
   }
   counters->state = clock;
+  return true;
 }
 
 // All slots in use count: what has expired by the clock was taken out when it moved.
@@ -321,26 +323,28 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
 inline constexpr OptionSpec kOptions[] = {kFprOption, kKeysOption};
 
 inline constexpr Method kMethod = {
-    "fifo",
-    kCode,
-    true,
-    false,
-    kGroupBytes,
-    "a window by first sight: until n further keys were new, at most 0.1 % of keys are missed",
-    "by age: two full filters keep about half the window of each",
-    kMissed,
-    kOptions,
-    sizeof kOptions / sizeof kOptions[0],
-    Plan,
-    Valid,
-    [](const Shape&) noexcept { return ExactOrder::kFirstSight; },
-    Describe,
-    TestAndAdd,
-    Contains,
-    Insert,
-    Merge,
-    Read,
-    ExpectedFpr,
+    .name = "fifo",
+    .code = kCode,
+    .remembers = [](const Shape&) noexcept { return Remembers::kFirstSeen; },
+    .merge_keeps_all = false,
+    .granule = kGroupBytes,
+    .promise =
+        "a window by first sight: until n further keys were new, at most 0.1 % of keys are missed",
+    .merging = "by age: two full filters keep about half the window of each",
+    .cost = "1 cache line a key",
+    .missed = [](const Shape&) noexcept { return kMissed; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kFirstSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
 };
 
 }  // namespace dedup::fifo

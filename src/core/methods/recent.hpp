@@ -330,12 +330,13 @@ inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t
       [&](size_t i) DEDUP_ALWAYS_INLINE { step(layout, places[i % (2 * kKeys)], i); });
 }
 
-inline void TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
-                       size_t n, uint8_t* seen) noexcept {
+inline size_t TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                         size_t n, uint8_t* seen) noexcept {
   ForEachPlace(shape, body, hashes, n, [&](const Layout& layout, const Place& place, size_t i) {
     const bool found = TestAndAddOne(body, layout, place);
     if (seen != nullptr) seen[i] = found;
   });
+  return n;
 }
 
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
@@ -346,11 +347,12 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
   });
 }
 
-inline void Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
-                   size_t n) noexcept {
+inline size_t Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
   ForEachPlace(shape, body, hashes, n, [&](const Layout& layout, const Place& place, size_t) {
     InsertAt(body, layout, place);
   });
+  return n;
 }
 
 // ---- whole filters ----------------------------------------------------------
@@ -358,7 +360,7 @@ inline void Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_t*
 // Line by line by age rank, the left's slot the younger on ties, equal
 // fingerprints once, counters added. Two full filters keep half the window of
 // each.
-inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
+inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights& weights) noexcept {
   const Layout layout = LayoutOf(shape);
   for (size_t at = 0; at < shape.bytes; at += kLineBytes) {
@@ -384,6 +386,7 @@ inline void Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
     for (unsigned slot = used; slot-- > 0;) PushFront(line, layout, layout.k - 1, merged[slot]);
     line[kCounterByte] = count;
   }
+  return true;
 }
 
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
@@ -412,26 +415,27 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
 inline constexpr OptionSpec kOptions[] = {kFprOption, kKeysOption};
 
 inline constexpr Method kMethod = {
-    "recent",
-    3,
-    true,
-    false,
-    kLineBytes,
-    "the last keys seen: at most 0.1 % of the last n distinct keys are answered new",
-    "by age: two full filters keep half the window of each",
-    0.001,
-    kOptions,
-    sizeof kOptions / sizeof kOptions[0],
-    Plan,
-    Valid,
-    [](const Shape&) noexcept { return ExactOrder::kLastSight; },
-    Describe,
-    TestAndAdd,
-    Contains,
-    Insert,
-    Merge,
-    Read,
-    ExpectedFpr,
+    .name = "recent",
+    .code = 3,
+    .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
+    .merge_keeps_all = false,
+    .granule = kLineBytes,
+    .promise = "the last keys seen: at most 0.1 % of the last n distinct keys are answered new",
+    .merging = "by age: two full filters keep half the window of each",
+    .cost = "2 cache lines a key",
+    .missed = [](const Shape&) noexcept { return 0.001; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
 };
 
 }  // namespace dedup::recent

@@ -265,14 +265,15 @@ void TestAndAddLoop(const Shape& shape, const Layout& layout, Counters* counters
              });
 }
 
-inline void TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
-                       const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const Layout layout = LayoutOf(shape);
   if (layout.cell_bytes() == 1) {
     TestAndAddLoop<1>(shape, layout, counters, body, hashes, n, seen);
   } else {
     TestAndAddLoop<2>(shape, layout, counters, body, hashes, n, seen);
   }
+  return n;
 }
 
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
@@ -286,8 +287,8 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
              });
 }
 
-inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
-                   size_t n) noexcept {
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
   const Layout layout = LayoutOf(shape);
   ForEachKey(layout, body, Blocks(shape, layout), hashes, n, [&](size_t at, uint64_t hash, size_t) {
     if (layout.cell_bytes() == 1) {
@@ -296,6 +297,7 @@ inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const 
       Remember<2>(shape, layout, counters, body, at, hash);
     }
   });
+  return n;
 }
 
 // ---- whole filters ----------------------------------------------------------
@@ -303,7 +305,7 @@ inline void Insert(const Shape& shape, Counters* counters, uint8_t* body, const 
 // OR with the newest generations aligned and the larger counter: nothing is
 // dropped at the merge, and the columns may be fuller than they were sized for
 // until generations pass.
-inline void Merge(const Shape& shape, Counters* counters, uint8_t* body,
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
   const unsigned width = layout.generations;
@@ -317,6 +319,7 @@ inline void Merge(const Shape& shape, Counters* counters, uint8_t* body,
     StoreU64(body + i, LoadU64(body + i) | turned);
   }
   if (other_counters.count > counters->count) counters->count = other_counters.count;
+  return true;
 }
 
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
@@ -367,28 +370,33 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
 }
 
 inline constexpr Method kMethod = {
-    "ring",
-    4,
-    true,
-    true,
-    1u << kSmallBlockLog2,
-    "a window by first sight: a key answered new is a duplicate until n further keys were new",
-    "OR by generation: no key of either input is dropped, the rate rises until generations pass",
-    0,
-    kOptions,
-    sizeof kOptions / sizeof kOptions[0],
-    Plan,
-    Valid,
-    [](const Shape& shape) noexcept {
-      return LayoutOf(shape).refresh ? ExactOrder::kLastSight : ExactOrder::kFirstSight;
-    },
-    Describe,
-    TestAndAdd,
-    Contains,
-    Insert,
-    Merge,
-    Read,
-    ExpectedFpr,
+    .name = "ring",
+    .code = 4,
+    .remembers = [](const Shape&) noexcept { return Remembers::kFirstSeen; },
+    .merge_keeps_all = true,
+    .granule = 1u << kSmallBlockLog2,
+    .promise =
+        "a window by first sight: a key answered new is a duplicate until n further keys were new",
+    .merging =
+        "OR by generation: no key of either input is dropped, the rate rises until generations "
+        "pass",
+    .cost = "one block a key, k cells in it",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order =
+        [](const Shape& shape) noexcept {
+          return LayoutOf(shape).refresh ? ExactOrder::kLastSight : ExactOrder::kFirstSight;
+        },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
 };
 
 }  // namespace dedup::ring

@@ -1,0 +1,43 @@
+// Fields of any width up to 57 bits, packed without gaps into a span of bytes: how
+// methods keep cells and fingerprints in exactly the bits that their papers count.
+//
+// Bit i of the span is bit i % 8 of byte i / 8, and a field's lowest bit comes first.
+
+#ifndef STREAMDEDUP_CORE_PACKED_HPP_
+#define STREAMDEDUP_CORE_PACKED_HPP_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "bytes.hpp"
+
+namespace dedup {
+
+inline constexpr unsigned kMaxFieldBits = 57;  // any such field lies within 8 bytes
+
+// Where the word that holds a field starts: the one from the field's first byte on,
+// or, near the end, the span's last. The span has at least 8 bytes.
+inline size_t WordAt(size_t bytes, uint64_t bit) noexcept {
+  const size_t byte = static_cast<size_t>(bit / 8);
+  return byte < bytes - 8 ? byte : bytes - 8;
+}
+
+// The `width` bits (0 to 57) from bit `bit` of a span of `bytes` bytes (8 or more),
+// which has them.
+inline uint64_t LoadField(const uint8_t* span, size_t bytes, uint64_t bit,
+                          unsigned width) noexcept {
+  const size_t at = WordAt(bytes, bit);
+  return LoadU64(span + at) >> (bit - 8 * uint64_t{at}) & LowMask(width);
+}
+
+inline void StoreField(uint8_t* span, size_t bytes, uint64_t bit, unsigned width,
+                       uint64_t value) noexcept {
+  const size_t at = WordAt(bytes, bit);
+  const unsigned shift = static_cast<unsigned>(bit - 8 * uint64_t{at});
+  const uint64_t mask = LowMask(width) << shift;
+  StoreU64(span + at, (LoadU64(span + at) & ~mask) | (value << shift & mask));
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_PACKED_HPP_

@@ -1,0 +1,224 @@
+/*
+ * dedup_advise: which methods fit, best first.
+ */
+#include "value/datum.hpp"
+
+extern "C" {
+#include "utils/float.h"
+}
+
+using dedup::Method;
+using dedup::PlanStatus;
+using dedup::Remembers;
+using dedup::Request;
+using dedup::Shape;
+
+namespace
+{
+
+/* What the user wants of a filter. */
+struct Wish
+{
+	uint64		keys;
+	double		fpr;
+	bool		any_kind;		/* sets and windows */
+	bool		forget;
+	bool		any_sight;
+	bool		first_sight;
+	bool		deletes;
+	bool		merges;
+};
+
+struct Advice
+{
+	const Method *method;
+	const char *options;		/* beside keys and fpr */
+	const char *promise;
+	Shape		shape;
+	double		missed;
+};
+
+/* At most two rows a method: as it is, and its variant. */
+struct Advised
+{
+	int			rows;
+	Advice		row[2 * dedup::kMethodCount];
+};
+
+/* A window that misses no more than this promises something. */
+constexpr double PROMISED = 0.001;
+
+}							/* namespace */
+
+/* Sets first, then windows that promise, then what chance leaves. */
+static int
+Rank(const Advice &advice)
+{
+	if (!advice.method->forgets(advice.shape))
+		return 0;
+	return advice.missed <= PROMISED ? 1 : 2;
+}
+
+static bool
+Better(const Advice &left, const Advice &right, const Wish &wish)
+{
+	if (Rank(left) != Rank(right))
+		return Rank(left) < Rank(right);
+	if (wish.merges && left.method->merge_keeps_all != right.method->merge_keeps_all)
+		return left.method->merge_keeps_all;
+	return left.shape.bytes < right.shape.bytes;
+}
+
+/* Whether the method with these options does what is wished, and what of. */
+static bool
+Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
+{
+	Request		request;
+	Remembers	remembers;
+
+	advice->method = method;
+	advice->options = variant ? method->variant : "";
+	advice->promise = variant ? method->variant_promise : method->promise;
+	request.keys = wish.keys;
+	request.fpr = wish.fpr;
+	if (dedup::ParseOptions(*method, advice->options, std::strlen(advice->options),
+							&request.options).status != dedup::OptionStatus::kOk)
+		elog(ERROR, "method %s does not know its own options \"%s\"", method->name,
+			 advice->options);
+	if (dedup::PlanFilter(*method, request, 0, &advice->shape) != PlanStatus::kOk)
+		return false;
+	advice->missed = method->missed(advice->shape);
+	remembers = method->remembers(advice->shape);
+	if (!wish.any_kind && wish.forget != (remembers != Remembers::kAll))
+		return false;
+	if (!wish.any_sight &&
+		remembers != (wish.first_sight ? Remembers::kFirstSeen : Remembers::kLastSeen))
+		return false;
+	if (wish.deletes && !method->can_forget(advice->shape))
+		return false;
+	return !wish.merges || method->merge != NULL;
+}
+
+/* What it cannot do, "forget keys, merge". */
+static const char *
+Cannot(const Advice &advice)
+{
+	StringInfoData text;
+	const Method &method = *advice.method;
+	bool		forgets = method.forgets(advice.shape);
+
+	initStringInfo(&text);
+	if (advice.missed > PROMISED)
+		appendStringInfoString(&text, ", promise a window");
+	if (!method.can_forget(advice.shape))
+		appendStringInfoString(&text, ", take a key back");
+	if (method.merge == NULL)
+		appendStringInfoString(&text, ", merge");
+	else if (!method.merge_keeps_all)
+		appendStringInfoString(&text, forgets ? ", merge without loss when full" :
+							   ", merge when both are nearly full");
+	else if (forgets)
+		appendStringInfoString(&text, ", keep its rate through a merge");
+	return text.len == 0 ? "" : text.data + 2;
+}
+
+static bool
+FlagArgument(FunctionCallInfo fcinfo, int place)
+{
+	return !PG_ARGISNULL(place) && PG_GETARG_BOOL(place);
+}
+
+/*
+ * dedup_advise(keys bigint, fpr float8, forget boolean, first_sight boolean,
+ * deletes boolean, merges boolean) returns setof record
+ *
+ * A row for each method, with its usual options, that can hold `keys` keys (1 to 2^40)
+ * at a rate of `fpr` (1e-9 to 0.5): those that never forget, then windows, then methods
+ * that forget by chance; least memory first, with `merges` those first whose merge
+ * loses nothing. `forget` leaves one kind (NULL: both), `first_sight` the windows by
+ * first or by last sight, `deletes` those that can take a key back, `merges` those
+ * that can be merged.
+ */
+DEDUP_FUNCTION(dedup_advise)
+{
+	FuncCallContext *context;
+	Advised    *advised;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		int64		keys = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
+		double		fpr = PG_ARGISNULL(1) ? 0 : PG_GETARG_FLOAT8(1);
+		Wish		wish;
+		MemoryContext old;
+
+		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("number of keys and rate must not be null")));
+		CheckKeys(keys);
+		CheckRate(fpr);
+		wish.keys = (uint64) keys;
+		wish.fpr = fpr;
+		wish.any_kind = PG_ARGISNULL(2);
+		wish.forget = FlagArgument(fcinfo, 2);
+		wish.any_sight = PG_ARGISNULL(3);
+		wish.first_sight = FlagArgument(fcinfo, 3);
+		wish.deletes = FlagArgument(fcinfo, 4);
+		wish.merges = FlagArgument(fcinfo, 5);
+		context = SRF_FIRSTCALL_INIT();
+		old = MemoryContextSwitchTo(context->multi_call_memory_ctx);
+		if (get_call_result_type(fcinfo, NULL, &context->tuple_desc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		advised = (Advised *) palloc0(sizeof(Advised));
+		for (const Method *method : dedup::kMethods)
+			for (int variant = 0; variant <= (method->variant != NULL ? 1 : 0); variant++)
+			{
+				Advice		advice;
+				int			place;
+
+				if (!Fits(method, variant == 1, wish, &advice))
+					continue;
+				for (place = advised->rows++; place > 0; place--)
+				{
+					if (!Better(advice, advised->row[place - 1], wish))
+						break;
+					advised->row[place] = advised->row[place - 1];
+				}
+				advised->row[place] = advice;
+			}
+		context->user_fctx = advised;
+		MemoryContextSwitchTo(old);
+	}
+	context = SRF_PERCALL_SETUP();
+	advised = (Advised *) context->user_fctx;
+	if (context->call_cntr < (uint64) advised->rows)
+	{
+		const Advice &advice = advised->row[context->call_cntr];
+		const Shape &shape = advice.shape;
+		const Method &method = *advice.method;
+		double		keys = (double) shape.keys;
+		char		parameters[128];
+		Datum		values[11];
+		bool		isnull[11] = {};
+
+		method.describe(shape, parameters, sizeof parameters);
+		values[0] = CStringGetTextDatum(method.name);
+		values[1] = CStringGetTextDatum(advice.promise);
+		values[2] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
+		values[3] = Float8GetDatum(8.0 * shape.bytes / keys);
+		values[4] = Float8GetDatum(method.expected_fpr(shape, keys));
+		values[5] = Float8GetDatum(advice.missed);
+		values[6] = CStringGetTextDatum(method.cost);
+		values[7] = CStringGetTextDatum(Cannot(advice));
+		values[8] = CStringGetTextDatum(method.merging);
+		values[9] = CStringGetTextDatum(parameters);
+		values[10] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')",
+												  method.name, shape.keys,
+												  float8out_internal(shape.fpr),
+												  advice.options[0] != '\0' ? " " : "",
+												  advice.options));
+		SRF_RETURN_NEXT(context, HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values,
+																   isnull)));
+	}
+	SRF_RETURN_DONE(context);
+}
