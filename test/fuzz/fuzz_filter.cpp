@@ -77,12 +77,26 @@ Block Written(const Block& image, const Header& header, bool valid) {
   return out;
 }
 
+// Windows have room for every key.
+bool MayBeFull(const Header& header) { return !header.method->forgets(header.shape); }
+
+// Whether a filter that took a key then holds it: not where chance decides, nor in a body
+// that no filter has.
+bool HoldsWhatItTakes(const Header& header) {
+  return header.method->remembers(header.shape) != Remembers::kByChance;
+}
+
+// Empty if the result would be full.
 Block Merged(const Block& a, const Header& ha, const Block& b, const Header& hb) {
   const uint64_t limit = ha.exact_limit();
   const MergeBytes needs = MergeNeeds(ha, hb, limit);
   Block out(needs.out), scratch(needs.scratch);
   const size_t size = MergeTo(a.data(), ha, b.data(), hb, limit, out.data(), scratch.data());
   Require(size <= needs.out, "a merge is larger than it may be");
+  if (size == 0) {
+    Require(MayBeFull(ha), "a merge of windows is full");
+    return out.Prefix(0);
+  }
   Seal(out.data(), size);
   return out.Prefix(size);
 }
@@ -92,27 +106,36 @@ struct Filling {
   Block image;
   Header header;
 
-  void Grow() {
+  // To the next working form, and with another key if there is one. False, with nothing
+  // changed: the method is full.
+  bool Grow(const uint64_t* hash = nullptr) {
     const uint64_t limit = header.exact_limit();
     const Step step = header.canonical() ? FirstStep(header, limit) : NextStep(header, limit);
     Block grown(StepBytes(header, step));
-    MakeWorking(image.data(), header, step, grown.data());
+    if (!MakeWorking(image.data(), header, step, grown.data())) {
+      Require(MayBeFull(header), "a window is full");
+      return false;
+    }
+    Header grown_header = Checked(grown, "a grown image is refused");
+    if (hash != nullptr && !AddNew(grown.data(), &grown_header, *hash)) {
+      Require(MayBeFull(header), "a window is full");
+      return false;
+    }
     image = std::move(grown);
     header = Checked(image, "a grown image is refused");
+    return true;
   }
-  // Says whether the key was seen.
-  bool Add(uint64_t hash) {
-    switch (TestAndAdd(image.data(), &header, hash)) {
-      case Outcome::kNew:
-        return false;
-      case Outcome::kSeen:
-        return true;
-      case Outcome::kNoRoom:
-        break;
+  // kNew, kSeen, or kFull, with nothing changed.
+  Outcome Add(uint64_t hash) {
+    Block before = image.Copy();
+    const Outcome outcome = TestAndAdd(image.data(), &header, hash);
+    if (outcome == Outcome::kFull) {
+      Require(MayBeFull(header), "a window is full");
+      Require(std::memcmp(before.data(), image.data(), image.size()) == 0,
+              "a key that found no room changed the filter");
     }
-    Grow();
-    AddNew(image.data(), &header, hash);
-    return false;
+    if (outcome != Outcome::kNoRoom) return outcome;
+    return Grow(&hash) ? Outcome::kNew : Outcome::kFull;
   }
 };
 
@@ -142,27 +165,58 @@ void Use(const Block& image, bool valid, uint64_t seed) {
     Block out(AddToBytes(at));
     const size_t size = AddTo(value.data(), at, key, out.data());
     Require(size <= out.size(), "AddTo wrote more than it may");
+    if (size == 0) {
+      Require(MayBeFull(at), "a window is full");
+      Require(!valid || !Contains(value.data(), at, key), "a key that is there finds no room");
+      continue;
+    }
     Seal(out.data(), size);
     value = out.Prefix(size);
     Header after = {};
     const Flaw flaw = valid ? Validate(value.data(), value.size(), &after)
                             : Check(value.data(), value.size(), &after);
     Require(flaw == Flaw::kNone, "a filter with one more key is refused");
-    Require(!valid || Contains(value.data(), after, key), "an added key is not found");
+    Require(!valid || (!after.exact() && !HoldsWhatItTakes(after)) ||
+                Contains(value.data(), after, key),
+            "an added key is not found");
+  }
+
+  // Take keys back.
+  if (header.method->can_forget(header.shape)) {
+    Block less = value.Copy();
+    for (size_t i = 0; i < 2 * sizeof keys / sizeof keys[0]; ++i) {
+      const uint64_t key = keys[i % (sizeof keys / sizeof keys[0])];
+      const Header at = Checked(less, "a filter that forgot a key is refused");
+      Block out(ForgetBytes(at));
+      const size_t size = ForgetFrom(less.data(), at, key, out.data());
+      Require(size <= out.size(), "ForgetFrom wrote more than it may");
+      if (size == 0) {
+        Require(!valid || !Contains(less.data(), at, key), "a key that is there is not forgotten");
+        continue;
+      }
+      Seal(out.data(), size);
+      less = out.Prefix(size);
+      Header after = {};
+      const Flaw flaw = valid ? Validate(less.data(), less.size(), &after)
+                              : Check(less.data(), less.size(), &after);
+      Require(flaw == Flaw::kNone, "a filter with one key less is refused");
+    }
   }
 
   // Fill in place, through growth and the exact switch.
   Filling filling = {image.Copy(), header};
   if (header.canonical()) {
-    filling.Grow();
+    if (!filling.Grow()) return;
   } else {
-    Settle(filling.image.data(), &filling.header);
+    Require(Settle(filling.image.data(), &filling.header) || MayBeFull(header),
+            "a window is full");
     Require(filling.header.deferred() == 0, "keys wait after they were settled");
   }
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
-    const bool was_seen = filling.Add(keys[i]);
-    Require(!valid || !seen[i] || was_seen, "a key was lost by filling");
-    if (!valid) continue;
+    const Outcome outcome = filling.Add(keys[i]);
+    if (!valid || !HoldsWhatItTakes(header)) continue;
+    Require(!seen[i] || outcome == Outcome::kSeen, "a key was lost by filling");
+    if (outcome == Outcome::kFull) continue;
     Require(Contains(filling.image.data(), filling.header, keys[i]), "an added key is not found");
   }
   for (unsigned i = 0; i < 40; ++i) filling.Add(Derived(seed, 2 + i));
@@ -170,6 +224,7 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   Written(filling.image, filling.header, valid);
 
   // Merge with itself, with an empty one of its shape, and with what was filled.
+  if (header.method->merge == nullptr) return;
   Block empty(kHeaderBytes);
   WriteEmpty(header.shape, empty.data());
   const Header empty_header = Checked(empty, "an empty filter is refused");
@@ -180,21 +235,23 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   for (const auto& [a, ha] : sides) {
     for (const auto& [b, hb] : sides) {
       const Block merged = Merged(*a, *ha, *b, *hb);
+      if (merged.size() == 0) continue;
       const Header merged_header = Checked(merged, "a merge is refused");
       Written(merged, merged_header, valid);
       // Filters that never forget hold every key of both.
-      if (valid && !header.method->forgets()) {
+      if (valid && !header.method->forgets(header.shape)) {
         for (uint64_t key : keys) {
           Require(Contains(merged.data(), merged_header, key) ||
                       !(Contains(a->data(), *ha, key) || Contains(b->data(), *hb, key)),
                   "a key was lost by a merge");
         }
       }
+      if (ha->form != Form::kWorkingFull) continue;
       Block in_place = a->Copy();
       Header in_place_header = *ha;
-      if (MergeInPlace(in_place.data(), &in_place_header, b->data(), *hb)) {
-        Checked(in_place, "a merge in place is refused");
-      }
+      const Outcome outcome = MergeInPlace(in_place.data(), &in_place_header, b->data(), *hb);
+      Require(outcome != Outcome::kFull, "a merge is full in place only");
+      if (outcome == Outcome::kNew) Checked(in_place, "a merge in place is refused");
     }
   }
 }
@@ -204,12 +261,17 @@ void UseWaiting(const Block& image, uint64_t seed) {
   Block copy = image.Copy();
   Header header = Checked(copy, "an accepted image is refused");
   if (header.canonical()) return;
-  Settle(copy.data(), &header);
+  const auto settle = [&] {
+    Require(Settle(copy.data(), &header) || MayBeFull(header), "a window is full");
+  };
+  settle();
   for (unsigned i = 0; i < 70; ++i) {
-    if (!Defer(copy.data(), &header, Derived(seed, 100 + i))) break;
+    const Outcome outcome = Defer(copy.data(), &header, Derived(seed, 100 + i));
+    Require(outcome != Outcome::kFull || MayBeFull(header), "a window is full");
     Checked(copy, "an image with waiting keys is refused");
+    if (outcome == Outcome::kNoRoom || outcome == Outcome::kFull) break;
   }
-  Settle(copy.data(), &header);
+  settle();
   Checked(copy, "a settled image is refused");
 }
 
@@ -230,7 +292,7 @@ void FuzzImage(const uint8_t* data, size_t size, int mode) {
   const uint64_t seed = Xxh3(data, size, 0);
   UseWaiting(image, seed);
   // Every other function wants waiting keys settled.
-  Settle(image.data(), &header);
+  Require(Settle(image.data(), &header) || MayBeFull(header), "a window is full");
   Use(image, valid, seed);
 }
 
@@ -251,7 +313,10 @@ void FuzzOptions(const uint8_t* data, size_t size) {
     return;
   }
   for (int i = 0; i < method.option_count; ++i) {
-    if (!request.options.given[i]) continue;
+    if (!request.options.given[i] || method.options[i].kind == OptionKind::kOnOff ||
+        method.options[i].kind == OptionKind::kWord) {
+      continue;
+    }
     Require(request.options.value[i] >= method.options[i].min &&
                 request.options.value[i] <= method.options[i].max,
             "an option is out of its range");
@@ -263,16 +328,29 @@ void FuzzOptions(const uint8_t* data, size_t size) {
     request.memory = amount >> amount % 64;
   }
   Shape shape;
-  if (PlanFilter(method, request, amount, &shape) != PlanStatus::kOk) return;
+  const PlanStatus status = PlanFilter(method, request, amount, &shape);
+  Require(status != PlanStatus::kConflict || method.conflict != nullptr,
+          "a conflict has no words");
+  if (status != PlanStatus::kOk) return;
   Block empty(kHeaderBytes);
   WriteEmpty(shape, empty.data());
   Header header = {};
   Require(Validate(empty.data(), empty.size(), &header) == Flaw::kNone,
           "a planned filter is refused");
   Require(request.keys == 0 || shape.keys == request.keys, "a planned filter has other keys");
-  Require(request.keys > 0 || shape.bytes <= request.memory, "a planned filter is too large");
+  // Some papers count less than all that is kept: then at most three times the memory, and
+  // a little.
+  Require(request.keys > 0 || shape.bytes <= 3 * request.memory + 64,
+          "a planned filter is too large");
   const double rate = method.expected_fpr(shape, static_cast<double>(shape.keys));
-  Require(rate <= shape.fpr * (1 + 1e-9), "a planned filter has not the rate");
+  Require(rate >= 0 && rate <= 1, "an expected rate is no rate");
+  // Parameters that are given may fix the rate, and so do those that chance follows; the
+  // first five methods are sized so that they keep it with any.
+  bool given = false;
+  for (int i = kKeys + 1; i < method.option_count; ++i) given |= request.options.given[i];
+  Require((given && method.code > 5) || method.remembers(shape) == Remembers::kByChance ||
+              rate <= shape.fpr * (1 + 1e-9),
+          "a planned filter has not the rate");
   if (shape.bytes <= kMostBytesExact) Use(empty, true, amount);
 }
 

@@ -27,7 +27,7 @@ bool Write(const std::string& folder, const std::string& name, int mode, const B
   return std::fclose(file) == 0 && good;
 }
 
-// A filter of this shape with keys 0 to keys-1, in its working form.
+// A filter of this shape with keys 0 to keys-1, or as many as it takes, in its working form.
 Bytes Fill(const Shape& shape, uint64_t keys, Header* header) {
   Bytes image(kHeaderBytes);
   WriteEmpty(shape, image.data());
@@ -37,21 +37,44 @@ Bytes Fill(const Shape& shape, uint64_t keys, Header* header) {
     if (header->canonical() || TestAndAdd(image.data(), header, hash) == Outcome::kNoRoom) {
       const Step step = NextStep(*header);
       Bytes grown(StepBytes(*header, step));
-      MakeWorking(image.data(), *header, step, grown.data());
+      if (!MakeWorking(image.data(), *header, step, grown.data())) break;
       image.swap(grown);
       if (Check(image.data(), image.size(), header) != Flaw::kNone) return {};
-      AddNew(image.data(), header, hash);
+      if (!AddNew(image.data(), header, hash)) break;
     }
   }
   return image;
 }
 
+// The methods' options in text: none; then all switches on and all numbers of eight at their
+// most; then each word.
+std::vector<std::string> Texts(const Method& method) {
+  std::vector<std::string> texts = {""};
+  std::string all;
+  for (int i = kKeys + 1; i < method.option_count; ++i) {
+    const OptionSpec& spec = method.options[i];
+    if (spec.kind == OptionKind::kOnOff) all += std::string(" ") + spec.name + "=on";
+    if (spec.kind == OptionKind::kMultipleOf8) {
+      all += std::string(" ") + spec.name + "=" + std::to_string(static_cast<int>(spec.max));
+    }
+    if (spec.kind != OptionKind::kWord) continue;
+    for (const char* word = spec.words; word != nullptr;) {
+      const char* bar = std::strchr(word, '|');
+      const std::string one = bar != nullptr ? std::string(word, bar) : std::string(word);
+      texts.push_back(std::string(spec.name) + "=" + one);
+      word = bar != nullptr ? bar + 1 : nullptr;
+    }
+  }
+  if (!all.empty()) texts.insert(texts.begin() + 1, all.substr(1));
+  return texts;
+}
+
 bool WriteImages(const std::string& folder) {
   bool good = true;
   for (const Method* method : kMethods) {
-    const bool ring = std::strcmp(method->name, "ring") == 0;
-    for (const char* text : {"", "generations=16 refresh=on"}) {
-      if (text[0] != 0 && !ring) continue;
+    const std::vector<std::string> texts = Texts(*method);
+    for (size_t number = 0; number < texts.size(); ++number) {
+      const char* const text = texts[number].c_str();
       Request request;
       // Room for 64 hashes, so for an index; one group of fifo for 824.
       request.memory = method->granule > 512 ? method->granule : 512;
@@ -62,7 +85,11 @@ bool WriteImages(const std::string& folder) {
           PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) {
         return false;
       }
-      const std::string name = method->name + std::string(text[0] != 0 ? "16" : "");
+      // "16" is ring's of old.
+      const std::string name =
+          method->name + (number == 0   ? ""
+                          : number == 1 ? std::string("16")
+                                        : "-" + std::to_string(number));
       const uint64_t many = shape.bytes / 8 + 6;
       for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{30}, many}) {
         Header header;
@@ -95,7 +122,8 @@ bool WriteWaiting(const std::string& folder) {
     Bytes working = Fill(shape, 20, &header);
     if (working.empty()) return false;
     for (uint64_t key = 15; key < 25; ++key) {
-      if (!Defer(working.data(), &header, Derived(key, 0))) return false;
+      const Outcome outcome = Defer(working.data(), &header, Derived(key, 0));
+      if (outcome != Outcome::kNew && outcome != Outcome::kSeen) return false;
     }
     good = Write(folder, method->name + std::string("-waiting"), 2, working) && good;
   }
@@ -129,6 +157,26 @@ bool WriteTexts(const std::string& folder) {
     Bytes bytes = {static_cast<uint8_t>(number % kMethodCount), 0, 0, 1, 0, 0, 0, 0, 0};
     bytes.insert(bytes.end(), text, text + std::strlen(text));
     good = Write(folder, "options-" + std::to_string(number++), 3, bytes) && good;
+  }
+  // Of every method each of its options, with its name for the fuzzer to try elsewhere.
+  for (size_t method = 0; method < kMethodCount; ++method) {
+    std::string text;
+    for (int i = 0; i < kMethods[method]->option_count; ++i) {
+      const OptionSpec& spec = kMethods[method]->options[i];
+      text += std::string(i == 0 ? "" : " ") + spec.name + "=";
+      if (spec.kind == OptionKind::kOnOff) {
+        text += "on";
+      } else if (spec.kind == OptionKind::kWord) {
+        text += std::string(spec.words, std::strcspn(spec.words, "|"));
+      } else {
+        char value[40];
+        std::snprintf(value, sizeof value, "%.9g", spec.min);
+        text += value;
+      }
+    }
+    Bytes bytes = {static_cast<uint8_t>(method), 0, 0, 1, 0, 0, 0, 0, 0};
+    bytes.insert(bytes.end(), text.begin(), text.end());
+    good = Write(folder, std::string("options-") + kMethods[method]->name, 3, bytes) && good;
   }
   return good;
 }

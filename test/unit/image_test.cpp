@@ -18,15 +18,12 @@ namespace {
 // Stored filters of every method, empty, exact and full.
 std::vector<Bytes> SomeImages() {
   std::vector<Bytes> images;
-  for (const Method* method : kMethods) {
-    for (const char* options : {"", "generations=16 refresh=on"}) {
-      if (options[0] != 0 && std::string(method->name) != "ring") continue;
-      const Shape shape = PlanKeys(*method, 20, 0.1, options, 42);
-      for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{shape.bytes / 8 + 20}}) {
-        Filter filter(shape);
-        for (uint64_t key = 0; key < keys; ++key) filter.Add(HashOf(key));
-        images.push_back(filter.Canonical());
-      }
+  for (const Variant& variant : AllVariants()) {
+    const Shape shape = PlanKeys(*variant.method, 20, 0.1, variant.options, 42);
+    for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{shape.bytes / 8 + 20}}) {
+      Filter filter(shape);
+      for (uint64_t key = 0; key < keys; ++key) filter.Add(HashOf(key));
+      images.push_back(filter.Canonical());
     }
   }
   return images;
@@ -49,6 +46,31 @@ Bytes With(Bytes image, size_t at, T value) {
   std::memcpy(image.data() + at, &value, sizeof value);
   Seal(image.data(), image.size());
   return image;
+}
+
+// Whether a filter of this shape ever has other counters than zeros: while it fills, and
+// while its window turns over, and when it is merged.
+struct Uses {
+  bool count = false, state = false;
+};
+Uses UsesOf(const Shape& shape) {
+  Uses uses;
+  Body body(shape);
+  for (uint64_t key = 0; key < 20 * shape.keys + 100; ++key) {
+    const uint64_t hash = HashOf(key);
+    body.Try(&hash, 1, nullptr);
+    uses.count = uses.count || body.counters().count != 0;
+    uses.state = uses.state || body.counters().state != 0;
+  }
+  if (MethodByCode(shape.method)->merge != nullptr) {
+    Body left(shape), right(shape);
+    left.Insert(HashOf(1));
+    right.Insert(HashOf(2));
+    left.Merge(right);
+    uses.count = uses.count || left.counters().count != 0;
+    uses.state = uses.state || left.counters().state != 0;
+  }
+  return uses;
 }
 
 // What is written is accepted, and read back as it was.
@@ -136,6 +158,10 @@ TEST(Flaws, AreToldApart) {
 TEST(Flaws, OfParametersAreFound) {
   for (const Bytes& image : SomeImages()) {
     const bool ring = image[2] == 4, full = image[3] == 1;
+    Header header;
+    ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+    const Method& method = *header.method;
+    const Uses uses = UsesOf(header.shape);
     for (double fpr :
          {std::nan(""), -std::nan(""), 0.0, -0.01, 9e-10, 0.500001, 1.0,
           std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
@@ -147,30 +173,55 @@ TEST(Flaws, OfParametersAreFound) {
     for (uint32_t bytes : {0u, 1u, 7u, 63u, (512u << 20) + 4096u, 0xffffffffu}) {
       EXPECT_EQ(FlawOf(With(image, 4, bytes)), Flaw::kParameters) << bytes;
     }
-    for (uint64_t detail : {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 40, uint64_t{255}}) {
-      EXPECT_EQ(FlawOf(With(image, 40, detail)), Flaw::kParameters) << detail;
+    // No parameters at all, but of a method that has none, and bits without a meaning.
+    EXPECT_EQ(FlawOf(With(image, 40, ~uint64_t{0})), Flaw::kParameters) << method.name;
+    if (header.shape.detail != 0) {
+      EXPECT_EQ(FlawOf(With(image, 40, uint64_t{0})), Flaw::kParameters) << method.name;
     }
-    EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 16)), Flaw::kParameters);
-    if (full) {
-      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, 1u << 20)), Flaw::kParameters);
-      if (!ring) {
-        EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, 1)), Flaw::kParameters);
-        EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters);
+    for (uint64_t detail : {uint64_t{1} << 40, uint64_t{255}}) {
+      Shape shape = header.shape;
+      shape.detail = detail;
+      // What methods take of these is worked with in memory_test.cpp.
+      const bool valid = method.valid(shape, full ? header.counters : Counters{});
+      EXPECT_FALSE(valid && method.code <= 5) << method.name;
+      if (!valid) {
+        EXPECT_EQ(FlawOf(With(image, 40, detail)), Flaw::kParameters) << detail;
       }
-      // The size must agree with M.
-      const uint32_t bytes = LoadU32(image.data() + 4);
-      const uint32_t more = image[2] == 5 ? 103 * 64 : 4096;
-      EXPECT_EQ(FlawOf(With<uint32_t>(image, 4, bytes + more)), Flaw::kSize);
+    }
+    if (full) {
+      // Counters that the method does not have; those of a ring are small.
+      if (!uses.count) {
+        EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, 1)), Flaw::kParameters) << method.name;
+      }
+      if (!uses.count || ring) {
+        EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, 1u << 20)), Flaw::kParameters) << method.name;
+      }
+      if (!uses.state) {
+        EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters) << method.name;
+      }
+      if (!uses.state || ring) {
+        EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 16)), Flaw::kParameters) << method.name;
+      }
+      // The size must agree with M, where all of the body is stored.
+      Shape larger = header.shape;
+      larger.bytes += std::max(4096u, method.granule);
+      const bool valid = method.valid(larger, header.counters);
+      EXPECT_TRUE(valid || method.code > 5) << method.name;
+      if (method.used_bytes == nullptr) {
+        EXPECT_EQ(FlawOf(With<uint32_t>(image, 4, larger.bytes)),
+                  valid ? Flaw::kSize : Flaw::kParameters)
+            << method.name;
+      }
     } else {
+      EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 16)), Flaw::kParameters);
       EXPECT_EQ(FlawOf(With<uint32_t>(image, 56, 1)), Flaw::kParameters);
       // More hashes than the exact form may hold; and other than there are.
-      Header header;
-      ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
       EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, header.state_limit() + 1)), Flaw::kParameters);
       EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, ~uint64_t{0})), Flaw::kParameters);
       EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, uint64_t{1} << 61)), Flaw::kParameters);
       const uint64_t n = LoadU64(image.data() + 48);
-      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, n + 1)), Flaw::kSize);
+      EXPECT_EQ(FlawOf(With<uint64_t>(image, 48, n + 1)),
+                n < header.state_limit() ? Flaw::kSize : Flaw::kParameters);
     }
   }
 }
@@ -209,8 +260,8 @@ TEST(Flaws, OfDetailLeaveOnlyWhatAMethodKnows) {
 
 // Working forms never come from outside, not even with a right checksum.
 TEST(Flaws, WorkingFormsAreNotForStoring) {
-  for (const Method* method : kMethods) {
-    const Shape shape = PlanKeys(*method, 20, 0.1);
+  for (const Variant& variant : AllVariants()) {
+    const Shape shape = PlanKeys(*variant.method, 20, 0.1, variant.options);
     for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{30}, uint64_t{shape.bytes / 8 + 1}}) {
       Filter filter(shape);
       for (uint64_t key = 0; key < keys; ++key) filter.Add(HashOf(key));
@@ -227,8 +278,10 @@ TEST(Flaws, WorkingFormsAreNotForStoring) {
 
 // Working forms are refused where their sizes do not agree with their headers.
 TEST(Flaws, OfWorkingFormsAreFound) {
-  for (const Method* method : kMethods) {
-    const Shape shape = PlanKeys(*method, 200, 0.01);
+  for (const Variant& variant : AllVariants()) {
+    const Method* method = variant.method;
+    Shape shape = PlanKeys(*method, 200, 0.01, variant.options);
+    if (shape.bytes / 8 < 20) shape = PlanMemory(*method, 512, 0.01, variant.options);
     Filter exact(shape), full(shape);
     for (uint64_t key = 0; key < 20; ++key) exact.Add(HashOf(key));
     for (uint64_t key = 0; key <= shape.bytes / 8; ++key) full.Add(HashOf(key));
@@ -254,7 +307,7 @@ TEST(Flaws, OfWorkingFormsAreFound) {
       StoreU64(image.data() + 8, field);
       EXPECT_EQ(CheckOf(image), Flaw::kParameters) << field;
     }
-    Filter large(PlanMemory(*method, DeferringMemory(*method), 0.01));
+    Filter large(PlanMemory(*method, DeferringMemory(*method), 0.01, variant.options));
     for (uint64_t key = 0; key < 20; ++key) large.Add(HashOf(key));
     image = large.image();
     const uint64_t free = large.header().room() - large.header().hashes();
@@ -269,6 +322,7 @@ TEST(Flaws, OfWorkingFormsAreFound) {
     ASSERT_EQ(large.header().form, Form::kWorkingFull);
     image = large.image();
     const uint64_t shift = large.header().body_at() - kHeaderBytes;
+    EXPECT_EQ(large.refused(), 0u) << variant.name;
     for (uint64_t waiting : {uint64_t{0}, uint64_t{1}, uint64_t{kMaxDeferred} - 1}) {
       StoreU64(image.data() + 8, shift | waiting << 16);
       EXPECT_EQ(CheckOf(image), Flaw::kNone) << waiting;
@@ -286,14 +340,14 @@ TEST(Flaws, OfWorkingFormsAreFound) {
 TEST(CheckAgain, SaysWhatCheckSays) {
   Random random(1);
   std::vector<Bytes> images = SomeImages();
-  for (const Method* method : kMethods) {
-    const Shape shape = PlanKeys(*method, 200, 0.1);
+  for (const Variant& variant : AllVariants()) {
+    const Shape shape = PlanKeys(*variant.method, 200, 0.1, variant.options);
     Filter filter(shape);
     for (uint64_t key = 0; key < shape.bytes / 8 + 100; ++key) {
       filter.Add(HashOf(key));
       if (key < 30 || random.OneIn(10)) images.push_back(filter.image());
     }
-    Filter large(PlanMemory(*method, 512 * 1024, 0.1));
+    Filter large(PlanMemory(*variant.method, 512 * 1024, 0.1, variant.options));
     for (uint64_t key = 0; key < 200; ++key) {
       large.AddDeferred(HashOf(key));
       if (key % 8 == 0) images.push_back(large.image());
@@ -342,8 +396,11 @@ TEST(CheckAgain, ReadsNothingOfAnEmptyImage) {
 
 // Hashes that must be sorted and are not, or are there twice, are refused.
 TEST(Flaws, OfOrderAreFound) {
-  for (const char* name : {"blocked_bloom", "bloom"}) {
-    const Shape shape = PlanKeys(Named(name), 50, 0.01);
+  uint64_t sorted = 0;
+  for (const Variant& variant : AllVariants()) {
+    const Shape shape = PlanKeys(*variant.method, 50, 0.01, variant.options);
+    if (variant.method->exact_order(shape) != ExactOrder::kSorted) continue;
+    ++sorted;
     std::vector<uint8_t> payload(24);
     const auto flaw = [&](uint64_t a, uint64_t b, uint64_t c) {
       StoreU64(payload.data(), a);
@@ -359,6 +416,7 @@ TEST(Flaws, OfOrderAreFound) {
     // Order is by number, not byte by byte.
     EXPECT_EQ(flaw(0x00ff, 0x0100, 0x0200), Flaw::kNone);
   }
+  EXPECT_GE(sorted, 2u);
 }
 
 }  // namespace

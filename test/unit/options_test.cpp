@@ -133,6 +133,62 @@ TEST(Options, TakeOnlyMultiplesOfEight) {
   }
 }
 
+// A method of which only the options matter, with words to choose from.
+constexpr OptionSpec kWithWords[] = {kFprOption,
+                                     kKeysOption,
+                                     {"reading", OptionKind::kWord, 0, 0, "published|text|on"},
+                                     {"one", OptionKind::kWord, 0, 0, "only"}};
+OptionError ParseWords(const std::string& text, Options* options) {
+  Method method = *kMethods[0];
+  method.options = kWithWords;
+  method.option_count = 4;
+  const Bytes copy(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  return ParseOptions(method, reinterpret_cast<const char*>(copy.data()), text.size(), options);
+}
+
+// Words are read as their place in the list, whole and as they are written.
+TEST(Options, ReadWords) {
+  const auto value = [](const std::string& text, int option) {
+    Options options;
+    EXPECT_EQ(ParseWords(text, &options).status, OptionStatus::kOk) << text;
+    EXPECT_TRUE(options.given[option]) << text;
+    return options.value[option];
+  };
+  EXPECT_EQ(value("reading=published", 2), 0);
+  EXPECT_EQ(value("reading=text", 2), 1);
+  EXPECT_EQ(value("fpr=0.1 reading=on,keys=5", 2), 2);
+  EXPECT_EQ(value("one=only", 3), 0);
+  for (const char* word : {"", "Text", "tex", "texts", "publishedtext", "published|text", "|",
+                           "text|", "|text", "0", "1", "on|", "reading", "only"}) {
+    Options options;
+    const OptionError error = ParseWords(std::string("reading=") + word, &options);
+    EXPECT_EQ(error.status, OptionStatus::kBadValue) << word;
+    EXPECT_STREQ(error.spec->name, "reading");
+    EXPECT_FALSE(options.given[2]);
+  }
+  Options options;
+  EXPECT_EQ(ParseWords("reading=text reading=text", &options).status, OptionStatus::kTwice);
+  Options again;
+  EXPECT_EQ(ParseWords("text", &again).status, OptionStatus::kNoValue);
+}
+
+// The same of every method that has words: each is read, and leads to a filter or to a
+// conflict.
+TEST(Options, OfWordsAreAllRead) {
+  for (const Variant& variant : AllVariants()) {
+    Options options;
+    const OptionError error =
+        ParseOptions(*variant.method, variant.options.data(), variant.options.size(), &options);
+    EXPECT_EQ(error.status, OptionStatus::kOk) << variant.name;
+    for (int i = 0; i < variant.method->option_count; ++i) {
+      const OptionSpec& spec = variant.method->options[i];
+      if (spec.kind != OptionKind::kWord) continue;
+      const std::string bad = std::string(spec.name) + "=" + spec.words + "x";
+      EXPECT_EQ(Status(variant.method->name, bad), OptionStatus::kBadValue) << bad;
+    }
+  }
+}
+
 // Each error names the word at fault, and the option where there is one.
 TEST(Options, NameTheWordAtFault) {
   EXPECT_EQ(Status("bloom", "fpr=0.1 fast"), OptionStatus::kNoValue);

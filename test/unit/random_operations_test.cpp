@@ -131,5 +131,70 @@ INSTANTIATE_TEST_SUITE_P(Methods, RandomOperations,
                          ::testing::Values("blocked_bloom", "bloom", "recent", "ring", "fifo"),
                          [](const auto& info) { return info.param; });
 
+// Every method against itself: a filter that is worked on, one that takes each key as a value,
+// and one that takes them in batches and is stored and read back at times, do the same
+// operations and stay the same; and the keys they must hold are found.
+class Paths : public ::testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(Methods, Paths, ::testing::ValuesIn(AllVariants()), VariantName);
+
+TEST_P(Paths, Agree) {
+  const Method& method = *GetParam().method;
+  Random random(21);
+  for (uint64_t keys : {1, 8, 100, 900}) {
+    for (double fpr : {0.3, 0.01, 1e-6}) {
+      if (!HasRate(GetParam(), fpr)) continue;
+      const Shape shape = PlanKeys(method, keys, fpr, GetParam().options, keys);
+      const bool all = !method.forgets(shape);
+      Filter working(shape), value(shape), batches(shape);
+      // Those answered new, and not forgotten since.
+      std::unordered_set<uint64_t> held;
+      const uint64_t pool = 3 * keys + shape.bytes / 4 + 4;
+      for (uint64_t i = 0; i < (3000 + 4 * pool) / kThin; ++i) {
+        const uint64_t hash = HashOf(random.Below(random.OneIn(2) ? pool : pool / 8 + 1), keys);
+        const uint64_t dice = random.Below(1000);
+        if (dice < 800) {
+          const uint64_t refused = working.refused();
+          const bool seen = working.Add(hash);
+          value.AddValue(hash);
+          batches.AddDeferred(hash);
+          batches.Settle();
+          ASSERT_EQ(working.refused(), value.refused()) << NameOf(shape);
+          ASSERT_EQ(working.refused(), batches.refused()) << NameOf(shape);
+          if (working.refused() > refused) {
+            ASSERT_TRUE(all && held.count(hash) == 0);
+            continue;
+          }
+          ASSERT_TRUE(seen || !all || held.count(hash) == 0) << "lost: " << NameOf(shape);
+          if (!seen) held.insert(hash);
+          if (working.exact() || HoldsTheLast(method, shape)) {
+            ASSERT_TRUE(working.Contains(hash)) << NameOf(shape);
+          }
+        } else if (dice < 900) {
+          const bool seen = working.Contains(hash);
+          ASSERT_EQ(seen, value.Contains(hash));
+          ASSERT_EQ(seen, batches.Contains(hash));
+          ASSERT_TRUE(seen || !all || held.count(hash) == 0) << "lost: " << NameOf(shape);
+        } else if (dice < 960) {
+          // Only what was added may be forgotten.
+          if (!method.can_forget(shape) || held.count(hash) == 0) continue;
+          const bool there = working.ForgetValue(hash);
+          ASSERT_TRUE(there || !all) << NameOf(shape);
+          ASSERT_EQ(value.ForgetValue(hash), there);
+          ASSERT_EQ(batches.ForgetValue(hash), there);
+          held.erase(hash);
+        } else if (dice < 990) {
+          batches.MakeCanonical();
+          if (random.OneIn(2)) working.MakeCanonical();
+        } else {
+          ASSERT_EQ(working.Canonical(), value.Canonical()) << NameOf(shape) << " after " << i;
+          ASSERT_EQ(working.Canonical(), batches.Canonical()) << NameOf(shape) << " after " << i;
+        }
+      }
+      ASSERT_EQ(working.Canonical(), value.Canonical()) << NameOf(shape);
+      ASSERT_EQ(working.Canonical(), batches.Canonical()) << NameOf(shape);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace dedup::test

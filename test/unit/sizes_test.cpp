@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <string>
 
@@ -201,22 +203,50 @@ TEST(FifoSizes, TakeOnlyGenerationsOfSomeLength) {
 // Sizing by memory is the inverse of sizing by keys: the keys that fit so many
 // bytes need at most these bytes, and one key more needs more of them.
 TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
-  for (const Method* method : kMethods) {
+  for (const Variant& variant : AllVariants()) {
+    const Method& method = *variant.method;
     for (double fpr : {0.3, 0.01, 0.001, 1e-6}) {
+      if (!HasRate(variant, fpr)) continue;
+      const uint64_t least = LeastMemory(method, fpr, variant.options);
+      EXPECT_EQ(least % method.granule, 0u) << variant.name;
       for (uint64_t units : {1, 2, 3, 17, 400, 2000}) {
-        const uint64_t granule =
-            std::string(method->name) == "ring" && fpr < 0.01
-                ? 4096
-                : (std::string(method->name) == "bloom" ? 64 : method->granule);
-        const uint64_t memory = units * granule;
-        const Shape shape = PlanMemory(*method, memory, fpr);
-        EXPECT_EQ(shape.bytes, memory) << NameOf(shape);
+        const uint64_t memory = units * least;
+        const Shape shape = PlanMemory(method, memory, fpr, variant.options);
+        if (CountsAllBytes(method)) {
+          EXPECT_EQ(shape.bytes, memory) << NameOf(shape);
+        } else {
+          EXPECT_GT(shape.bytes, memory) << NameOf(shape);
+        }
         EXPECT_EQ(shape.fpr, fpr);
         ASSERT_GE(shape.keys, 1u);
-        EXPECT_LE(PlanKeys(*method, shape.keys, fpr).bytes, memory) << NameOf(shape);
-        EXPECT_GT(PlanKeys(*method, shape.keys + 1, fpr).bytes, memory) << NameOf(shape);
+        const uint32_t bytes = shape.bytes;
+        EXPECT_LE(PlanKeys(method, shape.keys, fpr, variant.options).bytes, bytes)
+            << NameOf(shape);
+        EXPECT_GT(PlanKeys(method, shape.keys + 1, fpr, variant.options).bytes, bytes)
+            << NameOf(shape);
         // What does not fill a unit is left unused.
-        EXPECT_EQ(PlanMemory(*method, memory + 1, fpr).bytes, memory);
+        EXPECT_EQ(PlanMemory(method, memory + 1, fpr, variant.options).bytes, bytes);
+      }
+    }
+  }
+}
+
+// More memory never holds fewer keys, and every method can do the rates that are asked
+// for most.
+TEST(Sizes, GrowWithTheMemory) {
+  for (const Variant& variant : AllVariants()) {
+    for (double fpr : {0.3, 0.1, 0.01, 0.001}) {
+      EXPECT_TRUE(HasRate(variant, fpr)) << variant.name << " " << fpr;
+      if (!HasRate(variant, fpr)) continue;
+      uint64_t keys = 0;
+      const uint64_t least = LeastMemory(*variant.method, fpr, variant.options);
+      for (uint64_t memory = least; memory < least + 3000;
+           memory += variant.method->granule) {
+        const std::optional<Shape> shape =
+            TryMemory(*variant.method, memory, fpr, variant.options);
+        ASSERT_TRUE(shape.has_value()) << variant.name << " " << memory;
+        ASSERT_GE(shape->keys, keys) << NameOf(*shape);
+        keys = shape->keys;
       }
     }
   }
@@ -249,6 +279,8 @@ TEST(Sizes, AreRefusedOutOfRange) {
   for (const Method* method : kMethods) {
     Request request;
     Shape shape;
+    const uint64_t most_memory =
+        CountsAllBytes(*method) ? kMaxBodyBytes : MostMemory(*method, 0.001);
     request.fpr = 0.001;
     request.keys = kMaxKeys;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
@@ -256,11 +288,16 @@ TEST(Sizes, AreRefusedOutOfRange) {
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
     request.fpr = 0.001;
     request.keys = 0;
-    request.memory = kMaxBodyBytes;
+    request.memory = most_memory;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kOk) << method->name;
-    EXPECT_EQ(shape.bytes, kMaxBodyBytes - kMaxBodyBytes % method->granule);
+    if (CountsAllBytes(*method)) {
+      EXPECT_EQ(shape.bytes, kMaxBodyBytes - kMaxBodyBytes % method->granule) << method->name;
+    } else {
+      EXPECT_LE(shape.bytes, kMaxBodyBytes) << method->name;
+      EXPECT_GE(shape.bytes, kMaxBodyBytes - 4096) << method->name;
+    }
     const uint64_t most = shape.keys;
-    request.memory = kMaxBodyBytes + 4096;
+    request.memory = most_memory + 4096;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
     request.memory = uint64_t{1} << 62;
     EXPECT_EQ(PlanFilter(*method, request, 0, &shape), PlanStatus::kTooLarge) << method->name;
@@ -276,10 +313,12 @@ TEST(Sizes, AreRefusedOutOfRange) {
 }
 
 // Every shape that is planned is one that the method's own check accepts, for all
-// rates, sizes and options; and what it expects at capacity is at most the rate.
+// rates, sizes and options; and what it expects at capacity is at most the rate. A plan
+// is refused only where not even the most memory holds the keys, or the memory not one.
 TEST(Sizes, AreValidEverywhere) {
-  Random random(3);
-  for (const Method* method : kMethods) {
+  for (const Variant& variant : AllVariants()) {
+    const Method* method = variant.method;
+    Random random(3 + method->code);
     for (int i = 0; i < 300; ++i) {
       Request request;
       const uint64_t most = request.keys = 1 + random.Below(uint64_t{1} << random.Below(24));
@@ -289,14 +328,28 @@ TEST(Sizes, AreValidEverywhere) {
       }
       request.fpr = std::pow(10, -9 * random.Unit()) / 2;
       if (request.fpr < kMinFpr) request.fpr = kMinFpr;
+      request.options = OptionsFrom(*method, variant.options);
       Shape shape;
       if (PlanFilter(*method, request, i, &shape) != PlanStatus::kOk) {
-        ADD_FAILURE() << method->name << " " << most << " " << request.fpr;
+        if (request.keys > 0) {
+          const std::optional<Shape> largest = TryMemory(
+              *method, CountsAllBytes(*method) ? kMaxBodyBytes : MostMemory(*method, request.fpr),
+              request.fpr, variant.options);
+          EXPECT_TRUE(!largest.has_value() || largest->keys < most)
+              << variant.name << " " << most << " " << request.fpr;
+        } else {
+          EXPECT_TRUE(!HasRate(variant, request.fpr) ||
+                      LeastMemory(*method, request.fpr, variant.options) > request.memory)
+              << variant.name << " " << request.memory << " " << request.fpr;
+        }
         continue;
       }
       EXPECT_TRUE(method->valid(shape, Counters{})) << NameOf(shape);
+      EXPECT_EQ(shape.bytes % method->granule, 0u) << NameOf(shape);
       EXPECT_EQ(shape.method, method->code);
       EXPECT_EQ(shape.seed, static_cast<uint64_t>(i));
+      // Where chance decides, the rate may follow from parameters that only come near it.
+      if (!KeepsItsRate(*method, shape)) continue;
       EXPECT_LE(method->expected_fpr(shape, static_cast<double>(shape.keys)),
                 shape.fpr * (1 + 1e-9))
           << NameOf(shape);
@@ -312,8 +365,10 @@ TEST(Registry, NamesAndCodesAreFixed) {
   EXPECT_EQ(Named("ring").code, 4);
   EXPECT_EQ(Named("fifo").code, 5);
   std::set<int> codes;
+  std::set<std::string> names;
   for (const Method* method : kMethods) {
     EXPECT_TRUE(codes.insert(method->code).second);
+    EXPECT_TRUE(names.insert(method->name).second);
     EXPECT_EQ(MethodByCode(method->code), method);
     EXPECT_EQ(MethodByName(method->name, std::string(method->name).size()), method);
     EXPECT_LE(method->option_count, kMaxOptions);
@@ -325,6 +380,90 @@ TEST(Registry, NamesAndCodesAreFixed) {
   EXPECT_EQ(MethodByName("bloom", 4), nullptr);
   EXPECT_EQ(MethodByName("blooms", 6), nullptr);
   EXPECT_EQ(MethodByName("", 0), nullptr);
+}
+
+// What a method says of itself goes together.
+TEST(Registry, SaysWhatGoesTogether) {
+  for (const Variant& variant : AllVariants()) {
+    const Method& method = *variant.method;
+    const Shape shape = PlanKeys(method, 1000, 0.01, variant.options);
+    for (const char* text : {method.promise, method.merging, method.cost}) {
+      EXPECT_GT(std::strlen(text), 5u) << variant.name;
+    }
+    if (method.merge == nullptr) {
+      EXPECT_FALSE(method.merge_keeps_all) << variant.name;
+    }
+    if (method.may_forget != nullptr) {
+      EXPECT_NE(method.forget, nullptr) << variant.name;
+    }
+    EXPECT_EQ(method.forgets(shape), method.remembers(shape) != Remembers::kAll);
+    const double missed = method.missed(shape);
+    EXPECT_TRUE(missed >= 0 && missed <= 1) << variant.name << " " << missed;
+    if (!method.forgets(shape)) {
+      EXPECT_EQ(missed, 0) << variant.name;
+    }
+    std::set<std::string> names;
+    for (int i = 0; i < method.option_count; ++i) {
+      const OptionSpec& spec = method.options[i];
+      EXPECT_TRUE(names.insert(spec.name).second) << variant.name << " " << spec.name;
+      EXPECT_EQ(spec.words != nullptr, spec.kind == OptionKind::kWord) << spec.name;
+      if (spec.kind != OptionKind::kOnOff && spec.kind != OptionKind::kWord) {
+        EXPECT_LT(spec.min, spec.max) << variant.name << " " << spec.name;
+      }
+    }
+  }
+}
+
+// Options that exclude each other are refused as that, however the filter is sized, and
+// the method has words for it. All others can be had in some size.
+TEST(Sizes, ConflictsHaveWords) {
+  Random random(9);
+  for (const Method* method : kMethods) {
+    for (int i = 0; i < 500; ++i) {
+      Request by_keys, by_memory;
+      for (int option = kKeys + 1; option < method->option_count; ++option) {
+        const OptionSpec& spec = method->options[option];
+        if (random.OneIn(2)) continue;
+        double value = 0;
+        switch (spec.kind) {
+          case OptionKind::kReal:
+            value = spec.min + random.Unit() * (spec.max - spec.min);
+            break;
+          case OptionKind::kOnOff:
+            value = static_cast<double>(random.Below(2));
+            break;
+          case OptionKind::kWord:
+            value = static_cast<double>(
+                random.Below(1 + std::count(spec.words, spec.words + std::strlen(spec.words), '|')));
+            break;
+          default:
+            value = spec.min + static_cast<double>(random.Below(
+                                   static_cast<uint64_t>(std::min(spec.max - spec.min, 1e9)) + 1));
+            if (spec.kind == OptionKind::kMultipleOf8) value = std::ceil(value / 8) * 8;
+        }
+        if (value > spec.max) value = spec.max;
+        by_keys.options.value[option] = value;
+        by_keys.options.given[option] = true;
+      }
+      by_memory = by_keys;
+      by_keys.keys = 1000;
+      by_memory.memory = 1 << 20;
+      Shape shape;
+      const PlanStatus keys = PlanFilter(*method, by_keys, 0, &shape);
+      if (keys == PlanStatus::kOk) {
+        EXPECT_TRUE(method->valid(shape, Counters{})) << NameOf(shape);
+      }
+      const PlanStatus memory = PlanFilter(*method, by_memory, 0, &shape);
+      if (memory == PlanStatus::kOk) {
+        EXPECT_TRUE(method->valid(shape, Counters{})) << NameOf(shape);
+      }
+      EXPECT_EQ(keys == PlanStatus::kConflict, memory == PlanStatus::kConflict) << method->name;
+      if (memory == PlanStatus::kConflict) {
+        ASSERT_NE(method->conflict, nullptr) << method->name;
+        EXPECT_GT(std::strlen(method->conflict), 5u) << method->name;
+      }
+    }
+  }
 }
 
 // dedup_filter() takes bloom only below 0.0001; dedup_window() takes recent.

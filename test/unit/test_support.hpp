@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +135,148 @@ inline Shape PlanMemory(const Method& method, uint64_t memory, double fpr,
   return shape;
 }
 
+// ---- all methods ---------------------------------------------------------------
+//
+// Tests that are about every method go over these, and what they ask of one depends
+// on what it says of itself, never on its name.
+
+// A method with options. `name` is one for a test.
+struct Variant {
+  const Method* method;
+  std::string options;
+  std::string name;
+};
+inline void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+// Every method with every choice of its switches, words and numbers of eight, as far as
+// they go together. Other numbers follow from the rate.
+inline std::vector<Variant> AllVariants() {
+  std::vector<Variant> all;
+  for (const Method* method : kMethods) {
+    std::vector<Variant> variants = {{method, "", method->name}};
+    for (int i = kKeys + 1; i < method->option_count; ++i) {
+      const OptionSpec& spec = method->options[i];
+      std::vector<std::string> values;
+      if (spec.kind == OptionKind::kOnOff) {
+        values = {"on"};
+      } else if (spec.kind == OptionKind::kMultipleOf8) {
+        values = {std::to_string(static_cast<int>(spec.max))};
+      } else if (spec.kind == OptionKind::kWord) {
+        std::string word;
+        for (const char* c = spec.words;; ++c) {
+          if (*c != '|' && *c != '\0') {
+            word += *c;
+            continue;
+          }
+          values.push_back(word);
+          word.clear();
+          if (*c == '\0') break;
+        }
+      }
+      const size_t others = variants.size();
+      for (const std::string& value : values) {
+        for (size_t other = 0; other < others; ++other) {
+          Variant variant = variants[other];
+          variant.options += std::string(variant.options.empty() ? "" : " ") + spec.name + "=" + value;
+          variant.name += "_" + std::string(spec.name) + "_" + value;
+          variants.push_back(variant);
+        }
+      }
+    }
+    for (const Variant& variant : variants) {
+      Request request;
+      Shape shape;
+      request.memory = 1 << 20;
+      request.options = OptionsFrom(*method, variant.options);
+      if (PlanFilter(*method, request, 0, &shape) != PlanStatus::kConflict) all.push_back(variant);
+    }
+  }
+  return all;
+}
+
+// Names for parametrised tests: ::testing::ValuesIn(AllVariants()), VariantName.
+inline std::string VariantName(const ::testing::TestParamInfo<Variant>& info) {
+  return info.param.name;
+}
+
+// The shape for so much memory, or none.
+inline std::optional<Shape> TryMemory(const Method& method, uint64_t memory, double fpr,
+                                      const std::string& options = "", uint64_t seed = 0) {
+  Request request;
+  request.memory = memory;
+  request.fpr = fpr;
+  request.options = OptionsFrom(method, options);
+  Shape shape;
+  if (PlanFilter(method, request, seed, &shape) != PlanStatus::kOk) return std::nullopt;
+  return shape;
+}
+
+// Whether filters of this method can have this rate: not all cells, or counters, or
+// numbers of rows can do all. Those that can, can at every size (PlanKeys()).
+inline bool HasRate(const Variant& variant, double fpr) {
+  return TryMemory(*variant.method, 64 << 20, fpr, variant.options).has_value();
+}
+
+// The least and the most memory by which a filter can be sized: these are its body's
+// bytes, but where the method's papers do not count all that it keeps.
+inline uint64_t LeastMemory(const Method& method, double fpr, const std::string& options = "") {
+  uint64_t low = 0, high = 64 << 20;
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    (TryMemory(method, middle, fpr, options).has_value() ? high : low) = middle;
+  }
+  return high;
+}
+inline uint64_t MostMemory(const Method& method, double fpr, const std::string& options = "") {
+  uint64_t low = 1 << 20, high = kMaxBodyBytes + 1;
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    (TryMemory(method, middle, fpr, options).has_value() ? low : high) = middle;
+  }
+  return low;
+}
+
+// Whether the method's bytes are the memory that was asked for, all of it.
+inline bool CountsAllBytes(const Method& method) {
+  return TryMemory(method, 1 << 20, 0.01)->bytes <= 1 << 20;
+}
+
+inline bool IsWindow(const Method& method, const Shape& shape) {
+  const Remembers remembers = method.remembers(shape);
+  return remembers == Remembers::kLastSeen || remembers == Remembers::kFirstSeen;
+}
+
+// Whether the rate is kept however many keys come: not by all that evict by chance, of which
+// some have a rate of their own that their parameters only come near to.
+inline bool KeepsItsRate(const Method& method, const Shape& shape) {
+  return method.remembers(shape) != Remembers::kByChance ||
+         method.expected_fpr(shape, 100 * static_cast<double>(shape.keys)) <=
+             shape.fpr * (1 + 1e-9);
+}
+
+// Whether a key that was just added is surely there: random choices may have given up
+// even that one.
+inline bool HoldsTheLast(const Method& method, const Shape& shape) {
+  return method.remembers(shape) != Remembers::kByChance;
+}
+
+// Whether a key never seen may be called a duplicate by a throw of the dice, though asking
+// for it says no: not even the first key is safe from that.
+inline bool AnswersAtRandom(const Variant& variant) {
+  const Shape shape = PlanMemory(*variant.method, 1 << 20, 0.3, variant.options);
+  std::vector<uint8_t> body(shape.bytes);
+  Counters counters;
+  uint64_t seen = 0;
+  for (uint64_t key = 0; key < 100; ++key) {
+    const uint64_t hash = HashOf(key);
+    uint8_t before = 0, answer = 0;
+    variant.method->contains(shape, counters, body.data(), &hash, 1, &before);
+    variant.method->test_and_add(shape, &counters, body.data(), &hash, 1, &answer);
+    seen += answer > before;
+  }
+  return seen > 0;
+}
+
 // The least memory with which a filter of this method defers keys.
 inline uint64_t DeferringMemory(const Method& method) {
   return (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
@@ -157,6 +300,7 @@ class Body {
 
   const Shape& shape() const { return shape_; }
   const Counters& counters() const { return counters_; }
+  Counters& counters() { return counters_; }
   const Bytes& bytes() const { return bytes_; }
   Bytes& bytes() { return bytes_; }
 
@@ -235,21 +379,27 @@ class Filter {
       case Outcome::kNoRoom:
         break;
       case Outcome::kFull:
-        ADD_FAILURE() << "full: " << NameOf(header_.shape);
-        return false;
+        return Refuse();
     }
-    MakeRoom();
-    EXPECT_TRUE(AddNew(image_.data(), &header_, hash));
+    if (!Grow(hash)) Refuse();
     return false;
   }
+
+  // How many keys found no room. Only filters that say "all" of what they remember
+  // refuse keys.
+  uint64_t refused() const { return refused_; }
 
   // The same where nobody waits for the answer: large filters take such keys in
   // batches, and every other call here puts them where they belong first.
   void AddDeferred(uint64_t hash) {
     if (header_.canonical()) MakeRoom();
-    if (Defer(image_.data(), &header_, hash) == Outcome::kNoRoom) Add(hash);
+    const Outcome outcome = Defer(image_.data(), &header_, hash);
+    if (outcome == Outcome::kNoRoom) Add(hash);
+    if (outcome == Outcome::kFull) Refuse();
   }
-  void Settle() { EXPECT_TRUE(dedup::Settle(image_.data(), &header_)); }
+  void Settle() {
+    if (!dedup::Settle(image_.data(), &header_)) Refuse();
+  }
 
   // One key into a value: the whole image is written anew.
   void AddValue(uint64_t hash) {
@@ -257,7 +407,10 @@ class Filter {
     Bytes out(AddToBytes(header_));
     const size_t size = AddTo(image_.data(), header_, hash, out.data());
     ASSERT_LE(size, out.size());
-    ASSERT_GT(size, 0u);
+    if (size == 0) {
+      Refuse();
+      return;
+    }
     Seal(out.data(), size);
     image_ = out.Prefix(size);
     Revalidate();
@@ -268,6 +421,7 @@ class Filter {
     MakeCanonical();
     Bytes out(ForgetBytes(header_));
     const size_t size = ForgetFrom(image_.data(), header_, hash, out.data());
+    EXPECT_LE(size, out.size());
     if (size == 0) return false;
     Seal(out.data(), size);
     image_ = out.Prefix(size);
@@ -295,44 +449,65 @@ class Filter {
     if (header_.canonical()) MakeRoom();
   }
 
-  // The merge with another, as a new canonical filter.
-  Filter MergedWith(const Filter& other) const {
+  // The merge with another, as a new canonical filter; none if it would be full.
+  std::optional<Filter> TryMerge(const Filter& other) const {
     const uint64_t limit = header_.exact_limit();
     const MergeBytes needs = MergeNeeds(header_, other.header_, limit);
     Bytes out(needs.out), scratch(needs.scratch);
     const size_t size = MergeTo(image_.data(), header_, other.image_.data(), other.header_, limit,
                                 out.data(), scratch.data());
     EXPECT_LE(size, out.size());
+    if (size == 0) {
+      EXPECT_FALSE(header_.method->forgets(header_.shape)) << NameOf(header_.shape);
+      return std::nullopt;
+    }
     Seal(out.data(), size);
     return Filter(out.Prefix(size));
+  }
+  Filter MergedWith(const Filter& other) const {
+    std::optional<Filter> merged = TryMerge(other);
+    EXPECT_TRUE(merged.has_value()) << "full: " << NameOf(header_.shape);
+    return merged.has_value() ? *merged : *this;
   }
 
   // Adds a key of another filter, as a merge does that takes keys one by one.
   void AddTakenOver(uint64_t hash) {
     if (header_.canonical()) MakeRoom();
     Settle();
-    if (TakeOver(image_.data(), &header_, hash) != Outcome::kNoRoom) return;
-    MakeRoom();
-    EXPECT_TRUE(AddNew(image_.data(), &header_, hash));
+    const Outcome outcome = TakeOver(image_.data(), &header_, hash);
+    if (outcome == Outcome::kFull) Refuse();
+    if (outcome == Outcome::kNoRoom && !Grow(hash)) Refuse();
   }
 
   // Notes how many filters were merged into this one, which must be a working form.
   void SetParts(uint32_t parts) { dedup::SetParts(image_.data(), &header_, parts); }
 
   // Merges in place where that is possible.
-  bool MergeInPlaceWith(const Filter& other) {
-    return MergeInPlace(image_.data(), &header_, other.image_.data(), other.header_) ==
-           Outcome::kNew;
+  bool MergeInPlaceWith(const Filter& other) { return TryMergeInPlace(other) == Outcome::kNew; }
+  Outcome TryMergeInPlace(const Filter& other) {
+    return MergeInPlace(image_.data(), &header_, other.image_.data(), other.header_);
   }
 
  private:
-  void MakeRoom() {
+  bool Refuse() {
+    EXPECT_FALSE(header_.method->forgets(header_.shape)) << "full: " << NameOf(header_.shape);
+    ++refused_;
+    return false;
+  }
+  void MakeRoom() { EXPECT_TRUE(Grow()) << "full: " << NameOf(header_.shape); }
+  // To the next working form, with one more key if one is given. False, with nothing
+  // changed: the method cannot hold it.
+  bool Grow(std::optional<uint64_t> hash = std::nullopt) {
     const uint64_t limit = limit_ == 0 ? header_.exact_limit() : limit_;
     const Step step = header_.canonical() ? FirstStep(header_, limit) : NextStep(header_, limit);
     Bytes grown(StepBytes(header_, step));
-    EXPECT_TRUE(MakeWorking(image_.data(), header_, step, grown.data()));
+    if (!MakeWorking(image_.data(), header_, step, grown.data())) return false;
+    Header header = {};
+    EXPECT_EQ(dedup::Check(grown.data(), grown.size(), &header), Flaw::kNone);
+    if (hash.has_value() && !AddNew(grown.data(), &header, *hash)) return false;
     image_ = std::move(grown);
     Recheck();
+    return true;
   }
   void Recheck() { ASSERT_EQ(dedup::Check(image_.data(), image_.size(), &header_), Flaw::kNone); }
   void Revalidate() {
@@ -342,6 +517,7 @@ class Filter {
   Bytes image_;
   Header header_ = {};
   uint64_t limit_ = 0;
+  uint64_t refused_ = 0;
 };
 
 // The exact twin of a window by last sight: the last `size` distinct keys, for

@@ -372,7 +372,10 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
 inline constexpr Method kMethod = {
     .name = "ring",
     .code = 4,
-    .remembers = [](const Shape&) noexcept { return Remembers::kFirstSeen; },
+    .remembers =
+        [](const Shape& shape) noexcept {
+          return LayoutOf(shape).refresh ? Remembers::kLastSeen : Remembers::kFirstSeen;
+        },
     .merge_keeps_all = true,
     .granule = 1u << kSmallBlockLog2,
     .promise =
@@ -384,6 +387,10 @@ inline constexpr Method kMethod = {
     .missed = [](const Shape&) noexcept { return 0.0; },
     .options = kOptions,
     .option_count = sizeof kOptions / sizeof kOptions[0],
+    .variant = "refresh=on",
+    .variant_promise =
+        "a window by last sight: a duplicate until n further keys were new or put in a new "
+        "generation",
     .plan = Plan,
     .valid = Valid,
     .exact_order =

@@ -1,0 +1,231 @@
+// a2: Aging Bloom filter with two active buffers, a window by last sight.
+//
+// Paper: Yoon, "Aging Bloom Filter with Two Active Buffers for Dynamic Sets" (TKDE
+// 2010). Two Bloom filters of half the bits each; both answer. A key that cache 1 has
+// changes nothing; any other, cache 2's keys too, is set in cache 1. When cache 1
+// holds na keys and one more comes, cache 2 is emptied and the two change places.
+//
+// Each has the rate fa = 1 - sqrt(1 - fpr), so that both together have fpr:
+// k = round(log2 1/fa), m half the bits, na = floor(-(m/k) ln(1 - fa^(1/k))).
+//
+// Promise: a key is answered duplicate as long as no more than na other distinct keys
+// were added since its last sight, without exception: to lose it takes a whole cache of
+// others after the one that it is in. At best 2 na are remembered. Right after the
+// caches changed places the rate is half of fpr, just before it is fpr; a little more where
+// fpr is high, since a key that cache 1 takes for its own does not count: 0.0101 at 0.01,
+// 0.104 at 0.1, 0.33 at 0.3.
+//
+// Cost: the bits of the two caches for one position lie side by side, so a key touches k
+// lines and not 2k. 2.9 (1 + log2(1/fpr)) bits a key of the promised window: 22 at 0.01.
+// One key in na sweeps the whole body to empty half its bits: 0.03 ms a MiB.
+// State: bit 2p + c is position p of buffer c. Counters::state is the buffer that is
+// cache 1, Counters::count the keys set in it.
+
+#ifndef STREAMDEDUP_CORE_METHODS_A2_HPP_
+#define STREAMDEDUP_CORE_METHODS_A2_HPP_
+
+#include <cmath>
+#include <cstdio>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../occupancy.hpp"
+#include "../sizing.hpp"
+
+namespace dedup::a2 {
+
+inline constexpr unsigned kMaxK = 32;
+inline constexpr size_t kGranule = 8;
+inline constexpr uint64_t kEvenBits = 0x5555555555555555u;  // buffer 0 of every position
+
+inline unsigned K(const Shape& shape) noexcept {
+  return static_cast<unsigned>(shape.detail & 0xff);
+}
+// na: how many keys fill a cache.
+inline uint64_t CacheKeys(const Shape& shape) noexcept { return shape.detail >> 8; }
+// m: the bits of one cache.
+inline uint64_t CacheBits(const Shape& shape) noexcept { return uint64_t{shape.bytes} * 4; }
+
+inline constexpr OptionSpec kOptions[] = {kFprOption, kKeysOption};
+
+// ---- sizes ------------------------------------------------------------------
+
+inline double CacheRate(const Shape& shape, double keys) noexcept {
+  const double load = K(shape) * keys / static_cast<double>(CacheBits(shape));
+  return IntPower(-std::expm1(-load), static_cast<int>(K(shape)));
+}
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  const double full = static_cast<double>(CacheKeys(shape));
+  if (keys > 2 * full) keys = 2 * full;
+  if (keys <= full) return CacheRate(shape, keys);
+  return 1 - (1 - CacheRate(shape, full)) * (1 - CacheRate(shape, keys - full));
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const double rate = -std::expm1(0.5 * std::log1p(-request.fpr));
+  const double k = std::round(-std::log2(rate));
+  const double bits_a_key = -k / std::log1p(-std::pow(rate, 1 / k));
+  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+    sized->keys = static_cast<uint64_t>(static_cast<double>(bytes) * 4 / bits_a_key);
+    sized->detail = static_cast<uint64_t>(k) | sized->keys << 8;
+    return sized->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
+  });
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  const uint64_t full = CacheKeys(shape);
+  return K(shape) >= 1 && K(shape) <= kMaxK && shape.bytes >= kGranule &&
+         shape.bytes % kGranule == 0 && full >= 1 && full <= CacheBits(shape) && shape.keys >= 1 &&
+         shape.keys <= full && counters.count <= full && counters.state <= 1;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "k=%u cache_bits=%llu cache_keys=%llu", K(shape),
+                static_cast<unsigned long long>(CacheBits(shape)),
+                static_cast<unsigned long long>(CacheKeys(shape)));
+}
+
+// ---- keys -------------------------------------------------------------------
+
+// Where a position's two bits are: `shift` and the bit above it.
+struct Place {
+  size_t byte;
+  unsigned shift;
+};
+
+inline Place PlaceOf(uint64_t hash, unsigned i, uint64_t cache_bits) noexcept {
+  const uint64_t position = FastRange(Derived(hash, i), cache_bits);
+  return {static_cast<size_t>(position / 4), static_cast<unsigned>(position % 4 * 2)};
+}
+
+// A key touches k lines, so a batch fetches fewer keys ahead.
+inline constexpr size_t kKeysAhead = 8;
+
+DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t bits, unsigned k,
+                                         uint64_t hash) noexcept {
+  for (unsigned i = 0; i < k; ++i) PrefetchToWrite(body + PlaceOf(hash, i, bits).byte);
+}
+
+// Empties cache 2 and makes it cache 1.
+inline void SwapCaches(const Shape& shape, Counters* counters, uint8_t* body) noexcept {
+  counters->state ^= 1;
+  counters->count = 0;
+  const uint64_t keep = kEvenBits << (counters->state ^ 1);
+  for (size_t i = 0; i < shape.bytes; i += 8) StoreU64(body + i, LoadU64(body + i) & keep);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const uint64_t bits = CacheBits(shape), full = CacheKeys(shape);
+  const unsigned k = K(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, bits, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        Place places[kMaxK];
+        unsigned found = 3;  // in which of the two buffers
+        for (unsigned i = 0; i < k; ++i) {
+          places[i] = PlaceOf(hashes[j], i, bits);
+          found &= static_cast<unsigned>(body[places[i].byte]) >> places[i].shift;
+        }
+        if ((found >> counters->state & 1) == 0) {
+          if (counters->count >= full) SwapCaches(shape, counters, body);
+          ++counters->count;
+          for (unsigned i = 0; i < k; ++i) {
+            uint8_t* byte = body + places[i].byte;
+            *byte = static_cast<uint8_t>(*byte | 1u << (places[i].shift + counters->state));
+          }
+        }
+        if (seen != nullptr) seen[j] = found != 0;
+      });
+  return n;
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const uint64_t bits = CacheBits(shape);
+  const unsigned k = K(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, bits, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        unsigned found = 3;
+        for (unsigned i = 0; i < k && found != 0; ++i) {
+          const Place place = PlaceOf(hashes[j], i, bits);
+          found &= static_cast<unsigned>(body[place.byte]) >> place.shift;
+        }
+        seen[j] = found != 0;
+      });
+}
+
+// Asking first loses no key: one that cache 1 answers for has all its bits there.
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+// Cache 1 with cache 1, cache 2 with cache 2, and the larger count: no key of either
+// is dropped, and those of either cache 1 stay for na keys more. Keys of the cache 2 of
+// the input with the smaller count may go earlier than they would have. Until the caches
+// were emptied twice the rate is up to that of twice as full ones.
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
+                  const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
+  const bool crossed = counters->state != other_counters.state;
+  for (size_t i = 0; i < shape.bytes; i += 8) {
+    uint64_t word = LoadU64(other + i);
+    if (crossed) word = (word & kEvenBits) << 1 | (word >> 1 & kEvenBits);
+    StoreU64(body + i, LoadU64(body + i) | word);
+  }
+  if (other_counters.count > counters->count) counters->count = other_counters.count;
+  return true;
+}
+
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  uint64_t set[2] = {}, either = 0;
+  for (size_t i = 0; i < shape.bytes; i += 8) {
+    const uint64_t word = LoadU64(body + i);
+    const uint64_t even = word & kEvenBits, odd = word >> 1 & kEvenBits;
+    set[0] += static_cast<uint64_t>(std::popcount(even));
+    set[1] += static_cast<uint64_t>(std::popcount(odd));
+    either += static_cast<uint64_t>(std::popcount(even | odd));
+  }
+  const double bits = static_cast<double>(CacheBits(shape));
+  const int k = static_cast<int>(K(shape));
+  Reading reading;
+  // A key in both caches has the same positions in both, and counts once.
+  reading.count = KeysFromClear(1 - static_cast<double>(either) / bits, 1, bits, k);
+  reading.fpr = 1 - (1 - IntPower(static_cast<double>(set[0]) / bits, k)) *
+                        (1 - IntPower(static_cast<double>(set[1]) / bits, k));
+  return reading;
+}
+
+inline constexpr Method kMethod = {
+    .name = "a2",
+    .code = 17,
+    .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
+    .merge_keeps_all = true,
+    .granule = kGranule,
+    .promise = "a window by last sight: none of the last n distinct keys is answered new",
+    .merging =
+        "OR of the newer and of the older caches: no key of either input is dropped, the rate "
+        "rises until both caches were emptied",
+    .cost = "k cache lines a key; one key in n sweeps the whole body",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+};
+
+}  // namespace dedup::a2
+
+#endif  // STREAMDEDUP_CORE_METHODS_A2_HPP_

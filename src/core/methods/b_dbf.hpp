@@ -1,0 +1,338 @@
+// b_dbf: Block Decaying Bloom filter, a window of stream elements.
+//
+// Paper: Shen and Zhang, "Improved Approximate Detection of Duplicates for Data Streams
+// over Sliding Windows" (JCST 2008). A Bloom filter of counters: every element, duplicates
+// too, sets its k counters to b; after every `age` elements all counters that are not zero
+// lose 1. A key is known while none of its counters is zero. The stream is thus cut into
+// blocks of `age` elements, of which the last b are remembered.
+//
+// m = floor(bits / w) counters of w = ceil(log2(b + 1)) bits, k = round(log2 1/fpr),
+// W = floor(-(m/k) ln(1 - fpr^(1/k)) (b - 1)/b), age = max(1, floor(W / (b - 1))).
+//
+// Promise: a key is answered duplicate as long as no more than (b - 1) age stream elements
+// came since its last sight, without exception. That is the window; it is W but for what
+// the division leaves, fewer than b - 1. It counts elements: a stream that repeats one key
+// pushes the others out. The rate is fpr when the last b age elements are distinct, less
+// with duplicates among them.
+//
+// An element is first answered, then the counters are aged if it is time, then it is set:
+// asking and adding give the same answer.
+//
+// Cost: k lines a key, 1.44 w b/(b - 1) log2(1/fpr) bits a key of the window: 33.6 at 0.01
+// with b = 7. Ageing sweeps the whole body: one element in `age` waits for it, about
+// 0.15 ms a MiB; spread over the elements that is about 3 words each.
+// State: the counters, packed; Counters::count is the elements since the last ageing.
+
+#ifndef STREAMDEDUP_CORE_METHODS_B_DBF_HPP_
+#define STREAMDEDUP_CORE_METHODS_B_DBF_HPP_
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../occupancy.hpp"
+#include "../packed.hpp"
+#include "../sizing.hpp"
+
+namespace dedup::b_dbf {
+
+inline constexpr unsigned kMaxK = 32;
+inline constexpr unsigned kMaxB = 255;
+inline constexpr unsigned kDefaultB = 7;
+inline constexpr size_t kGranule = 8;
+
+struct Layout {
+  unsigned k;
+  unsigned b;    // what a counter is set to
+  uint64_t age;  // elements from one ageing to the next
+  unsigned width;
+  uint64_t counters;
+};
+
+inline Layout LayoutOf(const Shape& shape) noexcept {
+  Layout layout = {};
+  layout.k = static_cast<unsigned>(shape.detail & 0xff);
+  layout.b = static_cast<unsigned>(shape.detail >> 8 & 0xff);
+  layout.age = shape.detail >> 16;
+  layout.width = static_cast<unsigned>(std::bit_width(layout.b));
+  if (layout.width > 0) layout.counters = uint64_t{shape.bytes} * 8 / layout.width;
+  return layout;
+}
+
+inline constexpr int kBOption = 2;
+inline constexpr int kWindowOption = 3;  // in elements; then k is the best for it
+inline constexpr OptionSpec kOptions[] = {
+    kFprOption,
+    kKeysOption,
+    {"b", OptionKind::kWhole, 2, kMaxB},
+    {"window", OptionKind::kWhole, 1, static_cast<double>(kMaxKeys)}};
+
+// ---- sizes ------------------------------------------------------------------
+
+inline double RateWith(const Layout& layout, double elements) noexcept {
+  const double load = layout.k * elements / static_cast<double>(layout.counters);
+  return IntPower(-std::expm1(-load), static_cast<int>(layout.k));
+}
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const double most = static_cast<double>(layout.b) * static_cast<double>(layout.age);
+  return RateWith(layout, keys < most ? keys : most);
+}
+
+// A window of so many elements in given bytes, at whatever rate that makes: k is the
+// best for as many keys.
+inline PlanStatus PlanWindow(uint64_t bytes, unsigned b, uint64_t window, Shape* shape) noexcept {
+  const uint64_t counters = bytes * 8 / static_cast<unsigned>(std::bit_width(b));
+  const uint64_t age = window / (b - 1) > 0 ? window / (b - 1) : 1;
+  if (age > counters) return PlanStatus::kMemoryTooSmall;
+  double k =
+      std::round(static_cast<double>(counters) / static_cast<double>(window) * std::log(2.0));
+  k = k < 1 ? 1 : k > kMaxK ? kMaxK : k;
+  shape->bytes = static_cast<uint32_t>(bytes);
+  shape->keys = (b - 1) * age;
+  shape->detail = static_cast<uint64_t>(k) | b << 8 | age << 16;
+  return PlanStatus::kOk;
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const Options& options = request.options;
+  const unsigned b =
+      options.given[kBOption] ? static_cast<unsigned>(options.value[kBOption]) : kDefaultB;
+  if (options.given[kWindowOption]) {
+    if (request.keys > 0) return PlanStatus::kConflict;
+    return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+      return PlanWindow(bytes, b, static_cast<uint64_t>(options.value[kWindowOption]), sized);
+    });
+  }
+  double k = std::round(-std::log2(request.fpr));
+  if (k < 1) k = 1;
+  const double counters_a_key = -k / std::log1p(-std::pow(request.fpr, 1 / k));
+  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+    const uint64_t counters = bytes * 8 / static_cast<unsigned>(std::bit_width(b));
+    const auto window =
+        static_cast<uint64_t>(static_cast<double>(counters) / counters_a_key * (b - 1) / b);
+    const uint64_t age = window / (b - 1) > 0 ? window / (b - 1) : 1;
+    sized->bytes = static_cast<uint32_t>(bytes);
+    sized->keys = (b - 1) * age;
+    sized->detail = static_cast<uint64_t>(k) | b << 8 | age << 16;
+    // Where an element is a block, the b of them may be too many for the rate.
+    const Layout layout = LayoutOf(*sized);
+    const bool keeps_rate = window >= b - 1 || RateWith(layout, b) <= request.fpr;
+    return keeps_rate ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
+  });
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  const Layout layout = LayoutOf(shape);
+  return layout.k >= 1 && layout.k <= kMaxK && layout.b >= 2 && shape.bytes >= kGranule &&
+         shape.bytes % kGranule == 0 && layout.age >= 1 && layout.age <= layout.counters &&
+         shape.keys >= 1 && shape.keys <= (layout.b - 1) * layout.age &&
+         counters.count <= layout.age && counters.state == 0;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  const Layout layout = LayoutOf(shape);
+  std::snprintf(text, size, "k=%u b=%u counters=%llu age_every=%llu", layout.k, layout.b,
+                static_cast<unsigned long long>(layout.counters),
+                static_cast<unsigned long long>(layout.age));
+}
+
+// ---- all counters at once -----------------------------------------------------
+
+// For each 64-bit word of the body calls visit(byte offset, word, marks): a mark is the
+// lowest bit of a counter that is not zero. Counters run over the ends of words where
+// their width does not divide 64, so what is left of a word's last one is taken from the
+// next word, before the visit: visit may change the word that it is given.
+template <unsigned kWidth, typename Visit>
+inline void ForEachWord(const uint8_t* body, size_t bytes, Visit visit) noexcept {
+  uint64_t lowest = 0;  // the lowest bits of counters, in a word that starts with one
+  for (unsigned bit = 0; bit < 64; bit += kWidth) lowest |= uint64_t{1} << bit;
+  unsigned first = 0;  // bit at which the first counter starts in this word
+  uint64_t word = LoadU64(body);
+  for (size_t at = 0; at < bytes; at += 8) {
+    const uint64_t next = at + 8 < bytes ? LoadU64(body + at + 8) : 0;
+    uint64_t any = word;
+    DEDUP_UNROLL
+    for (unsigned bit = 1; bit < kWidth; ++bit) any |= word >> bit | next << (64 - bit);
+    visit(at, word, any & lowest << first);
+    first += kWidth - 64 % kWidth;
+    if (first >= kWidth) first -= kWidth;
+    word = next;
+  }
+}
+
+template <typename Visit>
+inline void ForEachWord(unsigned width, const uint8_t* body, size_t bytes, Visit visit) noexcept {
+  switch (width) {
+    case 2:
+      return ForEachWord<2>(body, bytes, visit);
+    case 3:
+      return ForEachWord<3>(body, bytes, visit);
+    case 4:
+      return ForEachWord<4>(body, bytes, visit);
+    case 5:
+      return ForEachWord<5>(body, bytes, visit);
+    case 6:
+      return ForEachWord<6>(body, bytes, visit);
+    case 7:
+      return ForEachWord<7>(body, bytes, visit);
+    default:
+      return ForEachWord<8>(body, bytes, visit);
+  }
+}
+
+// Takes 1 from every counter that is not zero: one subtraction over the whole body, as
+// of a long number. A counter's borrow ends within it, but may pass from word to word.
+inline void Age(const Shape& shape, const Layout& layout, uint8_t* body) noexcept {
+  uint64_t borrow = 0;
+  ForEachWord(layout.width, body, shape.bytes, [&](size_t at, uint64_t word, uint64_t marks) {
+    const uint64_t less = marks | borrow;  // a borrow comes only where no mark can be
+    StoreU64(body + at, word - less);
+    borrow = word < less;
+  });
+}
+
+// ---- keys -------------------------------------------------------------------
+
+inline uint64_t BitOf(const Layout& layout, uint64_t hash, unsigned i) noexcept {
+  return FastRange(Derived(hash, i), layout.counters) * layout.width;
+}
+
+// A key touches k lines, so a batch fetches fewer keys ahead.
+inline constexpr size_t kKeysAhead = 8;
+
+DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* body,
+                                         uint64_t hash) noexcept {
+  for (unsigned i = 0; i < layout.k; ++i) PrefetchToWrite(body + BitOf(layout, hash, i) / 8);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const Layout layout = LayoutOf(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(layout, body, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        uint64_t bits[kMaxK];
+        bool found = true;
+        for (unsigned i = 0; i < layout.k; ++i) {
+          bits[i] = BitOf(layout, hashes[j], i);
+          found &= LoadField(body, shape.bytes, bits[i], layout.width) != 0;
+        }
+        if (counters->count >= layout.age) {
+          Age(shape, layout, body);
+          counters->count = 0;
+        }
+        ++counters->count;
+        for (unsigned i = 0; i < layout.k; ++i) {
+          StoreField(body, shape.bytes, bits[i], layout.width, layout.b);
+        }
+        if (seen != nullptr) seen[j] = found;
+      });
+  return n;
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const Layout layout = LayoutOf(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(layout, body, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        bool found = true;
+        for (unsigned i = 0; i < layout.k && found; ++i) {
+          found = LoadField(body, shape.bytes, BitOf(layout, hashes[j], i), layout.width) != 0;
+        }
+        seen[j] = found;
+      });
+}
+
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+// The larger of each two fields of `width` bits in a and b, in those that `fields` masks,
+// of which no two are adjacent.
+inline uint64_t LargerFields(uint64_t a, uint64_t b, uint64_t fields, uint64_t above,
+                             unsigned width) noexcept {
+  const uint64_t not_less = (((a & fields) | above) - (b & fields)) & above;
+  const uint64_t from_a = not_less - (not_less >> width);
+  return (a & from_a) | (b & fields & ~from_a);
+}
+
+// The larger of each two counters, and the larger count: no key of either is dropped. The
+// keys of the input whose block began later are aged with the other's, so they may be
+// forgotten up to `age` elements before their time. The window of stream elements becomes
+// that of each stream, and the rate that of twice as many keys until it has passed.
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
+                  const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const unsigned width = layout.width, fields = kMaxFieldBits / width;
+  uint64_t even = 0, above = 0;  // every second field from the first, and the bit after each
+  for (unsigned i = 0; i < fields; i += 2) {
+    even |= LowMask(width) << i * width;
+    above |= uint64_t{1} << (i + 1) * width;
+  }
+  for (uint64_t done = 0; done < layout.counters; done += fields) {
+    const uint64_t left = layout.counters - done;
+    const unsigned bits = static_cast<unsigned>(left < fields ? left : fields) * width;
+    const uint64_t a = LoadField(body, shape.bytes, done * width, bits);
+    const uint64_t b = LoadField(other, shape.bytes, done * width, bits);
+    const uint64_t larger = LargerFields(a, b, even, above, width) |
+                            LargerFields(a >> width, b >> width, even, above, width) << width;
+    StoreField(body, shape.bytes, done * width, bits, larger);
+  }
+  if (other_counters.count > counters->count) counters->count = other_counters.count;
+  return true;
+}
+
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  const Layout layout = LayoutOf(shape);
+  uint64_t used = 0;
+  ForEachWord(layout.width, body, shape.bytes, [&](size_t, uint64_t, uint64_t marks) {
+    used += static_cast<uint64_t>(std::popcount(marks));
+  });
+  if (used > layout.counters) used = layout.counters;  // bits behind the last one were set
+  const double counters = static_cast<double>(layout.counters);
+  const int k = static_cast<int>(layout.k);
+  Reading reading;
+  reading.count = KeysFromClear(1 - static_cast<double>(used) / counters, 1, counters, k);
+  reading.fpr = IntPower(static_cast<double>(used) / counters, k);
+  return reading;
+}
+
+inline constexpr Method kMethod = {
+    .name = "b_dbf",
+    .code = 18,
+    .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
+    .merge_keeps_all = true,
+    .granule = kGranule,
+    .promise =
+        "a window of elements, duplicates counted: no key of the last n elements is answered new",
+    .merging =
+        "the larger of each two counters: no key of either input is dropped, the rate rises until "
+        "the window has passed",
+    .cost = "k cache lines a key; one key in n/(b-1) sweeps the whole body",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .conflict = "The option window is of filters sized by memory.",
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+};
+
+}  // namespace dedup::b_dbf
+
+#endif  // STREAMDEDUP_CORE_METHODS_B_DBF_HPP_

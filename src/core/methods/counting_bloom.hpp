@@ -1,0 +1,241 @@
+// counting_bloom: a Bloom filter of 4-bit counters instead of bits, so that a key can
+// be taken back.
+//
+// Paper: Fan, Cao, Almeida and Broder, "Summary Cache" (IEEE/ACM Transactions on
+// Networking 2000). A key has k counters. Adding it increments them, if the key is
+// new; a duplicate stores nothing. A counter that has come to 15 stays there, since
+// how often it was incremented is no longer known. Two of a key's counters may be the
+// same one, which then counts it twice: so it is incremented and decremented alike.
+//
+// Promise: never forgets what was not taken back, as long as only such keys are taken
+// back whose add was answered new, and once; a key of n merged inputs that each answered
+// it new, once for each (inputs merged while both were exact are one: their hashes are
+// united, not counted). Taking back any other key, such as a false positive, which was
+// not stored, makes others be answered new, now or later. Counters that stay at 15 only
+// err the other way.
+// Cost: four times the memory of `bloom` for the same rate, 5.8 log2(1/fpr) bits a key;
+// up to k cache lines.
+// State: the counters, two a byte, the first in the low half; the scalars stay zero.
+
+#ifndef STREAMDEDUP_CORE_METHODS_COUNTING_BLOOM_HPP_
+#define STREAMDEDUP_CORE_METHODS_COUNTING_BLOOM_HPP_
+
+#include <bit>
+#include <cstdio>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../occupancy.hpp"
+#include "../sizing.hpp"
+
+namespace dedup::counting_bloom {
+
+inline constexpr int kMaxK = 32;
+inline constexpr uint32_t kGranule = 8;
+inline constexpr unsigned kMost = 15;  // a counter that stays
+
+inline int K(const Shape& shape) noexcept { return static_cast<int>(shape.detail & 0xff); }
+inline uint64_t CountersIn(uint64_t bytes) noexcept { return 2 * bytes; }
+
+inline constexpr int kKOption = 2;
+inline constexpr OptionSpec kOptions[] = {
+    kFprOption, kKeysOption, {"k", OptionKind::kWhole, 1, kMaxK}};
+
+// ---- sizes ------------------------------------------------------------------
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  return AllSetProbability(static_cast<double>(CountersIn(shape.bytes)), keys * K(shape), K(shape));
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const KRange ks = WorthTrying(request.fpr, kMaxK, request.options, kKOption);
+  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) noexcept {
+    if (bytes < kLineBytes) return PlanStatus::kMemoryTooSmall;
+    const double cells = static_cast<double>(CountersIn(bytes));
+    const Sized most = MostKeys(
+        request.fpr, ks, CountersIn(bytes),
+        [&](int k) { return static_cast<uint64_t>(cells / BloomBits(request.fpr, k)); },
+        [&](uint64_t n, int k) { return AllSetProbability(cells, static_cast<double>(n) * k, k); });
+    if (most.amount == 0) return PlanStatus::kMemoryTooSmall;
+    sized->keys = most.amount;
+    sized->detail = static_cast<uint64_t>(most.k);
+    return PlanStatus::kOk;
+  });
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  return shape.detail >= 1 && shape.detail <= kMaxK && shape.bytes >= kLineBytes &&
+         shape.bytes % kGranule == 0 && counters.count == 0 && counters.state == 0;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "k=%d counters=%llu", K(shape),
+                static_cast<unsigned long long>(CountersIn(shape.bytes)));
+}
+
+// ---- keys -------------------------------------------------------------------
+
+inline uint64_t Position(uint64_t hash, int i, uint64_t cells) noexcept {
+  return FastRange(Derived(hash, static_cast<unsigned>(i)), cells);
+}
+
+inline unsigned Load(const uint8_t* body, uint64_t position) noexcept {
+  return body[position / 2] >> (position % 2 * 4) & kMost;
+}
+
+// Adds `by`, 1 or -1, to a counter that may change by it.
+inline void Change(uint8_t* body, uint64_t position, int by) noexcept {
+  uint8_t* pair = body + position / 2;
+  *pair = static_cast<uint8_t>(*pair + by * (position % 2 == 0 ? 1 : 16));
+}
+
+inline void Increment(uint8_t* body, uint64_t position) noexcept {
+  if (Load(body, position) < kMost) Change(body, position, 1);
+}
+
+inline constexpr size_t kKeysAhead = 8;
+
+DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t cells, int k,
+                                         uint64_t hash) noexcept {
+  for (int i = 0; i < k; ++i) Prefetch(body + Position(hash, i, cells) / 2);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                         size_t n, uint8_t* seen) noexcept {
+  const uint64_t cells = CountersIn(shape.bytes);
+  const int k = K(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, cells, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        uint64_t at[kMaxK];
+        bool all = true;
+        for (int i = 0; i < k; ++i) {
+          at[i] = Position(hashes[j], i, cells);
+          all &= Load(body, at[i]) != 0;
+        }
+        if (!all) {
+          for (int i = 0; i < k; ++i) Increment(body, at[i]);
+        }
+        if (seen != nullptr) seen[j] = all;
+      });
+  return n;
+}
+
+inline bool Ask(const uint8_t* body, uint64_t cells, int k, uint64_t hash) noexcept {
+  for (int i = 0; i < k; ++i) {
+    if (Load(body, Position(hash, i, cells)) == 0) return false;
+  }
+  return true;
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const uint64_t cells = CountersIn(shape.bytes);
+  const int k = K(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, cells, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE { seen[j] = Ask(body, cells, k, hashes[j]); });
+}
+
+// Increments whether or not the key looks new: a replayed key that others happen to
+// cover was answered new while the filter was exact, and may be taken back.
+inline size_t Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  const uint64_t cells = CountersIn(shape.bytes);
+  const int k = K(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, cells, k, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        for (int i = 0; i < k; ++i) Increment(body, Position(hashes[j], i, cells));
+      });
+  return n;
+}
+
+// Forget only a key whose add was answered new, and once; a key merged from n inputs
+// that each answered new, once for each. Nothing here can tell whether that is so.
+inline bool Forget(const Shape& shape, Counters*, uint8_t* body, uint64_t hash) noexcept {
+  const uint64_t cells = CountersIn(shape.bytes);
+  const int k = K(shape);
+  if (!Ask(body, cells, k, hash)) return false;
+  for (int i = 0; i < k; ++i) {
+    const uint64_t at = Position(hash, i, cells);
+    const unsigned count = Load(body, at);
+    // 0: a key that was never added, with two of its counters the same one of 1.
+    if (count != 0 && count != kMost) Change(body, at, -1);
+  }
+  return true;
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+inline constexpr uint64_t kLowHalves = 0x0f0f0f0f0f0f0f0fu;
+
+// Counters of the low halves of bytes, added and held at 15.
+inline uint64_t AddHalves(uint64_t a, uint64_t b) noexcept {
+  const uint64_t sum = a + b;  // at most 30 a byte
+  const uint64_t over = sum & ~kLowHalves;
+  return (sum | (over - (over >> 4))) & kLowHalves;
+}
+
+// The sum: every key of either input is found, and what was added n times can be taken
+// back n times. The rate is that of a filter to which the keys of both were added, at
+// once and later.
+inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
+                  const uint8_t* other, const Weights&) noexcept {
+  for (size_t i = 0; i < shape.bytes; i += 8) {
+    const uint64_t a = LoadU64(body + i), b = LoadU64(other + i);
+    StoreU64(body + i, AddHalves(a & kLowHalves, b & kLowHalves) |
+                           AddHalves(a >> 4 & kLowHalves, b >> 4 & kLowHalves) << 4);
+  }
+  return true;
+}
+
+// From the counters in use, not from their sum: that would count a key twice which
+// two merged inputs had.
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  uint64_t used = 0;
+  for (size_t i = 0; i < shape.bytes; i += 8) {
+    uint64_t word = LoadU64(body + i);
+    word |= word >> 1;
+    word |= word >> 2;
+    used += static_cast<uint64_t>(std::popcount(word & 0x1111111111111111u));
+  }
+  const double cells = static_cast<double>(CountersIn(shape.bytes));
+  const double share = static_cast<double>(used) / cells;
+  Reading reading;
+  reading.count = KeysFromClear(1 - share, 1, cells, K(shape));
+  reading.fpr = IntPower(share, K(shape));
+  return reading;
+}
+
+inline constexpr Method kMethod = {
+    .name = "counting_bloom",
+    .code = 6,
+    .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
+    .merge_keeps_all = true,
+    .granule = kGranule,
+    .promise =
+        "never forgets but what it is told to: a key that was added is not answered new until it "
+        "is taken back",
+    .merging =
+        "sum of the counters: every key of both inputs, the rate rises with the number of keys",
+    .cost = "k cache lines a key",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kSorted; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+    .forget = Forget,
+};
+
+}  // namespace dedup::counting_bloom
+
+#endif  // STREAMDEDUP_CORE_METHODS_COUNTING_BLOOM_HPP_

@@ -1,0 +1,293 @@
+// dsqf: the Dynamic Streaming Quotient Filter, rows of any length from one pool.
+//
+// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter" (PVLDB 2013), section 5.1.
+// As in sqf a key's row holds signatures, here as a list of buckets from a pool of B. Rows
+// are kept in the order of their last access, by a key that was new or not; when the pool
+// is empty, a random bucket of the row that was least recently accessed is given up.
+//
+// Promise: none about any one key. A row that no key falls on for ln(1 + k) times as many
+// keys as there are rows loses its buckets: of the last B distinct keys a fifth (k = 2) to
+// a third (k large) is missed. Repeats of one key keep others in its row alive.
+// Cost: about k + 6 memory lines a key; r' + ceil(log2(r + 1)) + w(B) bits a bucket and
+// w(B) + 2 w(R) a row, w(x) = ceil(log2(x + 1)).
+// State: R rows (first bucket, the next older and the next younger row), then B buckets
+// (signature, next bucket), all packed; a link is an index + 1, and 0 is none. The rows
+// that have buckets are one ring: the youngest's younger neighbour is the oldest.
+// Counters::count is the keys answered new: it numbers the random choices, and as long as
+// it is below B that many buckets of the pool are used. Counters::state is the link to the
+// youngest row.
+
+#ifndef STREAMDEDUP_CORE_METHODS_DSQF_HPP_
+#define STREAMDEDUP_CORE_METHODS_DSQF_HPP_
+
+#include <cstdio>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../packed.hpp"
+#include "../random.hpp"
+#include "../sizing.hpp"
+#include "dsqf_lists.hpp"
+#include "quotient_signature.hpp"
+
+namespace dedup::dsqf {
+
+using quotient_signature::Chances;
+
+inline constexpr unsigned kMaxK = 64;
+inline constexpr unsigned kDefaultK = 4;
+inline constexpr size_t kGranule = 8;
+
+inline constexpr int kKOption = 2;
+inline constexpr int kROption = 3;
+inline constexpr int kRPrimeOption = 4;
+inline constexpr int kPow2Option = 5;
+inline constexpr OptionSpec kOptions[] = {
+    kFprOption,
+    kKeysOption,
+    {"k", OptionKind::kReal, 0.125, kMaxK},
+    {"r", OptionKind::kWhole, 1, quotient_signature::kMaxR},
+    {"r_prime", OptionKind::kWhole, 1, quotient_signature::kMaxRPrime},
+    {"pow2", OptionKind::kOnOff, 0, 1}};
+
+// ---- sizes ------------------------------------------------------------------
+
+// Buckets a row in use when keys fall at random, `load` of them a row.
+inline double Held(const Chances& chances, double load) noexcept {
+  return chances.Sum([&](double p) { return -std::expm1(-p * load); });
+}
+
+// The keys a row that fill `held` buckets a row; at most kLongLoad.
+inline constexpr double kLongLoad = 1e6;
+
+inline double LoadOf(const Chances& chances, double held) noexcept {
+  double low = held, high = held;
+  while (high < kLongLoad && Held(chances, high) < held) high *= 2;
+  if (high >= kLongLoad) return kLongLoad;
+  for (int i = 0; i < 50; ++i) {
+    const double middle = (low + high) / 2;
+    (Held(chances, middle) < held ? low : high) = middle;
+  }
+  return high;
+}
+
+inline double RateOf(const Chances& chances, double load) noexcept {
+  return chances.Sum([&](double p) { return p * -std::expm1(-p * load); });
+}
+
+// Highest as the pool runs out. From then on rows' lengths vary more than those of random
+// ones, and signatures that are not kept twice make that count for less.
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  if (!(keys > 0)) return 0;
+  const Layout layout = LayoutOf(shape);
+  const Chances chances(layout.form);
+  const double rows = static_cast<double>(layout.rows), full = layout.buckets / rows;
+  double load = keys / rows;
+  if (load > full) {
+    const double most = LoadOf(chances, full);
+    if (load > most) load = most;
+  }
+  const double rate = RateOf(chances, load);
+  return rate < 1 ? rate : 1;
+}
+
+// In units of R keys: a row is emptied when no key falls on it for T, so at each of its
+// keys with q = exp(-T), and the number of keys it then has had is geometric. A signature
+// of chance p is in a row with x p / (1 + x p), x = 1/q - 1, and the sum of that is B/R.
+inline double EmptyingChance(const Chances& chances, double held) noexcept {
+  double low = 0, high = 1;  // of q
+  for (int i = 0; i < 50; ++i) {
+    const double q = (low + high) / 2, x = 1 / q - 1;
+    const double sum = chances.Sum([&](double p) { return x * p / (1 + x * p); });
+    (sum > held ? low : high) = q;
+  }
+  return high;
+}
+
+// A key is kept for `age` as long as no gap of T passed between the keys on its row:
+// s(a) = 1 up to T, 1 - q just after, and s'(a) = -q s(a - T). Solved by Laplace
+// transformation and averaged over the ages of the last keys, it is a finite sum.
+inline double Missed(const Shape& shape) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const Chances chances(layout.form);
+  const double rows = layout.rows, q = EmptyingChance(chances, layout.buckets / rows);
+  const double gap = -std::log(q), age = static_cast<double>(shape.keys) / rows;
+  double kept = age;
+  double sign = 1, over = 1;  // (-q)^j and j!
+  for (int j = 1; j * gap < age && j < 100; ++j) {
+    sign *= -q;
+    over *= j;
+    const double rest = age - j * gap, power = std::pow(rest, j);
+    kept += sign / over * (power * rest / (j + 1) + power);
+  }
+  const double x = 1 / q - 1;
+  const double found = chances.Sum([&](double p) { return p * x * p / (1 + x * p); });
+  const double missed = (1 - found) * (1 - kept / age);
+  return missed > 0 ? (missed < 1 ? missed : 1) : 0;
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const Options& options = request.options;
+  if (!quotient_signature::Consistent(options, kROption, kRPrimeOption)) {
+    return PlanStatus::kConflict;
+  }
+  const double asked = options.given[kKOption] ? options.value[kKOption] : kDefaultK;
+  const auto k256 = static_cast<uint32_t>(asked * kKUnit + 0.5);
+  const bool pow2 = options.given[kPow2Option] && options.value[kPow2Option] != 0;
+  const double k = static_cast<double>(k256) / kKUnit;
+  const Form form = quotient_signature::SmallestForm(options, kROption, kRPrimeOption, request.fpr,
+                                                     [&](const Form& tried) {
+                                                       const Chances chances(tried);
+                                                       return RateOf(chances, LoadOf(chances, k));
+                                                     });
+  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+    sized->bytes = static_cast<uint32_t>(bytes);
+    const uint64_t rows = RowsIn(bytes, form, k256, pow2);
+    sized->detail = Detail(form, k256, pow2, rows);
+    sized->keys = BucketsOf(rows, k256);
+    return sized->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
+  });
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  const Detailed detail = Detailed::Of(shape.detail);
+  if (shape.detail >> 61 != 0 || detail.k256 < kKUnit / 8 || detail.k256 > kMaxK * kKUnit ||
+      !detail.form.valid() || shape.bytes < kGranule || shape.bytes % kGranule != 0 ||
+      shape.bytes > kMaxBodyBytes ||
+      detail.rows != RowsIn(shape.bytes, detail.form, detail.k256, detail.pow2)) {
+    return false;
+  }
+  return shape.keys >= 1 && shape.keys <= BucketsOf(detail.rows, detail.k256) &&
+         counters.state <= detail.rows && (counters.state == 0) == (counters.count == 0);
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const Detailed detail = Detailed::Of(shape.detail);
+  std::snprintf(text, size, "k=%g r=%u r_prime=%u pow2=%s signature_bits=%u rows=%llu buckets=%llu",
+                static_cast<double>(detail.k256) / kKUnit, layout.form.r, layout.form.r_prime,
+                detail.pow2 ? "on" : "off", layout.form.bits(),
+                static_cast<unsigned long long>(layout.rows),
+                static_cast<unsigned long long>(layout.buckets));
+}
+
+// ---- keys -------------------------------------------------------------------
+
+// Keys between the fetches of a row, of its first bucket and of its second one.
+inline constexpr size_t kBehind = 12;
+
+// Runs step(row, code, i) for every key. Its row is fetched a group ahead, and what hangs
+// on it some keys later, when the row tells where that is.
+template <bool kWrites, typename Lists, typename Step>
+DEDUP_ALWAYS_INLINE inline void ForEachKey(const Lists& lists, const uint64_t* hashes, size_t n,
+                                           Step step) noexcept {
+  const Layout& layout = lists.layout();
+  InGroups(
+      n,
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        lists.FetchRow(FastRange(hashes[i], layout.rows));
+        if (i >= kBehind) {
+          const uint64_t row = FastRange(hashes[i - kBehind], layout.rows);
+          lists.FetchFirst(row);
+          if (kWrites) lists.FetchNeighbours(row);
+        }
+        if (i >= 2 * kBehind) lists.FetchSecond(FastRange(hashes[i - 2 * kBehind], layout.rows));
+      },
+      [&](size_t i) DEDUP_ALWAYS_INLINE {
+        step(FastRange(hashes[i], layout.rows), layout.form.Code(hashes[i]), i);
+      });
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  Lists<uint8_t> lists(LayoutOf(shape), body, shape.bytes);
+  ForEachKey<true>(lists, hashes, n, [&](uint64_t row, uint64_t code, size_t i) {
+    const uint64_t first = lists.First(row);
+    const bool found = first != 0 && lists.Find(first, code);
+    if (first != 0) Touch(lists, &counters->state, row);
+    if (!found) Add(lists, shape.seed, counters, row, code);
+    if (seen != nullptr) seen[i] = found;
+  });
+  return n;
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const Lists<const uint8_t> lists(LayoutOf(shape), body, shape.bytes);
+  ForEachKey<false>(lists, hashes, n, [&](uint64_t row, uint64_t code, size_t i) {
+    seen[i] = lists.Find(lists.First(row), code);
+  });
+}
+
+// A key whose signature is there is found: it needs no second one.
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+// The union, its rows in order of their age ranks, the n-th youngest of either as old as
+// n divided by its filter's weight, and of a row in both the younger rank; of more buckets
+// than B those of the oldest rows are given up. While both together fit, every key is
+// kept; of two full ones the younger rows whole, which is half of what each held. The rate
+// is that of as many keys in one filter, and no more than when the pool runs out; when B
+// more keys came nothing tells it from one that was never merged.
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
+                  const Counters& other_counters, const uint8_t* other,
+                  const Weights& weights) noexcept {
+  const Layout layout = LayoutOf(shape);
+  Lists<uint8_t> lists(layout, body, shape.bytes);
+  const Lists<const uint8_t> from(layout, other, shape.bytes);
+  Interleave(lists, shape.seed, counters, from, other_counters.state, weights);
+  return true;
+}
+
+inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const Chances chances(layout.form);
+  const Lists<const uint8_t> lists(layout, body, shape.bytes);
+  const uint64_t used = counters.count < layout.buckets ? counters.count : layout.buckets;
+  const double rows = layout.rows;
+  Reading reading;
+  if (used == 0) return reading;
+  double hit = 0;
+  for (uint64_t bucket = 0; bucket < used; ++bucket) hit += chances.Of(lists.Code(bucket));
+  reading.count = LoadOf(chances, static_cast<double>(used) / rows) * rows;
+  reading.fpr = hit < rows ? hit / rows : 1;
+  return reading;
+}
+
+inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
+  return HoldTogether(Lists<const uint8_t>(LayoutOf(shape), body, shape.bytes), counters);
+}
+
+inline constexpr Method kMethod = {
+    .name = "dsqf",
+    .code = 10,
+    .remembers = [](const Shape&) noexcept { return Remembers::kByChance; },
+    .merge_keeps_all = false,
+    .granule = kGranule,
+    .promise = "no key for sure: rows that no key falls on for long are emptied first",
+    .merging = "by the age of rows: two full filters keep about half of each",
+    .cost = "about k + 6 cache lines a key",
+    .missed = Missed,
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .conflict = "r_prime is at most r",
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+    .sound = Sound,
+};
+
+}  // namespace dedup::dsqf
+
+#endif  // STREAMDEDUP_CORE_METHODS_DSQF_HPP_

@@ -1,0 +1,121 @@
+// fp_lru: lru that calls some new keys duplicates, so that it can be compared at equal
+// rates with filters that have false positives.
+//
+// Paper: the "FPbuffering" of Deng and Rafiei, "Approximately Detecting Duplicates for
+// Streaming Data using Stable Bloom Filters" (SIGMOD 2006). A key that is in the buffer is
+// a duplicate; one that is not is called a duplicate with probability q, else new. Only
+// the answer is drawn: the buffer takes the key in either case, so that it holds at every
+// moment what lru's holds, and of the duplicates that lru misses (1 - q) are missed.
+//
+// Promise: the last `keys` distinct keys are found; of all others the share q is called
+// duplicates when they are added. Asking draws nothing and answers as lru does. q follows
+// from fpr if it is not given; if it is, it is the filter's rate.
+// Cost: as lru's.
+// State: lru_table.hpp's nodes; Counters::state is the number of keys held,
+// Counters::count the keys added, which is the step of the random choices.
+
+#ifndef STREAMDEDUP_CORE_METHODS_FP_LRU_HPP_
+#define STREAMDEDUP_CORE_METHODS_FP_LRU_HPP_
+
+#include <cstdio>
+#include <cstring>
+
+#include "../method.hpp"
+#include "../random.hpp"
+#include "lru_table.hpp"
+
+namespace dedup::fp_lru {
+
+using lru_table::Entries;
+using lru_table::Table;
+
+inline constexpr int kQOption = 2;
+inline constexpr OptionSpec kOptions[] = {
+    kFprOption, kKeysOption, {"q", OptionKind::kReal, kMinFpr, kMaxFpr}};
+
+// Shape::detail: q in units of 2^-48; below this, a random number of 48 bits says
+// "duplicate". 0 if there is no such q. Exact for every q, on every machine.
+inline constexpr unsigned kDrawBits = 48;
+
+inline uint64_t DetailOf(double q) noexcept {
+  if (!(q >= kMinFpr && q <= kMaxFpr)) return 0;
+  return static_cast<uint64_t>(q * static_cast<double>(uint64_t{1} << kDrawBits));
+}
+inline double Q(const Shape& shape) noexcept {
+  return static_cast<double>(shape.detail) / static_cast<double>(uint64_t{1} << kDrawBits);
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  shape->fpr = request.options.given[kQOption] ? request.options.value[kQOption] : request.fpr;
+  shape->detail = DetailOf(shape->fpr);
+  return lru_table::PlanEntries(request, shape);
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  return shape.detail != 0 && shape.detail == DetailOf(shape.fpr) &&
+         lru_table::ValidEntries(shape, counters);
+}
+
+inline double ExpectedFpr(const Shape& shape, double) noexcept { return Q(shape); }
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "q=%g ", Q(shape));
+  const size_t written = std::strlen(text);
+  lru_table::DescribeEntries(shape, text + written, size - written);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  Table table(shape, counters->state, body);
+  const uint64_t step = counters->count;
+  lru_table::ForEachKey(table, hashes, n, [&](size_t i) {
+    bool found = table.See(hashes[i]);
+    if (seen == nullptr) return;
+    if (!found) {
+      found = StepRandom(shape.seed, step + i).Next() >> (64 - kDrawBits) < shape.detail;
+    }
+    seen[i] = found;
+  });
+  counters->state = table.held();
+  counters->count += n;
+  return n;
+}
+
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*) noexcept {
+  return {lru_table::CountHeld(counters), Q(shape)};
+}
+
+inline constexpr Method kMethod = {
+    .name = "fp_lru",
+    .code = 20,
+    .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
+    .merge_keeps_all = false,
+    .granule = lru_table::kGranule,
+    .promise = "the last n distinct keys are found; of the others the share q is called duplicates",
+    .merging = "by age: two full filters keep half the window of each",
+    .cost = "about 4 cache lines a key; index and list take twice the memory asked for on top",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = lru_table::Contains,
+    .insert = Insert,
+    .merge = lru_table::Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+    .forget = lru_table::Forget,
+    .sound = lru_table::Sound,
+};
+
+}  // namespace dedup::fp_lru
+
+#endif  // STREAMDEDUP_CORE_METHODS_FP_LRU_HPP_

@@ -1,0 +1,93 @@
+// lru: the last keys seen, as whole 64-bit hashes: what approximate windows are
+// measured against.
+//
+// Papers: the "buffering" of Deng and Rafiei, "Approximately Detecting Duplicates for
+// Streaming Data using Stable Bloom Filters" (SIGMOD 2006), after Broder, Najork and
+// Wiener, "Efficient URL Caching for World Wide Web Crawling" (WWW 2003).
+//
+// Promise: exact. The last `keys` distinct keys are found, older ones are not, and no
+// other key is but for equal hashes (keys / 2^64).
+// Cost: 64 bits a key counted as memory, as in the paper, and 128 more for index and
+// list (lru_table.hpp); about four cache lines a key.
+// State: lru_table.hpp's nodes; Counters::state is the number of keys held, Counters::count
+// stays zero.
+
+#ifndef STREAMDEDUP_CORE_METHODS_LRU_HPP_
+#define STREAMDEDUP_CORE_METHODS_LRU_HPP_
+
+#include <cmath>
+
+#include "../method.hpp"
+#include "lru_table.hpp"
+
+namespace dedup::lru {
+
+using lru_table::Entries;
+using lru_table::Table;
+
+inline constexpr OptionSpec kOptions[] = {kFprOption, kKeysOption};
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  shape->fpr = request.fpr;  // kept by far, whatever it is
+  return lru_table::PlanEntries(request, shape);
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  return shape.detail == 0 && counters.count == 0 && lru_table::ValidEntries(shape, counters);
+}
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  const double entries = static_cast<double>(Entries(shape));
+  return std::ldexp(keys < entries ? keys : entries, -64);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  Table table(shape, counters->state, body);
+  lru_table::ForEachKey(table, hashes, n, [&](size_t i) {
+    const bool found = table.See(hashes[i]);
+    if (seen != nullptr) seen[i] = found;
+  });
+  counters->state = table.held();
+  return n;
+}
+
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*) noexcept {
+  const double held = lru_table::CountHeld(counters);
+  return {held, ExpectedFpr(shape, held)};
+}
+
+inline constexpr Method kMethod = {
+    .name = "lru",
+    .code = 19,
+    .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
+    .merge_keeps_all = false,
+    .granule = lru_table::kGranule,
+    .promise = "exact: the last n distinct keys are found, and no others",
+    .merging = "by age: two full filters keep half the window of each",
+    .cost = "about 4 cache lines a key; index and list take twice the memory asked for on top",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = lru_table::DescribeEntries,
+    .test_and_add = TestAndAdd,
+    .contains = lru_table::Contains,
+    .insert = Insert,
+    .merge = lru_table::Merge,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+    .forget = lru_table::Forget,
+    .sound = lru_table::Sound,
+};
+
+}  // namespace dedup::lru
+
+#endif  // STREAMDEDUP_CORE_METHODS_LRU_HPP_

@@ -1,0 +1,147 @@
+// Whole filters of qht, qhtd, qqht and qqhtd: merging two, and reading one.
+
+#ifndef STREAMDEDUP_CORE_METHODS_QHT_MERGE_HPP_
+#define STREAMDEDUP_CORE_METHODS_QHT_MERGE_HPP_
+
+#include "../method.hpp"
+#include "../packed.hpp"
+#include "../random.hpp"
+#include "qht_row.hpp"
+
+namespace dedup::qht_row {
+
+struct Cells {
+  unsigned count = 0;
+  uint64_t value[2 * kMaxCells];
+
+  bool Has(uint64_t fingerprint) const noexcept {
+    bool found = false;
+    for (unsigned i = 0; i < count; ++i) found = found || value[i] == fingerprint;
+    return found;
+  }
+  void AddIfNew(uint64_t fingerprint) noexcept {
+    if (fingerprint != 0 && !Has(fingerprint)) value[count++] = fingerprint;
+  }
+};
+
+// The fingerprints of a row, each once: in a queue, at its youngest.
+inline void ReadRow(const Layout& layout, const uint8_t* body, size_t bytes, uint64_t bit,
+                    Cells* cells) noexcept {
+  for (unsigned i = 0; i < layout.cells; ++i, bit += layout.bits) {
+    cells->AddIfNew(LoadField(body, bytes, bit, layout.bits));
+  }
+}
+
+// Takes cells out at random until so many are left.
+inline void Thin(Cells* cells, unsigned left, StepRandom* random) noexcept {
+  while (cells->count > left) {
+    const uint64_t gone = random->Below(cells->count);
+    cells->value[gone] = cells->value[--cells->count];
+  }
+}
+
+// So many at random of two rows that have no fingerprint in common and more than that
+// together: of each as many as it has cells and weight, rounded up or down by a draw. (If
+// they were drawn one by one, the heavier side would be thinned by its own success.)
+inline void ChooseAtRandom(Cells* left, Cells* right, unsigned wanted, uint64_t left_weight,
+                           uint64_t right_weight, StepRandom* random) noexcept {
+  const uint64_t of_left = left->count * left_weight;
+  const uint64_t all = of_left + right->count * right_weight;
+  uint64_t share = (wanted * of_left + random->Below(all)) / all;
+  if (share > left->count) share = left->count;
+  if (share + right->count < wanted) share = wanted - right->count;
+  Thin(left, static_cast<unsigned>(share), random);
+  Thin(right, wanted - static_cast<unsigned>(share), random);
+}
+
+// The youngest of two queues, turn by turn as the weights say, each fingerprint once.
+// Where in its turn a row starts is drawn: so that of rows of one cell, or of three, a
+// filter has its share, and neither is favoured.
+inline void ChooseYoungest(const Cells& left, const Cells& right, unsigned wanted,
+                           uint64_t left_weight, uint64_t right_weight, StepRandom* random,
+                           Cells* chosen) noexcept {
+  uint64_t turn = random->Below(left_weight + right_weight);
+  unsigned l = 0, r = 0;
+  while (chosen->count < wanted && (l < left.count || r < right.count)) {
+    const bool from_left = turn < left_weight;
+    turn = from_left ? turn + right_weight : turn - left_weight;
+    if (r == right.count || (from_left && l < left.count)) {
+      chosen->AddIfNew(left.value[l++]);
+    } else {
+      chosen->AddIfNew(right.value[r++]);
+    }
+  }
+}
+
+// Row by row. A row that is empty on one side is the other's, with its duplicates. Else
+// each fingerprint of the two is kept once if they all have room, and if not, those that
+// the rule chooses. One step of Counters::count is used up if both hold keys.
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
+                  const Counters& other_counters, const uint8_t* other, const Weights& weights,
+                  const Rule& rule) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const unsigned width = layout.width();
+  const uint64_t rows = Rows(shape, layout);
+  const uint64_t left_weight = weights.left > 0 ? weights.left : 1;
+  const uint64_t right_weight = weights.right > 0 ? weights.right : 1;
+  counters->count += other_counters.count;
+  StepRandom random(shape.seed, counters->count);
+  bool both = false;
+  for (uint64_t row = 0, bit = 0; row < rows; ++row, bit += width) {
+    Cells left, right, chosen;
+    ReadRow(layout, other, shape.bytes, bit, &right);
+    if (right.count == 0) continue;
+    ReadRow(layout, body, shape.bytes, bit, &left);
+    if (left.count == 0) {
+      for (unsigned i = 0; i < layout.cells; ++i) {
+        const uint64_t at = bit + uint64_t{i} * layout.bits;
+        StoreField(body, shape.bytes, at, layout.bits,
+                   LoadField(other, shape.bytes, at, layout.bits));
+      }
+      continue;
+    }
+    both = true;
+    if (rule.queue) {
+      ChooseYoungest(left, right, layout.cells, left_weight, right_weight, &random, &chosen);
+    } else {
+      unsigned news = 0;
+      for (unsigned i = 0; i < right.count; ++i) {
+        if (!left.Has(right.value[i])) right.value[news++] = right.value[i];
+      }
+      right.count = news;
+      if (left.count + right.count > layout.cells) {
+        ChooseAtRandom(&left, &right, layout.cells, left_weight, right_weight, &random);
+      }
+      chosen = left;
+      for (unsigned i = 0; i < right.count; ++i) chosen.value[chosen.count++] = right.value[i];
+    }
+    for (unsigned i = 0; i < layout.cells; ++i) {
+      StoreField(body, shape.bytes, bit + uint64_t{i} * layout.bits, layout.bits,
+                 i < chosen.count ? chosen.value[i] : 0);
+    }
+  }
+  if (both) ++counters->count;
+  return true;
+}
+
+// The fingerprints held, each once a row: keys that share one count as one.
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const unsigned width = layout.width();
+  const uint64_t rows = Rows(shape, layout);
+  uint64_t held = 0;
+  for (uint64_t row = 0, bit = 0; row < rows; ++row, bit += width) {
+    Cells cells;
+    ReadRow(layout, body, shape.bytes, bit, &cells);
+    held += cells.count;
+  }
+  Reading reading;
+  reading.count = static_cast<double>(held);
+  reading.fpr =
+      reading.count / static_cast<double>(rows) / static_cast<double>(layout.fingerprints());
+  return reading;
+}
+
+}  // namespace dedup::qht_row
+
+#endif  // STREAMDEDUP_CORE_METHODS_QHT_MERGE_HPP_

@@ -1,0 +1,77 @@
+// qqhtd: a quotient hash table whose rows are queues, duplicates appended again.
+//
+// Paper: Geraud et al. (SAC 2019), Algorithm 2. A row is a queue of k fingerprints. A key
+// is a duplicate if it has the key's; in any case it is appended, and the oldest gives
+// way: the row is the last k sights.
+//
+// Promise: none, for the rows fill unevenly. Of an endless stream of distinct keys,
+// (1 - 1/S)^k e^-k k^k / k! of the last n = k * rows are answered new again: 19.4 % for
+// k = 4 at 0.01, 13.8 % for k = 8; of the last n/2, 3.8 % for k = 4. Keys that come often
+// fill rows with copies, so that on skewed streams fewer distinct ones are kept (Zipf at
+// 0.01 and k = 4: 6.7 % of the duplicates missed against qqht's 6.0 %). recent refreshes
+// without copies.
+// A rate gives k = 4, or as many as make a row of one word of 64 bits; with k = 1 it is
+// qht bit for bit.
+// FPR: 1 - (1 - 1/S)^k, once the rows are full; S = 2^bits - 1.
+// Cost: one row, in one cache line, at times in two, shifted as one word up to 64 bits;
+// 9 bits a cell at 0.01. A row is written for every key.
+// State: the rows, youngest cell first; Counters::count numbers the merges of filters
+// that both held keys. Counters::state stays zero.
+
+#ifndef STREAMDEDUP_CORE_METHODS_QQHTD_HPP_
+#define STREAMDEDUP_CORE_METHODS_QQHTD_HPP_
+
+#include "../method.hpp"
+#include "qht_merge.hpp"
+#include "qht_row.hpp"
+#include "qht_sizes.hpp"
+
+namespace dedup::qqhtd {
+
+inline constexpr qht_row::Rule kRule = {.queue = true, .duplicates = true, .cells = 4};
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  return qht_row::Plan(request, shape, kRule);
+}
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  return qht_row::ExpectedFpr(shape, keys, kRule);
+}
+
+inline double Missed(const Shape& shape) noexcept { return qht_row::Missed(shape, kRule); }
+
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
+                  const Counters& other_counters, const uint8_t* other,
+                  const Weights& weights) noexcept {
+  return qht_row::Merge(shape, counters, body, other_counters, other, weights, kRule);
+}
+
+inline constexpr Method kMethod = {
+    .name = "qqhtd",
+    .code = 14,
+    .remembers = [](const Shape&) noexcept { return Remembers::kByChance; },
+    .merge_keeps_all = false,
+    .granule = qht_row::kGranule,
+    .promise =
+        "none: the last k sights of each row, of the last n distinct keys about a fifth is missed",
+    .merging = "by age: two full filters keep the younger half of each row",
+    .cost = "1 cache line a key, at times 2",
+    .missed = Missed,
+    .options = qht_row::kOptions,
+    .option_count = qht_row::kOptionCount,
+    .conflict = qht_row::kConflict,
+    .plan = Plan,
+    .valid = qht_row::Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = qht_row::Describe,
+    .test_and_add = qht_row::TestAndAdd<kRule>,
+    .contains = qht_row::Contains,
+    .insert = qht_row::Insert<kRule>,
+    .merge = Merge,
+    .read = qht_row::Read,
+    .expected_fpr = ExpectedFpr,
+};
+
+}  // namespace dedup::qqhtd
+
+#endif  // STREAMDEDUP_CORE_METHODS_QQHTD_HPP_

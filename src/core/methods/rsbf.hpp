@@ -1,0 +1,361 @@
+// rsbf: a reservoir sample of the stream in Bloom filters.
+//
+// Paper: Dutta, Bhattacherjee and Narang, "Towards 'Intelligent Compression' in Streams:
+// A Biased Reservoir Sampling based Bloom Filter Approach" (EDBT 2012). k filters of
+// s = floor(bits/k) bits; a key has one bit in each and is a duplicate if all are set.
+// The i-th key of the stream, duplicate or not, is inserted
+//   - if i <= s, and after that with probability s/i (the reservoir);
+//   - else, from s/i <= p_star on, if it looks new: wherever its bit is 0, a random one
+//     of the bits that are set is reset, and its own is set (the threshold).
+// The paper has three readings of this, which answer differently (option `reading`):
+//   published  an insertion by the reservoir first resets a random bit of each filter,
+//              whether it is set or not. The numbers of the paper are of this one.
+//   text       (its section 4) the same, but that the first s insertions reset nothing.
+//   algorithm  (its Algorithm 1) the reservoir never resets; the threshold is compared
+//              with the random number that the reservoir drew, not with s/i.
+//
+// Promise: by chance. Between s and s/p_star keys most new keys are not remembered at
+// all: only s/i of them are. After that every new key is, and others give way to it at
+// random. In the long run half of the bits are set and the rate is 2^-k, whatever the
+// memory; `keys` is s. With reading=algorithm the filters fill up, and the rate goes to 1.
+// Cost: k cache lines a key, and k more where it is inserted.
+// State: filter after filter; Counters::count is the length of the stream so far,
+// Counters::state stays zero.
+
+#ifndef STREAMDEDUP_CORE_METHODS_RSBF_HPP_
+#define STREAMDEDUP_CORE_METHODS_RSBF_HPP_
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../occupancy.hpp"
+#include "../random.hpp"
+#include "../sizing.hpp"
+
+namespace dedup::rsbf {
+
+inline constexpr int kMaxK = 32;
+inline constexpr uint32_t kGranule = 8;
+inline constexpr uint64_t kMaxThreshold = 0xffffffffu;
+
+enum class ReadingOf : uint8_t { kPublished, kText, kAlgorithm };
+
+struct Layout {
+  int k;
+  ReadingOf reading;
+  uint64_t threshold;  // p_star in units of 2^-32
+  uint64_t s;          // bits of a filter
+};
+
+inline Layout LayoutOf(const Shape& shape) noexcept {
+  const auto k = static_cast<int>(shape.detail & 0xff);
+  return {k, static_cast<ReadingOf>(shape.detail >> 8 & 0xff), shape.detail >> 16,
+          k == 0 ? 0 : uint64_t{shape.bytes} * 8 / static_cast<unsigned>(k)};
+}
+
+inline constexpr int kReadingOption = 2;
+inline constexpr int kPStarOption = 3;
+inline constexpr int kKOption = 4;
+inline constexpr const char kReadings[] = "published|text|algorithm";
+inline constexpr OptionSpec kOptions[] = {kFprOption,
+                                          kKeysOption,
+                                          {"reading", OptionKind::kWord, 0, 0, kReadings},
+                                          {"p_star", OptionKind::kReal, 0, 1},
+                                          {"k", OptionKind::kWhole, 1, kMaxK}};
+
+// ---- rates ------------------------------------------------------------------
+
+// Share of the bits set after n distinct keys. By the reservoir ones go to one half
+// (or, without resets, to all); the threshold leaves their number as it is.
+inline double Ones(const Layout& layout, double n) noexcept {
+  const double s = static_cast<double>(layout.s);
+  const double first = n < s ? n : s;
+  const double later = n < s ? 1 : s / n;
+  switch (layout.reading) {
+    case ReadingOf::kPublished:
+      return 0.5 - 0.5 * std::exp(first * std::log1p(-2 / s)) * later * later;
+    case ReadingOf::kText:  // falls to one half later: the most there is
+      return 1 - std::exp(first * std::log1p(-1 / s));
+    default:
+      return 1 - std::exp(first * std::log1p(-1 / s)) * later;
+  }
+}
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  const Layout layout = LayoutOf(shape);
+  return keys > 0 ? IntPower(Ones(layout, keys), layout.k) : 0;
+}
+
+// Share missed of the last `keys` keys where a bit that is set is reset with probability
+// `reset`/s by each further key, and one that is not is set with probability `set`/s: the
+// mean of 1 - q^k, with q what is left of a bit.
+inline double MissedAt(const Layout& layout, uint64_t keys, double reset, double set) noexcept {
+  constexpr int kPoints = 256;
+  const double window = static_cast<double>(keys) / static_cast<double>(layout.s);
+  double missed = 0;
+  for (int i = 0; i < kPoints; ++i) {
+    const double age = window * (i + 0.5) / kPoints;
+    const double q = (set + reset * std::exp(-(set + reset) * age)) / (set + reset);
+    missed += 1 - IntPower(q, layout.k);
+  }
+  return missed / kPoints;
+}
+
+// In a long stream of distinct keys, where the reservoir takes next to none and half of
+// the bits are set: every key then is in, and each further one resets a given bit with
+// probability (1/2) / (s/2). With reading=algorithm resets die out as the filters fill;
+// this is the worst, near i = 1.8 s, where (1 - s/i)(1 - ones)/ones is 0.1142, and with it
+// the share p_star of keys that neither rule takes later.
+inline double Missed(const Shape& shape) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const double p_star = std::ldexp(static_cast<double>(layout.threshold), -32);
+  if (layout.reading == ReadingOf::kAlgorithm) {
+    return p_star + (1 - p_star) * MissedAt(layout, shape.keys, 0.1142, 1);
+  }
+  if (layout.threshold == 0) return 1 - std::ldexp(1.0, -layout.k);  // nothing is taken in the end
+  return MissedAt(layout, shape.keys, 1, 1);
+}
+
+// ---- sizes ------------------------------------------------------------------
+
+// The mean of 1 and of the k with which s keys in Bloom filters have the rate (Eq. 5.27).
+inline int DefaultK(double fpr) noexcept {
+  const double k = std::round((1 + std::log(fpr) / std::log1p(-std::exp(-1.0))) / 2);
+  return k < 1 ? 1 : static_cast<int>(k);
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const Options& options = request.options;
+  const int k =
+      options.given[kKOption] ? static_cast<int>(options.value[kKOption]) : DefaultK(request.fpr);
+  const auto reading = options.given[kReadingOption]
+                           ? static_cast<uint64_t>(options.value[kReadingOption])
+                           : uint64_t{0};
+  const double p_star = options.given[kPStarOption] ? options.value[kPStarOption] : 0.03;
+  auto threshold = static_cast<uint64_t>(std::round(std::ldexp(p_star, 32)));
+  if (threshold > kMaxThreshold) threshold = kMaxThreshold;
+  shape->detail = static_cast<uint64_t>(k) | reading << 8 | threshold << 16;
+  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) noexcept {
+    sized->keys = bytes * 8 / static_cast<unsigned>(k);
+    return PlanStatus::kOk;
+  });
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  const Layout layout = LayoutOf(shape);
+  return layout.k >= 1 && layout.k <= kMaxK && layout.reading <= ReadingOf::kAlgorithm &&
+         layout.threshold <= kMaxThreshold && shape.bytes >= kGranule &&
+         shape.bytes % kGranule == 0 && counters.state == 0;
+}
+
+inline const char* NameOf(ReadingOf reading) noexcept {
+  switch (reading) {
+    case ReadingOf::kPublished:
+      return "published";
+    case ReadingOf::kText:
+      return "text";
+    default:
+      return "algorithm";
+  }
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  const Layout layout = LayoutOf(shape);
+  std::snprintf(text, size, "k=%d reading=%s p_star=%.6g filter_bits=%llu", layout.k,
+                NameOf(layout.reading), std::ldexp(static_cast<double>(layout.threshold), -32),
+                static_cast<unsigned long long>(layout.s));
+}
+
+// ---- keys -------------------------------------------------------------------
+
+inline bool Get(const uint8_t* body, uint64_t bit) noexcept {
+  return (body[bit / 8] >> bit % 8 & 1) != 0;
+}
+inline void Set(uint8_t* body, uint64_t bit) noexcept {
+  body[bit / 8] = static_cast<uint8_t>(body[bit / 8] | 1u << bit % 8);
+}
+inline void Reset(uint8_t* body, uint64_t bit) noexcept {
+  body[bit / 8] = static_cast<uint8_t>(body[bit / 8] & ~(1u << bit % 8));
+}
+
+// The key's bit in filter i, counted from the body's start.
+inline uint64_t Position(const Layout& layout, uint64_t hash, int i) noexcept {
+  return layout.s * static_cast<unsigned>(i) +
+         FastRange(Derived(hash, static_cast<unsigned>(i)), layout.s);
+}
+
+// What is decided for the i-th key of the stream whatever it is: whether the reservoir
+// takes it, and whether the threshold may.
+struct Step {
+  StepRandom random;
+  bool reservoir;
+  bool threshold;
+};
+
+inline Step StepAt(const Shape& shape, const Layout& layout, uint64_t before) noexcept {
+  Step step = {StepRandom(shape.seed, before), true, false};
+  const uint64_t i = before + 1;
+  if (i - 1 < layout.s) return step;
+  const uint64_t draw = step.random.Next();
+  step.reservoir = FastRange(draw, i) < layout.s;  // with probability s/i
+  step.threshold = layout.reading == ReadingOf::kAlgorithm
+                       ? draw > layout.threshold << 32
+                       // s/i <= p_star, without a division
+                       : FastRange(layout.threshold << 32, i) >= layout.s;
+  return step;
+}
+
+// Whether an insertion by the reservoir resets a bit of each filter.
+inline bool ResetsAt(const Layout& layout, uint64_t before) noexcept {
+  return layout.reading == ReadingOf::kPublished ||
+         (layout.reading == ReadingOf::kText && before >= layout.s);
+}
+
+// Draws for a bit that is set before it is given up: a filter with so few of them has
+// no need of the reset.
+inline constexpr int kMaxDraws = 64;
+
+inline void ResetOneThatIsSet(const Layout& layout, uint8_t* body, int i,
+                              StepRandom* random) noexcept {
+  for (int draw = 0; draw < kMaxDraws; ++draw) {
+    const uint64_t bit = layout.s * static_cast<unsigned>(i) + random->Below(layout.s);
+    if (Get(body, bit)) return Reset(body, bit);
+  }
+}
+
+inline bool Ask(const Layout& layout, const uint8_t* body, uint64_t hash) noexcept {
+  for (int i = 0; i < layout.k; ++i) {
+    if (!Get(body, Position(layout, hash, i))) return false;
+  }
+  return true;
+}
+
+inline constexpr size_t kKeysAhead = 8;
+
+DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* body,
+                                         uint64_t hash) noexcept {
+  for (int i = 0; i < layout.k; ++i) PrefetchToWrite(body + Position(layout, hash, i) / 8);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const uint64_t before = counters->count;
+  InGroups<kKeysAhead>(
+      n,
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        FetchKey(layout, body, hashes[j]);
+        Step step = StepAt(shape, layout, before + j);
+        if (!step.reservoir || !ResetsAt(layout, before + j)) return;
+        for (int i = 0; i < layout.k; ++i) {
+          PrefetchToWrite(body +
+                          (layout.s * static_cast<unsigned>(i) + step.random.Below(layout.s)) / 8);
+        }
+      },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        Step step = StepAt(shape, layout, before + j);
+        uint64_t at[kMaxK];
+        bool all = true;
+        for (int i = 0; i < layout.k; ++i) {
+          at[i] = Position(layout, hashes[j], i);
+          all &= Get(body, at[i]);
+        }
+        if (step.reservoir) {
+          const bool resets = ResetsAt(layout, before + j);
+          for (int i = 0; i < layout.k; ++i) {
+            if (resets) {
+              Reset(body, layout.s * static_cast<unsigned>(i) + step.random.Below(layout.s));
+            }
+            Set(body, at[i]);
+          }
+        } else if (step.threshold && !all) {
+          for (int i = 0; i < layout.k; ++i) {
+            if (Get(body, at[i])) continue;
+            ResetOneThatIsSet(layout, body, i, &step.random);
+            Set(body, at[i]);
+          }
+        }
+        if (seen != nullptr) seen[j] = all;
+      });
+  counters->count = before + n;
+  return n;
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const Layout layout = LayoutOf(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(layout, body, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE { seen[j] = Ask(layout, body, hashes[j]); });
+}
+
+// A key is not lost to a false positive: then its bits are all set as it is.
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+inline uint64_t OnesIn(const uint8_t* body, uint64_t from, uint64_t to) noexcept {
+  uint64_t ones = 0;
+  for (uint64_t word = from / 64; word * 64 < to; ++word) {
+    uint64_t bits = LoadU64(body + word * 8);
+    if (word * 64 < from) bits &= ~LowMask(static_cast<unsigned>(from % 64));
+    if (to - word * 64 < 64) bits &= LowMask(static_cast<unsigned>(to % 64));
+    ones += static_cast<uint64_t>(std::popcount(bits));
+  }
+  return ones;
+}
+
+// As many keys as leave so many bits clear where none are reset.
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const double s = static_cast<double>(layout.s);
+  double ones = 0;
+  Reading reading;
+  reading.fpr = 1;
+  for (int i = 0; i < layout.k; ++i) {
+    const uint64_t from = layout.s * static_cast<unsigned>(i);
+    const double share = static_cast<double>(OnesIn(body, from, from + layout.s)) / s;
+    ones += share;
+    reading.fpr *= share;
+  }
+  reading.count = KeysFromClear(1 - ones / layout.k, 1, s, 1);
+  return reading;
+}
+
+inline constexpr Method kMethod = {
+    .name = "rsbf",
+    .code = 8,
+    .remembers = [](const Shape&) noexcept { return Remembers::kByChance; },
+    .merge_keeps_all = false,
+    .granule = kGranule,
+    .promise =
+        "by chance: of the keys after the first n, most are not remembered until 1/p_star times as "
+        "many have come",
+    .merging =
+        "cannot be merged: what a reservoir takes depends on the length and the order of its "
+        "stream, and two samples cannot be joined into one of both",
+    .cost = "k cache lines a key, and k more if it is inserted",
+    .missed = Missed,
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = nullptr,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+};
+
+}  // namespace dedup::rsbf
+
+#endif  // STREAMDEDUP_CORE_METHODS_RSBF_HPP_

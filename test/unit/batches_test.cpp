@@ -1,0 +1,104 @@
+// A batch gives the answers and the bytes that its keys give one at a time, with every
+// method, at every size.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "test_support.hpp"
+
+namespace dedup::test {
+namespace {
+
+bool SameState(const Body& a, const Body& b) {
+  return a.bytes() == b.bytes() && a.counters().count == b.counters().count &&
+         a.counters().state == b.counters().state;
+}
+
+class Batches : public ::testing::TestWithParam<Variant> {
+ protected:
+  // Adds the same keys as a batch and one at a time, up to the first that finds no room.
+  static void Add(Body* batches, Body* singles, const std::vector<uint64_t>& hashes, bool answers) {
+    const size_t n = hashes.size();
+    std::vector<uint8_t> seen(n, 2);
+    const size_t taken = batches->Try(hashes.data(), n, answers ? seen.data() : nullptr);
+    ASSERT_LE(taken, n);
+    for (size_t i = 0; i < taken; ++i) {
+      uint8_t one = 2;
+      ASSERT_EQ(singles->Try(&hashes[i], 1, answers ? &one : nullptr), 1u) << i;
+      if (answers) {
+        ASSERT_LE(one, 1);
+      }
+      ASSERT_EQ(seen[i], one) << "key " << i << " of " << n;
+    }
+    if (taken < n) {
+      ASSERT_FALSE(GetParam().method->forgets(batches->shape()));
+      ASSERT_EQ(singles->Try(&hashes[taken], 1, nullptr), 0u);
+    }
+    ASSERT_TRUE(SameState(*batches, *singles)) << NameOf(batches->shape()) << " of " << n;
+  }
+};
+
+// For every length around the distances of prefetches, and random ones; from empty to
+// three times what the filter is sized for.
+TEST_P(Batches, AreTheSameAsOneAtATime) {
+  const Method& method = *GetParam().method;
+  Random random(5);
+  for (uint64_t keys : {1, 60, 800}) {
+    for (double fpr : {0.3, 0.05, 0.0001}) {
+      if (!HasRate(GetParam(), fpr)) continue;
+      Body batches(PlanKeys(method, keys, fpr, GetParam().options)), singles(batches.shape()),
+          inserted(batches.shape()), replayed(batches.shape());
+      uint64_t next = 0, added = 0;
+      const uint64_t alphabet = 2 * keys + 400;
+      std::vector<size_t> lengths = {0, 1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 100, 1000};
+      while (added < 4 * keys + 3000) {
+        lengths.push_back(random.Below(random.OneIn(4) ? 300 : 40));
+        added += lengths.back();
+      }
+      for (size_t n : lengths) {
+        // Repeats within the batch too.
+        std::vector<uint64_t> hashes(n);
+        for (uint64_t& hash : hashes) {
+          hash = HashOf(random.OneIn(8) ? random.Below(20) : random.Below(alphabet), 6);
+        }
+        std::vector<uint8_t> asked(n, 2);
+        batches.Contains(hashes.data(), n, asked.data());
+        for (size_t i = 0; i < n; ++i) ASSERT_EQ(asked[i], singles.Contains(hashes[i]));
+        Add(&batches, &singles, hashes, true);
+        if (HasFatalFailure()) return;
+        // The answers may be left out.
+        Add(&batches, &singles, hashes, false);
+        if (HasFatalFailure()) return;
+        // Distinct keys, without asking.
+        for (uint64_t& hash : hashes) hash = HashOf(next++, 7);
+        const size_t taken = method.insert(inserted.shape(), &inserted.counters(),
+                                           inserted.bytes().data(), hashes.data(), n);
+        for (size_t i = 0; i < taken; ++i) replayed.Insert(hashes[i]);
+        ASSERT_TRUE(taken == n || !method.forgets(inserted.shape()));
+        ASSERT_TRUE(SameState(inserted, replayed)) << NameOf(inserted.shape()) << " of " << n;
+      }
+    }
+  }
+}
+
+// Adding a batch without asking for the answers leaves what it leaves with them, but for
+// answers that are drawn by chance.
+TEST_P(Batches, LeaveTheSameWithoutAnswers) {
+  Random random(6);
+  Body with(PlanKeys(*GetParam().method, 500, 0.05, GetParam().options)), without(with.shape());
+  for (int round = 0; round < 100; ++round) {
+    std::vector<uint64_t> hashes(random.Below(60));
+    for (uint64_t& hash : hashes) hash = HashOf(random.Below(1500), 8);
+    std::vector<uint8_t> seen(hashes.size());
+    const size_t taken = with.Try(hashes.data(), hashes.size(), seen.data());
+    ASSERT_EQ(without.Try(hashes.data(), hashes.size(), nullptr), taken);
+    ASSERT_TRUE(SameState(with, without)) << NameOf(with.shape());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, Batches, ::testing::ValuesIn(AllVariants()), VariantName);
+
+}  // namespace
+}  // namespace dedup::test
