@@ -52,8 +52,12 @@ inline Reading Read(const uint8_t* image, const Header& header) noexcept {
 // own error explains.
 inline bool Overfull(const Header& header, const Reading& reading) noexcept {
   if (header.exact()) return false;
-  if (header.method->forgets(header.shape)) return reading.fpr > 1.2 * header.shape.fpr;
   const double keys = static_cast<double>(header.shape.keys);
+  if (header.method->forgets(header.shape)) {
+    // By the rule of some papers even the rate to expect is above the one asked for.
+    const double expected = header.method->expected_fpr(header.shape, keys);
+    return reading.fpr > 1.2 * (expected > header.shape.fpr ? expected : header.shape.fpr);
+  }
   return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
 }
 
@@ -278,10 +282,12 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 
 // Adds a key of another filter to a working image, as the youngest. In an exact
 // image that is exact; a full one of a window whose merges drop no key takes it
-// without asking, since a false positive must not lose it. Outcomes as of TestAndAdd.
+// without asking, since a false positive must not lose it, and so does one whose merges
+// add up. Outcomes as of TestAndAdd.
 [[nodiscard]] inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash) noexcept {
-  if (header->form == Form::kWorkingFull && header->method->forgets(header->shape) &&
-      header->method->merge_keeps_all) {
+  const Method& method = *header->method;
+  const bool keeps = method.forgets(header->shape) && method.merge_keeps_all;
+  if (header->form == Form::kWorkingFull && (keeps || method.merge_adds)) {
     return AddNew(image, header, hash) ? Outcome::kNew : Outcome::kFull;
   }
   return TestAndAdd(image, header, hash);

@@ -4,7 +4,8 @@
 //        0      1  0xDF
 //        1      1  format version, 1
 //        2      1  method code
-//        3      1  form (below)
+//        3      1  form (below) in the low 4 bits, and above them the number of the hash
+//                  of the keys: 0 XXH3, 1 SipHash-2-4
 //        4      4  M, the method's body in bytes
 //        8      8  checksum; in working forms not one, see below
 //       16      8  seed of the key hash
@@ -155,7 +156,7 @@ inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Cou
   image[0] = kMagic;
   image[1] = kFormatVersion;
   image[2] = shape.method;
-  image[3] = static_cast<uint8_t>(form);
+  image[3] = static_cast<uint8_t>(static_cast<unsigned>(form) | unsigned{shape.hash} << 4);
   StoreU32(image + 4, shape.bytes);
   StoreU64(image + 8, checksum);
   StoreU64(image + 16, shape.seed);
@@ -177,6 +178,7 @@ enum class Flaw {
   kNotAFilter,     // too short for a header, or without the first byte
   kFutureVersion,  // of the format
   kUnknownMethod,  // maybe of a later release
+  kUnknownHash,    // the same
   kParameters,     // that no filter can have
   kSize,           // does not agree with the header
   kWorking,        // a working form where only canonical ones may be
@@ -185,17 +187,23 @@ enum class Flaw {
   kBody,   // one that the method does not make
 };
 
+// The number of the hash of the keys, one that is known or not.
+inline unsigned HashNumberOf(const uint8_t* image) noexcept { return image[3] >> 4; }
+
 // Reads and checks the header in O(1).
 [[nodiscard]] inline Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
   if (size < kHeaderBytes || image[0] != kMagic) return Flaw::kNotAFilter;
   if (image[1] != kFormatVersion) return Flaw::kFutureVersion;
   const Method* method = MethodByCode(image[2]);
   if (method == nullptr) return Flaw::kUnknownMethod;
-  if (image[3] > static_cast<uint8_t>(Form::kWorkingFull)) return Flaw::kParameters;
+  const unsigned form = image[3] & 0xf, hash = HashNumberOf(image);
+  if (form > static_cast<unsigned>(Form::kWorkingFull)) return Flaw::kParameters;
+  if (hash >= kHashCount) return Flaw::kUnknownHash;
   header->method = method;
-  header->form = static_cast<Form>(image[3]);
+  header->form = static_cast<Form>(form);
   Shape& shape = header->shape;
   shape.method = image[2];
+  shape.hash = static_cast<uint8_t>(hash);
   shape.bytes = LoadU32(image + 4);
   header->checksum = LoadU64(image + 8);
   shape.seed = LoadU64(image + 16);

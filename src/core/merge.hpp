@@ -42,6 +42,22 @@ inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
   return MergeNeeds(a, b, a.exact_limit());
 }
 
+// Adds the hashes of an exact filter to a body whose state does not depend on their
+// order. Where keys can be forgotten, a key that is there already is not stored again,
+// unless merges add up. False: it would be full.
+inline bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
+                      uint8_t* body) noexcept {
+  const Method& method = *header.method;
+  const bool ask = method.can_forget(header.shape) && !method.merge_adds;
+  bool taken = true;
+  InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+    if (!taken) return;
+    taken = (ask ? method.test_and_add(header.shape, counters, body, hashes, n, nullptr)
+                 : method.insert(header.shape, counters, body, hashes, n)) == n;
+  });
+  return taken;
+}
+
 // Both exact: the union, by age rank from the youngest, the left's the younger on
 // ties. A key in both keeps the younger of its two ages.
 inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
@@ -109,11 +125,10 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
     const bool left_full = hb.exact();
     const uint8_t* full = left_full ? a : b;
     const Header& full_header = left_full ? ha : hb;
-    bool taken = BodyTo(full, full_header, &counters, body);
-    InBatches(left_full ? b : a, left_full ? hb : ha, [&](const uint64_t* hashes, size_t n) {
-      taken = taken && method->insert(shape, &counters, body, hashes, n) == n;
-    });
-    if (!taken) return 0;
+    if (!BodyTo(full, full_header, &counters, body) ||
+        !AddHashes(left_full ? hb : ha, left_full ? b : a, &counters, body)) {
+      return 0;
+    }
   } else {
     if (!BodyTo(a, ha, &counters, body)) return 0;
     Counters replayed = hb.counters;
@@ -151,9 +166,7 @@ inline void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
     taken = ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
                               Weights{ha->parts(), hb.parts()});
   } else if (ha->order() == ExactOrder::kSorted) {
-    InBatches(b, hb, [&](const uint64_t* hashes, size_t n) {
-      taken = taken && ha->method->insert(ha->shape, &ha->counters, body, hashes, n) == n;
-    });
+    taken = AddHashes(hb, b, &ha->counters, body);
   } else {
     return Outcome::kNoRoom;
   }

@@ -19,6 +19,12 @@ inline constexpr double kMinFpr = 1e-9;
 inline constexpr double kMaxFpr = 0.5;
 inline constexpr uint64_t kMaxKeys = uint64_t{1} << 40;
 
+// The hash functions of keys, by their numbers in stored filters: never reused.
+inline constexpr uint8_t kXxh3Hash = 0;  // XXH3, seeded: the fastest
+inline constexpr uint8_t kSipHash = 1;   // SipHash-2-4: for keys that an enemy may choose
+inline constexpr uint8_t kHashCount = 2;
+inline constexpr const char* kHashNames[kHashCount] = {"xxh3", "sip"};
+
 // A filter's parameter block, fixed when it is made. Two filters of equal shape
 // can be merged where the method can merge at all.
 struct Shape {
@@ -28,6 +34,7 @@ struct Shape {
   uint64_t keys = 0;    // capacity, or window, in distinct keys
   double fpr = 0;       // asked-for false-positive rate at `keys` keys
   uint64_t detail = 0;  // the method's own: k, fingerprint bits, flags ...
+  uint8_t hash = 0;     // of the keys: kXxh3Hash or kSipHash
 
   bool operator==(const Shape&) const = default;
 };
@@ -57,12 +64,17 @@ inline constexpr int kMaxOptions = 8;
 struct Options {
   double value[kMaxOptions] = {};
   bool given[kMaxOptions] = {};
+  double hash = kXxh3Hash;  // of kHashOption, which every method has beside its own list
+  bool hash_given = false;
 };
 
 // Every method's first two options: how it is sized.
 inline constexpr OptionSpec kFprOption = {"fpr", OptionKind::kReal, kMinFpr, kMaxFpr};
 inline constexpr OptionSpec kKeysOption = {"keys", OptionKind::kWhole, 1,
                                            static_cast<double>(kMaxKeys)};
+// Every method takes this one as well: what hashes the keys.
+inline constexpr OptionSpec kHashOption = {"hash", OptionKind::kWord, 0, kHashCount - 1,
+                                           "xxh3|sip"};
 inline constexpr int kFpr = 0;
 inline constexpr int kKeys = 1;
 
@@ -114,9 +126,10 @@ struct Method {
   const char* name;
   uint8_t code;  // in stored filters: never reused
   Remembers (*remembers)(const Shape&) noexcept;
-  bool merge_keeps_all;  // a merge drops no key that either input remembers
-  uint32_t granule;      // body sizes are multiples of this
-  const char* promise;   // for dedup_advise: what an answer can be wrong about
+  bool merge_keeps_all;     // a merge drops no key that either input remembers
+  bool merge_adds = false;  // a merge holds a key of both inputs twice, for two forgets
+  uint32_t granule;         // body sizes are multiples of this
+  const char* promise;      // for dedup_advise: what an answer can be wrong about
   // For dedup_advise: what a merge keeps, or, where merge is null, why there is none.
   const char* merging;
   const char* cost;  // for dedup_advise: memory touched a key

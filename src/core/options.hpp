@@ -1,5 +1,5 @@
 // The option text of dedup_method(): "k=6 fpr=0.01 refresh=on", by the method's
-// own list of options.
+// own list of options, and hash=, which is every method's.
 
 #ifndef STREAMDEDUP_CORE_OPTIONS_HPP_
 #define STREAMDEDUP_CORE_OPTIONS_HPP_
@@ -94,20 +94,31 @@ inline OptionError ParseOptions(const Method& method, const char* text, size_t l
     const auto* equals = static_cast<const char*>(std::memchr(word, '=', word_length));
     if (equals == nullptr) return {OptionStatus::kNoValue, word, word_length, nullptr};
     const auto name_length = static_cast<size_t>(equals - word);
-    int found = -1;
+    const auto named = [&](const OptionSpec& spec) {
+      return std::strlen(spec.name) == name_length &&
+             std::memcmp(spec.name, word, name_length) == 0;
+    };
+    const OptionSpec* found = nullptr;
+    double* value = nullptr;
+    bool* given = nullptr;
     for (int i = 0; i < method.option_count; ++i) {
-      if (std::strlen(method.options[i].name) == name_length &&
-          std::memcmp(method.options[i].name, word, name_length) == 0) {
-        found = i;
+      if (named(method.options[i])) {
+        found = &method.options[i];
+        value = &options->value[i];
+        given = &options->given[i];
       }
     }
-    if (found < 0) return {OptionStatus::kUnknown, word, name_length, nullptr};
-    const OptionSpec& spec = method.options[found];
-    if (options->given[found]) return {OptionStatus::kTwice, word, word_length, &spec};
-    if (!ParseOptionValue(spec, equals + 1, at, &options->value[found])) {
-      return {OptionStatus::kBadValue, word, word_length, &spec};
+    if (found == nullptr && named(kHashOption)) {
+      found = &kHashOption;
+      value = &options->hash;
+      given = &options->hash_given;
     }
-    options->given[found] = true;
+    if (found == nullptr) return {OptionStatus::kUnknown, word, name_length, nullptr};
+    if (*given) return {OptionStatus::kTwice, word, word_length, found};
+    if (!ParseOptionValue(*found, equals + 1, at, value)) {
+      return {OptionStatus::kBadValue, word, word_length, found};
+    }
+    *given = true;
   }
 }
 

@@ -5,19 +5,58 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "method.hpp"
+#include "methods/a2.hpp"
+#include "methods/apbf.hpp"
+#include "methods/b_dbf.hpp"
 #include "methods/blocked_bloom.hpp"
 #include "methods/bloom.hpp"
+#include "methods/counting_bloom.hpp"
+#include "methods/cuckoo.hpp"
+#include "methods/dsqf.hpp"
 #include "methods/fifo.hpp"
+#include "methods/fp_lru.hpp"
+#include "methods/lru.hpp"
+#include "methods/qht.hpp"
+#include "methods/qhtd.hpp"
+#include "methods/qqht.hpp"
+#include "methods/qqhtd.hpp"
+#include "methods/quotient.hpp"
 #include "methods/recent.hpp"
 #include "methods/ring.hpp"
+#include "methods/rsbf.hpp"
+#include "methods/sbf.hpp"
+#include "methods/sqf.hpp"
 
 namespace dedup {
 
 inline constexpr const Method* kMethods[] = {
-    &blocked_bloom::kMethod, &bloom::kMethod, &recent::kMethod, &ring::kMethod, &fifo::kMethod,
+    // clang-format off
+    &blocked_bloom::kMethod,
+    &bloom::kMethod,
+    &recent::kMethod,
+    &ring::kMethod,
+    &fifo::kMethod,
+    &counting_bloom::kMethod,
+    &sbf::kMethod,
+    &rsbf::kMethod,
+    &sqf::kMethod,
+    &dsqf::kMethod,
+    &qht::kMethod,
+    &qhtd::kMethod,
+    &qqht::kMethod,
+    &qqhtd::kMethod,
+    &cuckoo::kMethod,
+    &quotient::kMethod,
+    &a2::kMethod,
+    &b_dbf::kMethod,
+    &lru::kMethod,
+    &fp_lru::kMethod,
+    &apbf::kMethod,
+    // clang-format on
 };
 inline constexpr size_t kMethodCount = sizeof kMethods / sizeof kMethods[0];
 
@@ -45,7 +84,19 @@ inline PlanStatus PlanFilter(const Method& method, const Request& request, uint6
   *shape = Shape{};
   shape->method = method.code;
   shape->seed = seed;
+  shape->hash = static_cast<uint8_t>(request.options.hash);
   return method.plan(request, shape);
+}
+
+// A filter's parameters in words: the method's own, and the hash of the keys where it
+// is not XXH3.
+inline void DescribeParameters(const Shape& shape, char* text, size_t size) noexcept {
+  MethodByCode(shape.method)->describe(shape, text, size);
+  const size_t used = std::strlen(text);
+  if (shape.hash != kXxh3Hash) {
+    std::snprintf(text + used, size - used, "%shash=%s", used > 0 ? " " : "",
+                  kHashNames[shape.hash]);
+  }
 }
 
 // Below this rate a plain Bloom filter takes less room than a blocked one.

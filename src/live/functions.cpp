@@ -181,7 +181,7 @@ IsNew(FunctionCallInfo fcinfo, NameKind kind, bool timed)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("live filter \"%s\" has no window of time", LiveName(filter)),
 				 errhint("Give dedup_create() a ttl, or call is_new().")));
-	has_key = HashKey(call->keys, fcinfo, NullKeys::Skip, filter.parameters.shape.seed, &hash);
+	has_key = HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash);
 	if (has_key)
 	{
 		answer = timed ?
@@ -241,7 +241,7 @@ Seen(FunctionCallInfo fcinfo, NameKind kind)
 	if (!RecoveryInProgress() && !IsInParallelMode())
 		SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Ask, GetUserId(), "dedup_seen()");
-	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.parameters.shape.seed, &hash))
+	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash))
 		seen = LiveSeen(filter, hash, GenerationNow(filter));
 	CloseLive(filter);
 	PG_RETURN_BOOL(seen);
@@ -276,7 +276,7 @@ Forget(FunctionCallInfo fcinfo, NameKind kind)
 	call = GetKeyLiveCall(fcinfo, 1);
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), "dedup_forget()");
-	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.parameters.shape.seed, &hash))
+	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash))
 		found = LiveForget(filter, hash, GenerationNow(filter));
 	CloseLive(filter);
 	PG_RETURN_BOOL(found);
@@ -357,7 +357,7 @@ NewKeys(FunctionCallInfo fcinfo, NameKind kind)
 		column.value = values[i];
 		column.isnull = isnull[i];
 		places[i] = -1;
-		if (HashColumns(call->keys, &column, NullKeys::Skip, filter.parameters.shape.seed, &hashes[n]))
+		if (HashColumns(call->keys, &column, NullKeys::Skip, filter.key_seed(), &hashes[n]))
 			places[i] = (int) n++;
 	}
 	LiveTestAndAddBatch(filter, hashes, n, GenerationNow(filter), answers);
@@ -551,6 +551,14 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 	return keys;
 }
 
+/* ", hash=sip", or nothing for XXH3. */
+static const char *
+HashWords(const dedup::Shape &shape)
+{
+	return shape.hash == dedup::kXxh3Hash ? "" :
+		psprintf(", hash=%s", dedup::kHashNames[shape.hash]);
+}
+
 static Datum
 Load(FunctionCallInfo fcinfo, NameKind kind)
 {
@@ -564,16 +572,17 @@ Load(FunctionCallInfo fcinfo, NameKind kind)
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), "dedup_load()");
 	source = GetFilter(PG_GETARG_DATUM(1));
-	if (source.header.shape.seed != filter.parameters.shape.seed ||
+	if (dedup::KeySeedOf(source.header.shape) != filter.key_seed() ||
 		(!source.header.exact() && !(source.header.shape == filter.parameters.shape)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cannot load a filter of another shape into live filter \"%s\"", LiveName(filter)),
-				 errdetail("The live filter has seed " INT64_FORMAT " and %u pages for " UINT64_FORMAT " keys, the value has seed " INT64_FORMAT " and is %s for " UINT64_FORMAT " keys.",
-						   (int64) filter.parameters.shape.seed, filter.parameters.geometry.pages,
-						   filter.parameters.shape.keys, (int64) source.header.shape.seed,
+				 errdetail("The live filter has seed " INT64_FORMAT "%s and %u pages for " UINT64_FORMAT " keys, the value has seed " INT64_FORMAT "%s and is %s for " UINT64_FORMAT " keys.",
+						   (int64) filter.parameters.shape.seed, HashWords(filter.parameters.shape),
+						   filter.parameters.geometry.pages, filter.parameters.shape.keys,
+						   (int64) source.header.shape.seed, HashWords(source.header.shape),
 						   source.header.method->name, source.header.shape.keys),
-				 errhint("Snapshots can be loaded into filters made with the same parameters and seed; filters that are still exact into any with the same seed.")));
+				 errhint("Snapshots can be loaded into filters made with the same parameters and seed; filters that are still exact into any with the same seed and hash.")));
 	if (source.header.exact())
 	{
 		keys = LoadHashes(filter, source);
@@ -590,7 +599,7 @@ Load(FunctionCallInfo fcinfo, NameKind kind)
  * dedup_load(name, filter dedup_filter) returns bigint
  *
  * Adds the keys of a value: those of a snapshot to an empty filter of the same
- * parameters, the hashes of an exact filter to any with its seed. Returns how many keys
+ * parameters, the hashes of an exact filter to any with its seed and hash. Returns how many keys
  * were loaded. They are this transaction's until it commits.
  */
 DEDUP_FUNCTION(dedup_live_load)

@@ -83,7 +83,7 @@ struct GuardSite
 	bool		may_kill;		/* ON CONFLICT can kill a row that is in the guard index */
 	Oid			owner;			/* of the guarded table */
 	bool		has_seed;
-	uint64		seed;
+	dedup::KeySeed seed;
 	NullableDatum columns[INDEX_MAX_KEYS];
 	NullableDatum old_columns[INDEX_MAX_KEYS];
 };
@@ -964,7 +964,8 @@ LoadColumns(const GuardPlan *plan, TupleTableSlot *slot, NullableDatum *columns)
 
 /* False if a column is NULL: then there is no key, as in a UNIQUE constraint. */
 static bool
-HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, uint64 seed, uint64 *hash)
+HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
+			 uint64 *hash)
 {
 	return HashColumns(plan->keys, columns, NullKeys::Skip, seed, hash);
 }
@@ -1102,7 +1103,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 
 	LoadColumns(plan, trigger->tg_trigslot, site->columns);
 	filter = OpenGuardFilter(site);
-	has_key = HashGuardKey(plan, site->columns, filter.parameters.shape.seed, &hash);
+	has_key = HashGuardKey(plan, site->columns, filter.key_seed(), &hash);
 
 	if (moving)
 	{
@@ -1208,7 +1209,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 	if (!SameColumns(plan, site->old_columns, site->columns))
 	{
 		LiveFilter	filter = OpenGuardFilter(site);
-		uint64		seed = filter.parameters.shape.seed;
+		const dedup::KeySeed seed = filter.key_seed();
 		uint64		hash;
 		uint64		old_hash;
 
@@ -1264,7 +1265,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		if (!IsLiveRelationId(site->plan->clause.filter))
 			IncompleteGuard(rel);
 		filter = OpenUnchecked(site->plan->clause.filter, AccessShareLock);
-		site->seed = filter.parameters.shape.seed;
+		site->seed = filter.key_seed();
 		site->has_seed = true;
 		CloseLive(filter);
 	}

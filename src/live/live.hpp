@@ -46,7 +46,7 @@ extern "C" {
 /* What the DEFAULT of the column `page` says; cached with the relation. */
 struct LiveParameters
 {
-	dedup::Shape shape;			/* of method fifo; its seed is that of the keys' hashes */
+	dedup::Shape shape;			/* of method fifo; seed and hash are those of the keys */
 	dedup::live::Geometry geometry;
 	bool		forgets;		/* a window; else keys spill to overflow pages for ever */
 	int64		ttl;			/* microseconds; 0: a window by count, or none */
@@ -60,6 +60,8 @@ struct LiveFilter
 {
 	Relation	rel;
 	LiveParameters parameters;	/* a copy: the relation's cache can go at any lock */
+
+	dedup::KeySeed key_seed() const { return dedup::KeySeedOf(parameters.shape); }
 };
 
 /* Whether this is a live filter: a relation of our access method. */

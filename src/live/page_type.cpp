@@ -28,6 +28,9 @@ static constexpr uint8_t FORMAT = 1;
 static constexpr uint8_t PARAMETERS = 0;
 static constexpr uint8_t PAGE = 1;
 static constexpr size_t PARAMETERS_BYTES = 88;
+static constexpr uint32 FORGETS = 1;	/* of the flags */
+static constexpr int HASH_SHIFT = 4;
+static constexpr uint32 HASH_MASK = 0xf << HASH_SHIFT;
 static constexpr size_t PAGE_HEAD_BYTES = 32;
 static constexpr size_t ENTRY_BYTES = 16;
 static constexpr size_t LINES_BYTES = kLines * dedup::kLineBytes;
@@ -99,7 +102,8 @@ EncodeParameters(const LiveParameters &parameters)
 	bytes[1] = FORMAT;
 	bytes[2] = PARAMETERS;
 	bytes[3] = LayoutByte(parameters.geometry.layout);
-	StoreU32(bytes + 4, parameters.forgets ? 1 : 0);
+	StoreU32(bytes + 4, (parameters.forgets ? FORGETS : 0) |
+			 (uint32) parameters.shape.hash << HASH_SHIFT);
 	StoreU32(bytes + 16, parameters.geometry.pages);
 	bytes[20] = parameters.prototype_method;
 	StoreU64(bytes + 24, parameters.shape.seed);
@@ -117,6 +121,8 @@ void
 DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 {
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
+	uint32		flags;
+	uint32		hash;
 	bool		good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
@@ -128,7 +134,14 @@ DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 	parameters->geometry.layout.slot_bytes = bytes[3] & 0x7f;
 	parameters->geometry.layout.timed = (bytes[3] & 0x80) != 0;
 	parameters->geometry.pages = LoadU32(bytes + 16);
-	parameters->forgets = (LoadU32(bytes + 4) & 1) != 0;
+	flags = LoadU32(bytes + 4);
+	hash = (flags & HASH_MASK) >> HASH_SHIFT;
+	if (hash >= dedup::kHashCount)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("hash function number %u of a live filter is not supported", hash),
+				 errhint("Update streamdedup.")));
+	parameters->forgets = (flags & FORGETS) != 0;
 	parameters->geometry.forgets = parameters->forgets;
 	parameters->prototype_method = bytes[20];
 	parameters->generation = (int64) LoadU64(bytes + 48);
@@ -139,10 +152,11 @@ DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 	dedup::Shape &shape = parameters->shape;
 
 	shape.method = dedup::fifo::kMethod.code;
+	shape.hash = (uint8_t) hash;
 	shape.seed = LoadU64(bytes + 24);
 	shape.keys = LoadU64(bytes + 32);
 	shape.fpr = LoadDouble(bytes + 40);
-	good = parameters->geometry.pages >= 1 &&
+	good = (flags & ~(FORGETS | HASH_MASK)) == 0 && parameters->geometry.pages >= 1 &&
 		parameters->geometry.pages <= dedup::kMaxBodyBytes / LINES_BYTES &&
 		(parameters->ttl != 0) == parameters->geometry.layout.timed &&
 		(parameters->ttl == 0) == (parameters->generation == 0) && parameters->ttl >= 0 &&

@@ -8,7 +8,8 @@
  *   1   u8   1, the format
  *   2   u8   0 parameters, 1 page
  *   3   u8   bytes of a slot, +128 if timed
- *   4   u32  parameters: bit 0 the filter forgets; page: block number
+ *   4   u32  parameters: bit 0 the filter forgets, bits 4 to 7 the number of the
+ *            keys' hash (core/method.hpp); page: block number
  *   8   u64  XXH3 of the rest, with this field 0
  *   16  u32  number of pages
  * parameters, 88 bytes in all:

@@ -113,6 +113,7 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 				 errdetail("A filter takes at most %d MB of fingerprints.",
 						   (int) (dedup::kMaxBodyBytes >> 20)),
 				 errhint("Use several filters, for example one for each hash partition, or a higher rate.")));
+	parameters.shape.hash = prototype.hash;
 	parameters.geometry.layout = dedup::fifo::LayoutOf(parameters.shape);
 	parameters.geometry.pages = (uint32) (parameters.shape.bytes / (kLines * dedup::kLineBytes));
 	parameters.geometry.forgets = parameters.forgets;
@@ -123,8 +124,8 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
  * dedup_create(name text, prototype dedup_filter, ttl interval, unlogged boolean)
  * returns regclass
  *
- * Makes a live filter, by default in the current schema. Keys, rate and seed are the
- * prototype's; without a seed a random one. With a ttl it is a window of time of so
+ * Makes a live filter, by default in the current schema. Keys, rate, hash and seed are
+ * the prototype's; without a seed a random one. With a ttl it is a window of time of so
  * many keys; else a window of the last so many keys, or, after dedup_filter(), a set
  * that never forgets.
  */
@@ -337,6 +338,7 @@ Stats(FunctionCallInfo fcinfo, bool by_name)
 	Datum		values[22];
 	bool		isnull[22] = {};
 	Interval   *ttl;
+	const char *kind;
 	int			n = 0;
 	double		room;
 
@@ -388,8 +390,10 @@ Stats(FunctionCallInfo fcinfo, bool by_name)
 	ttl = (Interval *) palloc0(sizeof(Interval));
 	ttl->day = (int32) (parameters.ttl / USECS_PER_DAY);
 	ttl->time = parameters.ttl % USECS_PER_DAY;
-	values[n++] = CStringGetTextDatum(parameters.ttl != 0 ? "window of time" :
-									  parameters.forgets ? "window of keys" : "set");
+	kind = parameters.ttl != 0 ? "window of time" : parameters.forgets ? "window of keys" : "set";
+	if (parameters.shape.hash != dedup::kXxh3Hash)
+		kind = psprintf("%s, hash=%s", kind, dedup::kHashNames[parameters.shape.hash]);
+	values[n++] = CStringGetTextDatum(kind);
 	values[n++] = Int64GetDatum((int64) parameters.prototype_keys);
 	values[n++] = Float8GetDatum(parameters.prototype_fpr);
 	values[n++] = Int64GetDatum((int64) parameters.shape.seed);

@@ -25,44 +25,45 @@ extern "C" {
 #include "utils/uuid.h"
 }
 
+using dedup::HashBytes;
+using dedup::KeySeed;
 using dedup::StoreU64;
-using dedup::Xxh3;
 
-static uint64 HashValue(ValuePlan *plan, Datum value, uint64 seed);
+static uint64 HashValue(ValuePlan *plan, Datum value, KeySeed seed);
 
 /* ---- values --------------------------------------------------------------- */
 
 static inline uint64
-HashU64(uint64 value, uint64 seed)
+HashU64(uint64 value, KeySeed seed)
 {
 	return HashInteger((int64) value, seed);
 }
 
 static inline uint64
-HashTwo(uint64 first, uint64 second, uint64 seed)
+HashTwo(uint64 first, uint64 second, KeySeed seed)
 {
 	uint8_t		bytes[16];
 
 	StoreU64(bytes, first);
 	StoreU64(bytes + 8, second);
-	return Xxh3(bytes, sizeof bytes, seed);
+	return HashBytes(bytes, sizeof bytes, seed);
 }
 
 /* Folds the next element of something composite, or a NULL, into its hash. */
 static inline uint64
-Fold(uint64 so_far, uint64 element, uint64 seed)
+Fold(uint64 so_far, uint64 element, KeySeed seed)
 {
 	return HashTwo(so_far, element, seed);
 }
 
 static inline uint64
-FoldNull(uint64 so_far, uint64 seed)
+FoldNull(uint64 so_far, KeySeed seed)
 {
-	return HashU64(so_far, ~seed);
+	return HashU64(so_far, seed.Other());
 }
 
 static uint64
-HashFloat(float8 value, uint64 seed)
+HashFloat(float8 value, KeySeed seed)
 {
 	uint64		bits;
 
@@ -76,26 +77,26 @@ HashFloat(float8 value, uint64 seed)
 }
 
 uint64
-HashText(Datum value, uint64 seed)
+HashText(Datum value, KeySeed seed)
 {
 	struct varlena *text = (struct varlena *) DatumGetPointer(value);
 	uint64		hash;
 
 	if (likely(!VARATT_IS_EXTERNAL(text) && !VARATT_IS_COMPRESSED(text)))
-		return Xxh3(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
+		return HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
 	text = PG_DETOAST_DATUM_PACKED(value);
-	hash = Xxh3(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
+	hash = HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
 	pfree(text);
 	return hash;
 }
 
 /* char(n): without its trailing blanks. */
 static uint64
-HashBpChar(Datum value, uint64 seed)
+HashBpChar(Datum value, KeySeed seed)
 {
 	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
 	int			length = bpchartruelen(VARDATA_ANY(text), (int) VARSIZE_ANY_EXHDR(text));
-	uint64		hash = Xxh3(VARDATA_ANY(text), (size_t) length, seed);
+	uint64		hash = HashBytes(VARDATA_ANY(text), (size_t) length, seed);
 
 	if ((Pointer) text != DatumGetPointer(value))
 		pfree(text);
@@ -103,7 +104,7 @@ HashBpChar(Datum value, uint64 seed)
 }
 
 static uint64
-HashInet(Datum value, uint64 seed)
+HashInet(Datum value, KeySeed seed)
 {
 	inet	   *address = DatumGetInetPP(value);
 	uint8_t		bytes[2 + 16] = {0};
@@ -113,7 +114,7 @@ HashInet(Datum value, uint64 seed)
 	bytes[0] = ip_family(address) == PGSQL_AF_INET ? 4 : 6;
 	bytes[1] = (uint8_t) ip_bits(address);
 	std::memcpy(bytes + 2, ip_addr(address), (size_t) size);
-	hash = Xxh3(bytes, (size_t) (2 + size), seed);
+	hash = HashBytes(bytes, (size_t) (2 + size), seed);
 	if ((Pointer) address != DatumGetPointer(value))
 		pfree(address);
 	return hash;
@@ -124,7 +125,7 @@ HashInet(Datum value, uint64 seed)
  * whole days and a rest below a day.
  */
 static uint64
-HashInterval(const Interval *interval, uint64 seed)
+HashInterval(const Interval *interval, KeySeed seed)
 {
 	int64		days = (int64) interval->month * 30 + interval->day;
 	int64		rest = interval->time % USECS_PER_DAY;
@@ -148,7 +149,7 @@ EnumChanged(Datum arg, int cache, uint32 hash)
 }
 
 static uint64
-HashEnum(ValuePlan *plan, Oid value, uint64 seed)
+HashEnum(ValuePlan *plan, Oid value, KeySeed seed)
 {
 	if (enum_version == 0)
 	{
@@ -168,12 +169,12 @@ HashEnum(ValuePlan *plan, Oid value, uint64 seed)
 		plan->enum_version = enum_version;
 		ReleaseSysCache(tuple);
 	}
-	return Xxh3(NameStr(plan->enum_label), std::strlen(NameStr(plan->enum_label)), seed);
+	return HashBytes(NameStr(plan->enum_label), std::strlen(NameStr(plan->enum_label)), seed);
 }
 
 /* As array_eq() compares: dimensions, lower bounds, elements; NULLs are equal. */
 static uint64
-HashArray(ValuePlan *plan, Datum value, uint64 seed)
+HashArray(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	ArrayType  *array = DatumGetArrayTypeP(value);
 	ValuePlan  *element = plan->element;
@@ -195,7 +196,7 @@ HashArray(ValuePlan *plan, Datum value, uint64 seed)
 }
 
 static uint64
-HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, uint64 seed)
+HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, KeySeed seed)
 {
 	uint64		flags = (uint64) bound->infinite << 1 | (uint64) bound->inclusive;
 
@@ -206,7 +207,7 @@ HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, uint64 see
 }
 
 static uint64
-HashRange(ValuePlan *plan, Datum value, uint64 seed)
+HashRange(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	RangeType  *range = DatumGetRangeTypeP(value);
 	RangeBound	lower,
@@ -228,7 +229,7 @@ HashRange(ValuePlan *plan, Datum value, uint64 seed)
 
 #if PG_VERSION_NUM >= 140000
 static uint64
-HashMultirange(ValuePlan *plan, Datum value, uint64 seed)
+HashMultirange(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	MultirangeType *multirange = DatumGetMultirangeTypeP(value);
 	int32		count;
@@ -286,7 +287,7 @@ PlanRow(ValuePlan *plan, TupleDesc desc)
 
 /* As record_eq() compares: column by column, NULLs are equal. */
 static uint64
-HashRecord(ValuePlan *plan, Datum value, uint64 seed)
+HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	HeapTupleHeader record = DatumGetHeapTupleHeader(value);
 	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(record),
@@ -321,11 +322,11 @@ HashRecord(ValuePlan *plan, Datum value, uint64 seed)
 }
 
 static uint64
-HashByOwnFunction(ValuePlan *plan, Datum value, uint64 seed)
+HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	if (plan->extended)
 		return HashU64(DatumGetUInt64(FunctionCall2Coll(&plan->hash, plan->collation, value,
-														UInt64GetDatum(seed))), seed);
+														UInt64GetDatum(seed.seed))), seed);
 	return HashU64(DatumGetUInt32(FunctionCall1Coll(&plan->hash, plan->collation, value)), seed);
 }
 
@@ -334,11 +335,11 @@ HashByOwnFunction(ValuePlan *plan, Datum value, uint64 seed)
  * for NaN and both infinities.
  */
 static uint64
-HashNumeric(Datum value, uint64 seed)
+HashNumeric(Datum value, KeySeed seed)
 {
 	Numeric		number = DatumGetNumeric(value);
 	char	   *text = numeric_normalize(number);
-	uint64		hash = Xxh3(text, std::strlen(text), seed);
+	uint64		hash = HashBytes(text, std::strlen(text), seed);
 
 	pfree(text);
 	if ((Pointer) number != DatumGetPointer(value))
@@ -347,13 +348,13 @@ HashNumeric(Datum value, uint64 seed)
 }
 
 static uint64
-HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, uint64 seed)
+HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, KeySeed seed)
 {
 	so_far = Fold(so_far, (uint64) scalar->type, seed);
 	switch (scalar->type)
 	{
 		case jbvString:
-			return Fold(so_far, Xxh3(scalar->val.string.val, (size_t) scalar->val.string.len, seed),
+			return Fold(so_far, HashBytes(scalar->val.string.val, (size_t) scalar->val.string.len, seed),
 						seed);
 		case jbvNumeric:
 			return Fold(so_far, HashNumeric(NumericGetDatum(scalar->val.numeric), seed), seed);
@@ -369,7 +370,7 @@ HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, uint64 seed)
  * nested.
  */
 static uint64
-HashJsonb(Datum value, uint64 seed)
+HashJsonb(Datum value, KeySeed seed)
 {
 	Jsonb	   *document = DatumGetJsonbP(value);
 	JsonbIterator *iterator = JsonbIteratorInit(&document->root);
@@ -391,7 +392,7 @@ HashJsonb(Datum value, uint64 seed)
 }
 
 static uint64
-HashValue(ValuePlan *plan, Datum value, uint64 seed)
+HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	switch (plan->kind)
 	{
@@ -415,13 +416,13 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 			{
 				char		c = DatumGetChar(value);
 
-				return Xxh3(&c, c != 0, seed);
+				return HashBytes(&c, c != 0, seed);
 			}
 		case KeyKind::Name:
-			return Xxh3(NameStr(*DatumGetName(value)),
+			return HashBytes(NameStr(*DatumGetName(value)),
 						strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN), seed);
 		case KeyKind::CString:
-			return Xxh3(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
+			return HashBytes(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
 		case KeyKind::CollatedCString:
 			return HashValue(plan->element,
 							 PointerGetDatum(cstring_to_text(DatumGetCString(value))), seed);
@@ -430,7 +431,7 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 		case KeyKind::BpChar:
 			return HashBpChar(value, seed);
 		case KeyKind::Fixed:
-			return Xxh3(DatumGetPointer(value), (size_t) plan->typlen, seed);
+			return HashBytes(DatumGetPointer(value), (size_t) plan->typlen, seed);
 		case KeyKind::TimeTz:
 			{
 				TimeTzADT  *time = DatumGetTimeTzADTP(value);
@@ -483,7 +484,7 @@ HashValue(ValuePlan *plan, Datum value, uint64 seed)
 /* ---- keys ----------------------------------------------------------------- */
 
 bool
-HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, uint64 seed,
+HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed seed,
 			uint64 *hash)
 {
 	if (nulls == NullKeys::Skip)
@@ -506,7 +507,7 @@ HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, uint64 
 
 /* VARIADIC array: its elements are the columns. */
 static bool
-HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed seed, uint64 *hash)
 {
 	ValuePlan  *element = plan->plans[0];
 	ArrayType  *array;
@@ -547,7 +548,7 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed
 }
 
 bool
-HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed seed, uint64 *hash)
 {
 	if (unlikely(plan->variadic))
 		return HashVariadic(plan, fcinfo, nulls, seed, hash);

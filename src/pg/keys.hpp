@@ -2,11 +2,11 @@
  * Keys: from SQL values to 64-bit hashes.
  *
  * A key is one value or several. What SQL calls equal hashes equal: values are
- * brought to canonical bytes (the same on every machine) and hashed with XXH3 and
- * the filter's seed; types without canonical bytes go through their own extended
- * hash function. Arrays, ranges and records are hashed element by element, since
- * the server's hashes of 8-byte integers, times and whatever holds them fold to
- * 32 bits first.
+ * brought to canonical bytes (the same on every machine) and hashed with the filter's
+ * hash function (XXH3 or SipHash) and seed; types without canonical bytes go through
+ * their own extended hash function first. Arrays, ranges and records are hashed element
+ * by element, since the server's hashes of 8-byte integers, times and whatever holds
+ * them fold to 32 bits first.
  */
 #ifndef STREAMDEDUP_PG_KEYS_HPP
 #define STREAMDEDUP_PG_KEYS_HPP
@@ -65,31 +65,31 @@ extern KeyPlan *MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid
  * NullKeys::Skip).
  */
 static inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
-						   uint64 seed, uint64 *hash);
+						   dedup::KeySeed seed, uint64 *hash);
 
 /* Hashes a key whose columns are given. */
 extern bool HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls,
-						uint64 seed, uint64 *hash);
+						dedup::KeySeed seed, uint64 *hash);
 
 /* What HashKey() does beyond its short way. */
 extern bool HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
-					   uint64 seed, uint64 *hash);
+					   dedup::KeySeed seed, uint64 *hash);
 
 /* Integers of every width are one canonical form, 8 bytes. */
 static inline uint64
-HashInteger(int64 value, uint64 seed)
+HashInteger(int64 value, dedup::KeySeed seed)
 {
 	uint8_t		bytes[8];
 
 	dedup::StoreU64(bytes, (uint64) value);
-	return dedup::Xxh3(bytes, sizeof bytes, seed);
+	return dedup::HashBytes(bytes, sizeof bytes, seed);
 }
 
 /* The bytes of a text or bytea. */
-extern uint64 HashText(Datum value, uint64 seed);
+extern uint64 HashText(Datum value, dedup::KeySeed seed);
 
 static inline bool
-HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, uint64 seed, uint64 *hash)
+HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed, uint64 *hash)
 {
 	NullableDatum *column = &fcinfo->args[plan->first];
 

@@ -12,6 +12,7 @@
 
 #include "core/filter.hpp"
 #include "core/image.hpp"
+#include "core/key_hash.hpp"
 #include "core/merge.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"

@@ -136,7 +136,8 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 	for (int i = 0; i < site->keys->columns; i++)
 		site->columns[i].value = WinGetFuncArgCurrent(window, first + i,
 													  &site->columns[i].isnull);
-	HashColumns(site->keys, site->columns, NullKeys::Equal, partition->filter.header.shape.seed,
+	HashColumns(site->keys, site->columns, NullKeys::Equal,
+				dedup::KeySeedOf(partition->filter.header.shape),
 				&hash);
 
 	before = partition->filter.value;

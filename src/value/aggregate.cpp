@@ -89,7 +89,7 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
 		CheckFlat(value, header);	/* for its error */
-	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, header->shape.seed, &hash))
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
 		PG_RETURN_POINTER(value);
 	if (likely(!header->canonical()))
 	{

@@ -50,6 +50,13 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 						 errmsg("dedup_filter method number %d is not supported", image[2]),
 						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
+		case Flaw::kUnknownHash:
+			FLAW_REPORT(escontext,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("dedup_filter hash function number %u is not supported",
+								dedup::HashNumberOf(image)),
+						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
+			return;
 		case Flaw::kNotAFilter:
 			detail = "It does not begin with the header of a dedup_filter.";
 			break;
@@ -96,7 +103,7 @@ DescribeShape(const Header &header)
 {
 	char		parameters[128];
 
-	header.method->describe(header.shape, parameters, sizeof parameters);
+	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
 	return psprintf("%s for " UINT64_FORMAT " keys at a rate of %g with seed " INT64_FORMAT " (%s)",
 					header.method->name, header.shape.keys, header.shape.fpr,
 					(int64) header.shape.seed, parameters);
@@ -120,7 +127,7 @@ ReportFull(const Header &header)
 {
 	char		parameters[128];
 
-	header.method->describe(header.shape, parameters, sizeof parameters);
+	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("the %s filter is full", header.method->name),

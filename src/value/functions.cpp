@@ -69,7 +69,7 @@ DEDUP_FUNCTION(dedup_add)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	filter = GetFilter(PG_GETARG_DATUM(0));
-	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, filter.header.shape.seed, &hash))
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 	PG_RETURN_DATUM(AddToValue(PG_GETARG_DATUM(0), filter, hash));
 }
@@ -121,7 +121,7 @@ DEDUP_FUNCTION(dedup_add_all)
 
 		column.value = values[i];
 		column.isnull = isnull[i];
-		if (HashColumns(site->keys, &column, NullKeys::Skip, filter.header.shape.seed, &hashes[n]))
+		if (HashColumns(site->keys, &column, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hashes[n]))
 			n++;
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -168,7 +168,7 @@ AskFilter(FunctionCallInfo fcinfo, bool *seen)
 	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
 	uint64		hash;
 
-	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, filter.header.shape.seed, &hash))
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
 		return false;
 	*seen = dedup::Contains(filter.image, filter.header, hash);
 	return true;
@@ -214,7 +214,7 @@ DEDUP_FUNCTION(dedup_forget_value)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	filter = GetFilter(PG_GETARG_DATUM(0));
-	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, filter.header.shape.seed, &hash))
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 	PG_RETURN_DATUM(ForgetInValue(PG_GETARG_DATUM(0), filter, hash));
 }

@@ -46,7 +46,7 @@ CheckKeys(int64 keys)
 				 errhint("Use several filters, for example one a day or one for each hash partition.")));
 }
 
-/* "fpr, keys, k" */
+/* "fpr, keys, k, hash" */
 static const char *
 OptionNames(const Method &method)
 {
@@ -54,7 +54,8 @@ OptionNames(const Method &method)
 
 	initStringInfo(&names);
 	for (int i = 0; i < method.option_count; i++)
-		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ", method.options[i].name);
+		appendStringInfo(&names, "%s, ", method.options[i].name);
+	appendStringInfoString(&names, dedup::kHashOption.name);
 	return names.data;
 }
 

@@ -34,7 +34,7 @@ DEDUP_FUNCTION(dedup_stats)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	header.method->describe(header.shape, parameters, sizeof parameters);
+	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
 	values[0] = CStringGetTextDatum(header.method->name);
 	values[1] = Int64GetDatum((int64) header.shape.keys);
 	values[2] = Float8GetDatum(header.shape.fpr);

@@ -208,8 +208,7 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   if (header.canonical()) {
     if (!filling.Grow()) return;
   } else {
-    Require(Settle(filling.image.data(), &filling.header) || MayBeFull(header),
-            "a window is full");
+    Require(Settle(filling.image.data(), &filling.header) || MayBeFull(header), "a window is full");
     Require(filling.header.deferred() == 0, "keys wait after they were settled");
   }
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
@@ -329,8 +328,7 @@ void FuzzOptions(const uint8_t* data, size_t size) {
   }
   Shape shape;
   const PlanStatus status = PlanFilter(method, request, amount, &shape);
-  Require(status != PlanStatus::kConflict || method.conflict != nullptr,
-          "a conflict has no words");
+  Require(status != PlanStatus::kConflict || method.conflict != nullptr, "a conflict has no words");
   if (status != PlanStatus::kOk) return;
   Block empty(kHeaderBytes);
   WriteEmpty(shape, empty.data());

@@ -86,10 +86,9 @@ bool WriteImages(const std::string& folder) {
         return false;
       }
       // "16" is ring's of old.
-      const std::string name =
-          method->name + (number == 0   ? ""
-                          : number == 1 ? std::string("16")
-                                        : "-" + std::to_string(number));
+      const std::string name = method->name + (number == 0   ? ""
+                                               : number == 1 ? std::string("16")
+                                                             : "-" + std::to_string(number));
       const uint64_t many = shape.bytes / 8 + 6;
       for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{30}, many}) {
         Header header;

@@ -352,9 +352,8 @@ TEST(ExactSwitch, KeepsThePromises) {
           const uint64_t key = random.Below(2 * until);
           const auto found = added.find(key);
           const bool known = found != added.end();
-          const bool held =
-              known && (!window || (by_last ? adds - found->second.adds <= keys
-                                            : news - found->second.news < keys));
+          const bool held = known && (!window || (by_last ? adds - found->second.adds <= keys
+                                                          : news - found->second.news < keys));
           const bool exact = filter.exact();
           const bool seen = filter.Add(HashOf(key, 5));
           ASSERT_TRUE(seen || !held) << NameOf(shape);

@@ -49,7 +49,8 @@ double MostBytes(const std::string& method, double fpr, uint64_t keys) {
     const double bits[] = {7.82, 10.6, 17.1, 21.8, 27.6};
     return 1.05 * bits[row] * n / 8 + (fpr < 0.01 ? 4096 : 512);
   }
-  if (method == "fifo") return 1.01 * (fpr < 0.0005 ? 57.2 : fpr < 0.01 ? 30.9 : 22.1) * n / 8 + 103 * 64;
+  if (method == "fifo")
+    return 1.01 * (fpr < 0.0005 ? 57.2 : fpr < 0.01 ? 30.9 : 22.1) * n / 8 + 103 * 64;
   const double slots[] = {56, 50, 38, 31, 26};
   return 64 * std::max(1.0, std::ceil(n / (0.8 * slots[row])));
 }
@@ -200,8 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, FprAtCapacity,
 // of filters of different seeds; where one filter's rate is not another's, its error is
 // taken from them.
 class EveryMethodsFpr : public ::testing::TestWithParam<Variant> {};
-INSTANTIATE_TEST_SUITE_P(Methods, EveryMethodsFpr, ::testing::ValuesIn(AllVariants()),
-                         VariantName);
+INSTANTIATE_TEST_SUITE_P(Methods, EveryMethodsFpr, ::testing::ValuesIn(AllVariants()), VariantName);
 
 TEST_P(EveryMethodsFpr, IsTheExpectedOne) {
   const Method& method = *GetParam().method;
@@ -237,8 +237,8 @@ TEST_P(EveryMethodsFpr, IsTheExpectedOne) {
         }
         const double n = filters, mean = sum / n;
         const double counting = mean / (n * static_cast<double>(probes));
-        const double error = std::sqrt(
-            std::max((squares / n - mean * mean) / (n - 1), 0.0) + counting + 1e-12);
+        const double error =
+            std::sqrt(std::max((squares / n - mean * mean) / (n - 1), 0.0) + counting + 1e-12);
         if (KeepsItsRate(method, shape)) {
           EXPECT_LE(mean, 1.05 * fpr + 4 * error) << NameOf(shape) << " filled " << fill;
         }

@@ -260,8 +260,8 @@ Bytes RandomImage(const Shape& shape, Random* random) {
       const size_t shift = working ? 8 * deferred_room + random->Below(kLineBytes) : 0;
       const uint64_t deferred = working && deferred_room > 0 ? random->Below(kMaxDeferred) : 0;
       const Counters counters = RandomCounters(shape, random);
-      const size_t used = method.used_bytes != nullptr ? method.used_bytes(shape, counters)
-                                                       : size_t{shape.bytes};
+      const size_t used =
+          method.used_bytes != nullptr ? method.used_bytes(shape, counters) : size_t{shape.bytes};
       image = Bytes(working ? WorkingFullBytes(shape) : kHeaderBytes + used);
       Scribble(image.data() + 60, image.size() - 60, random);
       WriteHeader(image.data(), shape, working ? Form::kWorkingFull : Form::kFull, counters,
@@ -381,7 +381,8 @@ TEST_P(AnyDetail, IsRefusedOrSafe) {
         break;
       case 1: {
         const uint64_t shift = random.Below(60);
-        shape.detail = (shape.detail & ~(uint64_t{0xff} << shift)) | (random.Next() & 0xff) << shift;
+        shape.detail = (shape.detail & ~(uint64_t{0xff} << shift)) | (random.Next() & 0xff)
+                                                                         << shift;
         break;
       }
       case 2:

@@ -371,8 +371,9 @@ TEST(TakeOver, LosesNoKey) {
           ASSERT_TRUE(filter.Contains(HashOf(1000000 + i))) << variant.name;
         }
       }
-      const bool all_held = !method.forgets(shape) || (method.merge_keeps_all &&
-                            IsWindow(method, shape) && method.missed(shape) == 0);
+      const bool all_held =
+          !method.forgets(shape) ||
+          (method.merge_keeps_all && IsWindow(method, shape) && method.missed(shape) == 0);
       if (!all_held && !filter.exact()) continue;
       for (uint64_t i = 0; i < 1000; ++i) {
         ASSERT_TRUE(filter.Contains(HashOf(1000000 + i)) || !taken[i])

@@ -104,8 +104,7 @@ TEST_P(NeverForgets, InAnyOrderWithTheSameBytes) {
   EXPECT_EQ(one.bytes(), other.bytes());
 }
 
-INSTANTIATE_TEST_SUITE_P(Methods, NeverForgets, ::testing::ValuesIn(WithoutWindow()),
-                         VariantName);
+INSTANTIATE_TEST_SUITE_P(Methods, NeverForgets, ::testing::ValuesIn(WithoutWindow()), VariantName);
 
 }  // namespace
 }  // namespace dedup::test

@@ -94,12 +94,13 @@ TEST(LivePage, EntriesAreFoundUntilTakenBack) {
       } else {
         const size_t i = random.Next() % list.size();
         const auto [line, rest, xid] = list[i];
-        const bool found = live::VisitKey(
-            page.bytes, page.area(), line, rest, [&, xid = xid](unsigned place, const Entry& entry) {
-              if (live::LoadTag(page.bytes, entry.tag).xid != xid) return false;
-              page.bytes[live::EntryAt(page.area(), place)] = 0;
-              return true;
-            });
+        const bool found = live::VisitKey(page.bytes, page.area(), line, rest,
+                                          [&, xid = xid](unsigned place, const Entry& entry) {
+                                            if (live::LoadTag(page.bytes, entry.tag).xid != xid)
+                                              return false;
+                                            page.bytes[live::EntryAt(page.area(), place)] = 0;
+                                            return true;
+                                          });
         ASSERT_TRUE(found);
         auto& xids = there[{line, rest}];
         xids.erase(xids.find(xid));
@@ -165,8 +166,8 @@ TEST(LivePage, SettlesByVerdict) {
     std::map<uint64_t, Verdict> of;
     for (unsigned tag = 1; tag <= page.area().tags; ++tag) {
       const uint64_t xid = live::LoadTag(page.bytes, tag).xid;
-      verdicts[tag] = xid == live::kFrozen ? Verdict::kCommitted
-                                           : static_cast<Verdict>(random.Next() % 3);
+      verdicts[tag] =
+          xid == live::kFrozen ? Verdict::kCommitted : static_cast<Verdict>(random.Next() % 3);
       of[xid] = verdicts[tag];
     }
     Settled settled;
@@ -212,9 +213,9 @@ TEST(LivePage, FullLines) {
     }
     unsigned there = 0;
     for (uint64_t key : keys) {
-      there += !page.Of(7, key).empty() ||
-               fifo::Holds(live::LineAt(page.bytes, 7), geometry.layout,
-                           fifo::FingerprintOf(key, geometry.layout), 0, 0);
+      there +=
+          !page.Of(7, key).empty() || fifo::Holds(live::LineAt(page.bytes, 7), geometry.layout,
+                                                  fifo::FingerprintOf(key, geometry.layout), 0, 0);
     }
     EXPECT_EQ(geometry.forgets ? room : room + 10, there);
     EXPECT_EQ(geometry.forgets ? 0u : 10u, live::CountEntries(page.bytes, page.area()));
@@ -305,8 +306,8 @@ TEST(LivePage, DamageIsFound) {
   EXPECT_TRUE(flaw(live::kLayoutAt, 3));
   EXPECT_TRUE(flaw(live::kBlockAt, 4));
   EXPECT_TRUE(flaw(live::kClockAt, 1));
-  EXPECT_TRUE(flaw(live::TagAt(1), 0));       // a transaction that entries still name
-  EXPECT_TRUE(flaw(live::TagAt(1) + 8, 1));   // a generation
+  EXPECT_TRUE(flaw(live::TagAt(1), 0));      // a transaction that entries still name
+  EXPECT_TRUE(flaw(live::TagAt(1) + 8, 1));  // a generation
   EXPECT_TRUE(flaw(live::kLinesAt + 4 * kLineBytes + 40, 1));  // a line of two runs
   EXPECT_NE(nullptr, live::PageFlaw(good.bytes, Kind::kMain, 4, kWindow));
   EXPECT_NE(nullptr, live::PageFlaw(good.bytes, Kind::kOverflow, 3, kWindow));
@@ -332,7 +333,8 @@ TEST(LivePage, AnyBytesAreSafe) {
     live::PageFlaw(main.bytes, Kind::kMain, 3, kWindow);
     live::PageFlaw(page.bytes, Kind::kOverflow, 3, kTimed);
     Settled settled;
-    live::Settle(main.bytes, page.bytes, round % 2 == 0 ? kWindow : kTimed, verdicts, true, &settled);
+    live::Settle(main.bytes, page.bytes, round % 2 == 0 ? kWindow : kTimed, verdicts, true,
+                 &settled);
     live::Settle(main.bytes, main.bytes, kSet, verdicts, round % 4 < 2, &settled);
   }
 }

@@ -92,8 +92,7 @@ TEST_P(MethodReading, CountsWhatIsFound) {
       const double margin = 0.05 * held + 0.01 * added + 6 * std::sqrt(added);
       const double count = body.Read().count;
       EXPECT_GE(count, held - margin) << NameOf(body.shape()) << " at " << filling;
-      EXPECT_LE(count,
-                (HoldsTheLast(*GetParam().method, body.shape()) ? held : added) + margin)
+      EXPECT_LE(count, (HoldsTheLast(*GetParam().method, body.shape()) ? held : added) + margin)
           << NameOf(body.shape()) << " at " << filling;
     }
   }

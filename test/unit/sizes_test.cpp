@@ -144,8 +144,9 @@ TEST(RecentSizes, AreTheTables) {
 }
 
 // fifo: the shortest slots that keep the rate with all lines full, one slot of each
-// free, of those of 12 bits (slot_bytes 1) two, and so many lines that Poisson's share of them takes a line's fill of further
-// keys in at most 0.1 % of cases. Bits a key, and for windows by time, of a seventh more.
+// free, of those of 12 bits (slot_bytes 1) two, and so many lines that Poisson's share of them
+// takes a line's fill of further keys in at most 0.1 % of cases. Bits a key, and for windows by
+// time, of a seventh more.
 TEST(FifoSizes, AreTheTables) {
   struct Row {
     double fpr, bits;
@@ -153,11 +154,10 @@ TEST(FifoSizes, AreTheTables) {
     double timed_bits;
     unsigned timed_slot_bytes;
   };
-  for (const Row& row :
-       {Row{0.3, 22.02, 1, 35.27, 2}, Row{0.01, 22.02, 1, 35.27, 2}, Row{0.00976, 30.86, 2, 35.27, 2},
-        Row{0.001, 30.86, 2, 65.32, 3},
-        Row{0.0001, 57.16, 3, 65.32, 3}, Row{1e-6, 88.37, 4, 100.99, 4},
-        Row{1e-8, 88.37, 4, 167.60, 5}, Row{1e-9, 146.64, 5, 167.60, 5}}) {
+  for (const Row& row : {Row{0.3, 22.02, 1, 35.27, 2}, Row{0.01, 22.02, 1, 35.27, 2},
+                         Row{0.00976, 30.86, 2, 35.27, 2}, Row{0.001, 30.86, 2, 65.32, 3},
+                         Row{0.0001, 57.16, 3, 65.32, 3}, Row{1e-6, 88.37, 4, 100.99, 4},
+                         Row{1e-8, 88.37, 4, 167.60, 5}, Row{1e-9, 146.64, 5, 167.60, 5}}) {
     const Shape shape = PlanKeys(Named("fifo"), kMany, row.fpr);
     EXPECT_NEAR(BitsAKey(shape, kMany), row.bits, 0.02) << row.fpr;
     EXPECT_EQ(KOf(shape), row.slot_bytes);
@@ -220,8 +220,7 @@ TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
         EXPECT_EQ(shape.fpr, fpr);
         ASSERT_GE(shape.keys, 1u);
         const uint32_t bytes = shape.bytes;
-        EXPECT_LE(PlanKeys(method, shape.keys, fpr, variant.options).bytes, bytes)
-            << NameOf(shape);
+        EXPECT_LE(PlanKeys(method, shape.keys, fpr, variant.options).bytes, bytes) << NameOf(shape);
         EXPECT_GT(PlanKeys(method, shape.keys + 1, fpr, variant.options).bytes, bytes)
             << NameOf(shape);
         // What does not fill a unit is left unused.
@@ -240,10 +239,8 @@ TEST(Sizes, GrowWithTheMemory) {
       if (!HasRate(variant, fpr)) continue;
       uint64_t keys = 0;
       const uint64_t least = LeastMemory(*variant.method, fpr, variant.options);
-      for (uint64_t memory = least; memory < least + 3000;
-           memory += variant.method->granule) {
-        const std::optional<Shape> shape =
-            TryMemory(*variant.method, memory, fpr, variant.options);
+      for (uint64_t memory = least; memory < least + 3000; memory += variant.method->granule) {
+        const std::optional<Shape> shape = TryMemory(*variant.method, memory, fpr, variant.options);
         ASSERT_TRUE(shape.has_value()) << variant.name << " " << memory;
         ASSERT_GE(shape->keys, keys) << NameOf(*shape);
         keys = shape->keys;
@@ -433,8 +430,8 @@ TEST(Sizes, ConflictsHaveWords) {
             value = static_cast<double>(random.Below(2));
             break;
           case OptionKind::kWord:
-            value = static_cast<double>(
-                random.Below(1 + std::count(spec.words, spec.words + std::strlen(spec.words), '|')));
+            value = static_cast<double>(random.Below(
+                1 + std::count(spec.words, spec.words + std::strlen(spec.words), '|')));
             break;
           default:
             value = spec.min + static_cast<double>(random.Below(

@@ -177,7 +177,8 @@ inline std::vector<Variant> AllVariants() {
       for (const std::string& value : values) {
         for (size_t other = 0; other < others; ++other) {
           Variant variant = variants[other];
-          variant.options += std::string(variant.options.empty() ? "" : " ") + spec.name + "=" + value;
+          variant.options +=
+              std::string(variant.options.empty() ? "" : " ") + spec.name + "=" + value;
           variant.name += "_" + std::string(spec.name) + "_" + value;
           variants.push_back(variant);
         }

@@ -213,6 +213,7 @@ inline constexpr Method kMethod = {
     .code = 6,
     .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
     .merge_keeps_all = true,
+    .merge_adds = true,
     .granule = kGranule,
     .promise =
         "never forgets but what it is told to: a key that was added is not answered new until it "

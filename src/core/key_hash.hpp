@@ -1,0 +1,42 @@
+// From a key's canonical bytes to its 64-bit hash, by the hash function that the
+// filter has.
+
+#ifndef STREAMDEDUP_CORE_KEY_HASH_HPP_
+#define STREAMDEDUP_CORE_KEY_HASH_HPP_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "method.hpp"
+#include "siphash.hpp"
+#include "xxh3.hpp"
+
+namespace dedup {
+
+// What two filters must have in common for their hashes of a key to be equal.
+struct KeySeed {
+  uint64_t seed = 0;
+  uint8_t hash = kXxh3Hash;
+
+  bool operator==(const KeySeed&) const = default;
+
+  // Another one of the same hash function, for what must not look like a key.
+  KeySeed Other() const noexcept { return {~seed, hash}; }
+};
+
+inline KeySeed KeySeedOf(const Shape& shape) noexcept { return {shape.seed, shape.hash}; }
+
+// Out of line: it leaves the callers of HashBytes() as small as with XXH3 alone.
+__attribute__((noinline)) inline uint64_t SipHashBytes(const void* bytes, size_t size,
+                                                       uint64_t seed) noexcept {
+  return SipHash24(bytes, size, SipKeyOf(seed));
+}
+
+inline uint64_t HashBytes(const void* bytes, size_t size, const KeySeed& seed) noexcept {
+  if (__builtin_expect(seed.hash == kSipHash, 0)) return SipHashBytes(bytes, size, seed.seed);
+  return Xxh3(bytes, size, seed.seed);
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_KEY_HASH_HPP_
