@@ -144,9 +144,9 @@ RequireMerge(const Header &header, bool parallel)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("filters of method %s cannot be merged", header.method->name),
-			 errdetail("There is no merge: %s.", header.method->merging),
+			 errdetail("Merging is %s.", header.method->merging),
 			 parallel ?
-			 errhint("Plan the query serially: SET max_parallel_workers_per_gather = 0.") :
+			 errhint("Plan the query serially, without partial aggregates: SET max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.") :
 			 errhint("Build one filter from the keys of both, or use a method that can be merged.")));
 }
 

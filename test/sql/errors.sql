@@ -49,7 +49,7 @@ FROM dedup_stats(dedup_method('blocked_bloom', '512MB'));
 
 -- method
 
-SELECT dedup_method('cuckoo', '1MB');
+SELECT dedup_method('bloomier', '1MB');
 SELECT name, pg_temp.error(format('SELECT dedup_method(%L, ''1MB'')', name)) AS error
 FROM unnest('{"",bloo,blooms,Bloom," bloom","blocked bloom"}'::text[]) name;
 

@@ -292,15 +292,15 @@ inline constexpr Method kMethod = {
         },
     .merge_keeps_all = false,
     .granule = kGranule,
-    .promise =
-        "none for a single key, random ones are dropped; strict=on: never forgets, refuses when "
-        "full",
+    .promise = "none for a single key: when full it drops random ones",
     .merging =
         "a fair sample of both inputs' fingerprints; strict=on: the union, or an error when full",
     .cost = "two cache lines a key, one more a move",
     .missed = Missed,
     .options = kOptions,
     .option_count = sizeof kOptions / sizeof kOptions[0],
+    .variant = "strict=on",
+    .variant_promise = "never forgets what is not taken back: refuses keys when it is full",
     .plan = Plan,
     .valid = Valid,
     .exact_order = [](const Shape&) noexcept { return ExactOrder::kFirstSight; },

@@ -338,8 +338,8 @@ inline constexpr Method kMethod = {
         "by chance: of the keys after the first n, most are not remembered until 1/p_star times as "
         "many have come",
     .merging =
-        "cannot be merged: what a reservoir takes depends on the length and the order of its "
-        "stream, and two samples cannot be joined into one of both",
+        "impossible: what a reservoir takes depends on the length and the order of its stream, and "
+        "two samples are not one of both",
     .cost = "k cache lines a key, and k more if it is inserted",
     .missed = Missed,
     .options = kOptions,
