@@ -8,6 +8,7 @@
 #   unit      unit tests
 #   sanitize  unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   frozen    the frozen bytes at -O0 and -O3, with gcc and clang
+#   papers    the programs that measure error rates build, and one table comes out
 #   regress   pg_regress, isolation and TAP tests
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   install   installing as a user does; dump and restore
@@ -24,7 +25,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . test/setup.sh
 
-all_parts=(gcc clang unit sanitize frozen regress torture install demo fuzz valgrind)
+all_parts=(gcc clang unit sanitize frozen papers regress torture install demo fuzz valgrind)
 jobs=$(nproc)
 clang=${CLANG_VERSION:-14}
 
@@ -116,6 +117,18 @@ part_frozen() {
 			echo "$compiler $level: $(grep 'PASSED' "$build.out")" >&3
 		done
 	done
+}
+
+# Their figures are for reading; here they have only to come.
+part_papers() {
+	local program out
+	for program in papers curves; do
+		g++ -std=c++20 -O2 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/bench/$program.cpp" -o "$tmp/$program"
+	done
+	out=$("$tmp/papers" --table qht1)
+	echo "$out" >&3
+	[ "$(grep -c ' here ' <<< "$out")" = 5 ]
+	[ "$("$tmp/curves" ages | wc -l)" -gt 100 ]
 }
 
 # installcheck OUT [PGTMP OPTION]... [-- MAKE ARGUMENT]...: make installcheck

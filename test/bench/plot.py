@@ -212,7 +212,7 @@ def draw_ages(rows, path):
     size = bytes_text(max(int(r["bytes"]) for r in rows if r["method"] == "recent"))
     x_axis = Axis(0, high, ticks=[i * 50000 for i in range(int(high / 50000) + 1)],
                   text=lambda v: f"{v / 1000:g}k")
-    y_axis = Axis(0.01, 100, log=True, text=lambda v: "0.01 or less" if v < 0.02 else f"{v:g}")
+    y_axis = Axis(0.01, 100, log=True, text=lambda v: "≤ 0.01" if v < 0.02 else f"{v:g}")
     parts.append(panel(0, y + 8, WIDTH, 380, f"Keys missed, filters of {size} asked for 1 %",
                        x_axis, y_axis, "distinct keys since the key came", "missed, %", lines))
     write(path, "Keys missed against age", y + 392, parts)
@@ -232,7 +232,8 @@ def draw_bits(rows, path):
         lines = []
         for series, method in enumerate(wanted):
             points = sorted((float(r["FPR"]), float(r["bits_a_key"])) for r in rows
-                            if r["method"] == method and r["kind"] == kind and float(r["FPR"]) > 0)
+                            if r["method"] == method and r["kind"] == kind
+                            and float(r["FPR"]) >= 1e-5 and float(r["bits_a_key"]) <= 48)
             if points:
                 lines.append((series, points))
         parts.append(panel(place * WIDTH / 2, y + 8, WIDTH / 2, 360, title, x_axis,
@@ -264,11 +265,13 @@ def draw_speed(path_in, path):
         for series, method in enumerate(methods):
             points = [(s, times[(method, "add", how, s)]) for s in sizes
                       if (method, "add", how, s) in times]
-            lines.append((series, points))
-        bound = [(s, times[("one random line", "add", how, s)]) for s in sizes]
-        parts.append(panel(place * WIDTH / 2, y + 8, WIDTH / 2, 380, title, x_axis, y_axis,
+            if points:
+                lines.append((series, points))
+        bound = [(s, times[("one random line", "add", how, s)]) for s in sizes
+                 if ("one random line", "add", how, s) in times]
+        parts.append(panel(place * WIDTH / 2, y + 8, WIDTH / 2, 420, title, x_axis, y_axis,
                            "memory of the filter", "ns a key", lines, [bound]))
-    write(path, "Time against size", y + 392, parts)
+    write(path, "Time against size", y + 432, parts)
 
 
 def main():
