@@ -12,7 +12,9 @@
  *   pages.cpp      buffers, locks, WAL records, extension, overflow pages
  *   settle.cpp     what becomes of entries whose transactions have ended; new entries
  *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
- *   table_am.cpp   the access method: scans for dumps, COPY for restores, VACUUM
+ *   table_am.cpp   the access method: scans for dumps, what it refuses, files
+ *   restore.cpp    COPY FROM: rows of a dump become pages again
+ *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
  *   functions.cpp  SQL functions
  *   counters.cpp   counters, added up when a transaction commits
