@@ -20,8 +20,11 @@
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   setup.cpp      making filters; statistics, checks, what keeps restores honest
- *   guard.cpp      triggers: a key counts only if its row landed; guard_index.cpp the
- *                  index that tells so, guard_setup.cpp making and dropping guards
+ *   guard.cpp      triggers that keep out rows whose key was seen; guard_plan.cpp what
+ *                  the guard of a table is, guard_rows.cpp makes a key count only if
+ *                  its row landed, guard_index.cpp the index that tells so,
+ *                  guard_moves.cpp rows that move to another partition,
+ *                  guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
@@ -200,7 +203,7 @@ extern void SettleLiveCounters(const LiveFilter &filter);
 /* Registers the transaction callbacks; once, from _PG_init. */
 extern void InitLiveCounters(void);
 
-/* ---- guard (guard.cpp) ------------------------------------------------------ */
+/* ---- guard (guard.cpp, guard_rows.cpp) -------------------------------------- */
 
 /*
  * Takes back the keys of rows that did not land, of queries that have ended. Called
