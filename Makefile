@@ -5,13 +5,15 @@ EXTENSION = streamdedup
 MODULE_big = streamdedup
 DATA = $(wildcard $(srcdir)/src/install/*.sql)
 
-SOURCES = src/pg/module.cpp src/pg/keys.cpp src/pg/key_hash.cpp \
+SOURCES = src/pg/module.cpp src/pg/keys.cpp src/pg/key_hash.cpp src/pg/base64.cpp \
 	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/advise.cpp src/value/functions.cpp \
 	src/value/aggregate.cpp src/value/stats.cpp \
 	src/query/window.cpp \
 	src/live/filter.cpp src/live/pages.cpp src/live/settle.cpp src/live/keys.cpp src/live/counters.cpp \
-	src/live/page_type.cpp src/live/table_am.cpp src/live/functions.cpp src/live/setup.cpp \
-	src/live/refuse.cpp src/live/guard.cpp src/live/guard_index.cpp src/live/guard_setup.cpp
+	src/live/page_type.cpp src/live/table_am.cpp src/live/restore.cpp src/live/vacuum.cpp \
+	src/live/functions.cpp src/live/setup.cpp \
+	src/live/refuse.cpp src/live/guard.cpp src/live/guard_plan.cpp src/live/guard_rows.cpp \
+	src/live/guard_moves.cpp src/live/guard_index.cpp src/live/guard_setup.cpp
 OBJS = $(SOURCES:.cpp=.o)
 
 # Tests: test/sql and test/expected, run against an installed extension.

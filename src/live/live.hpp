@@ -12,14 +12,19 @@
  *   pages.cpp      buffers, locks, WAL records, extension, overflow pages
  *   settle.cpp     what becomes of entries whose transactions have ended; new entries
  *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
- *   table_am.cpp   the access method: scans for dumps, COPY for restores, VACUUM
+ *   table_am.cpp   the access method: scans for dumps, what it refuses, files
+ *   restore.cpp    COPY FROM: rows of a dump become pages again
+ *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
  *   functions.cpp  SQL functions
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   setup.cpp      making filters; statistics, checks, what keeps restores honest
- *   guard.cpp      triggers: a key counts only if its row landed; guard_index.cpp the
- *                  index that tells so, guard_setup.cpp making and dropping guards
+ *   guard.cpp      triggers that keep out rows whose key was seen; guard_plan.cpp what
+ *                  the guard of a table is, guard_rows.cpp makes a key count only if
+ *                  its row landed, guard_index.cpp the index that tells so,
+ *                  guard_moves.cpp rows that move to another partition,
+ *                  guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
@@ -198,7 +203,7 @@ extern void SettleLiveCounters(const LiveFilter &filter);
 /* Registers the transaction callbacks; once, from _PG_init. */
 extern void InitLiveCounters(void);
 
-/* ---- guard (guard.cpp) ------------------------------------------------------ */
+/* ---- guard (guard.cpp, guard_rows.cpp) -------------------------------------- */
 
 /*
  * Takes back the keys of rows that did not land, of queries that have ended. Called

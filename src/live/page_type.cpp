@@ -3,9 +3,9 @@
  * binary the bytes themselves. Everything that comes in is checked before it is used.
  */
 #include "live/page_type.hpp"
+#include "pg/base64.hpp"
 
 extern "C" {
-#include "common/base64.h"
 #include "libpq/pqformat.h"
 }
 
@@ -16,12 +16,6 @@ using dedup::StoreDouble;
 using dedup::StoreU32;
 using dedup::StoreU64;
 using namespace dedup::live;
-
-#if PG_VERSION_NUM >= 180000
-using base64_bytes = uint8;
-#else
-using base64_bytes = char;
-#endif
 
 static constexpr uint8_t MAGIC = 0xDA;
 static constexpr uint8_t FORMAT = 1;
@@ -268,19 +262,11 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, Dumped
  */
 DEDUP_FUNCTION(dedup_page_in)
 {
-	char	   *text = PG_GETARG_CSTRING(0);
-	size_t		length = strlen(text);
-	struct varlena *value = Allocate(length / 4 * 3 + 3);
-	int			size = pg_b64_decode(text, (int) length, (base64_bytes *) VARDATA(value),
-									 (int) (length / 4 * 3 + 3));
+	/* Never a soft error: a COPY that leaves pages out would restore a forgetful filter. */
+	struct varlena *value = DecodeBase64(PG_GETARG_CSTRING(0), MaxAllocSize, "dedup_page",
+										 "Values of this type are written by live filters and read back by them only; make a filter with dedup_create().",
+										 NULL);
 
-	if (size < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-				 errmsg("invalid input syntax for type %s", "dedup_page"),
-				 errdetail("The text form of a dedup_page is base64."),
-				 errhint("Values of this type are written by live filters and read back by them only; make a filter with dedup_create().")));
-	SET_VARSIZE(value, VARHDRSZ + size);
 	CheckBytes(value, ERRCODE_INVALID_TEXT_REPRESENTATION);
 	PG_RETURN_POINTER(value);
 }
@@ -290,17 +276,7 @@ DEDUP_FUNCTION(dedup_page_in)
  */
 DEDUP_FUNCTION(dedup_page_out)
 {
-	struct varlena *value = PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0));
-	size_t		size = VARSIZE_ANY_EXHDR(value);
-	size_t		room = (size + 2) / 3 * 4;
-	char	   *text = (char *) palloc(room + 1);
-	int			length = pg_b64_encode((const base64_bytes *) VARDATA_ANY(value), (int) size, text,
-									   (int) room);
-
-	if (length < 0)
-		elog(ERROR, "could not encode a dedup_page of %zu bytes", size);
-	text[length] = '\0';
-	PG_RETURN_CSTRING(text);
+	PG_RETURN_CSTRING(EncodeBase64(PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0)), "dedup_page"));
 }
 
 /*

@@ -58,12 +58,16 @@ extern void DecodeParameters(const struct varlena *value, LiveParameters *parame
 extern void DecodePage(const struct varlena *value, const LiveParameters &parameters,
 					   DumpedPage *page);
 
+/* ---- dumping (table_am.cpp) ------------------------------------------------- */
+
 /*
  * What a snapshot sees of a main page and its chain. Returns false if that is nothing.
- * The result's arrays are palloc'd. (table_am.cpp)
+ * The result's arrays are palloc'd.
  */
 extern bool ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block,
 						 DumpedPage *result);
+
+/* ---- restoring (restore.cpp) ------------------------------------------------ */
 
 /* 55000 unless the filter is empty. */
 extern void LiveRequireEmpty(const LiveFilter &filter);

@@ -1,5 +1,5 @@
 /*
- * Buffers and WAL of live filters: what keys.cpp, table_am.cpp and counters.cpp
+ * Buffers and WAL of live filters: what keys.cpp, counters.cpp and the access method
  * share. See live.hpp for the rules on locks and errors.
  */
 #ifndef STREAMDEDUP_LIVE_STORE_HPP

@@ -2,34 +2,24 @@
  * The table access method `streamdedup`: heap's, but that there are no tuples.
  *
  * A scan gives one row a page with keys: what the scan's snapshot sees as committed,
- * which is what pg_dump writes. COPY FROM takes such rows back. Everything that would
- * read or write a tuple by its place is refused. VACUUM settles pages and keeps
- * relfrozenxid behind the oldest transaction that a page still names.
+ * which is what pg_dump writes. COPY FROM takes such rows back (restore.cpp). Everything
+ * that would read or write a tuple by its place is refused. VACUUM has vacuum.cpp.
  */
 #include "live/page_type.hpp"
 #include "live/store.hpp"
+#include "live/table_am.hpp"
 
 extern "C" {
 #include "access/heapam.h"
-#include "access/multixact.h"
 #include "access/relscan.h"
-#include "catalog/catalog.h"
-#include "catalog/storage.h"
-#include "commands/vacuum.h"
+#include "access/xlog.h"
 #include "executor/tuptable.h"
-#include "pgstat.h"
-#include "storage/bufpage.h"
-#include "storage/indexfsm.h"
-#include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "storage/smgr.h"
-#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 }
 
 using dedup::LoadU32;
-using dedup::StoreU32;
 using namespace dedup::live;
 
 static TableAmRoutine live_am;
@@ -346,165 +336,6 @@ LiveScanSampleNextTuple(TableScanDesc, SampleScanState *, TupleTableSlot *)
 	return false;
 }
 
-/* ---- COPY FROM: a restore ------------------------------------------------------------- */
-
-static bool
-LinesEmpty(const LiveFilter &filter, const uint8_t *main)
-{
-	for (unsigned line = 0; line < kLines; line++)
-		if (dedup::fifo::RunOf(LineAt(main, line), filter.parameters.geometry.layout).length != 0)
-			return false;
-	return true;
-}
-
-/* Whether no page holds anything, settled first. */
-static bool
-IsEmpty(const LiveFilter &filter)
-{
-	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
-	{
-		HeldPage	page;
-		bool		empty;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
-			continue;
-		SettlePage(filter, page, false);
-		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
-			CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
-		ReleasePage(page);
-		if (!empty)
-			return false;
-	}
-	return true;
-}
-
-[[noreturn]] static void
-ReportNotEmpty(const LiveFilter &filter)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" is not empty", LiveName(filter)),
-			 errhint("Empty it with TRUNCATE first.")));
-	pg_unreachable();
-}
-
-void
-LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
-{
-	const uint64 own = WideXid(GetCurrentTransactionId());
-	PGAlignedBlock block;
-	uint8_t    *scratch = (uint8_t *) block.data;
-	HeldPage	main;
-	uint32		left = 0;
-	uint32		newest = dumped.clock;
-
-	for (uint32 i = 0; i < dumped.count; i++)
-		newest = Max(newest, dumped.entries[i].generation);
-	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
-	/* Somebody else may have come since the whole was found empty. */
-	if (LoaderOf(main.bytes) != kNoXid || !LinesEmpty(filter, main.bytes))
-		ReportNotEmpty(filter);
-	memcpy(scratch, main.bytes, BLCKSZ);
-	if (dumped.lines != NULL)
-	{
-		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
-		dedup::StoreU64(scratch + kLoaderAt, own);
-		StoreU32(scratch + kClockAt, dumped.clock);
-	}
-	StoreU32(scratch + kEarlyAt, dumped.early);
-	for (; left < dumped.count; left++)
-	{
-		const DumpedEntry &entry = dumped.entries[left];
-
-		if (!PutEntry(scratch, kMainArea, {own, entry.generation}, entry.line, entry.rest, false))
-			break;
-	}
-	StartChange();
-	ChangeToScratch(main, scratch);
-	MakeChange(filter);
-	for (; left < dumped.count; left++)
-	{
-		const DumpedEntry &entry = dumped.entries[left];
-
-		PutKey(filter, main, NULL, {own, entry.generation}, entry.line, entry.rest, false);
-	}
-	ReleasePage(main);
-	NoteLiveGeneration(filter, newest);
-}
-
-void
-LiveRequireEmpty(const LiveFilter &filter)
-{
-	if (!IsEmpty(filter))
-		ReportNotEmpty(filter);
-}
-
-static void
-LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command, int,
-				BulkInsertState)
-{
-	/* The COPY whose first rows found the filter empty. */
-	static Oid	loading = InvalidOid;
-	static CommandId loading_command;
-	static FullTransactionId loading_xid;
-	FullTransactionId xid = GetCurrentFullTransactionId();
-	LiveFilter	filter = {rel, LiveParametersOf(rel)};
-	MemoryContext context;
-
-#if PG_VERSION_NUM >= 160000
-	if (!object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId()))
-#else
-	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
-#endif
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, RelationGetRelationName(rel));
-	if (loading != RelationGetRelid(rel) || loading_command != command ||
-		!FullTransactionIdEquals(loading_xid, xid))
-	{
-		loading = InvalidOid;
-		LiveRequireEmpty(filter);
-		loading = RelationGetRelid(rel);
-		loading_command = command;
-		loading_xid = xid;
-	}
-	context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter restore",
-											ALLOCSET_DEFAULT_SIZES);
-	for (int i = 0; i < count; i++)
-	{
-		MemoryContext old = MemoryContextSwitchTo(context);
-		DumpedPage	dumped;
-		HeldPage	page;
-		bool		used = false;
-
-		slot_getallattrs(slots[i]);
-		if (slots[i]->tts_isnull[0] || slots[i]->tts_isnull[1])
-			ereport(ERROR,
-					(errcode(ERRCODE_NOT_NULL_VIOLATION),
-					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
-		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
-				   &dumped);
-		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
-							dumped.block, LiveName(filter), DatumGetInt32(slots[i]->tts_values[0]))));
-		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
-		{
-			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;
-			ReleasePage(page);
-		}
-		if (used)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNIQUE_VIOLATION),
-					 errmsg("page %u of live filter \"%s\" is not empty", dumped.block, LiveName(filter))));
-		LiveLoadPage(filter, dumped);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
-	}
-	MemoryContextDelete(context);
-	pgstat_count_heap_insert(rel, count);
-}
-
 /* ---- files ------------------------------------------------------------------------------- */
 
 /* Live filters have two columns: block int4, page dedup_page. */
@@ -561,175 +392,6 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 #else
 	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, file, persistence, freeze, minmulti);
 #endif
-}
-
-/* The oldest transaction that a page's tags name, or kNoXid. */
-static uint64
-OldestTag(const LiveFilter &filter, const HeldPage &main)
-{
-	uint64		oldest = LoaderOf(main.bytes);
-
-	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-		for (unsigned tag = 1; tag <= AreaOf(page.bytes).tags; tag++)
-		{
-			uint64		xid = LoadTag(page.bytes, tag).xid;
-
-			if (xid != kNoXid && xid != kFrozen && (oldest == kNoXid || xid < oldest))
-				oldest = xid;
-		}
-		return false;
-	});
-	return oldest;
-}
-
-/* Settles every page. Returns the oldest transaction that is still named, or kNoXid. */
-static uint64
-SettleAll(const LiveFilter &filter)
-{
-	uint64		oldest = kNoXid;
-
-	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
-	{
-		HeldPage	main;
-		uint64		here;
-
-#if PG_VERSION_NUM >= 180000
-		vacuum_delay_point(false);
-#else
-		vacuum_delay_point();
-#endif
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &main))
-			continue;
-		SettlePage(filter, main, false);
-		here = OldestTag(filter, main);
-		if (here != kNoXid && (oldest == kNoXid || here < oldest))
-			oldest = here;
-		ReleasePage(main);
-		WarnLiveEarly(filter);
-	}
-	return oldest;
-}
-
-static TransactionId
-OldestRunning(Relation rel)
-{
-#if PG_VERSION_NUM >= 140000
-	return GetOldestNonRemovableTransactionId(rel);
-#else
-	return GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM);
-#endif
-}
-
-/* Whether an overflow page is in no chain. */
-static bool
-IsFreePage(const LiveFilter &filter, BlockNumber block)
-{
-	Buffer		buffer = ReadBuffer(filter.rel, block);
-	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
-	bool		is_free;
-
-	CHECK_FOR_INTERRUPTS();
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	is_free = PageIsNew((Page) page) ||
-		HeaderFlaw(page, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
-	UnlockReleaseBuffer(buffer);
-	return is_free;
-}
-
-/*
- * Gives free overflow pages at the end of the file back to the operating system, if
- * nobody else uses the filter just now. Returns the file's length.
- */
-static BlockNumber
-TruncateFree(const LiveFilter &filter, BlockNumber used)
-{
-	Relation	rel = filter.rel;
-	BlockNumber blocks;
-
-	if (!ConditionalLockRelation(rel, AccessExclusiveLock))
-		return RelationGetNumberOfBlocks(rel);
-	blocks = RelationGetNumberOfBlocks(rel);
-	for (BlockNumber block = blocks; block-- > used;)
-		if (!IsFreePage(filter, block))
-		{
-			used = block + 1;
-			break;
-		}
-	if (used < blocks)
-		RelationTruncate(rel, used);
-	UnlockRelation(rel, AccessExclusiveLock);
-	return used;
-}
-
-static void
-LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
-{
-	LiveFilter	filter = {rel, {}};
-	TransactionId cutoff = OldestRunning(rel);
-	MultiXactId multi = GetOldestMultiXactId();
-	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
-#if PG_VERSION_NUM >= 180000
-	TimestampTz start = GetCurrentTimestamp();
-#endif
-	uint64		oldest = kNoXid;
-
-	/* One that was made by hand, without parameters, holds nothing. */
-	if (LiveHasParameters(rel))
-	{
-		filter.parameters = LiveParametersOf(rel);
-		oldest = SettleAll(filter);
-		SettleLiveCounters(filter);
-	}
-	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
-		cutoff = (TransactionId) oldest;
-
-	/* What the map of free pages has lost in a crash; and what is free at the end. */
-	BlockNumber used = Min(blocks, CountersBlock(filter) + 1);
-
-	for (BlockNumber block = used; block < blocks; block++)
-		if (IsFreePage(filter, block))
-			RecordFreeIndexPage(rel, block);
-		else
-			used = block + 1;
-	if (used < blocks)
-		blocks = TruncateFree(filter, used);
-	IndexFreeSpaceMapVacuum(rel);
-#if PG_VERSION_NUM >= 180000
-	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
-#elif PG_VERSION_NUM >= 150000
-	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, NULL, NULL, false);
-#else
-	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, false);
-#endif
-	/* Else the rows of a restore would call for autovacuum for ever. */
-#if PG_VERSION_NUM >= 180000
-	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0, start);
-#else
-	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0);
-#endif
-}
-
-/* VACUUM FULL: every block stays where it is. */
-static void
-LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
-				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
-				   double *recently_dead)
-{
-	LiveFilter	filter = {from, {}};
-	uint64		oldest = kNoXid;
-
-	if (LiveHasParameters(from))
-	{
-		filter.parameters = LiveParametersOf(from);
-		oldest = SettleAll(filter);
-		SettleLiveCounters(filter);
-	}
-	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
-		*xid_cutoff = (TransactionId) oldest;
-	FlushRelationBuffers(from);
-	RelationCopyStorage(RelationGetSmgr(from), RelationGetSmgr(to), MAIN_FORKNUM,
-						from->rd_rel->relpersistence);
-	*tuples = *vacuumed = *recently_dead = 0;
 }
 
 static void

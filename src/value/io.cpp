@@ -4,40 +4,14 @@
  * is validated before it is used.
  */
 #include "value/datum.hpp"
+#include "pg/base64.hpp"
 
 extern "C" {
-#include "common/base64.h"
 #include "libpq/pqformat.h"
 }
 
 using dedup::Flaw;
 using dedup::Header;
-
-/* pg_b64_*() take unsigned bytes from PostgreSQL 18 on. */
-#if PG_VERSION_NUM >= 180000
-using base64_bytes = uint8;
-#else
-using base64_bytes = char;
-#endif
-
-/*
- * Lengths of base64 text and of what it decodes to. The server's own macros
- * overflow an int at the largest filters.
- */
-static constexpr size_t
-EncodedLength(size_t size)
-{
-	return (size + 2) / 3 * 4;
-}
-
-static constexpr size_t
-DecodedRoom(size_t length)
-{
-	return length / 4 * 3 + 3;
-}
-
-static constexpr size_t LARGEST_TEXT =
-	EncodedLength(dedup::kMaxBodyBytes + dedup::kHeaderBytes);
 
 /* A value of these bytes if they are a filter; else an error of this SQLSTATE. */
 static struct varlena *
@@ -73,30 +47,13 @@ ToBytes(Datum datum)
  */
 DEDUP_FUNCTION(dedup_filter_in)
 {
-	char	   *text = PG_GETARG_CSTRING(0);
-	size_t		length = strlen(text);
-	struct varlena *value = NULL;
-	int			size = -1;
+	struct varlena *value = DecodeBase64(PG_GETARG_CSTRING(0),
+										 dedup::kMaxBodyBytes + dedup::kHeaderBytes, "dedup_filter",
+										 "Make filters with dedup_filter(), dedup_window(), dedup_method() or dedup_agg(); write dedup_filter(1000), not dedup_filter('1000').",
+										 fcinfo->context);
 
-	if (length <= LARGEST_TEXT)
-	{
-		size_t		room = DecodedRoom(length);
-
-		value = AllocateFlat(room);
-		size = pg_b64_decode(text, (int) length, (base64_bytes *) VARDATA(value), (int) room);
-	}
-	if (size < 0)
-#if PG_VERSION_NUM >= 160000
-		ereturn(fcinfo->context, (Datum) 0,
-#else
-		ereport(ERROR,
-#endif
-				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-				 errmsg("invalid input syntax for type %s", "dedup_filter"),
-				 errdetail("The text form of a dedup_filter is base64."),
-				 errhint("Make filters with dedup_filter(), dedup_window(), dedup_method() or dedup_agg(); write dedup_filter(1000), not dedup_filter('1000').")));
-	SET_VARSIZE(value, VARHDRSZ + size);
-	value = FromBytes(value, ERRCODE_INVALID_TEXT_REPRESENTATION, fcinfo->context);
+	if (value != NULL)
+		value = FromBytes(value, ERRCODE_INVALID_TEXT_REPRESENTATION, fcinfo->context);
 	if (value == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_POINTER(value);
@@ -107,17 +64,7 @@ DEDUP_FUNCTION(dedup_filter_in)
  */
 DEDUP_FUNCTION(dedup_filter_out)
 {
-	struct varlena *value = ToBytes(PG_GETARG_DATUM(0));
-	size_t		size = VARSIZE(value) - VARHDRSZ;
-	size_t		room = EncodedLength(size);
-	char	   *text = (char *) palloc(room + 1);
-	int			length = pg_b64_encode((const base64_bytes *) VARDATA(value), (int) size, text,
-									   (int) room);
-
-	if (length < 0)
-		elog(ERROR, "could not encode a dedup_filter of %zu bytes", size);
-	text[length] = '\0';
-	PG_RETURN_CSTRING(text);
+	PG_RETURN_CSTRING(EncodeBase64(ToBytes(PG_GETARG_DATUM(0)), "dedup_filter"));
 }
 
 /*

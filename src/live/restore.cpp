@@ -1,0 +1,175 @@
+/*
+ * Restoring a live filter: COPY FROM takes the rows of a dump, one a page, back into an
+ * empty filter that was made with the same parameters; dedup_load() writes its pages
+ * here, too. What is loaded is the loading transaction's: if that aborts, the filter is
+ * empty again.
+ */
+#include "live/page_type.hpp"
+#include "live/store.hpp"
+#include "live/table_am.hpp"
+
+extern "C" {
+#include "executor/tuptable.h"
+#include "pgstat.h"
+#include "utils/acl.h"
+}
+
+using dedup::StoreU32;
+using namespace dedup::live;
+
+static bool
+LinesEmpty(const LiveFilter &filter, const uint8_t *main)
+{
+	for (unsigned line = 0; line < kLines; line++)
+		if (dedup::fifo::RunOf(LineAt(main, line), filter.parameters.geometry.layout).length != 0)
+			return false;
+	return true;
+}
+
+/* Whether no page holds anything, settled first. */
+static bool
+IsEmpty(const LiveFilter &filter)
+{
+	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
+	{
+		HeldPage	page;
+		bool		empty;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
+			continue;
+		SettlePage(filter, page, false);
+		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
+			CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
+		ReleasePage(page);
+		if (!empty)
+			return false;
+	}
+	return true;
+}
+
+[[noreturn]] static void
+ReportNotEmpty(const LiveFilter &filter)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("live filter \"%s\" is not empty", LiveName(filter)),
+			 errhint("Empty it with TRUNCATE first.")));
+	pg_unreachable();
+}
+
+void
+LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
+{
+	const uint64 own = WideXid(GetCurrentTransactionId());
+	PGAlignedBlock block;
+	uint8_t    *scratch = (uint8_t *) block.data;
+	HeldPage	main;
+	uint32		left = 0;
+	uint32		newest = dumped.clock;
+
+	for (uint32 i = 0; i < dumped.count; i++)
+		newest = Max(newest, dumped.entries[i].generation);
+	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
+	/* Somebody else may have come since the whole was found empty. */
+	if (LoaderOf(main.bytes) != kNoXid || !LinesEmpty(filter, main.bytes))
+		ReportNotEmpty(filter);
+	memcpy(scratch, main.bytes, BLCKSZ);
+	if (dumped.lines != NULL)
+	{
+		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
+		dedup::StoreU64(scratch + kLoaderAt, own);
+		StoreU32(scratch + kClockAt, dumped.clock);
+	}
+	StoreU32(scratch + kEarlyAt, dumped.early);
+	for (; left < dumped.count; left++)
+	{
+		const DumpedEntry &entry = dumped.entries[left];
+
+		if (!PutEntry(scratch, kMainArea, {own, entry.generation}, entry.line, entry.rest, false))
+			break;
+	}
+	StartChange();
+	ChangeToScratch(main, scratch);
+	MakeChange(filter);
+	for (; left < dumped.count; left++)
+	{
+		const DumpedEntry &entry = dumped.entries[left];
+
+		PutKey(filter, main, NULL, {own, entry.generation}, entry.line, entry.rest, false);
+	}
+	ReleasePage(main);
+	NoteLiveGeneration(filter, newest);
+}
+
+void
+LiveRequireEmpty(const LiveFilter &filter)
+{
+	if (!IsEmpty(filter))
+		ReportNotEmpty(filter);
+}
+
+void
+LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command, int,
+				struct BulkInsertStateData *)
+{
+	/* The COPY whose first rows found the filter empty. */
+	static Oid	loading = InvalidOid;
+	static CommandId loading_command;
+	static FullTransactionId loading_xid;
+	FullTransactionId xid = GetCurrentFullTransactionId();
+	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	MemoryContext context;
+
+#if PG_VERSION_NUM >= 160000
+	if (!object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId()))
+#else
+	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
+#endif
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, RelationGetRelationName(rel));
+	if (loading != RelationGetRelid(rel) || loading_command != command ||
+		!FullTransactionIdEquals(loading_xid, xid))
+	{
+		loading = InvalidOid;
+		LiveRequireEmpty(filter);
+		loading = RelationGetRelid(rel);
+		loading_command = command;
+		loading_xid = xid;
+	}
+	context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter restore",
+											ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < count; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+		DumpedPage	dumped;
+		HeldPage	page;
+		bool		used = false;
+
+		slot_getallattrs(slots[i]);
+		if (slots[i]->tts_isnull[0] || slots[i]->tts_isnull[1])
+			ereport(ERROR,
+					(errcode(ERRCODE_NOT_NULL_VIOLATION),
+					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
+		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
+				   &dumped);
+		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
+							dumped.block, LiveName(filter), DatumGetInt32(slots[i]->tts_values[0]))));
+		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
+		{
+			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;
+			ReleasePage(page);
+		}
+		if (used)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNIQUE_VIOLATION),
+					 errmsg("page %u of live filter \"%s\" is not empty", dumped.block, LiveName(filter))));
+		LiveLoadPage(filter, dumped);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	MemoryContextDelete(context);
+	pgstat_count_heap_insert(rel, count);
+}

@@ -1,0 +1,22 @@
+/*
+ * What the parts of the access method share: callbacks that are not in table_am.cpp.
+ */
+#ifndef STREAMDEDUP_LIVE_TABLE_AM_HPP
+#define STREAMDEDUP_LIVE_TABLE_AM_HPP
+
+#include "live/live.hpp"
+
+/* multi_insert, what COPY FROM calls: a restore (restore.cpp) */
+extern void LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command,
+							int options, struct BulkInsertStateData *state);
+
+/* relation_vacuum: VACUUM (vacuum.cpp) */
+extern void LiveVacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy);
+
+/* relation_copy_for_cluster: VACUUM FULL (vacuum.cpp) */
+extern void LiveCopyForCluster(Relation from, Relation to, Relation index, bool sort,
+							   TransactionId oldest_xmin, TransactionId *xid_cutoff,
+							   MultiXactId *multi_cutoff, double *tuples, double *vacuumed,
+							   double *recently_dead);
+
+#endif							/* STREAMDEDUP_LIVE_TABLE_AM_HPP */

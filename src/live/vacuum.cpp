@@ -1,0 +1,190 @@
+/*
+ * VACUUM of live filters. It settles every page, keeps relfrozenxid behind the oldest
+ * transaction that a page still names, finds free overflow pages that the map of them
+ * has lost, and gives those at the end of the file back. VACUUM FULL copies the file.
+ */
+#include "live/store.hpp"
+#include "live/table_am.hpp"
+
+extern "C" {
+#include "access/multixact.h"
+#include "catalog/storage.h"
+#include "commands/vacuum.h"
+#include "pgstat.h"
+#include "storage/bufpage.h"
+#include "storage/indexfsm.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "storage/smgr.h"
+}
+
+using namespace dedup::live;
+
+/* The oldest transaction that a page's tags name, or kNoXid. */
+static uint64
+OldestTag(const LiveFilter &filter, const HeldPage &main)
+{
+	uint64		oldest = LoaderOf(main.bytes);
+
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		for (unsigned tag = 1; tag <= AreaOf(page.bytes).tags; tag++)
+		{
+			uint64		xid = LoadTag(page.bytes, tag).xid;
+
+			if (xid != kNoXid && xid != kFrozen && (oldest == kNoXid || xid < oldest))
+				oldest = xid;
+		}
+		return false;
+	});
+	return oldest;
+}
+
+/* Settles every page. Returns the oldest transaction that is still named, or kNoXid. */
+static uint64
+SettleAll(const LiveFilter &filter)
+{
+	uint64		oldest = kNoXid;
+
+	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
+	{
+		HeldPage	main;
+		uint64		here;
+
+#if PG_VERSION_NUM >= 180000
+		vacuum_delay_point(false);
+#else
+		vacuum_delay_point();
+#endif
+		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &main))
+			continue;
+		SettlePage(filter, main, false);
+		here = OldestTag(filter, main);
+		if (here != kNoXid && (oldest == kNoXid || here < oldest))
+			oldest = here;
+		ReleasePage(main);
+		WarnLiveEarly(filter);
+	}
+	return oldest;
+}
+
+static TransactionId
+OldestRunning(Relation rel)
+{
+#if PG_VERSION_NUM >= 140000
+	return GetOldestNonRemovableTransactionId(rel);
+#else
+	return GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM);
+#endif
+}
+
+/* Whether an overflow page is in no chain. */
+static bool
+IsFreePage(const LiveFilter &filter, BlockNumber block)
+{
+	Buffer		buffer = ReadBuffer(filter.rel, block);
+	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
+	bool		is_free;
+
+	CHECK_FOR_INTERRUPTS();
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	is_free = PageIsNew((Page) page) ||
+		HeaderFlaw(page, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
+	UnlockReleaseBuffer(buffer);
+	return is_free;
+}
+
+/*
+ * Gives free overflow pages at the end of the file back to the operating system, if
+ * nobody else uses the filter just now. Returns the file's length.
+ */
+static BlockNumber
+TruncateFree(const LiveFilter &filter, BlockNumber used)
+{
+	Relation	rel = filter.rel;
+	BlockNumber blocks;
+
+	if (!ConditionalLockRelation(rel, AccessExclusiveLock))
+		return RelationGetNumberOfBlocks(rel);
+	blocks = RelationGetNumberOfBlocks(rel);
+	for (BlockNumber block = blocks; block-- > used;)
+		if (!IsFreePage(filter, block))
+		{
+			used = block + 1;
+			break;
+		}
+	if (used < blocks)
+		RelationTruncate(rel, used);
+	UnlockRelation(rel, AccessExclusiveLock);
+	return used;
+}
+
+void
+LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
+{
+	LiveFilter	filter = {rel, {}};
+	TransactionId cutoff = OldestRunning(rel);
+	MultiXactId multi = GetOldestMultiXactId();
+	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+#if PG_VERSION_NUM >= 180000
+	TimestampTz start = GetCurrentTimestamp();
+#endif
+	uint64		oldest = kNoXid;
+
+	/* One that was made by hand, without parameters, holds nothing. */
+	if (LiveHasParameters(rel))
+	{
+		filter.parameters = LiveParametersOf(rel);
+		oldest = SettleAll(filter);
+		SettleLiveCounters(filter);
+	}
+	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
+		cutoff = (TransactionId) oldest;
+
+	/* What the map of free pages has lost in a crash; and what is free at the end. */
+	BlockNumber used = Min(blocks, CountersBlock(filter) + 1);
+
+	for (BlockNumber block = used; block < blocks; block++)
+		if (IsFreePage(filter, block))
+			RecordFreeIndexPage(rel, block);
+		else
+			used = block + 1;
+	if (used < blocks)
+		blocks = TruncateFree(filter, used);
+	IndexFreeSpaceMapVacuum(rel);
+#if PG_VERSION_NUM >= 180000
+	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
+#elif PG_VERSION_NUM >= 150000
+	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, NULL, NULL, false);
+#else
+	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, false);
+#endif
+	/* Else the rows of a restore would call for autovacuum for ever. */
+#if PG_VERSION_NUM >= 180000
+	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0, start);
+#else
+	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0);
+#endif
+}
+
+/* VACUUM FULL: every block stays where it is. */
+void
+LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
+				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
+				   double *recently_dead)
+{
+	LiveFilter	filter = {from, {}};
+	uint64		oldest = kNoXid;
+
+	if (LiveHasParameters(from))
+	{
+		filter.parameters = LiveParametersOf(from);
+		oldest = SettleAll(filter);
+		SettleLiveCounters(filter);
+	}
+	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
+		*xid_cutoff = (TransactionId) oldest;
+	FlushRelationBuffers(from);
+	RelationCopyStorage(RelationGetSmgr(from), RelationGetSmgr(to), MAIN_FORKNUM,
+						from->rd_rel->relpersistence);
+	*tuples = *vacuumed = *recently_dead = 0;
+}
