@@ -183,7 +183,7 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 
 // Test-and-add on a working image: says whether the key is new, and remembers it.
 // kNoRoom: the key is new and nothing has changed; the image has to grow first.
-// kFull: the same, and it cannot grow.
+// kFull: the key is new and no answer has changed; the image cannot take it.
 [[nodiscard]] inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcept {
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
@@ -198,11 +198,11 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
     return Outcome::kNew;
   }
   uint8_t seen = 0;
-  if (header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
-                                   &hash, 1, &seen) == 0) {
-    return Outcome::kFull;
-  }
+  const size_t taken = header->method->test_and_add(header->shape, &header->counters,
+                                                    image + header->body_at(), &hash, 1, &seen);
+  // If the key was refused too: the body may have grown in vain.
   WriteCounters(image, header->counters);
+  if (taken == 0) return Outcome::kFull;
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
 }
 
@@ -272,12 +272,10 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
     header->counters.count = exact.n();
     return true;
   }
-  if (header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash,
-                             1) == 0) {
-    return false;
-  }
+  const size_t taken =
+      header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash, 1);
   WriteCounters(image, header->counters);
-  return true;
+  return taken != 0;
 }
 
 // Adds a key of another filter to a working image, as the youngest. In an exact

@@ -44,7 +44,8 @@ inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
 
 // Adds the hashes of an exact filter to a body whose state does not depend on their
 // order. Where keys can be forgotten, a key that is there already is not stored again,
-// unless merges add up. False: it would be full.
+// unless merges add up: two of these hashes that share a fingerprint share one copy then,
+// too, and forgetting the one forgets the other. False: it would be full.
 inline bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
                       uint8_t* body) noexcept {
   const Method& method = *header.method;

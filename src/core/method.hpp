@@ -155,7 +155,8 @@ struct Method {
   // For each hash in turn: seen[i] = 1 if it was already answered for, and it is
   // remembered. `seen` may be null. Returns how many keys were taken: fewer than n only
   // where a filter can be full, and then the key at that place is new, is not
-  // remembered, and has changed nothing.
+  // remembered, and has changed no answer. Body and counters may have grown for it in
+  // vain, and belong together.
   size_t (*test_and_add)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes, size_t n,
                          uint8_t* seen) noexcept;
   void (*contains)(const Shape&, const Counters&, const uint8_t* body, const uint64_t* hashes,

@@ -374,6 +374,37 @@ TEST(Quotient, CrowdedFingerprintsAreRefusedNotLost) {
   }
 }
 
+// A filter that has grown in vain, before it refused a key, is still one: in the header of
+// its image too, which is what is read after an error was caught.
+TEST(Quotient, AnImageThatGrewInVainHoldsTogether) {
+  const Shape shape = PlanMemory(Quotient(), 20000, 1e-4);
+  for (const bool insert : {false, true}) {
+    Filter filter(shape);
+    filter.SetLimit(1);
+    std::vector<uint64_t> taken;
+    for (uint64_t i = 0; filter.refused() == 0 && i < 2000; ++i) {
+      const uint64_t hash = (uint64_t{1} << 62) + (i << 41);
+      if (insert && i > 2) {
+        Bytes image = filter.image();
+        Header header;
+        ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+        if (!AddNew(image.data(), &header, hash)) {
+          ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+          EXPECT_GT(header.counters.state, 0u);
+          for (uint64_t held : taken) ASSERT_TRUE(Contains(image.data(), header, held));
+        }
+      }
+      filter.Add(hash);
+      if (filter.refused() == 0) taken.push_back(hash);
+    }
+    ASSERT_EQ(filter.refused(), 1u);
+    Header header;
+    ASSERT_EQ(Check(filter.image().data(), filter.image().size(), &header), Flaw::kNone);
+    EXPECT_GT(header.counters.state, 0u);
+    for (uint64_t held : taken) ASSERT_TRUE(Contains(filter.image().data(), header, held));
+  }
+}
+
 TEST(Quotient, ForgettingAllLeavesTheEmptyFilter) {
   for (const Size& size : kSizes) {
     const Shape shape = PlanMemory(Quotient(), size.memory, size.fpr);

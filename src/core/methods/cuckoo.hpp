@@ -58,7 +58,7 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 // Slots in a thousand that a strict filter is sized to fill. Fan et al. reach 50, 84,
 // 95 and 98 % with 1, 2, 4 and 8 slots. With 500 kicks the first key is refused at a load
 // that falls as tables grow (four slots, ten bits: 97 % in 64 KiB, 95.7 in 16 MiB): these
-// are what the trend leaves at 512 MiB. With one slot 1 in 300 small tables refuses sooner.
+// are what the trend leaves at 512 MiB. With one slot 1 in 150 small tables refuses sooner.
 inline constexpr unsigned kLoad[kMaxSlots + 1] = {0, 400, 800, 900, 940, 945, 950, 950, 955};
 
 // Small tables fill unevenly: as many slots fewer as this times the root of their number.
@@ -212,13 +212,16 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
 //
 // Stream: the union while there is room; then a fair sample of both (by weight), as a
 // reservoir: the t-th of the other's is taken with probability slots / (ours + t), each
-// in place of a random one. Of two full filters of equal weight about half the
-// fingerprints of each are kept.
+// in place of a random one: by one move, since more would only look for room that is not
+// there. Of two full filters of equal weight about half the fingerprints of each are kept.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights& weights) noexcept {
   const Layout layout = LayoutOf(shape);
   Buckets buckets(shape, layout, body);
   const Buckets from(shape, layout, other);
+  Layout one_move = layout;
+  one_move.kicks = 1;
+  Buckets full(shape, one_move, body);
   const uint64_t room = weights.right * layout.all_slots();
   uint64_t offered = layout.strict ? 0 : weights.left * buckets.SlotsInUse();
   // A seed of its own: the draws must not be those that a kick makes at the same step.
@@ -241,7 +244,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
       if (buckets.Find(place, fingerprint) != kNoSlot) continue;
       offered += weights.right;
       if (offered > room && random.Below(offered) >= room) continue;
-      Add(shape, counters, &buckets, place);
+      Add(shape, counters, offered > room ? &full : &buckets, place);
     }
   }
   return true;

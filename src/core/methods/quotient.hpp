@@ -17,7 +17,7 @@
 // insert() stores a fingerprint as often as it comes, up to kMaxCopies times.
 // Cost: one or two lines a key; (r + 3) / 0.9 bits a key when full, up to twice that
 // before a doubling; a doubling rewrites the table once. Keys are slower as the table
-// fills: the cluster on which a key falls has 4 slots on average at half full, 100 at nine
+// fills: the cluster on which a key falls has 5 slots on average at half full, 100 at nine
 // tenths. Hashes must be spread: keys that crowd in one place are refused (after doubling
 // in vain) when one would be more than kMaxShift slots from its own.
 // State: the table, the same bytes for the same fingerprints, whatever their order, while
