@@ -144,7 +144,6 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
                                                        return RateOf(chances, LoadOf(chances, k));
                                                      });
   return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-    sized->bytes = static_cast<uint32_t>(bytes);
     const uint64_t rows = RowsIn(bytes, form, k256, pow2);
     sized->detail = Detail(form, k256, pow2, rows);
     sized->keys = BucketsOf(rows, k256);

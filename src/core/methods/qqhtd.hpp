@@ -22,13 +22,12 @@
 #define STREAMDEDUP_CORE_METHODS_QQHTD_HPP_
 
 #include "../method.hpp"
-#include "qht_merge.hpp"
 #include "qht_row.hpp"
 #include "qht_sizes.hpp"
 
 namespace dedup::qqhtd {
 
-inline constexpr qht_row::Rule kRule = {.queue = true, .duplicates = true, .cells = 4};
+inline constexpr qht_row::Rule kRule = {{.queue = true, .duplicates = true}, 4};
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   return qht_row::Plan(request, shape, kRule);
