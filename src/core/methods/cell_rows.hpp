@@ -106,7 +106,7 @@ inline Rows RowsOf(unsigned cells, unsigned bits, uint64_t count) noexcept {
   const unsigned fit = rows.width() <= 64 ? cells : 64 / bits;
   rows.word = WordOf(fit, bits);
   rows.words = (cells - 1) / fit;
-  rows.last = WordOf(cells - rows.words * fit, bits);
+  rows.last = rows.words == 0 ? rows.word : WordOf(cells - rows.words * fit, bits);
   return rows;
 }
 

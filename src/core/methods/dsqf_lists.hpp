@@ -352,6 +352,8 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
     link = lists.Younger(link - 1);
   }
   uint32_t youngest = 0;  // of the new ring
+  // Chains that run into each other would have more.
+  uint64_t buckets_left = from.layout().buckets;
   const auto waits = [&](uint64_t row) {
     const uint64_t older = lists.Older(row);
     return lists.First(row) != 0 && (older == 0 || (older == row + 1 && youngest != row + 1));
@@ -375,7 +377,8 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
       }
       PutInFront(lists, &youngest, row);
     }
-    for (uint64_t i = 0; i < from.layout().longest && bucket != 0; ++i) {
+    for (uint64_t i = 0; i < from.layout().longest && bucket != 0 && buckets_left > 0; ++i) {
+      --buckets_left;
       take_over(row, from.Code(bucket - 1));
       bucket = from.Next(bucket - 1);
     }

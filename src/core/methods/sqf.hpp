@@ -8,7 +8,7 @@
 // the paper's figures).
 //
 // Promise: none about any one key. A key is lost with 1 / k at each new key that falls on
-// its full row, so of the last k * rows distinct keys a third (1/e) is missed. The rate
+// its full row, so of the last k * rows distinct keys 37 % (1/e) are missed. The rate
 // never passes that of full rows, 1 - (k + 1) e(k + 1) / e(k) of the signatures' chances,
 // which is k / S if there are S equally likely ones. The paper's near zero rates are of
 // keys that are not hashed.
