@@ -419,6 +419,38 @@ TEST(DsqfSound, OneBitThatIsWrongIsNoticed) {
   }
 }
 
+// Who chooses keys of one row makes a chain of all buckets. A key costs no more than the
+// buckets that are looked at all the same, and a merge no more than so many a bucket.
+TEST(DsqfNoise, AChainOfAllBucketsIsCutShort) {
+  const Shape shape = PlanMemory(Dsqf(), 1 << 16, .01, "r=63 r_prime=24", 7);
+  const uint64_t n = 2 * shape.keys, a_row = ~uint64_t{0} / RowsOf(shape);
+  Body left(shape), right(shape);
+  std::vector<uint64_t> of_left, of_right;
+  Random random(11);
+  for (uint64_t i = 0; i < n; ++i) of_left.push_back(random.Below(a_row));
+  for (uint64_t i = 0; i < n; ++i) of_right.push_back(random.Below(a_row));
+  left.TestAndAdd(of_left.data(), n, nullptr);
+  right.TestAndAdd(of_right.data(), n, nullptr);
+  const auto found = [&](const Body& body, const std::vector<uint64_t>& hashes, uint64_t last) {
+    uint64_t count = 0;
+    for (uint64_t i = n - last; i < n; ++i) count += body.Contains(hashes[i]);
+    return count;
+  };
+  const uint64_t looked_at = dsqf::kLongest;
+  EXPECT_GT(found(left, of_left, looked_at), looked_at / 4);  // random ones of them give way
+  EXPECT_LT(found(left, of_left, n), 2 * looked_at);
+  EXPECT_TRUE(Sound(left));
+  left.Merge(right);
+  EXPECT_TRUE(Sound(left));
+  EXPECT_GT(found(left, of_right, looked_at), looked_at / 8);
+  EXPECT_TRUE(Dsqf().valid(shape, left.counters()));
+  // And other rows are as they were.
+  const uint64_t elsewhere = ~uint64_t{0} / 2;
+  EXPECT_FALSE(left.TestAndAdd(elsewhere));
+  EXPECT_TRUE(left.Contains(elsewhere));
+  EXPECT_TRUE(Sound(left));
+}
+
 TEST(DsqfNoise, AnyBitsAreSafe) {
   Random random(3);
   for (int trial = 0; trial < 400; ++trial) {
@@ -439,6 +471,7 @@ TEST(DsqfNoise, AnyBitsAreSafe) {
     }
     const auto any_row = [&] { return static_cast<uint32_t>(1 + random.Below(RowsOf(shape))); };
     Counters a = {1 + random.Below(2 * shape.keys), any_row()}, b = {random.Next(), any_row()};
+    if (trial % 9 == 0) a.count = b.count = ~uint64_t{0} - random.Below(20);
     if (trial % 7 == 0) a = {};
     if (trial % 11 == 0) b = {};
     ASSERT_TRUE(Dsqf().valid(shape, a));

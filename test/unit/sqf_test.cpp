@@ -60,12 +60,11 @@ class Twin {
     if (row.size() < k_) {
       row.push_back(signature);
     } else {
-      row[k_ == 1 ? 0 : StepRandom(seed_, added_).Below(k_)] = signature;
+      row[k_ == 1 ? 0 : StepRandom(seed_, choices_++).Below(k_)] = signature;
     }
-    ++added_;
     return false;
   }
-  uint64_t added() const { return added_; }
+  uint64_t choices() const { return choices_; }
 
   // The body that this makes, bit by bit.
   Bytes Packed(size_t bytes) const {
@@ -91,7 +90,7 @@ class Twin {
   }
 
   unsigned k_, r_, r_prime_;
-  uint64_t seed_, added_ = 0;
+  uint64_t seed_, choices_ = 0;
   std::vector<std::vector<Signature>> rows_;
 };
 
@@ -320,8 +319,8 @@ TEST(SqfTwin, SameAnswersAndSameBytes) {
       }
       ASSERT_EQ(body.bytes(), twin.Packed(shape.bytes)) << NameOf(shape);
       ASSERT_EQ(batched.bytes(), body.bytes());
-      EXPECT_EQ(body.counters().count, twin.added());
-      EXPECT_EQ(batched.counters().count, twin.added());
+      EXPECT_EQ(body.counters().count, twin.choices());
+      EXPECT_EQ(batched.counters().count, twin.choices());
       EXPECT_EQ(body.counters().state, 0u);
     }
   }
@@ -345,7 +344,7 @@ TEST(SqfMerge, RowsWithRoomKeepEveryKey) {
   left.Merge(right);
   EXPECT_EQ(Share(left, 0, n, 1), 1);
   EXPECT_EQ(Share(left, 0, n, 2), 1);
-  EXPECT_EQ(left.counters().count, again.counters().count + right.counters().count);
+  EXPECT_EQ(left.counters().count, again.counters().count + right.counters().count + 1);
   again.Merge(right);
   EXPECT_EQ(left.bytes(), again.bytes());
   Body empty(shape);

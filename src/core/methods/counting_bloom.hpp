@@ -7,12 +7,12 @@
 // how often it was incremented is no longer known. Two of a key's counters may be the
 // same one, which then counts it twice: so it is incremented and decremented alike.
 //
-// Promise: never forgets what was not taken back, as long as only such keys are taken
-// back whose add was answered new, and once; a key of n merged inputs that each answered
+// Promise: a key that was answered new is remembered until it is taken back, as long as
+// only such keys are taken back, and once each; a key of n merged inputs that each answered
 // it new, once for each (inputs merged while both were exact are one: their hashes are
-// united, not counted). Taking back any other key, such as a false positive, which was
-// not stored, makes others be answered new, now or later. Counters that stay at 15 only
-// err the other way.
+// united, not counted). A false positive is not stored: it is answered new after all when
+// the keys that covered it are taken back, and taking it back itself makes others be
+// answered new, now or later. Counters that stay at 15 only err the other way.
 // Cost: four times the memory of `bloom` for the same rate, 5.8 log2(1/fpr) bits a key;
 // up to k cache lines.
 // State: the counters, two a byte, the first in the low half; the scalars stay zero.
@@ -216,7 +216,7 @@ inline constexpr Method kMethod = {
     .merge_adds = true,
     .granule = kGranule,
     .promise =
-        "never forgets but what it is told to: a key that was added is not answered new until it "
+        "never forgets but what it is told to: a key that was answered new is not again until it "
         "is taken back",
     .merging =
         "sum of the counters: every key of both inputs, the rate rises with the number of keys",

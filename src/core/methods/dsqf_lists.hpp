@@ -75,8 +75,14 @@ struct Layout {
   unsigned code_bits;    // of a signature
   unsigned bucket_bits;  // signature, next bucket
   uint64_t buckets_at;   // first bit of the buckets
-  uint64_t longest;      // no chain is longer: it has each signature once
+  uint64_t longest;      // buckets of a chain that are looked at
 };
+
+// A chain has each signature once, and k buckets on average, few rows more than 8 k. Only
+// repeats of some of its keys, or bits that no keys have left, make one longer than this:
+// its older buckets then are not found any more, so that a key costs no more than this
+// many steps, and a merge no more than this many for each bucket.
+inline constexpr uint64_t kLongest = 1024;
 
 inline Layout LayoutOf(const Shape& shape) noexcept {
   const Detailed detail = Detailed::Of(shape.detail);
@@ -92,6 +98,7 @@ inline Layout LayoutOf(const Shape& shape) noexcept {
   layout.buckets_at = layout.rows * layout.row_bits;
   const uint64_t signatures = uint64_t{layout.form.others() + 1} << layout.form.r_prime;
   layout.longest = layout.buckets < signatures ? layout.buckets : signatures;
+  if (layout.longest > kLongest) layout.longest = kLongest;
   return layout;
 }
 
@@ -140,7 +147,7 @@ class Lists {
     Store(BucketAt(bucket) + layout_.code_bits, layout_.to_bucket, link);
   }
 
-  // Whether the signature is in the chain from this link on.
+  // Whether the signature is in the chain from this link on, as far as it is looked at.
   bool Find(uint64_t link, uint64_t code) const noexcept {
     for (uint64_t left = layout_.longest; link != 0 && left > 0; --left) {
       if (Code(link - 1) == code) return true;
@@ -293,11 +300,16 @@ inline uint64_t BucketFor(Lists<uint8_t>& lists, uint64_t seed, uint32_t* younge
   return bucket;
 }
 
+// Counts a bucket that was taken. Once there is a bucket the count is not 0 again.
+inline void CountOne(Counters* counters) noexcept {
+  if (counters->count != ~uint64_t{0}) ++counters->count;
+}
+
 // Adds a signature that its row, the youngest unless it is empty, does not have.
 inline void Add(Lists<uint8_t>& lists, uint64_t seed, Counters* counters, uint64_t row,
                 uint64_t code) noexcept {
   const uint64_t bucket = BucketFor(lists, seed, &counters->state, counters->count);
-  ++counters->count;
+  CountOne(counters);
   if (bucket == 0) return;
   const bool was_empty = lists.First(row) == 0;
   Chain(lists, bucket - 1, row, code);
@@ -340,6 +352,8 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
     link = lists.Younger(link - 1);
   }
   uint32_t youngest = 0;  // of the new ring
+  // Chains that run into each other would have more.
+  uint64_t buckets_left = from.layout().buckets;
   const auto waits = [&](uint64_t row) {
     const uint64_t older = lists.Older(row);
     return lists.First(row) != 0 && (older == 0 || (older == row + 1 && youngest != row + 1));
@@ -349,7 +363,7 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
     // With no bucket left and no row in the ring, this row is the oldest of all.
     const uint64_t bucket = BucketFor(lists, seed, &youngest, counters->count);
     if (bucket == 0) return;
-    ++counters->count;
+    CountOne(counters);
     const bool enters = lists.First(row) == 0;
     Chain(lists, bucket - 1, row, code);
     if (enters) PutInFront(lists, &youngest, row);
@@ -363,7 +377,8 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
       }
       PutInFront(lists, &youngest, row);
     }
-    for (uint64_t i = 0; i < from.layout().longest && bucket != 0; ++i) {
+    for (uint64_t i = 0; i < from.layout().longest && bucket != 0 && buckets_left > 0; ++i) {
+      --buckets_left;
       take_over(row, from.Code(bucket - 1));
       bucket = from.Next(bucket - 1);
     }
@@ -413,8 +428,8 @@ inline bool HoldTogether(const Lists<const uint8_t>& lists, const Counters& coun
       continue;
     }
     if (ring-- == 0) return false;
-    for (uint64_t length = 0; link != 0; link = lists.Next(link - 1)) {
-      if (++length > layout.longest || ++passed > used) return false;
+    for (; link != 0; link = lists.Next(link - 1)) {
+      if (++passed > used) return false;
       mixes += Derived(link, 0);
     }
   }

@@ -20,13 +20,12 @@
 #define STREAMDEDUP_CORE_METHODS_QHT_HPP_
 
 #include "../method.hpp"
-#include "qht_merge.hpp"
 #include "qht_row.hpp"
 #include "qht_sizes.hpp"
 
 namespace dedup::qht {
 
-inline constexpr qht_row::Rule kRule = {.queue = false, .duplicates = false, .cells = 1};
+inline constexpr qht_row::Rule kRule = {{.queue = false, .duplicates = false}, 1};
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   return qht_row::Plan(request, shape, kRule);

@@ -17,13 +17,12 @@
 #define STREAMDEDUP_CORE_METHODS_QHTD_HPP_
 
 #include "../method.hpp"
-#include "qht_merge.hpp"
 #include "qht_row.hpp"
 #include "qht_sizes.hpp"
 
 namespace dedup::qhtd {
 
-inline constexpr qht_row::Rule kRule = {.queue = false, .duplicates = true, .cells = 1};
+inline constexpr qht_row::Rule kRule = {{.queue = false, .duplicates = true}, 1};
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   return qht_row::Plan(request, shape, kRule);

@@ -346,7 +346,7 @@ inline constexpr Method kMethod = {
         "the longer it was not seen",
     .merging =
         "cellwise maximum: no key of either input is dropped, the rate rises until a window passes",
-    .cost = "k cache lines a key and one for the decay",
+    .cost = "k cache lines a key, and those of the p cells that decay: one for d = 1",
     .missed = Missed,
     .options = kOptions,
     .option_count = sizeof kOptions / sizeof kOptions[0],

@@ -8,13 +8,13 @@
 // the paper's figures).
 //
 // Promise: none about any one key. A key is lost with 1 / k at each new key that falls on
-// its full row, so of the last k * rows distinct keys a third (1/e) is missed. The rate
+// its full row, so of the last k * rows distinct keys 37 % (1/e) are missed. The rate
 // never passes that of full rows, 1 - (k + 1) e(k + 1) / e(k) of the signatures' chances,
 // which is k / S if there are S equally likely ones. The paper's near zero rates are of
 // keys that are not hashed.
-// Cost: one memory line a key; r' + ceil(log2(r + 1)) bits a bucket.
-// State: the rows; Counters::count is the keys answered new, which numbers the random
-// choices; Counters::state stays zero.
+// Cost: one row, in one cache line, at times in two; r' + ceil(log2(r + 1)) bits a bucket.
+// State: the rows (cell_rows.hpp); Counters::count numbers the random choices, one a key
+// that finds its row full (none if k = 1) and one a merge. Counters::state stays zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_SQF_HPP_
 #define STREAMDEDUP_CORE_METHODS_SQF_HPP_
@@ -24,9 +24,9 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
-#include "../packed.hpp"
-#include "../random.hpp"
 #include "../sizing.hpp"
+#include "cell_rows.hpp"
+#include "cell_rows_merge.hpp"
 #include "quotient_signature.hpp"
 
 namespace dedup::sqf {
@@ -34,7 +34,9 @@ namespace dedup::sqf {
 using quotient_signature::Chances;
 using quotient_signature::Form;
 
-inline constexpr unsigned kMaxK = Chances::kMostHeld;
+inline constexpr cell_rows::Rule kRule = {.queue = false, .duplicates = false};
+inline constexpr unsigned kMaxK = cell_rows::kMaxCells;
+static_assert(kMaxK <= Chances::kMostHeld);
 inline constexpr unsigned kDefaultK = 4;  // the paper's best
 inline constexpr size_t kGranule = 8;
 
@@ -50,18 +52,11 @@ inline constexpr OptionSpec kOptions[] = {
     {"r_prime", OptionKind::kWhole, 1, quotient_signature::kMaxRPrime},
     {"pow2", OptionKind::kOnOff, 0, 1}};
 
-// A row is compared as words of whole buckets, mostly one.
 struct Layout {
   Form form;
   unsigned k;
   bool pow2;
-  unsigned bits;      // of a signature
-  unsigned a_word;    // buckets of a row in a word, but for the row's last one
-  uint64_t lowest;    // the lowest bit of each bucket of a word
-  unsigned row_bits;  // of a row
   uint64_t rows;
-
-  bool one_word() const noexcept { return a_word == k; }
 };
 
 inline uint64_t RowsIn(uint64_t bytes, const Form& form, unsigned k, bool pow2) noexcept {
@@ -80,14 +75,12 @@ inline Layout LayoutOf(const Shape& shape) noexcept {
   layout.form.r = static_cast<unsigned>(shape.detail >> 8 & 0xff);
   layout.form.r_prime = static_cast<unsigned>(shape.detail >> 16 & 0xff);
   layout.pow2 = (shape.detail >> 24 & 1) != 0;
-  layout.bits = layout.form.bits();
-  layout.row_bits = layout.k * layout.bits;
-  layout.a_word = layout.k;
-  if (layout.row_bits > kMaxFieldBits) layout.a_word = kMaxFieldBits / layout.bits;
-  layout.lowest = 0;
-  for (unsigned i = 0; i < layout.a_word; ++i) layout.lowest |= uint64_t{1} << i * layout.bits;
   layout.rows = shape.detail >> 32;
   return layout;
+}
+
+inline cell_rows::Rows RowsOf(const Layout& layout) noexcept {
+  return cell_rows::RowsOf(layout.k, layout.form.bits(), layout.rows);
 }
 
 // ---- sizes ------------------------------------------------------------------
@@ -156,7 +149,6 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
       quotient_signature::SmallestForm(options, kROption, kRPrimeOption, request.fpr,
                                        [&](const Form& tried) { return SteadyRate(tried, k); });
   return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-    sized->bytes = static_cast<uint32_t>(bytes);
     const uint64_t rows = RowsIn(bytes, form, k, pow2);
     sized->detail = Detail(form, k, pow2, rows);
     sized->keys = k * rows;
@@ -180,112 +172,24 @@ inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
 inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
   const Layout layout = LayoutOf(shape);
   std::snprintf(text, size, "k=%u r=%u r_prime=%u pow2=%s signature_bits=%u rows=%llu", layout.k,
-                layout.form.r, layout.form.r_prime, layout.pow2 ? "on" : "off", layout.bits,
+                layout.form.r, layout.form.r_prime, layout.pow2 ? "on" : "off", layout.form.bits(),
                 static_cast<unsigned long long>(layout.rows));
 }
 
 // ---- keys -------------------------------------------------------------------
 
-// Of a word of buckets, the highest bit of each that is zero, and perhaps of some above
-// the first such one: so the lowest bit of the result is sure, and whether there is any.
-inline uint64_t ZeroBuckets(uint64_t word, uint64_t lowest, unsigned bits) noexcept {
-  return (word - lowest) & ~word & lowest << (bits - 1);
-}
-
-// Runs visit(first bit, number of bits, lowest) for the words of a row until it is true.
-template <bool kOneWord, typename Visit>
-DEDUP_ALWAYS_INLINE inline bool AnyWord(const Layout& layout, uint64_t row, Visit visit) noexcept {
-  const uint64_t start = row * layout.row_bits;
-  if constexpr (kOneWord) return visit(start, layout.row_bits, layout.lowest);
-  const unsigned step = layout.a_word * layout.bits;
-  for (unsigned at = 0; at < layout.row_bits; at += step) {
-    const unsigned width = layout.row_bits - at < step ? layout.row_bits - at : step;
-    if (visit(start + at, width, layout.lowest & LowMask(width))) return true;
-  }
-  return false;
-}
-
-template <bool kOneWord>
-inline bool Find(const Layout& layout, const uint8_t* body, size_t bytes, uint64_t row,
-                 uint64_t code) noexcept {
-  return AnyWord<kOneWord>(layout, row, [&](uint64_t bit, unsigned width, uint64_t lowest) {
-    const uint64_t word = LoadField(body, bytes, bit, width);
-    return ZeroBuckets(word ^ lowest * code, lowest, layout.bits) != 0;
-  });
-}
-
-// Whether the signature was in its row; if not, it is now.
-template <bool kOneWord>
-inline bool FindOrAdd(const Shape& shape, const Layout& layout, Counters* counters, uint8_t* body,
-                      uint64_t row, uint64_t code) noexcept {
-  constexpr uint64_t kNone = ~uint64_t{0};
-  uint64_t place = kNone;  // of the first empty bucket
-  const bool found =
-      AnyWord<kOneWord>(layout, row, [&](uint64_t bit, unsigned width, uint64_t lowest) {
-        const uint64_t word = LoadField(body, shape.bytes, bit, width);
-        if (ZeroBuckets(word ^ lowest * code, lowest, layout.bits) != 0) return true;
-        const uint64_t empty = ZeroBuckets(word, lowest, layout.bits);
-        if (empty != 0 && place == kNone) {
-          place = bit + static_cast<unsigned>(std::countr_zero(empty)) - (layout.bits - 1);
-        }
-        return false;
-      });
-  if (found) return true;
-  if (place == kNone) {
-    const uint64_t bucket =
-        layout.k == 1 ? 0 : StepRandom(shape.seed, counters->count).Below(layout.k);
-    place = row * layout.row_bits + bucket * layout.bits;
-  }
-  StoreField(body, shape.bytes, place, layout.bits, code);
-  ++counters->count;
-  return false;
-}
-
-// Runs step(row, code, i) for every key, whose row is fetched a group ahead.
-template <typename Step>
-DEDUP_ALWAYS_INLINE inline void ForEachKey(const Layout& layout, const uint8_t* body,
-                                           const uint64_t* hashes, size_t n, Step step) noexcept {
-  InGroups(
-      n,
-      [&](size_t i) DEDUP_ALWAYS_INLINE {
-        const uint64_t bit = FastRange(hashes[i], layout.rows) * layout.row_bits;
-        PrefetchToWrite(body + bit / 8);
-        PrefetchToWrite(body + (bit + layout.row_bits - 1) / 8);
-      },
-      [&](size_t i) DEDUP_ALWAYS_INLINE {
-        step(FastRange(hashes[i], layout.rows), layout.form.Code(hashes[i]), i);
-      });
-}
-
-template <bool kOneWord>
-inline void TestAndAddLoop(const Shape& shape, const Layout& layout, Counters* counters,
-                           uint8_t* body, const uint64_t* hashes, size_t n,
-                           uint8_t* seen) noexcept {
-  ForEachKey(layout, body, hashes, n, [&](uint64_t row, uint64_t code, size_t i) {
-    const bool found = FindOrAdd<kOneWord>(shape, layout, counters, body, row, code);
-    if (seen != nullptr) seen[i] = found;
-  });
-}
-
 inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
                          const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const Layout layout = LayoutOf(shape);
-  if (layout.one_word()) {
-    TestAndAddLoop<true>(shape, layout, counters, body, hashes, n, seen);
-  } else {
-    TestAndAddLoop<false>(shape, layout, counters, body, hashes, n, seen);
-  }
-  return n;
+  const auto code = [&](uint64_t hash) { return layout.form.Code(hash); };
+  return cell_rows::TestAndAdd<kRule>(shape, RowsOf(layout), code, counters, body, hashes, n, seen);
 }
 
 inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
                      const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const Layout layout = LayoutOf(shape);
-  const bool one_word = layout.one_word();
-  ForEachKey(layout, body, hashes, n, [&](uint64_t row, uint64_t code, size_t i) {
-    seen[i] = one_word ? Find<true>(layout, body, shape.bytes, row, code)
-                       : Find<false>(layout, body, shape.bytes, row, code);
-  });
+  const auto code = [&](uint64_t hash) { return layout.form.Code(hash); };
+  cell_rows::Contains(shape, RowsOf(layout), code, body, hashes, n, seen);
 }
 
 // A key whose signature is there is found: it needs no second one.
@@ -296,73 +200,16 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-inline uint64_t BucketAt(const Shape& shape, const Layout& layout, const uint8_t* body,
-                         uint64_t row, unsigned bucket) noexcept {
-  return LoadField(body, shape.bytes, row * layout.row_bits + bucket * layout.bits, layout.bits);
-}
-
-// The signatures of a row, or those that are left of them to choose from.
-struct Candidates {
-  uint64_t codes[kMaxK];
-  unsigned used = 0;
-  uint64_t lots = 0;  // its filter's weight for each, less those that were drawn
-
-  bool has(uint64_t code) const noexcept {
-    for (unsigned i = 0; i < used; ++i) {
-      if (codes[i] == code) return true;
-    }
-    return false;
-  }
-  uint64_t Draw(StepRandom* random) noexcept {
-    const auto i = static_cast<unsigned>(random->Below(used));
-    const uint64_t code = codes[i];
-    codes[i] = codes[--used];
-    if (lots > 0) --lots;
-    return code;
-  }
-};
-
-// Row by row the union of the signatures. Of more than k of them random ones stay, as if
-// k were drawn from those of all filters that were merged into either. So all keys are
-// kept of rows that have room, and half of each input's of full ones. The rate is that of
-// the fuller rows and never more than that of full ones, at once and later; a window later
-// nothing tells the filter from one that was never merged.
+// Row by row the union of the signatures. Of more than k of them random ones stay, of each
+// input as many as it has and weighs. So all keys are kept of rows that have room, and half
+// of each input's of full ones. The rate is that of the fuller rows and never more than
+// that of full ones, at once and later; a window later nothing tells the filter from one
+// that was never merged.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {
-  const Layout layout = LayoutOf(shape);
-  counters->count += other_counters.count;
-  StepRandom random(shape.seed ^ kGolden, counters->count);  // other choices than the next key's
-  for (uint64_t row = 0; row < layout.rows; ++row) {
-    Candidates left, right;  // what is in both is the left's
-    for (unsigned i = 0; i < layout.k; ++i) {
-      const uint64_t code = BucketAt(shape, layout, body, row, i);
-      if (code != 0 && !left.has(code)) left.codes[left.used++] = code;
-    }
-    for (unsigned i = 0; i < layout.k; ++i) {
-      const uint64_t code = BucketAt(shape, layout, other, row, i);
-      if (code != 0 && !left.has(code) && !right.has(code)) right.codes[right.used++] = code;
-    }
-    if (right.used == 0) continue;
-    const bool all = left.used + right.used <= layout.k;
-    left.lots = uint64_t{left.used} * weights.left;
-    right.lots = uint64_t{right.used} * weights.right;
-    for (unsigned bucket = all ? left.used : 0; bucket < layout.k; ++bucket) {
-      uint64_t code = 0;
-      if (all) {
-        const unsigned i = bucket - left.used;
-        if (i < right.used) code = right.codes[i];
-      } else {
-        const uint64_t lots = left.lots + right.lots;
-        const bool from_left =
-            right.used == 0 || (left.used > 0 && (lots == 0 || random.Below(lots) < left.lots));
-        code = (from_left ? left : right).Draw(&random);
-      }
-      StoreField(body, shape.bytes, row * layout.row_bits + bucket * layout.bits, layout.bits,
-                 code);
-    }
-  }
-  return true;
+  return cell_rows::Merge(shape, RowsOf(LayoutOf(shape)), kRule, counters, body, other_counters,
+                          other, weights);
 }
 
 // Keys held: of a row with d signatures as many as it takes on average to have d. The
@@ -377,16 +224,12 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   }
   Reading reading;
   double rate = 0;
-  for (uint64_t row = 0; row < layout.rows; ++row) {
-    unsigned used = 0;
+  const cell_rows::Rows rows = RowsOf(layout);
+  for (uint64_t row = 0; row < rows.count; ++row) {
+    const cell_rows::Cells cells = cell_rows::CellsOf(rows, body, shape.bytes, row);
     double hit = 0;
-    for (unsigned i = 0; i < layout.k; ++i) {
-      const uint64_t code = BucketAt(shape, layout, body, row, i);
-      if (code == 0) continue;
-      ++used;
-      hit += chances.Of(code);
-    }
-    reading.count += keys[used];
+    for (unsigned i = 0; i < cells.count; ++i) hit += chances.Of(cells.value[i]);
+    reading.count += keys[cells.count];
     rate += hit < 1 ? hit : 1;
   }
   reading.fpr = rate / static_cast<double>(layout.rows);
@@ -401,7 +244,7 @@ inline constexpr Method kMethod = {
     .granule = kGranule,
     .promise = "no key for sure: full rows lose random ones, the rate never passes fpr",
     .merging = "union of each row: of more than k signatures random ones stay",
-    .cost = "one cache line a key",
+    .cost = "1 cache line a key, at times 2",
     .missed = Missed,
     .options = kOptions,
     .option_count = sizeof kOptions / sizeof kOptions[0],

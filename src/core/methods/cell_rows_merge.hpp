@@ -1,35 +1,37 @@
-// Whole filters of qht, qhtd, qqht and qqhtd: merging two, and reading one.
+// Rows of cells (cell_rows.hpp) read out of a filter, and two filters merged row by row.
 
-#ifndef STREAMDEDUP_CORE_METHODS_QHT_MERGE_HPP_
-#define STREAMDEDUP_CORE_METHODS_QHT_MERGE_HPP_
+#ifndef STREAMDEDUP_CORE_METHODS_CELL_ROWS_MERGE_HPP_
+#define STREAMDEDUP_CORE_METHODS_CELL_ROWS_MERGE_HPP_
 
 #include "../method.hpp"
 #include "../packed.hpp"
 #include "../random.hpp"
-#include "qht_row.hpp"
+#include "cell_rows.hpp"
 
-namespace dedup::qht_row {
+namespace dedup::cell_rows {
 
 struct Cells {
   unsigned count = 0;
   uint64_t value[2 * kMaxCells];
 
-  bool Has(uint64_t fingerprint) const noexcept {
+  bool Has(uint64_t code) const noexcept {
     bool found = false;
-    for (unsigned i = 0; i < count; ++i) found = found || value[i] == fingerprint;
+    for (unsigned i = 0; i < count; ++i) found = found || value[i] == code;
     return found;
   }
-  void AddIfNew(uint64_t fingerprint) noexcept {
-    if (fingerprint != 0 && !Has(fingerprint)) value[count++] = fingerprint;
+  void AddIfNew(uint64_t code) noexcept {
+    if (code != 0 && !Has(code)) value[count++] = code;
   }
 };
 
-// The fingerprints of a row, each once: in a queue, at its youngest.
-inline void ReadRow(const Layout& layout, const uint8_t* body, size_t bytes, uint64_t bit,
-                    Cells* cells) noexcept {
-  for (unsigned i = 0; i < layout.cells; ++i, bit += layout.bits) {
-    cells->AddIfNew(LoadField(body, bytes, bit, layout.bits));
+// The codes of a row, each once: in a queue, at its youngest.
+inline Cells CellsOf(const Rows& rows, const uint8_t* body, size_t bytes, uint64_t row) noexcept {
+  Cells cells;
+  uint64_t bit = row * rows.width();
+  for (unsigned i = 0; i < rows.cells; ++i, bit += rows.bits) {
+    cells.AddIfNew(LoadField(body, bytes, bit, rows.bits));
   }
+  return cells;
 }
 
 // Takes cells out at random until so many are left.
@@ -40,7 +42,7 @@ inline void Thin(Cells* cells, unsigned left, StepRandom* random) noexcept {
   }
 }
 
-// So many at random of two rows that have no fingerprint in common and more than that
+// So many at random of two rows that have no code in common and more than that
 // together: of each as many as it has cells and weight, rounded up or down by a draw. (If
 // they were drawn one by one, the heavier side would be thinned by its own success.)
 inline void ChooseAtRandom(Cells* left, Cells* right, unsigned wanted, uint64_t left_weight,
@@ -54,7 +56,7 @@ inline void ChooseAtRandom(Cells* left, Cells* right, unsigned wanted, uint64_t 
   Thin(right, wanted - static_cast<unsigned>(share), random);
 }
 
-// The youngest of two queues, turn by turn as the weights say, each fingerprint once.
+// The youngest of two queues, turn by turn as the weights say, each code once.
 // Where in its turn a row starts is drawn: so that of rows of one cell, or of three, a
 // filter has its share, and neither is favoured.
 inline void ChooseYoungest(const Cells& left, const Cells& right, unsigned wanted,
@@ -74,49 +76,45 @@ inline void ChooseYoungest(const Cells& left, const Cells& right, unsigned wante
 }
 
 // Row by row. A row that is empty on one side is the other's, with its duplicates. Else
-// each fingerprint of the two is kept once if they all have room, and if not, those that
+// each code of the two is kept once if they all have room, and if not, those that
 // the rule chooses. One step of Counters::count is used up if both hold keys.
-inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
-                  const Counters& other_counters, const uint8_t* other, const Weights& weights,
-                  const Rule& rule) noexcept {
-  const Layout layout = LayoutOf(shape);
-  const unsigned width = layout.width();
-  const uint64_t rows = Rows(shape, layout);
+inline bool Merge(const Shape& shape, const Rows& rows, const Rule& rule, Counters* counters,
+                  uint8_t* body, const Counters& other_counters, const uint8_t* other,
+                  const Weights& weights) noexcept {
   const uint64_t left_weight = weights.left > 0 ? weights.left : 1;
   const uint64_t right_weight = weights.right > 0 ? weights.right : 1;
   counters->count += other_counters.count;
   StepRandom random(shape.seed, counters->count);
   bool both = false;
-  for (uint64_t row = 0, bit = 0; row < rows; ++row, bit += width) {
-    Cells left, right, chosen;
-    ReadRow(layout, other, shape.bytes, bit, &right);
+  for (uint64_t row = 0; row < rows.count; ++row) {
+    Cells right = CellsOf(rows, other, shape.bytes, row);
     if (right.count == 0) continue;
-    ReadRow(layout, body, shape.bytes, bit, &left);
+    Cells left = CellsOf(rows, body, shape.bytes, row), chosen;
+    const uint64_t bit = row * rows.width();
     if (left.count == 0) {
-      for (unsigned i = 0; i < layout.cells; ++i) {
-        const uint64_t at = bit + uint64_t{i} * layout.bits;
-        StoreField(body, shape.bytes, at, layout.bits,
-                   LoadField(other, shape.bytes, at, layout.bits));
+      for (unsigned i = 0; i < rows.cells; ++i) {
+        const uint64_t at = bit + uint64_t{i} * rows.bits;
+        StoreField(body, shape.bytes, at, rows.bits, LoadField(other, shape.bytes, at, rows.bits));
       }
       continue;
     }
     both = true;
     if (rule.queue) {
-      ChooseYoungest(left, right, layout.cells, left_weight, right_weight, &random, &chosen);
+      ChooseYoungest(left, right, rows.cells, left_weight, right_weight, &random, &chosen);
     } else {
       unsigned news = 0;
       for (unsigned i = 0; i < right.count; ++i) {
         if (!left.Has(right.value[i])) right.value[news++] = right.value[i];
       }
       right.count = news;
-      if (left.count + right.count > layout.cells) {
-        ChooseAtRandom(&left, &right, layout.cells, left_weight, right_weight, &random);
+      if (left.count + right.count > rows.cells) {
+        ChooseAtRandom(&left, &right, rows.cells, left_weight, right_weight, &random);
       }
       chosen = left;
       for (unsigned i = 0; i < right.count; ++i) chosen.value[chosen.count++] = right.value[i];
     }
-    for (unsigned i = 0; i < layout.cells; ++i) {
-      StoreField(body, shape.bytes, bit + uint64_t{i} * layout.bits, layout.bits,
+    for (unsigned i = 0; i < rows.cells; ++i) {
+      StoreField(body, shape.bytes, bit + uint64_t{i} * rows.bits, rows.bits,
                  i < chosen.count ? chosen.value[i] : 0);
     }
   }
@@ -124,24 +122,6 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
   return true;
 }
 
-// The fingerprints held, each once a row: keys that share one count as one.
-inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
-  const Layout layout = LayoutOf(shape);
-  const unsigned width = layout.width();
-  const uint64_t rows = Rows(shape, layout);
-  uint64_t held = 0;
-  for (uint64_t row = 0, bit = 0; row < rows; ++row, bit += width) {
-    Cells cells;
-    ReadRow(layout, body, shape.bytes, bit, &cells);
-    held += cells.count;
-  }
-  Reading reading;
-  reading.count = static_cast<double>(held);
-  reading.fpr =
-      reading.count / static_cast<double>(rows) / static_cast<double>(layout.fingerprints());
-  return reading;
-}
+}  // namespace dedup::cell_rows
 
-}  // namespace dedup::qht_row
-
-#endif  // STREAMDEDUP_CORE_METHODS_QHT_MERGE_HPP_
+#endif  // STREAMDEDUP_CORE_METHODS_CELL_ROWS_MERGE_HPP_
