@@ -48,6 +48,9 @@ struct Advised
 /* A window that misses no more than this promises something. */
 constexpr double PROMISED = 0.001;
 
+/* By so much the rate of a filter may be above the one asked for. */
+constexpr double ROUNDING = 0.01;
+
 }							/* namespace */
 
 /* Sets first, then windows that promise, then what chance leaves. */
@@ -86,6 +89,9 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 		elog(ERROR, "method %s does not know its own options \"%s\"", method->name,
 			 advice->options);
 	if (dedup::PlanFilter(*method, request, 0, &advice->shape) != PlanStatus::kOk)
+		return false;
+	/* Some methods of papers do not keep every rate: rsbf none far below 0.01. */
+	if (method->expected_fpr(advice->shape, (double) wish.keys) > wish.fpr * (1 + ROUNDING))
 		return false;
 	advice->missed = method->missed(advice->shape);
 	remembers = method->remembers(advice->shape);

@@ -376,6 +376,15 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 	return EOHPGetRWDatum(&object->hdr);
 }
 
+/* Whether the method may refuse a key: a set that keys can be taken out of, one by one. */
+static bool
+MayBeFull(const Header &header)
+{
+	const dedup::Method &method = *header.method;
+
+	return !method.forgets(header.shape) && method.can_forget(header.shape) && !method.merge_adds;
+}
+
 Datum
 AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
 {
@@ -389,8 +398,12 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	MemoryContext old;
 	size_t		room = dedup::AddToBytes(filter.header);
 
+	/*
+	 * Not in place where an error may end it between two keys: PL/pgSQL keeps the
+	 * variable, which must then be as it was.
+	 */
 	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
-		(object = GetExpanded(datum)) != NULL)
+		(object = GetExpanded(datum)) != NULL && (n == 1 || !MayBeFull(filter.header)))
 		return AddInPlace(object, hashes, n, filter.header.exact_limit());
 
 	if (n == 1 && filter.header.canonical())
@@ -606,17 +619,21 @@ bool
 WarnIfOverfull(const FilterRef &filter, const char *what)
 {
 	dedup::Reading reading;
+	bool		by_chance;
 
 	if (filter.header.exact())
 		return false;
 	reading = dedup::Read(filter.image, filter.header);
 	if (!dedup::Overfull(filter.header, reading))
 		return false;
+	by_chance = filter.header.method->remembers(filter.header.shape) == dedup::Remembers::kByChance;
 	ereport(WARNING,
 			(errmsg("%s made an overfull filter", what),
 			 errdetail("It was sized for " UINT64_FORMAT " keys at a false-positive rate of %g, and now holds about %.0f keys at a rate of %.3g.",
 					   filter.header.shape.keys, filter.header.shape.fpr, reading.count,
 					   reading.fpr),
+			 by_chance ?
+			 errhint("More new keys are called duplicates than the rate says. Build the filter for more keys, or by a method and options that keep the rate.") :
 			 errhint("No key is missed, but more new keys are called duplicates. Build the filters for as many keys as they hold together.")));
 	return true;
 }

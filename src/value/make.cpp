@@ -144,6 +144,13 @@ ReportOption(const Method &method, const OptionError &error)
 	}
 }
 
+/* "an a2 filter" */
+static const char *
+Article(const Method &method)
+{
+	return std::strchr("aeiou", method.name[0]) != NULL ? "an" : "a";
+}
+
 static void
 ReportPlan(PlanStatus status, const Method &method, const Request &request)
 {
@@ -155,10 +162,10 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 request.keys > 0 ?
-					 errmsg("a %s filter for " UINT64_FORMAT " keys at a rate of %g is too large",
-							method.name, request.keys, request.fpr) :
-					 errmsg("a %s filter of " UINT64_FORMAT " bytes is too large",
-							method.name, request.memory),
+					 errmsg("%s %s filter for " UINT64_FORMAT " keys at a rate of %g is too large",
+							Article(method), method.name, request.keys, request.fpr) :
+					 errmsg("%s %s filter of " UINT64_FORMAT " bytes is too large",
+							Article(method), method.name, request.memory),
 					 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
 					 errhint("Use several filters, for example one a day or one for each hash partition, or a higher rate.")));
 			break;
@@ -189,6 +196,17 @@ struct LastMade
 	bool		valid;
 	int64		keys;
 	double		fpr;
+	int64		seed;
+	struct varlena *value;
+};
+
+/* The same of dedup_method: its arguments, as they were written. */
+struct LastMethod
+{
+	MemoryContext context;		/* of all that follows; reset when it changes */
+	text	   *name;			/* NULL: there is none */
+	text	   *memory;			/* or NULL */
+	text	   *options;
 	int64		seed;
 	struct varlena *value;
 };
@@ -274,26 +292,31 @@ ParseMemory(text *memory)
 	return (uint64) bytes;
 }
 
-/*
- * dedup_method(method text, memory text, options text, seed bigint)
- * returns dedup_filter
- *
- * An empty filter of a named method, sized by memory or, if that is NULL, by the
- * option keys. The options are the method's own; see docs/methods.md.
- */
-DEDUP_FUNCTION(dedup_method_make)
+/* Whether a text argument, or the lack of one, is what it was. */
+static bool
+SameText(const text *argument, const text *last)
 {
-	text	   *name;
-	text	   *written;
+	if (argument == NULL || last == NULL)
+		return argument == last;
+	return VARSIZE_ANY_EXHDR(argument) == VARSIZE_ANY_EXHDR(last) &&
+		memcmp(VARDATA_ANY(argument), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(last)) == 0;
+}
+
+static text *
+CopyText(const text *argument)
+{
+	return argument == NULL ? NULL :
+		cstring_to_text_with_len(VARDATA_ANY(argument), VARSIZE_ANY_EXHDR(argument));
+}
+
+static struct varlena *
+MakeNamed(text *name, text *memory, text *written, int64 seed)
+{
 	const Method *method;
 	Request		request;
 	Shape		shape;
 	OptionError error;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
-		PG_RETURN_NULL();
-	name = PG_GETARG_TEXT_PP(0);
-	written = PG_GETARG_TEXT_PP(2);
 	method = dedup::MethodByName(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 	if (method == NULL)
 		ereport(ERROR,
@@ -307,8 +330,8 @@ DEDUP_FUNCTION(dedup_method_make)
 		request.fpr = request.options.value[dedup::kFpr];
 	if (request.options.given[dedup::kKeys])
 		request.keys = (uint64) request.options.value[dedup::kKeys];
-	if (!PG_ARGISNULL(1))
-		request.memory = ParseMemory(PG_GETARG_TEXT_PP(1));
+	if (memory != NULL)
+		request.memory = ParseMemory(memory);
 	if ((request.keys > 0) == (request.memory > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -316,7 +339,59 @@ DEDUP_FUNCTION(dedup_method_make)
 				 errmsg("memory and the option keys exclude each other") :
 				 errmsg("a filter needs memory, or the option keys"),
 				 errhint("Give memory such as '16MB', or NULL and the option keys=1000000.")));
-	ReportPlan(dedup::PlanFilter(*method, request, (uint64) PG_GETARG_INT64(3), &shape),
-			   *method, request);
-	PG_RETURN_POINTER(MakeEmptyFilter(shape));
+	ReportPlan(dedup::PlanFilter(*method, request, (uint64) seed, &shape), *method, request);
+	return MakeEmptyFilter(shape);
+}
+
+/*
+ * dedup_method(method text, memory text, options text, seed bigint)
+ * returns dedup_filter
+ *
+ * An empty filter of a named method, sized by memory or, if that is NULL, by the
+ * option keys. The options are the method's own; see docs/methods.md.
+ */
+DEDUP_FUNCTION(dedup_method_make)
+{
+	text	   *name;
+	text	   *memory;
+	text	   *written;
+	int64		seed;
+	LastMethod *last = (LastMethod *) fcinfo->flinfo->fn_extra;
+	struct varlena *value;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
+		PG_RETURN_NULL();
+	name = PG_GETARG_TEXT_PP(0);
+	memory = PG_ARGISNULL(1) ? NULL : PG_GETARG_TEXT_PP(1);
+	written = PG_GETARG_TEXT_PP(2);
+	seed = PG_GETARG_INT64(3);
+	if (last == NULL)
+	{
+		last = (LastMethod *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(LastMethod));
+		last->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
+													  "dedup_method cache",
+													  ALLOCSET_SMALL_SIZES);
+		fcinfo->flinfo->fn_extra = last;
+	}
+	if (last->name == NULL || !SameText(name, last->name) || !SameText(memory, last->memory) ||
+		!SameText(written, last->options) || seed != last->seed)
+	{
+		MemoryContext old;
+
+		last->name = NULL;
+		value = MakeNamed(name, memory, written, seed);
+		MemoryContextReset(last->context);
+		old = MemoryContextSwitchTo(last->context);
+		last->value = AllocateFlat(VARSIZE(value) - VARHDRSZ);
+		memcpy(last->value, value, VARSIZE(value));
+		last->memory = CopyText(memory);
+		last->options = CopyText(written);
+		last->seed = seed;
+		last->name = CopyText(name);
+		MemoryContextSwitchTo(old);
+		PG_RETURN_POINTER(value);
+	}
+	value = AllocateFlat(VARSIZE(last->value) - VARHDRSZ);
+	memcpy(value, last->value, VARSIZE(last->value));
+	PG_RETURN_POINTER(value);
 }

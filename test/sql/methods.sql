@@ -208,6 +208,35 @@ FROM (VALUES ('sqf', 'r=2 r_prime=3'), ('dsqf', 'r=2 r_prime=3'), ('rsbf', 'read
 	('sbf', 'd=0'), ('sbf', 'd=9'), ('qht', 'bits=0'), ('cuckoo', 'kicks=-1'), ('b_dbf', 'b=1'), ('apbf', 'k=0'), ('quotient', 'r=0'),
 	('lru', 'q=0.1')) v(method, options);
 SELECT dedup_method('rsbf', '64kB', 'reading=other');
+-- what excludes what is told in a sentence
+SELECT dedup_method('qhtd', '64kB', 'k=16 bits=1');
+SELECT dedup_method('sqf', '64kB', 'r=2 r_prime=3');
+SELECT dedup_method('sbf', NULL, 'keys=10 fpr=0.000000001 d=8 k=1');
+SELECT dedup_method('apbf', '64kB', 'k=1');
+SELECT dedup_method('a2', NULL, 'keys=1000000000');
+
+-- one call site, whose arguments change and come again, and fail between
+
+SELECT n, method = m AND s.keys = wanted AND s.seed = n % 2 AS made
+FROM (VALUES (1, 'bloom', NULL, 'keys=5', 5), (3, 'bloom', NULL, 'keys=5', 5), (4, 'bloom', NULL, 'keys=5', 5),
+	(5, 'bloom', NULL, 'keys=6', 6), (6, 'qht', NULL, 'keys=6', 6), (8, 'lru', '8kB', '', 1024), (10, 'lru', '8kB', '', 1024))
+		v(n, m, memory, options, wanted), dedup_stats(dedup_method(m, memory, options, n % 2)) s ORDER BY n;
+DO $$
+BEGIN
+	FOR i IN 1..4 LOOP
+		BEGIN
+			RAISE INFO '% %', i, (dedup_stats(dedup_method(CASE WHEN i % 2 = 0 THEN 'bloom' ELSE 'none' END, '1kB'))).method;
+		EXCEPTION WHEN invalid_parameter_value THEN
+			RAISE INFO '% %', i, SQLERRM;
+		END;
+	END LOOP;
+END $$;
+
+-- a warning of an overfull filter promises no more than the method does
+
+SET client_min_messages = warning;
+SELECT dedup_count(dedup_agg(dedup_method('rsbf', '1kB'), i)) BETWEEN 800 AND 1100 AS held FROM generate_series(1, 20000) i;
+SET client_min_messages = error;
 
 -- advice by purpose
 
@@ -221,3 +250,8 @@ SELECT purpose, string_agg(method || CASE WHEN prototype LIKE '%=on%' THEN '*' E
 	(7, 'window to merge', true, NULL, false, true), (8, 'set to merge, with deletes', false, NULL, true, true)) v(n, purpose, forget, first_sight, deletes, merges),
 	dedup_advise(100000, 0.01, forget, first_sight, deletes, merges) WITH ORDINALITY a(method, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot", merging, parameters, prototype, place)
 GROUP BY n, purpose ORDER BY n;
+-- no method is advised for a rate that it does not keep
+
+SELECT n, fpr, count(*) > 15 AS advised, count(*) FILTER (WHERE expected_fpr > 1.01 * fpr) AS above
+FROM unnest('{10,100000}'::int[]) n, unnest('{0.5,0.01,0.001,0.000000001}'::float8[]) fpr, dedup_advise(n, fpr)
+GROUP BY n, fpr ORDER BY n, fpr DESC;

@@ -23,7 +23,8 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
                                           {"k", OptionKind::kWhole, 1, kMaxCells},
                                           {"bits", OptionKind::kWhole, 1, kMaxBits}};
 inline constexpr int kOptionCount = sizeof kOptions / sizeof kOptions[0];
-inline constexpr const char* kConflict = "k may be at most 2^bits - 1, the number of fingerprints";
+inline constexpr const char* kConflict =
+    "Option k may be at most 2^bits - 1, the number of fingerprints.";
 
 // The shortest fingerprints of which a full row of so many cells keeps the rate: its rate
 // is cells / fingerprints, or a little less with duplicates.
