@@ -48,16 +48,21 @@ inline Reading Read(const uint8_t* image, const Header& header) noexcept {
   return header.method->read(header.shape, header.counters, image + header.body_at());
 }
 
+// The rate to expect of a filter of a method that forgets, however long its stream is.
+inline double SteadyFpr(const Method& method, const Shape& shape) noexcept {
+  return method.expected_fpr(shape, static_cast<double>(kMaxKeys));
+}
+
 // Whether a filter holds more than it was sized for, beyond what the estimate's
 // own error explains.
 inline bool Overfull(const Header& header, const Reading& reading) noexcept {
   if (header.exact()) return false;
-  const double keys = static_cast<double>(header.shape.keys);
   if (header.method->forgets(header.shape)) {
     // By the rule of some papers even the rate to expect is above the one asked for.
-    const double expected = header.method->expected_fpr(header.shape, keys);
+    const double expected = SteadyFpr(*header.method, header.shape);
     return reading.fpr > 1.2 * (expected > header.shape.fpr ? expected : header.shape.fpr);
   }
+  const double keys = static_cast<double>(header.shape.keys);
   return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
 }
 

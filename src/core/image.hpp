@@ -105,8 +105,9 @@ inline constexpr uint64_t MostHashes(ExactOrder order) noexcept {
 }
 
 // The most hashes that a filter keeps before it goes over to its method.
-inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
-  const uint64_t limit = shape.bytes / 8;
+inline uint64_t ExactLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
+  uint64_t limit = shape.bytes / 8;
+  if (method.exact_to_keys && limit > shape.keys) limit = shape.keys;
   return limit < MostHashes(order) ? limit : MostHashes(order);
 }
 
@@ -114,12 +115,12 @@ inline uint64_t ExactLimit(const Shape& shape, ExactOrder order) noexcept {
 // stay exact for all the keys they are sized for, since only hashes can be merged
 // without loss. Such a state becomes its method when it is made canonical.
 inline uint64_t StateLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
-  const uint64_t limit = ExactLimit(shape, order);
+  const uint64_t limit = ExactLimit(method, shape, order);
   if (!method.forgets(shape) || shape.keys <= limit) return limit;
   return shape.keys < MostHashes(order) ? shape.keys : MostHashes(order);
 }
 
-inline uint64_t Header::exact_limit() const noexcept { return ExactLimit(shape, order()); }
+inline uint64_t Header::exact_limit() const noexcept { return ExactLimit(*method, shape, order()); }
 inline uint64_t Header::state_limit() const noexcept { return StateLimit(*method, shape, order()); }
 
 // The most deferred hashes. Filters that fit the inner caches need none.

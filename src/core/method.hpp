@@ -129,7 +129,10 @@ struct Method {
   bool merge_keeps_all;     // a merge drops no key that either input remembers
   bool merge_adds = false;  // a merge holds a key of both inputs twice, for two forgets
   uint32_t granule;         // body sizes are multiples of this
-  const char* promise;      // for dedup_advise: what an answer can be wrong about
+  // Its body takes more than the 64-bit hashes of its keys: even while exact it holds no
+  // more than `keys` of them.
+  bool exact_to_keys = false;
+  const char* promise;  // for dedup_advise: what an answer can be wrong about
   // For dedup_advise: what a merge keeps, or, where merge is null, why there is none.
   const char* merging;
   const char* cost;  // for dedup_advise: memory touched a key

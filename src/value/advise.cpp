@@ -35,6 +35,7 @@ struct Advice
 	const char *options;		/* beside keys and fpr */
 	const char *promise;
 	Shape		shape;
+	double		fpr;			/* to expect: of a set, with so many keys; of others, for ever */
 	double		missed;
 };
 
@@ -90,8 +91,10 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 			 advice->options);
 	if (dedup::PlanFilter(*method, request, 0, &advice->shape) != PlanStatus::kOk)
 		return false;
-	/* Some methods of papers do not keep every rate: rsbf none far below 0.01. */
-	if (method->expected_fpr(advice->shape, (double) wish.keys) > wish.fpr * (1 + ROUNDING))
+	/* Some methods of papers do not keep every rate. */
+	advice->fpr = method->forgets(advice->shape) ? dedup::SteadyFpr(*method, advice->shape) :
+		method->expected_fpr(advice->shape, (double) wish.keys);
+	if (advice->fpr > wish.fpr * (1 + ROUNDING))
 		return false;
 	advice->missed = method->missed(advice->shape);
 	remembers = method->remembers(advice->shape);
@@ -212,7 +215,7 @@ DEDUP_FUNCTION(dedup_advise)
 		values[1] = CStringGetTextDatum(advice.promise);
 		values[2] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
 		values[3] = Float8GetDatum(8.0 * shape.bytes / keys);
-		values[4] = Float8GetDatum(method.expected_fpr(shape, keys));
+		values[4] = Float8GetDatum(advice.fpr);
 		values[5] = Float8GetDatum(advice.missed);
 		values[6] = CStringGetTextDatum(method.cost);
 		values[7] = CStringGetTextDatum(Cannot(advice));

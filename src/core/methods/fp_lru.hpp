@@ -96,6 +96,7 @@ inline constexpr Method kMethod = {
     .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
     .merge_keeps_all = false,
     .granule = lru_table::kGranule,
+    .exact_to_keys = true,
     .promise = "the last n distinct keys are found; of the others the share q is called duplicates",
     .merging = "by age: two full filters keep half the window of each",
     .cost = "about 4 cache lines a key; index and list take twice the memory asked for on top",

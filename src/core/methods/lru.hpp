@@ -68,6 +68,7 @@ inline constexpr Method kMethod = {
     .remembers = [](const Shape&) noexcept { return Remembers::kLastSeen; },
     .merge_keeps_all = false,
     .granule = lru_table::kGranule,
+    .exact_to_keys = true,
     .promise = "exact: the last n distinct keys are found, and no others",
     .merging = "by age: two full filters keep half the window of each",
     .cost = "about 4 cache lines a key; index and list take twice the memory asked for on top",
