@@ -54,9 +54,12 @@ inline bool Overfull(const Header& header, const Reading& reading) noexcept {
   if (header.exact()) return false;
   const double keys = static_cast<double>(header.shape.keys);
   if (header.method->forgets(header.shape)) {
-    // By the rule of some papers even the rate to expect is above the one asked for.
-    const double expected = header.method->expected_fpr(header.shape, keys);
-    return reading.fpr > 1.2 * (expected > header.shape.fpr ? expected : header.shape.fpr);
+    // By the rules of some papers the rate to expect is above the one asked for; and the
+    // last that it settles at, where it settles, above that with `keys` keys.
+    const auto expected = [&](double n) { return header.method->expected_fpr(header.shape, n); };
+    const double settled = expected(100 * keys);
+    const double usual = settled <= kMaxFpr ? settled : expected(keys);
+    return reading.fpr > 1.2 * (usual > header.shape.fpr ? usual : header.shape.fpr);
   }
   return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
 }
