@@ -201,11 +201,11 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
     return Outcome::kNew;
   }
   uint8_t seen = 0;
-  if (header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
-                                   &hash, 1, &seen) == 0) {
-    return Outcome::kFull;
-  }
+  const size_t taken = header->method->test_and_add(header->shape, &header->counters,
+                                                    image + header->body_at(), &hash, 1, &seen);
+  // Where a body grows it may have done so in vain.
   WriteCounters(image, header->counters);
+  if (taken == 0) return Outcome::kFull;
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
 }
 
@@ -275,12 +275,10 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
     header->counters.count = exact.n();
     return true;
   }
-  if (header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash,
-                             1) == 0) {
-    return false;
-  }
+  const size_t taken =
+      header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash, 1);
   WriteCounters(image, header->counters);
-  return true;
+  return taken > 0;
 }
 
 // Adds a key of another filter to a working image, as the youngest. In an exact

@@ -210,8 +210,10 @@ class Filling {
 
  private:
   bool Grow() noexcept {
+    // One that counts nothing has no need to, whatever its bits are.
     const unsigned q = table_.q();
-    if (q >= layout_.top || !Rewrite(body_, layout_.p, q, q + 1, nullptr)) return false;
+    if (counters_->count == 0 || q >= layout_.top || !Rewrite(body_, layout_.p, q, q + 1, nullptr))
+      return false;
     ++counters_->state;
     table_ = TableOf(layout_, *counters_, body_);
     limit_ = Limit(q + 1);
