@@ -58,9 +58,13 @@ inline double SteadyFpr(const Method& method, const Shape& shape) noexcept {
 inline bool Overfull(const Header& header, const Reading& reading) noexcept {
   if (header.exact()) return false;
   if (header.method->forgets(header.shape)) {
-    // By the rule of some papers even the rate to expect is above the one asked for.
-    const double expected = SteadyFpr(*header.method, header.shape);
-    return reading.fpr > 1.2 * (expected > header.shape.fpr ? expected : header.shape.fpr);
+    // By the rules of some papers the rate to expect is above the one asked for; and the
+    // one that it settles at, where it settles, above that with `keys` keys.
+    const double settled = SteadyFpr(*header.method, header.shape);
+    const double at_keys = static_cast<double>(header.shape.keys);
+    const double usual =
+        settled <= kMaxFpr ? settled : header.method->expected_fpr(header.shape, at_keys);
+    return reading.fpr > 1.2 * (usual > header.shape.fpr ? usual : header.shape.fpr);
   }
   const double keys = static_cast<double>(header.shape.keys);
   return reading.count > keys * (1.02 + 1 / std::sqrt(keys));

@@ -80,6 +80,11 @@ inline double BloomBits(double rate, int k) noexcept {
   return -k / std::log1p(-std::pow(rate, 1.0 / k));
 }
 
+// Of a rate that follows from options, not from the one asked for: what Shape::fpr takes.
+inline double FprFrom(double rate) noexcept {
+  return rate < kMinFpr ? kMinFpr : rate > kMaxFpr ? kMaxFpr : rate;
+}
+
 // Sizes a method that knows the shape of given bytes, a multiple of `granule`, and
 // with it the number of keys: for a request of keys, the fewest bytes that have as many.
 // `from_memory(bytes, shape)` fills the shape; its keys must not fall as bytes grow.

@@ -157,24 +157,28 @@ TEST(ApbfSizes, ByKeysAreTheLeast) {
   }
 }
 
-// One insertion a generation is too many for the rate in a small body, which is refused
-// unless k and l were asked for.
-TEST(ApbfSizes, TooSmallForTheRateAreRefused) {
+// Slices have at least 64 bits, and so a body 17 times as many, unless k and l were asked
+// for. Where they have, the rate is that of k and l, whatever was asked.
+TEST(ApbfSizes, SlicesOfFewBitsAreRefused) {
   Request request;
   Shape shape;
   uint64_t refused = 0;
-  for (uint64_t units = 1; units < 8; ++units) {
+  for (uint64_t units = 1; units < 30; ++units) {
     request.memory = units * 8;
     request.options = Options{};
-    const double bits = std::floor(static_cast<double>(units) * 64 / 17);
-    std::vector<double> fill;
-    for (unsigned i = 0; i < 17; ++i) fill.push_back(1 - std::exp(-std::min(i + 1.0, 10.0) / bits));
-    const bool keeps = bits * std::log(2.0) / 10 >= 1 || ChainRate(10, fill) <= 0.01;
+    const bool keeps = units * 64 / 17 >= 64;
     EXPECT_EQ(PlanFilter(Named("apbf"), request, 0, &shape) == PlanStatus::kOk, keeps) << units;
     refused += !keeps;
     request.options = OptionsFrom(Named("apbf"), KL(10, 7));
     EXPECT_EQ(PlanFilter(Named("apbf"), request, 0, &shape), PlanStatus::kOk);
     EXPECT_GE(apbf::LayoutOf(shape).generation, 1u);
+    const double bits = std::floor(static_cast<double>(units) * 64 / 17);
+    const double load = static_cast<double>(apbf::LayoutOf(shape).generation) / bits;
+    std::vector<double> fill;
+    for (unsigned i = 0; i < 17; ++i) {
+      fill.push_back(1 - std::exp(-std::min(i + 1.0, 10.0) * load));
+    }
+    EXPECT_NEAR(shape.fpr, std::min(kMaxFpr, ChainRate(10, fill)), 1e-9) << units;
   }
   EXPECT_GT(refused, 0u);
 }

@@ -63,12 +63,23 @@ Uses UsesOf(const Shape& shape) {
     uses.state = uses.state || body.counters().state != 0;
   }
   if (MethodByCode(shape.method)->merge != nullptr) {
-    Body left(shape), right(shape);
-    left.Insert(HashOf(1));
-    right.Insert(HashOf(2));
-    left.Merge(right);
-    uses.count = uses.count || left.counters().count != 0;
-    uses.state = uses.state || left.counters().state != 0;
+    // Of one key each, and of two full ones, which may be too much.
+    for (uint64_t keys : {uint64_t{1}, 20 * shape.keys + 100}) {
+      Body left(shape), right(shape);
+      for (uint64_t key = 0; key < keys; ++key) {
+        const uint64_t hashes[] = {HashOf(2 * key), HashOf(2 * key + 1)};
+        left.Try(&hashes[0], 1, nullptr);
+        right.Try(&hashes[1], 1, nullptr);
+      }
+      Counters counters = left.counters();
+      if (!MethodByCode(shape.method)
+               ->merge(shape, &counters, left.bytes().data(), right.counters(),
+                       right.bytes().data(), Weights{})) {
+        continue;
+      }
+      uses.count = uses.count || counters.count != 0;
+      uses.state = uses.state || counters.state != 0;
+    }
   }
   return uses;
 }

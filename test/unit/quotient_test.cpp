@@ -105,25 +105,30 @@ const Size kSizes[] = {{8, 0.5},     {8, 0.01},     {16, 0.1},    {40, 0.01},
 
 // ---- sizes --------------------------------------------------------------------------
 
-TEST(Quotient, PlanTakesTheLargestTableThatFits) {
+// Of all tables that fit, 2^q slots of r + 3 bits, the one that keeps 1 - exp(-n / 2^(q + r))
+// at the rate for the most n up to its full load; p is the least that these keys need.
+TEST(Quotient, PlanTakesTheTableForTheMostKeys) {
   for (const Size& size : kSizes) {
     const Shape shape = PlanMemory(Quotient(), size.memory, size.fpr);
     EXPECT_EQ(shape.bytes, size.memory / 8 * 8);
-    const auto bits = [&](unsigned q) {
-      // Fewest bits that keep 1 - exp(-keys / 2^p) at the rate.
-      unsigned p = q + 1;
-      while (-std::expm1(-std::ldexp(static_cast<double>(LimitAt(q)), -static_cast<int>(p))) >
-             size.fpr) {
-        ++p;
+    uint64_t most = 0;
+    for (unsigned q = 1; q < 20; ++q) {
+      for (unsigned r = 1; q + r <= 62; ++r) {
+        if ((SlotsAt(q) * (r + 3) + 63) / 64 * 8 > shape.bytes) break;
+        const double keys = std::ldexp(-std::log1p(-size.fpr), static_cast<int>(q + r));
+        most = std::max(
+            most, static_cast<uint64_t>(std::min<double>(keys, static_cast<double>(LimitAt(q)))));
       }
-      return p;
-    };
+    }
+    EXPECT_EQ(shape.keys, most) << NameOf(shape);
     const unsigned q = TopQ(shape), p = FingerprintBits(shape);
-    EXPECT_EQ(p, bits(q)) << NameOf(shape);
     EXPECT_LE((SlotsAt(q) * (p - q + 3) + 63) / 64 * 8, shape.bytes) << NameOf(shape);
-    EXPECT_GT((SlotsAt(q + 1) * (bits(q + 1) - q - 1 + 3) + 63) / 64 * 8, shape.bytes)
-        << NameOf(shape);
-    EXPECT_EQ(shape.keys, LimitAt(q));
+    EXPECT_LE(shape.keys, LimitAt(q));
+    const auto rate = [&](unsigned bits) {
+      return -std::expm1(-std::ldexp(static_cast<double>(most), -static_cast<int>(bits)));
+    };
+    EXPECT_LE(rate(p), size.fpr);
+    EXPECT_TRUE(p == q + 1 || rate(p - 1) > size.fpr) << NameOf(shape);
   }
   // By hand: 1 MiB at 0.01 has 2^19 slots of 7 + 3 bits (2^20 would take 10 Mbit), since
   // 471859 / 2^26 = 0.0070 and 471859 / 2^25 = 0.0141.
@@ -225,13 +230,13 @@ TEST(Quotient, AgreesWithASetOfFingerprints) {
         if (operation < 6) {
           uint8_t seen = 2;
           const size_t taken = body.Try(&hash, 1, &seen);
-          ASSERT_EQ(taken, there || twin.size() < shape.keys ? 1u : 0u) << NameOf(shape);
+          ASSERT_EQ(taken, there || twin.size() < LimitAt(TopQ(shape)) ? 1u : 0u) << NameOf(shape);
           if (taken == 1) {
             ASSERT_EQ(seen, there);
             if (!there) twin.insert(fingerprint);
           }
         } else if (operation < 7) {
-          if (twin.size() < shape.keys && twin.count(fingerprint) < 20) {
+          if (twin.size() < LimitAt(TopQ(shape)) && twin.count(fingerprint) < 20) {
             body.Insert(hash);
             twin.insert(fingerprint);
           }
@@ -259,7 +264,7 @@ TEST(Quotient, AgreesWithASetOfFingerprints) {
 
 TEST(Quotient, TheSameKeysGiveTheSameBytesInAnyOrder) {
   const Shape shape = PlanMemory(Quotient(), 20000, 0.01);
-  std::vector<uint64_t> hashes = Hashes(shape.keys, 1);
+  std::vector<uint64_t> hashes = Hashes(LimitAt(TopQ(shape)), 1);
   const std::multiset<uint64_t> all = FingerprintsOf(shape, hashes, true);
   const Bytes expected = LaidOut(all, shape, TopQ(shape));
   Random random(2);
@@ -305,7 +310,7 @@ TEST(Quotient, FullRefusesAndChangesNothing) {
     Body body(shape);
     uint64_t key = 0;
     std::vector<uint64_t> added;
-    while (body.counters().count < shape.keys) {
+    while (body.counters().count < LimitAt(TopQ(shape))) {
       const uint64_t hash = HashOf(key++);
       body.TestAndAdd(hash);
       added.push_back(hash);

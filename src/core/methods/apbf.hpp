@@ -14,7 +14,8 @@
 // The rate of (k, l) just before a generation ends is the same at any size: 0.15 %
 // for k = 10, l = 7 (0.10 % on average). Those two are taken unless fpr is less; then, or
 // where one of the two is given, k and l are those with rate fpr and the most keys in the
-// memory. Where both are given, fpr is not looked at.
+// memory. Where both are given, fpr is not looked at. Slices have at least 64 bits, but
+// where k and l are given: shorter ones may by chance be far fuller than half.
 //
 // Cost: k lines a key, and a few to ask. (k + l) k / (l ln 2) bits a key of the window:
 // 35 for k = 10, l = 7; 27 for the k and l taken at 0.001. The end of a generation empties

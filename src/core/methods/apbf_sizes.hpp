@@ -18,6 +18,7 @@ inline constexpr unsigned kMaxSlices = kMaxK + kMaxL;
 inline constexpr unsigned kDefaultK = 10;
 inline constexpr unsigned kDefaultL = 7;
 inline constexpr size_t kGranule = 8;
+inline constexpr uint64_t kLeastSliceBits = 64;  // but where k and l are given
 inline constexpr double kLn2 = 0.69314718055994531;
 
 struct Layout {
@@ -140,15 +141,17 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const bool both = k_given && l_given;
   if (both || (!k_given && !l_given && largest[kDefaultK] >= kDefaultL)) {
     const unsigned k = both ? only_k : kDefaultK, l = both ? only_l : kDefaultL;
-    return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-      if (bytes * 8 < k + l) return PlanStatus::kMemoryTooSmall;
-      const uint64_t generation = GenerationOf(bytes * 8, k, l);
-      sized->bytes = static_cast<uint32_t>(bytes);
-      SetSizes(k, l, generation > 0 ? generation : 1, sized);
-      // One key a generation may be too many for the rate.
-      const bool keeps_rate = both || generation > 0 || MostRate(LayoutOf(*sized)) <= request.fpr;
-      return keeps_rate ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
-    });
+    const PlanStatus status =
+        PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+          if (bytes * 8 < (both ? 1 : kLeastSliceBits) * (k + l)) {
+            return PlanStatus::kMemoryTooSmall;
+          }
+          const uint64_t generation = GenerationOf(bytes * 8, k, l);
+          SetSizes(k, l, generation > 0 ? generation : 1, sized);
+          return PlanStatus::kOk;
+        });
+    if (both && status == PlanStatus::kOk) shape->fpr = FprFrom(MostRate(LayoutOf(*shape)));
+    return status;
   }
 
   const unsigned first_k = k_given ? only_k : 1, last_k = k_given ? only_k : kMaxK;
@@ -161,6 +164,7 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
       const unsigned first_l = l_given ? only_l : 1;
       const unsigned last_l = l_given && only_l < largest[k] ? only_l : largest[k];
       for (unsigned l = first_l; l <= last_l; ++l) {
+        if (bytes * 8 < kLeastSliceBits * (k + l)) break;
         const uint64_t generation = GenerationOf(bytes * 8, k, l);
         if (l * generation > sized->keys) SetSizes(k, l, generation, sized);
       }

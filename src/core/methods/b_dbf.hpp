@@ -76,9 +76,15 @@ inline double RateWith(const Layout& layout, double elements) noexcept {
   return IntPower(-std::expm1(-load), static_cast<int>(layout.k));
 }
 
+// Just before a block ages.
+inline double MostKeys(const Layout& layout) noexcept {
+  return static_cast<double>(layout.b) * static_cast<double>(layout.age);
+}
+inline double MostRate(const Layout& layout) noexcept { return RateWith(layout, MostKeys(layout)); }
+
 inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   const Layout layout = LayoutOf(shape);
-  const double most = static_cast<double>(layout.b) * static_cast<double>(layout.age);
+  const double most = MostKeys(layout);
   return RateWith(layout, keys < most ? keys : most);
 }
 
@@ -103,9 +109,12 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
       options.given[kBOption] ? static_cast<unsigned>(options.value[kBOption]) : kDefaultB;
   if (options.given[kWindowOption]) {
     if (request.keys > 0) return PlanStatus::kConflict;
-    return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-      return PlanWindow(bytes, b, static_cast<uint64_t>(options.value[kWindowOption]), sized);
-    });
+    const PlanStatus status =
+        PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+          return PlanWindow(bytes, b, static_cast<uint64_t>(options.value[kWindowOption]), sized);
+        });
+    if (status == PlanStatus::kOk) shape->fpr = FprFrom(MostRate(LayoutOf(*shape)));
+    return status;
   }
   double k = std::round(-std::log2(request.fpr));
   if (k < 1) k = 1;

@@ -115,8 +115,10 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
         return layout.buckets >= 1 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
       });
   if (status == PlanStatus::kOk && options.given[kBitsOption]) {
-    const double rate = ExpectedFpr(*shape, static_cast<double>(shape->keys));
-    shape->fpr = rate < kMinFpr ? kMinFpr : rate > kMaxFpr ? kMaxFpr : rate;
+    // Of a stream filter all slots come to be in use.
+    const Layout layout = LayoutOf(*shape);
+    const uint64_t held = strict ? shape->keys : layout.all_slots();
+    shape->fpr = FprFrom(RateAt(layout, static_cast<double>(held)));
   }
   return status;
 }
@@ -250,16 +252,39 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
   return true;
 }
 
+// Small tables drop more of the fingerprints whose two buckets are the same, which cannot
+// move, so that there the buckets of each are looked at.
+inline constexpr uint64_t kSmallTable = 1024;
+
+inline double LooksAtHeld(const Buckets& buckets) noexcept {
+  const Layout& layout = buckets.layout();
+  double looks = 0;
+  for (uint64_t bucket = 0; bucket < layout.buckets; ++bucket) {
+    for (unsigned slot = 0; slot < layout.slots; ++slot) {
+      const uint64_t fingerprint = buckets.Get(buckets.SlotAt(bucket, slot));
+      if (fingerprint == 0) continue;
+      looks += buckets.Partner(bucket, fingerprint) == bucket ? 1 : 2;
+    }
+  }
+  return looks;
+}
+
 // Of n distinct keys those whose fingerprint was there already were not put in: while
 // nothing was dropped, slots in use = (1 - exp(-c n)) / c with c the rate a slot in use.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
-  const double used = static_cast<double>(Buckets(shape, layout, body).SlotsInUse());
+  const Buckets buckets(shape, layout, body);
+  const double used = static_cast<double>(buckets.SlotsInUse());
   const double c = RateAt(layout, 1);
   const double share = c * used < 0.999 ? c * used : 0.999;
   Reading reading;
   reading.count = -std::log1p(-share) / c;
   reading.fpr = RateAt(layout, used);
+  if (layout.buckets <= kSmallTable) {
+    const double rate = LooksAtHeld(buckets) / (static_cast<double>(layout.buckets) *
+                                                static_cast<double>(LowMask(layout.bits)));
+    reading.fpr = rate < 1 ? rate : 1;
+  }
   return reading;
 }
 

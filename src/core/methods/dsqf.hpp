@@ -138,17 +138,23 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const auto k256 = static_cast<uint32_t>(asked * kKUnit + 0.5);
   const bool pow2 = options.given[kPow2Option] && options.value[kPow2Option] != 0;
   const double k = static_cast<double>(k256) / kKUnit;
-  const Form form = quotient_signature::SmallestForm(options, kROption, kRPrimeOption, request.fpr,
-                                                     [&](const Form& tried) {
-                                                       const Chances chances(tried);
-                                                       return RateOf(chances, LoadOf(chances, k));
-                                                     });
-  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-    const uint64_t rows = RowsIn(bytes, form, k256, pow2);
-    sized->detail = Detail(form, k256, pow2, rows);
-    sized->keys = BucketsOf(rows, k256);
-    return sized->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
-  });
+  const auto most_rate = [&](const Form& tried) {
+    const Chances chances(tried);
+    return RateOf(chances, LoadOf(chances, k));
+  };
+  const Form form =
+      quotient_signature::SmallestForm(options, kROption, kRPrimeOption, request.fpr, most_rate);
+  const PlanStatus status =
+      PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+        sized->bytes = static_cast<uint32_t>(bytes);
+        const uint64_t rows = RowsIn(bytes, form, k256, pow2);
+        sized->detail = Detail(form, k256, pow2, rows);
+        sized->keys = BucketsOf(rows, k256);
+        return sized->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
+      });
+  shape->fpr =
+      quotient_signature::FprOf(options, kROption, kRPrimeOption, request.fpr, most_rate(form));
+  return status;
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {

@@ -52,15 +52,33 @@ inline Layout LayoutFor(const Request& request, const Rule& rule) noexcept {
   return layout;
 }
 
+// Probability that none of so many uniform fingerprints is a given one.
+inline double NoneOf(const Layout& layout, double cells) noexcept {
+  return std::exp(cells * std::log1p(-1 / static_cast<double>(layout.fingerprints())));
+}
+
+// Rate of full rows. Without duplicates the cells of a row differ.
+inline double FullRate(const Layout& layout, const Rule& rule) noexcept {
+  if (layout.fingerprints() == 1) return 1;
+  if (rule.duplicates) return 1 - NoneOf(layout, layout.cells);
+  return layout.cells / static_cast<double>(layout.fingerprints());
+}
+
+// Where the options leave no choice, the rate is that of full rows.
 inline PlanStatus Plan(const Request& request, Shape* shape, const Rule& rule) noexcept {
   const Layout layout = LayoutFor(request, rule);
   if (layout.cells > layout.fingerprints()) return PlanStatus::kConflict;
-  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-    const uint64_t rows = bytes * 8 / layout.width();
-    sized->keys = rows * layout.cells;
-    sized->detail = layout.cells | layout.bits << 8;
-    return rows > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
-  });
+  const PlanStatus status =
+      PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+        const uint64_t rows = bytes * 8 / layout.width();
+        sized->keys = rows * layout.cells;
+        sized->detail = layout.cells | layout.bits << 8;
+        return rows > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
+      });
+  const double full = FullRate(layout, rule);
+  const bool both = request.options.given[kCellsOption] && request.options.given[kBitsOption];
+  if (both || full > request.fpr) shape->fpr = FprFrom(full);
+  return status;
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
@@ -78,18 +96,6 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 }
 
 // ---- rates ------------------------------------------------------------------
-
-// Probability that none of so many uniform fingerprints is a given one.
-inline double NoneOf(const Layout& layout, double cells) noexcept {
-  return std::exp(cells * std::log1p(-1 / static_cast<double>(layout.fingerprints())));
-}
-
-// Rate of full rows. Without duplicates the cells of a row differ.
-inline double FullRate(const Layout& layout, const Rule& rule) noexcept {
-  if (layout.fingerprints() == 1) return 1;
-  if (rule.duplicates) return 1 - NoneOf(layout, layout.cells);
-  return layout.cells / static_cast<double>(layout.fingerprints());
-}
 
 // The mean over the rows' loads. With duplicates a row of n keys has min(n, cells)
 // cells in use, which are independent. Without, the number in use grows by one for each

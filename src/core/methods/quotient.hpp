@@ -96,28 +96,49 @@ inline unsigned BitsFor(double fpr, uint64_t keys) noexcept {
   return p;
 }
 
-// The largest table that fits the bytes: with p for its full load, or for the keys that
-// were asked for, or with r bits of remainder.
+// The most keys, up to `most`, of which fingerprints of p bits keep the rate.
+inline uint64_t KeysFor(double fpr, unsigned p, uint64_t most) noexcept {
+  return LeastWhere(1, most,
+                    [&](uint64_t keys) { return RateOf(p, static_cast<double>(keys)) > fpr; }) -
+         1;
+}
+
+// The longest remainder of which a table of 2^q slots fits the bytes; 0 if none does.
+inline unsigned LongestRemainder(unsigned q, uint64_t bytes) noexcept {
+  unsigned r = kMaxRemainder < kMaxP - q ? kMaxRemainder : kMaxP - q;
+  while (r > 0 && TableBytes(q, r) > bytes) --r;
+  return r;
+}
+
+// Of the tables that fit the bytes the one for the most keys: a larger one has shorter
+// fingerprints, which may keep the rate for fewer keys than it has room for. p is what these
+// keys need. With r bits of remainder, whatever the rate, the largest that fits.
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const Options& options = request.options;
+  const bool given = options.given[kROption];
   const PlanStatus status =
       PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* trial) {
+        trial->keys = 0;
         for (unsigned top = kMaxQ; top >= kMinQ; --top) {
-          const uint64_t keys = request.keys > 0 ? request.keys : Limit(top);
-          const unsigned p = options.given[kROption]
-                                 ? top + static_cast<unsigned>(options.value[kROption])
-                                 : BitsFor(request.fpr, keys > Limit(top) ? Limit(top) : keys);
-          const Layout layout = {p > top ? p : top + 1, top, StartOf(p > top ? p : top + 1, top)};
-          if (!LayoutHolds(layout, bytes)) continue;
-          trial->keys = Limit(top);
-          trial->detail = layout.p | layout.top << 8;
-          return PlanStatus::kOk;
+          const unsigned r =
+              given ? static_cast<unsigned>(options.value[kROption]) : LongestRemainder(top, bytes);
+          if (r == 0 || top + r > kMaxP || TableBytes(top, r) > bytes) continue;
+          uint64_t keys = Limit(top);
+          if (!given) keys = KeysFor(request.fpr, top + r, keys);
+          if (keys <= trial->keys) continue;
+          trial->keys = keys;
+          unsigned p = top + r;
+          if (!given) {
+            if (request.keys > 0 && keys > request.keys) keys = request.keys;
+            p = BitsFor(request.fpr, keys);
+            if (p <= top) p = top + 1;
+          }
+          trial->detail = p | top << 8;
         }
-        return PlanStatus::kMemoryTooSmall;
+        return trial->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
       });
-  if (status == PlanStatus::kOk && options.given[kROption]) {
-    const double rate = ExpectedFpr(*shape, static_cast<double>(shape->keys));
-    shape->fpr = rate < kMinFpr ? kMinFpr : rate > kMaxFpr ? kMaxFpr : rate;
+  if (status == PlanStatus::kOk && given) {
+    shape->fpr = FprFrom(ExpectedFpr(*shape, static_cast<double>(shape->keys)));
   }
   return status;
 }
@@ -189,8 +210,10 @@ class Filling {
 
  private:
   bool Grow() noexcept {
+    // One that counts nothing has no need to, whatever its bits are.
     const unsigned q = table_.q();
-    if (q >= layout_.top || !Rewrite(body_, layout_.p, q, q + 1, nullptr)) return false;
+    if (counters_->count == 0 || q >= layout_.top || !Rewrite(body_, layout_.p, q, q + 1, nullptr))
+      return false;
     ++counters_->state;
     table_ = TableOf(layout_, *counters_, body_);
     limit_ = Limit(q + 1);

@@ -171,6 +171,14 @@ inline Form SmallestForm(const Options& options, int r_option, int r_prime_optio
   return best;
 }
 
+// What Shape::fpr takes: the rate asked for, or, where r and r' were given or what was given
+// of them does not allow it, the one that the filter has.
+inline double FprOf(const Options& options, int r_option, int r_prime_option, double asked,
+                    double rate) noexcept {
+  const bool both = options.given[r_option] && options.given[r_prime_option];
+  return both || rate > asked ? FprFrom(rate) : asked;
+}
+
 }  // namespace dedup::quotient_signature
 
 #endif  // STREAMDEDUP_CORE_METHODS_QUOTIENT_SIGNATURE_HPP_

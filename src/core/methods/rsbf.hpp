@@ -140,10 +140,17 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   auto threshold = static_cast<uint64_t>(std::round(std::ldexp(p_star, 32)));
   if (threshold > kMaxThreshold) threshold = kMaxThreshold;
   shape->detail = static_cast<uint64_t>(k) | reading << 8 | threshold << 16;
-  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) noexcept {
-    sized->keys = bytes * 8 / static_cast<unsigned>(k);
-    return PlanStatus::kOk;
-  });
+  const PlanStatus status =
+      PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) noexcept {
+        sized->keys = bytes * 8 / static_cast<unsigned>(k);
+        return PlanStatus::kOk;
+      });
+  if (options.given[kKOption] && status == PlanStatus::kOk) {
+    const double keys = ExpectedFpr(*shape, static_cast<double>(shape->keys));
+    const double long_run = IntPower(0.5, k);
+    shape->fpr = FprFrom(keys > long_run ? keys : long_run);
+  }
+  return status;
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {

@@ -162,19 +162,22 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   if (!given && PFor(request.fpr, k, max, 0) > static_cast<double>(kMaxP)) {
     return PlanStatus::kConflict;
   }
-  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) noexcept {
-    const uint64_t m = bytes * 8 / d;
-    if (m <= static_cast<uint64_t>(k)) return PlanStatus::kMemoryTooSmall;
-    double p =
-        given ? options.value[kPOption] : PFor(request.fpr, k, max, 1 / static_cast<double>(m));
-    if (p < 1) p = 1;
-    const double most = static_cast<double>(m < kMaxP ? m : kMaxP);
-    if (!(p <= most)) return PlanStatus::kMemoryTooSmall;
-    const auto cells = static_cast<uint64_t>(p);
-    sized->keys = static_cast<uint64_t>(max) * m / cells;
-    sized->detail = d | static_cast<uint64_t>(k) << 8 | cells << 16;
-    return PlanStatus::kOk;
-  });
+  const PlanStatus status =
+      PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) noexcept {
+        const uint64_t m = bytes * 8 / d;
+        if (m <= static_cast<uint64_t>(k)) return PlanStatus::kMemoryTooSmall;
+        double p =
+            given ? options.value[kPOption] : PFor(request.fpr, k, max, 1 / static_cast<double>(m));
+        if (p < 1) p = 1;
+        const double most = static_cast<double>(m < kMaxP ? m : kMaxP);
+        if (!(p <= most)) return PlanStatus::kMemoryTooSmall;
+        const auto cells = static_cast<uint64_t>(p);
+        sized->keys = static_cast<uint64_t>(max) * m / cells;
+        sized->detail = d | static_cast<uint64_t>(k) << 8 | cells << 16;
+        return PlanStatus::kOk;
+      });
+  if (given && status == PlanStatus::kOk) shape->fpr = FprFrom(StableFpr(LayoutOf(*shape)));
+  return status;
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {

@@ -148,12 +148,17 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const Form form =
       quotient_signature::SmallestForm(options, kROption, kRPrimeOption, request.fpr,
                                        [&](const Form& tried) { return SteadyRate(tried, k); });
-  return PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
-    const uint64_t rows = RowsIn(bytes, form, k, pow2);
-    sized->detail = Detail(form, k, pow2, rows);
-    sized->keys = k * rows;
-    return sized->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
-  });
+  const PlanStatus status =
+      PlanFromMemory(request, kGranule, shape, [&](uint64_t bytes, Shape* sized) {
+        sized->bytes = static_cast<uint32_t>(bytes);
+        const uint64_t rows = RowsIn(bytes, form, k, pow2);
+        sized->detail = Detail(form, k, pow2, rows);
+        sized->keys = k * rows;
+        return sized->keys > 0 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
+      });
+  shape->fpr =
+      quotient_signature::FprOf(options, kROption, kRPrimeOption, request.fpr, SteadyRate(form, k));
+  return status;
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
