@@ -124,20 +124,24 @@ SELECT bool_and(s = dedup_stats(f)) AS column_of_a_query
 FROM (SELECT f, dedup_stats(f) AS s FROM (VALUES (dedup_filter(1000)), (dedup_window(10))) v(f)) x;
 SELECT dedup_stats(NULL) IS NULL AS "null", (dedup_stats(dedup_filter(10))).method AS field;
 
--- dedup_advise: those that can hold the keys, least memory first, windows after those
--- that never forget; and what it says comes true
+-- dedup_advise: those that can hold the keys: first those that never forget, then windows
+-- (at most 0.1 % missed), then what forgets by chance, each by memory; and what it says
+-- comes true
 
 SELECT array_agg(method ORDER BY n) AS methods,
-	bool_and(bytes >= last OR last_forgets <> forgets) AS least_first,
-	bool_and(expected_fpr <= 0.01) AS rates, bool_and(bits_per_key BETWEEN 9 AND 32) AS bits
-FROM (SELECT *, lag(bytes) OVER (ORDER BY n) AS last,
-		missed IS DISTINCT FROM 0 OR method = 'ring' AS forgets,
-		lag(missed IS DISTINCT FROM 0 OR method = 'ring') OVER (ORDER BY n) AS last_forgets
-	FROM dedup_advise(100000) WITH ORDINALITY a(method, promise, bytes, bits_per_key, expected_fpr,
-			missed, merging, parameters, prototype, n)) x;
+	bool_and(kind > last_kind OR kind = last_kind AND bytes >= last) AS least_first,
+	bool_and(expected_fpr <= 0.01 * 1.01) AS rates,
+	bool_and(bits_per_key > 6.6) AS above_the_bound
+FROM (SELECT *, lag(bytes, 1, 0::bigint) OVER (ORDER BY n) AS last,
+		lag(kind, 1, 0) OVER (ORDER BY n) AS last_kind
+	FROM (SELECT *, CASE WHEN prototype IN (SELECT prototype FROM dedup_advise(100000, 0.01, false)) THEN 0
+				WHEN missed <= 0.001 THEN 1 ELSE 2 END AS kind
+		FROM dedup_advise(100000) WITH ORDINALITY a(method, promise, bytes, bits_per_key, expected_fpr,
+				missed, speed, "cannot", merging, parameters, prototype, n)) y) x;
 SELECT array_agg(method) AS never_forget FROM dedup_advise(100000, 0.01, false);
 SELECT array_agg(method) AS forget FROM dedup_advise(100000, 0.01, true);
-SELECT (SELECT method FROM dedup_advise(100000, 0.00001, false) LIMIT 1) = 'bloom'
+SELECT (SELECT bytes FROM dedup_advise(100000, 0.00001, false) WHERE method = 'bloom')
+		< (SELECT bytes FROM dedup_advise(100000, 0.00001, false) WHERE method = 'blocked_bloom')
 		AS bloom_is_smaller_at_low_rates,
 	(SELECT array_agg(method) FROM dedup_advise(100000, 0.01, NULL))
 		= (SELECT array_agg(method) FROM dedup_advise(100000)) AS null_is_either;

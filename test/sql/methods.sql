@@ -37,7 +37,7 @@ END $$;
 SET client_min_messages = error;
 \set QUIET off
 
--- all that there are, and advice knows them
+-- all that there are, and advice knows those that keep the rate; rsbf's rule makes it 0.0156
 
 SELECT dedup_method('none', '1MB');
 SELECT string_agg(method, ' ') AS without_advice FROM (SELECT DISTINCT method FROM methods EXCEPT
@@ -45,7 +45,7 @@ SELECT string_agg(method, ' ') AS without_advice FROM (SELECT DISTINCT method FR
 
 -- made, and told of by dedup_stats
 
-SELECT m.method, m.options, s.method = m.method AND s.keys = 5000 AND s.fpr = 0.01 AND s.seed = 11
+SELECT m.method, m.options, s.method = m.method AND s.keys = 5000 AND (s.fpr = 0.01 OR options ~ 'r=2') AND s.seed = 11
 	AND s.exact AND s.count = 0 AND s.bytes = 64 AND s.bytes_full > 64
 	AND s.parameters IS NOT NULL AS stats
 FROM methods m, dedup_stats(pg_temp.empty(m.method, m.options, 5000)) s ORDER BY place;
@@ -56,8 +56,7 @@ SELECT m.method, options, bytes_full - 64 <= 65536 AS within, bytes_full - 64 > 
 FROM methods m, dedup_stats(dedup_method(m.method, '64kB', options)) WHERE m.method NOT LIKE '%lru'
 ORDER BY place;
 
--- full to its capacity: the exact form is over (but in lru, whose body is three times the
--- hashes of its keys), what was promised of the keys holds, and keys that never came are
+-- full to its capacity: the exact form is over (but in lru, which is as good as exact), what was promised of the keys holds, and keys that never came are
 -- found at the rate asked for at most, where the options leave it to fpr
 
 SELECT m.method, options, NOT s.exact AS full,

@@ -209,15 +209,19 @@ TEST(ExactBytes, StayBelowAValuesLimit) {
       const Shape shape = PlanMemory(
           *method, CountsAllBytes(*method) ? kMaxBodyBytes : MostMemory(*method, fpr), fpr);
       const ExactOrder order = method->exact_order(shape);
-      const uint64_t limit = ExactLimit(shape, order);
+      const uint64_t limit = ExactLimit(*method, shape, order);
       EXPECT_LE(WorkingExactBytes(limit, order), kMaxWorkingBytes);
       EXPECT_LE(8 * limit, shape.bytes);
-      EXPECT_GE(limit, uint64_t{40000000});
+      if (method->exact_to_keys) {
+        EXPECT_EQ(limit, shape.keys);
+      } else {
+        EXPECT_GE(limit, uint64_t{40000000});
+      }
     }
   }
   // Below 340 MiB the rule is 8 n <= M and nothing else.
   const Shape shape = PlanMemory(Named("recent"), uint64_t{340} << 20, 0.01);
-  EXPECT_EQ(ExactLimit(shape, ExactOrder::kLastSight), shape.bytes / 8);
+  EXPECT_EQ(ExactLimit(Named("recent"), shape, ExactOrder::kLastSight), shape.bytes / 8);
 }
 
 // Hundreds of thousands of exact keys, each hit several times, in the order that
