@@ -8,6 +8,8 @@
 //   curves ages          share of keys missed against the number of keys since they came,
 //                        at equal memory
 //   curves bits          bits a key against the false-positive rate
+//   curves merges        what a merge keeps of two filters of distinct keys, half full and
+//                        full, at what rate, at once and a window later
 
 #include <cstdio>
 #include <cstdlib>
@@ -304,6 +306,74 @@ void PrintBits() {
   }
 }
 
+// ---- merges -----------------------------------------------------------------------
+
+constexpr uint64_t kChunk = 250;
+
+// Adds keys first .. first + n - 1. False: it is full.
+bool AddKeys(Filter* filter, uint64_t first, uint64_t n) {
+  uint64_t hashes[kChunk];
+  uint8_t seen[kChunk];
+  for (uint64_t done = 0; done < n; done += kChunk) {
+    const uint64_t chunk = n - done < kChunk ? n - done : kChunk;
+    for (uint64_t i = 0; i < chunk; ++i) {
+      hashes[i] = HashKey(first + done + i, filter->shape().seed);
+    }
+    if (!filter->Add(hashes, chunk, seen)) return false;
+  }
+  return true;
+}
+
+// Share of the keys first .. first + n - 1 that are found.
+double Found(const Filter& filter, uint64_t first, uint64_t n) {
+  uint64_t hashes[kChunk];
+  uint8_t seen[kChunk];
+  uint64_t found = 0;
+  for (uint64_t done = 0; done < n; done += kChunk) {
+    const uint64_t chunk = n - done < kChunk ? n - done : kChunk;
+    for (uint64_t i = 0; i < chunk; ++i) {
+      hashes[i] = HashKey(first + done + i, filter.shape().seed);
+    }
+    filter.Ask(hashes, chunk, seen);
+    for (uint64_t i = 0; i < chunk; ++i) found += seen[i];
+  }
+  return static_cast<double>(found) / static_cast<double>(n);
+}
+
+void PrintMerges() {
+  constexpr uint64_t kKeys = 50000, kOther = uint64_t{1} << 40, kNew = uint64_t{1} << 41;
+  constexpr uint64_t kStrange = uint64_t{1} << 42, kStrangers = 400000;
+  std::printf(
+      "method\tfill\tfound_before\tFPR_before\tfound_left\tfound_right\tFPR_at_once\t"
+      "FPR_later\tfound_new\n");
+  for (const Variant& variant : kVariants) {
+    Shape shape;
+    if (!TryPlan(variant.method, 0, kKeys, 0.01, variant.options, 1, &shape)) continue;
+    const Method& method = *dedup::MethodByCode(shape.method);
+    if (method.merge == nullptr) continue;
+    const bool window = method.forgets(shape);
+    for (const bool full : {false, true}) {
+      // Full windows, which stand differently in their turns.
+      const uint64_t n = full ? kKeys : kKeys / 2;
+      const uint64_t left = full && window ? 4 * n : n, right = full && window ? 4 * n + 7777 : n;
+      Filter a(shape), b(shape);
+      if (!AddKeys(&a, 0, left) || !AddKeys(&b, kOther, right)) continue;
+      const double before = Found(a, left - n, n), rate = Found(a, kStrange, kStrangers);
+      std::printf("%s\t%s\t%.4f\t%.3f", variant.label, full ? "full" : "half", before, 100 * rate);
+      if (!a.Merge(b)) {
+        std::printf("\trefused\n");
+        continue;
+      }
+      std::printf("\t%.4f\t%.4f\t%.3f", Found(a, left - n, n), Found(a, kOther + right - n, n),
+                  100 * Found(a, kStrange, kStrangers));
+      if (window && AddKeys(&a, kNew, kKeys)) {
+        std::printf("\t%.3f\t%.4f", 100 * Found(a, kStrange, kStrangers), Found(a, kNew, kKeys));
+      }
+      std::printf("\n");
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -314,8 +384,10 @@ int main(int argc, char** argv) {
     PrintAges();
   } else if (what == "bits" && argc == 2) {
     PrintBits();
+  } else if (what == "merges" && argc == 2) {
+    PrintMerges();
   } else {
-    std::fprintf(stderr, "usage: curves streams [DIR] | ages | bits\n");
+    std::fprintf(stderr, "usage: curves streams [DIR] | ages | bits | merges\n");
     return 2;
   }
   return 0;

@@ -160,6 +160,11 @@ class Filter {
   void Ask(const uint64_t* hashes, size_t n, uint8_t* seen) const {
     method_->contains(shape_, counters_, bytes_.get(), hashes, n, seen);
   }
+  // False: the result would be full.
+  bool Merge(const Filter& other) {
+    return method_->merge(shape_, &counters_, bytes_.get(), other.counters_, other.bytes_.get(),
+                          Weights{});
+  }
   std::string Parameters() const {
     char text[128];
     method_->describe(shape_, text, sizeof text);

@@ -58,7 +58,7 @@ TEST_P(Defer, LeavesTheBytesOfOneAtATime) {
 // they are deferred again: no batch takes a filter over to its method too early.
 TEST_P(Defer, DoesNotEndTheExactFormEarly) {
   const Shape shape = Deferring();
-  const uint64_t limit = shape.bytes / 8;
+  const uint64_t limit = MostExact(shape);
   Filter filter(shape);
   for (uint64_t key = 0; key < limit; ++key) filter.AddDeferred(HashOf(key));
   for (uint64_t key = 0; key < 300; ++key) filter.AddDeferred(HashOf(key));

@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, Exact, ::testing::ValuesIn(AllVariants()), Var
 TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
   const Method& method = *GetParam().method;
   for (const Shape& shape : SomeShapes(GetParam())) {
-    const uint64_t limit = shape.bytes / 8;
+    const uint64_t limit = MostExact(shape);
     Filter working(shape), value(shape);
     for (uint64_t key = 0; key < limit; ++key) {
       ASSERT_FALSE(working.Add(HashOf(key)));
@@ -244,7 +244,7 @@ TEST(ExactSpeed, AHitDoesNotScan) {
 TEST(ExactSteps, GoOnExactAtTheLimit) {
   for (const Method* method : kMethods) {
     const Shape shape = PlanMemory(*method, 8192, 0.01);
-    const uint64_t limit = shape.bytes / 8;
+    const uint64_t limit = MostExact(shape);
     Filter filter(shape);
     for (uint64_t key = 0; key < limit; ++key) filter.Add(HashOf(key));
     Filter stored(filter.Canonical());
@@ -288,7 +288,7 @@ TEST(ExactStates, OfWindowsHoldAllTheirKeys) {
     }
     Filter state(shape), filter(shape);
     const uint64_t limit = state.header().exact_limit(), most = state.header().state_limit();
-    ASSERT_EQ(limit, shape.bytes / 8);
+    ASSERT_EQ(limit, MostExact(shape));
     ASSERT_EQ(most, std::max(uint64_t{3000}, limit));
     state.SetLimit(most);
     for (uint64_t key = 0; key < most; ++key) {

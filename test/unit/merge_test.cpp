@@ -155,7 +155,7 @@ TEST(ExactMerge, IsByAgeRank) {
 TEST(ExactMerge, IsExact) {
   for (const Variant& variant : Merging()) {
     const Shape shape = PlanMemory(*variant.method, 8192, 0.3, variant.options);
-    const uint64_t limit = shape.bytes / 8;
+    const uint64_t limit = MostExact(shape);
     const Filter a = FilterOf(shape, 0, 600), b = FilterOf(shape, 300, limit);
     const Filter merged = a.MergedWith(b);
     ASSERT_TRUE(merged.exact());

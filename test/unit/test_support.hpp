@@ -283,6 +283,13 @@ inline uint64_t DeferringMemory(const Method& method) {
   return (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
 }
 
+// The rule of the exact form, written out: as many hashes of 8 bytes as the body has
+// bytes for, and of a buffer of hashes no more than it has entries.
+inline uint64_t MostExact(const Shape& shape) {
+  const uint64_t fits = shape.bytes / 8;
+  return MethodByCode(shape.method)->exact_to_keys ? std::min(fits, shape.keys) : fits;
+}
+
 inline std::string NameOf(const Shape& shape) {
   const Method& method = *MethodByCode(shape.method);
   char sized[100], text[200];
