@@ -81,6 +81,11 @@ inline uint64_t Derived(uint64_t hash, unsigned index) noexcept {
   return z ^ (z >> 31);
 }
 
+// Probe number `i` of a key over n places, each of them an independent number.
+inline uint64_t Position(uint64_t hash, int i, uint64_t n) noexcept {
+  return FastRange(Derived(hash, static_cast<unsigned>(i)), n);
+}
+
 // The first `bits` bits (0 to 64) of a word.
 inline constexpr uint64_t LowMask(unsigned bits) noexcept {
   return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
@@ -109,6 +114,9 @@ DEDUP_ALWAYS_INLINE inline void PrefetchToWrite(const uint8_t* address) noexcept
 // a prefetch whose page has to be looked up holds up what comes after it: many in a
 // row look up their pages side by side, one between two keys' work does not.
 inline constexpr size_t kGroup = 32;
+
+// Of keys that touch many lines each, a batch fetches fewer ahead.
+inline constexpr size_t kKeysAhead = 8;
 
 template <size_t kKeys = kGroup, typename Fetch, typename Use>
 DEDUP_ALWAYS_INLINE inline void InGroups(size_t n, Fetch fetch, Use use) noexcept {

@@ -95,12 +95,9 @@ struct Place {
 };
 
 inline Place PlaceOf(uint64_t hash, unsigned i, uint64_t cache_bits) noexcept {
-  const uint64_t position = FastRange(Derived(hash, i), cache_bits);
+  const uint64_t position = dedup::Position(hash, static_cast<int>(i), cache_bits);
   return {static_cast<size_t>(position / 4), static_cast<unsigned>(position % 4 * 2)};
 }
-
-// A key touches k lines, so a batch fetches fewer keys ahead.
-inline constexpr size_t kKeysAhead = 8;
 
 DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t bits, unsigned k,
                                          uint64_t hash) noexcept {

@@ -162,9 +162,6 @@ inline void Remember(const Shape& shape, const Layout& layout, Counters* counter
   }
 }
 
-// A key touches k lines and more, so a batch fetches fewer keys ahead.
-inline constexpr size_t kKeysAhead = 8;
-
 // Adds keys; asks too, where `seen` is not null.
 inline void AddAll(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                    size_t n, uint8_t* seen) noexcept {

@@ -207,11 +207,8 @@ inline void Age(const Shape& shape, const Layout& layout, uint8_t* body) noexcep
 // ---- keys -------------------------------------------------------------------
 
 inline uint64_t BitOf(const Layout& layout, uint64_t hash, unsigned i) noexcept {
-  return FastRange(Derived(hash, i), layout.counters) * layout.width;
+  return Position(hash, static_cast<int>(i), layout.counters) * layout.width;
 }
-
-// A key touches k lines, so a batch fetches fewer keys ahead.
-inline constexpr size_t kKeysAhead = 8;
 
 DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* body,
                                          uint64_t hash) noexcept {

@@ -84,13 +84,6 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-inline uint64_t Position(uint64_t hash, int i, uint64_t bits) noexcept {
-  return FastRange(Derived(hash, static_cast<unsigned>(i)), bits);
-}
-
-// A key touches k lines, so a batch fetches fewer keys ahead.
-inline constexpr size_t kKeysAhead = 8;
-
 DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t bits, int k,
                                          uint64_t hash) noexcept {
   for (int i = 0; i < k; ++i) Prefetch(body + Position(hash, i, bits) / 8);

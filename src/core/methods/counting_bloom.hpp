@@ -75,10 +75,6 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-inline uint64_t Position(uint64_t hash, int i, uint64_t cells) noexcept {
-  return FastRange(Derived(hash, static_cast<unsigned>(i)), cells);
-}
-
 inline unsigned Load(const uint8_t* body, uint64_t position) noexcept {
   return body[position / 2] >> (position % 2 * 4) & kMost;
 }
@@ -92,8 +88,6 @@ inline void Change(uint8_t* body, uint64_t position, int by) noexcept {
 inline void Increment(uint8_t* body, uint64_t position) noexcept {
   if (Load(body, position) < kMost) Change(body, position, 1);
 }
-
-inline constexpr size_t kKeysAhead = 8;
 
 DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t cells, int k,
                                          uint64_t hash) noexcept {

@@ -16,55 +16,16 @@
 #ifndef STREAMDEDUP_CORE_METHODS_QHTD_HPP_
 #define STREAMDEDUP_CORE_METHODS_QHTD_HPP_
 
-#include "../method.hpp"
-#include "qht_row.hpp"
-#include "qht_sizes.hpp"
+#include "qht_method.hpp"
 
 namespace dedup::qhtd {
 
 inline constexpr qht_row::Rule kRule = {{.queue = false, .duplicates = true}, 1};
 
-inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
-  return qht_row::Plan(request, shape, kRule);
-}
-
-inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
-  return qht_row::ExpectedFpr(shape, keys, kRule);
-}
-
-inline double Missed(const Shape& shape) noexcept { return qht_row::Missed(shape, kRule); }
-
-inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
-                  const Counters& other_counters, const uint8_t* other,
-                  const Weights& weights) noexcept {
-  return qht_row::Merge(shape, counters, body, other_counters, other, weights, kRule);
-}
-
-inline constexpr Method kMethod = {
-    .name = "qhtd",
-    .code = 12,
-    .remembers = [](const Shape&) noexcept { return Remembers::kByChance; },
-    .merge_keeps_all = false,
-    .granule = qht_row::kGranule,
-    .promise =
-        "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
-    .merging = "at random: two full filters keep half of the keys of each",
-    .cost = "1 cache line a key, at times 2",
-    .missed = Missed,
-    .options = qht_row::kOptions,
-    .option_count = qht_row::kOptionCount,
-    .conflict = qht_row::kConflict,
-    .plan = Plan,
-    .valid = qht_row::Valid,
-    .exact_order = [](const Shape&) noexcept { return ExactOrder::kLastSight; },
-    .describe = qht_row::Describe,
-    .test_and_add = qht_row::TestAndAdd<kRule>,
-    .contains = qht_row::Contains,
-    .insert = qht_row::Insert<kRule>,
-    .merge = Merge,
-    .read = qht_row::Read,
-    .expected_fpr = ExpectedFpr,
-};
+inline constexpr Method kMethod = qht_row::MethodOf<kRule>(
+    "qhtd", 12,
+    "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
+    "at random: two full filters keep half of the keys of each");
 
 }  // namespace dedup::qhtd
 

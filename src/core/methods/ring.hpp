@@ -231,8 +231,6 @@ inline void Remember(const Shape& shape, const Layout& layout, Counters* counter
 
 // Runs step(byte offset of the block, hash, i) for every key. A block is longer than
 // a line, so it is the cells that are fetched, and fewer keys ahead.
-inline constexpr size_t kKeysAhead = 8;
-
 template <typename Step>
 inline void ForEachKey(const Layout& layout, const uint8_t* body, uint64_t blocks,
                        const uint64_t* hashes, size_t n, Step step) noexcept {

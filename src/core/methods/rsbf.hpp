@@ -242,8 +242,6 @@ inline bool Ask(const Layout& layout, const uint8_t* body, uint64_t hash) noexce
   return true;
 }
 
-inline constexpr size_t kKeysAhead = 8;
-
 DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* body,
                                          uint64_t hash) noexcept {
   for (int i = 0; i < layout.k; ++i) PrefetchToWrite(body + Position(layout, hash, i) / 8);

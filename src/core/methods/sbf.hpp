@@ -197,16 +197,10 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-inline uint64_t Position(uint64_t hash, int i, uint64_t m) noexcept {
-  return FastRange(Derived(hash, static_cast<unsigned>(i)), m);
-}
-
 // Where the decay of a step starts: its one random choice.
 inline uint64_t StartOf(const Shape& shape, const Layout& layout, uint64_t step) noexcept {
   return StepRandom(shape.seed, step).Below(layout.m);
 }
-
-inline constexpr size_t kKeysAhead = 8;
 
 template <unsigned D>
 DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* body,
