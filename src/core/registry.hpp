@@ -33,8 +33,19 @@
 
 namespace dedup {
 
-inline constexpr const Method* kMethods[] = {
+inline constexpr size_t kMethodCount = 21;
+
+// A program of many translation units compiles the methods once: it is built with
+// DEDUP_METHODS_ELSEWHERE, and links methods.cpp.
+#ifdef DEDUP_METHODS_ELSEWHERE
+extern const Method* const kMethods[kMethodCount];
+#endif
+#if !defined(DEDUP_METHODS_ELSEWHERE) || defined(DEDUP_METHODS_HERE)
+#ifndef DEDUP_METHODS_HERE
+inline
+#endif
     // clang-format off
+constexpr const Method* const kMethods[kMethodCount] = {
     &blocked_bloom::kMethod,
     &bloom::kMethod,
     &recent::kMethod,
@@ -56,9 +67,9 @@ inline constexpr const Method* kMethods[] = {
     &lru::kMethod,
     &fp_lru::kMethod,
     &apbf::kMethod,
-    // clang-format on
 };
-inline constexpr size_t kMethodCount = sizeof kMethods / sizeof kMethods[0];
+// clang-format on
+#endif
 
 // The method with this code, or null.
 inline const Method* MethodByCode(uint8_t code) noexcept {
