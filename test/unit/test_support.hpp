@@ -177,9 +177,9 @@ inline std::vector<Variant> AllVariants() {
       for (const std::string& value : values) {
         for (size_t other = 0; other < others; ++other) {
           Variant variant = variants[other];
-          variant.options +=
-              std::string(variant.options.empty() ? "" : " ") + spec.name + "=" + value;
-          variant.name += "_" + std::string(spec.name) + "_" + value;
+          if (!variant.options.empty()) variant.options += ' ';
+          variant.options.append(spec.name).append("=").append(value);
+          variant.name.append("_").append(spec.name).append("_").append(value);
           variants.push_back(variant);
         }
       }
