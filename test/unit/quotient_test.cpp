@@ -593,6 +593,39 @@ TEST(Quotient, SoundFindsEveryFlippedBit) {
   EXPECT_TRUE(Sound(body));
 }
 
+// The last slots of a table in every state, of which most are none: nothing reaches for a
+// slot behind them.
+TEST(Quotient, AnyBitsAtTheEndAreSafe) {
+  Random random(12);
+  const Shape shape = PlanMemory(Quotient(), 4096, 0.01);
+  const quotient::Layout layout = quotient::LayoutOf(shape);
+  const unsigned q = StartQ(shape);
+  for (uint64_t round = 0; round < 40000 / kThin; ++round) {
+    Counters counters;
+    counters.count = 1;
+    Bytes body(shape.bytes);
+    quotient::Table table(body.data(), q, layout.p - q);
+    const uint64_t first = table.quotients() - 1 - random.Below(3);
+    for (uint64_t i = first; i < table.slots(); ++i) {
+      table.SetSlot(i, quotient::kShifted | quotient::kContinuation);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const uint64_t slot = first + random.Below(table.slots() - first);
+      table.SetSlot(slot, random.Below(8));
+    }
+    table.SetSlot(first - 1, random.Below(4));
+    table.SetSlot(first, random.Below(8));
+    // An empty one that is not clear: it looks like the run's first, with a remainder.
+    table.SetSlot(table.slots() - 1, random.Next() & LowMask(table.width()) & ~uint64_t{7});
+    const uint64_t hash = (first + random.Below(3)) << (64 - q) | random.Next() >> q;
+    uint8_t seen = 0;
+    Quotient().test_and_add(shape, &counters, body.data(), &hash, 1, &seen);
+    EXPECT_LE(seen, 1);
+    EXPECT_TRUE(Quotient().valid(shape, counters));
+    ASSERT_TRUE(counters.state > 0 || table.EndsClear()) << round;
+  }
+}
+
 // Every function ends, and stays within its bytes, whatever these hold.
 TEST(Quotient, AnyBitsAreSafe) {
   Random random(11);

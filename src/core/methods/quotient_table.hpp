@@ -338,7 +338,8 @@ inline bool Table::Insert(const Spot& spot) noexcept {
   if (end - spot.cluster > kMaxShift && !ShiftsFit(spot, end)) return false;
   ShiftOn(spot.at, end);
   const bool first = spot.at == spot.run;
-  if (spot.occupied && first) Mark(spot.at + 1, kContinuation);
+  // An occupied quotient has a run, so something moved on; but not in bits that are no table.
+  if (spot.occupied && first && spot.at < end) Mark(spot.at + 1, kContinuation);
   SetSlot(spot.at, (spot.fingerprint & LowMask(r_)) << kMetaBits |
                        (spot.at != home ? kShifted : 0) |
                        (spot.occupied && !first ? kContinuation : 0) | (Slot(spot.at) & kOccupied));
