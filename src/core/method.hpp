@@ -184,6 +184,8 @@ struct Method {
   bool (*forget)(const Shape&, Counters*, uint8_t* body, uint64_t hash) noexcept = nullptr;
   // Whether filters of this shape can forget, where not all of the method can. Null: all.
   bool (*may_forget)(const Shape&) noexcept = nullptr;
+  // Whether filters of this shape can have no room for a key. Null: none ever.
+  bool (*may_be_full)(const Shape&) noexcept = nullptr;
   // Of bodies that grow: how many of their bytes are in use. The others are zero, are
   // not stored, and must not be looked at by contains, read, or merge (in the other
   // body). Null: all.
@@ -193,6 +195,9 @@ struct Method {
   bool (*sound)(const Shape&, const Counters&, const uint8_t* body) noexcept = nullptr;
 
   bool forgets(const Shape& shape) const noexcept { return remembers(shape) != Remembers::kAll; }
+  bool can_be_full(const Shape& shape) const noexcept {
+    return may_be_full != nullptr && may_be_full(shape);
+  }
   bool can_forget(const Shape& shape) const noexcept {
     return forget != nullptr && (may_forget == nullptr || may_forget(shape));
   }

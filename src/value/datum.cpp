@@ -376,15 +376,6 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 	return EOHPGetRWDatum(&object->hdr);
 }
 
-/* Whether the method may refuse a key: a set that keys can be taken out of, one by one. */
-static bool
-MayBeFull(const Header &header)
-{
-	const dedup::Method &method = *header.method;
-
-	return !method.forgets(header.shape) && method.can_forget(header.shape) && !method.merge_adds;
-}
-
 Datum
 AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
 {
@@ -403,7 +394,8 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	 * variable, which must then be as it was.
 	 */
 	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
-		(object = GetExpanded(datum)) != NULL && (n == 1 || !MayBeFull(filter.header)))
+		(object = GetExpanded(datum)) != NULL &&
+		(n == 1 || !filter.header.method->can_be_full(filter.header.shape)))
 		return AddInPlace(object, hashes, n, filter.header.exact_limit());
 
 	if (n == 1 && filter.header.canonical())

@@ -94,7 +94,7 @@ struct Prepared {
     filter = std::make_unique<Memory>(shape.bytes);
     keys_a_round = kKeysARound;
     uint64_t fill = shape.keys;
-    if (!of.forgets(shape) && of.can_forget(shape) && !of.merge_adds) {
+    if (of.can_be_full(shape)) {
       const uint64_t most = shape.keys / 64 / kBatch * kBatch;
       if (keys_a_round > most) keys_a_round = most;
       fill -= 2 * kRounds * keys_a_round;

@@ -37,6 +37,16 @@ std::vector<Variant> Filling() {
   return variants;
 }
 
+// What says that it can be full is, and nothing else.
+TEST(CanBeFull, IsTold) {
+  std::set<std::string> full;
+  for (const Variant& variant : Filling()) full.insert(variant.name);
+  for (const Variant& variant : AllVariants()) {
+    EXPECT_EQ(variant.method->can_be_full(PlanOf(variant, 100, 0.01)), full.count(variant.name) > 0)
+        << variant.name;
+  }
+}
+
 // Only filters that say "all" are full, and only such as can be emptied again; Bloom
 // filters and windows never are.
 TEST(CanBeFull, OnlyWhatForgetsOnDemand) {

@@ -311,6 +311,8 @@ inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* b
   return !layout.strict || Buckets(shape, layout, body).SlotsInUse() == counters.count;
 }
 
+inline bool Strict(const Shape& shape) noexcept { return LayoutOf(shape).strict; }
+
 inline constexpr Method kMethod = {
     .name = "cuckoo",
     .code = 15,
@@ -340,7 +342,8 @@ inline constexpr Method kMethod = {
     .read = Read,
     .expected_fpr = ExpectedFpr,
     .forget = Forget,
-    .may_forget = [](const Shape& shape) noexcept { return LayoutOf(shape).strict; },
+    .may_forget = Strict,
+    .may_be_full = Strict,
     .sound = Sound,
 };
 

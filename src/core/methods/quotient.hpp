@@ -360,6 +360,7 @@ inline constexpr Method kMethod = {
     .read = Read,
     .expected_fpr = ExpectedFpr,
     .forget = Forget,
+    .may_be_full = [](const Shape&) noexcept { return true; },
     .used_bytes = UsedBytes,
     .sound = Sound,
 };
