@@ -136,24 +136,7 @@ TEST(A2Twin, AnswersAndBytesAreTheSame) {
 // Batches, with and without answers, and inserts give what single keys give.
 TEST(A2Batches, AreTheSameAsSingleKeys) {
   const Shape shape = PlanMemory(Named("a2"), 4096, 0.01);
-  Random random(2);
-  std::vector<uint64_t> hashes(20 * shape.keys);
-  for (uint64_t& hash : hashes) hash = HashOf(random.Below(4 * shape.keys));
-  Body one(shape), many(shape), inserted(shape);
-  std::vector<uint8_t> expected, seen(hashes.size());
-  for (uint64_t hash : hashes) expected.push_back(one.TestAndAdd(hash));
-  for (size_t i = 0; i < hashes.size();) {
-    const size_t n = std::min<size_t>(hashes.size() - i, 1 + random.Below(100));
-    many.TestAndAdd(&hashes[i], n, &seen[i]);
-    i += n;
-  }
-  inserted.Insert(hashes.data(), hashes.size());
-  EXPECT_EQ(seen, expected);
-  EXPECT_EQ(many.bytes(), one.bytes());
-  EXPECT_EQ(inserted.bytes(), one.bytes());
-  EXPECT_EQ(many.counters().count, one.counters().count);
-  many.Contains(hashes.data(), hashes.size(), seen.data());
-  for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(seen[i], one.Contains(hashes[i]));
+  ExpectBatchesAreSingles(shape, 4 * shape.keys, 2);
 }
 
 // No key is answered new while no more than na others came since its last sight: asked
@@ -202,20 +185,6 @@ TEST(A2Promise, IsTight) {
   EXPECT_TRUE(body.Contains(HashOf(1000000)));
 }
 
-double FreshRate(const Body& body, uint64_t probes, uint64_t seed) {
-  std::vector<uint64_t> hashes(probes);
-  for (uint64_t i = 0; i < probes; ++i) hashes[i] = HashOf((uint64_t{1} << 40) + i, seed);
-  std::vector<uint8_t> seen(probes);
-  body.Contains(hashes.data(), probes, seen.data());
-  uint64_t found = 0;
-  for (uint8_t each : seen) found += each;
-  return static_cast<double>(found) / static_cast<double>(probes);
-}
-
-double Error(double rate, uint64_t probes) {
-  return std::sqrt(rate * (1 - rate) / static_cast<double>(probes));
-}
-
 // With n keys the rate is that of the formulas; never above fpr. 5 standard errors of
 // the probes, and 3 % for how evenly the bits of one filter are spread. A key that cache 1
 // takes for its own is not counted, so that at high rates the caches come to be a little
@@ -238,10 +207,12 @@ TEST(A2Rate, IsTheOneExpected) {
       EXPECT_NEAR(Named("a2").expected_fpr(shape, share * full), expected, 1e-3 * expected);
       EXPECT_LE(Named("a2").expected_fpr(shape, share * full), fpr * (1 + 1e-9));
       const double measured = FreshRate(body, probes, 9);
-      EXPECT_NEAR(measured, expected,
-                  5 * Error(expected, probes) + (0.03 + sizes.k * sizes.rate / 4) * expected)
+      EXPECT_NEAR(
+          measured, expected,
+          5 * StandardError(expected, probes) + (0.03 + sizes.k * sizes.rate / 4) * expected)
           << NameOf(shape) << " " << share;
-      EXPECT_NEAR(body.Read().fpr, measured, 5 * Error(expected, probes) + 0.001 * expected);
+      EXPECT_NEAR(body.Read().fpr, measured,
+                  5 * StandardError(expected, probes) + 0.001 * expected);
       // A false positive of the newer cache is not counted.
       EXPECT_NEAR(body.Read().count, static_cast<double>(key), 0.02 * static_cast<double>(key));
     }
@@ -309,7 +280,7 @@ TEST(A2Merge, KeepsEveryKeyOfBoth) {
       const double older = (share_a > 1 ? n : 0) + (share_b > 1 ? n : 0);
       const double expected = 1 - (1 - rate_of(newer)) * (1 - rate_of(older));
       EXPECT_NEAR(FreshRate(merged, probes, 7), expected,
-                  5 * Error(expected, probes) + 0.06 * expected)
+                  5 * StandardError(expected, probes) + 0.06 * expected)
           << share_a << " " << share_b;
       // Those of both newer caches stay for na keys more.
       for (uint64_t i = 0; i < full; ++i) merged.TestAndAdd(HashOf(2 * other + i));
@@ -320,7 +291,7 @@ TEST(A2Merge, KeepsEveryKeyOfBoth) {
       // answers for some of the new keys, so it takes a few more of them to fill it.
       for (uint64_t i = 0; i < 3 * full; ++i) merged.TestAndAdd(HashOf(3 * other + i));
       EXPECT_LT(ShareFound(merged, 0, keys_a), 0.02);
-      EXPECT_LT(FreshRate(merged, probes, 7), 0.0105 + 5 * Error(0.01, probes));
+      EXPECT_LT(FreshRate(merged, probes, 7), 0.0105 + 5 * StandardError(0.01, probes));
     }
   }
 }

@@ -299,25 +299,7 @@ TEST(ApbfTwin, AnswersAndBytesAreTheSame) {
 TEST(ApbfBatches, AreTheSameAsSingleKeys) {
   for (const char* options : {"", "k=4 l=12"}) {
     const Shape shape = PlanMemory(Named("apbf"), 4096, 0.01, options);
-    Random random(3);
-    std::vector<uint64_t> hashes(20 * shape.keys);
-    for (uint64_t& hash : hashes) hash = HashOf(random.Below(2 * shape.keys));
-    Body one(shape), many(shape), inserted(shape);
-    std::vector<uint8_t> expected, seen(hashes.size());
-    for (uint64_t hash : hashes) expected.push_back(one.TestAndAdd(hash));
-    for (size_t i = 0; i < hashes.size();) {
-      const size_t n = std::min<size_t>(hashes.size() - i, 1 + random.Below(100));
-      many.TestAndAdd(&hashes[i], n, &seen[i]);
-      i += n;
-    }
-    inserted.Insert(hashes.data(), hashes.size());
-    EXPECT_EQ(seen, expected);
-    EXPECT_EQ(many.bytes(), one.bytes());
-    EXPECT_EQ(inserted.bytes(), one.bytes());
-    EXPECT_EQ(many.counters().count, one.counters().count);
-    EXPECT_EQ(many.counters().state, one.counters().state);
-    many.Contains(hashes.data(), hashes.size(), seen.data());
-    for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(seen[i], one.Contains(hashes[i]));
+    ExpectBatchesAreSingles(shape, 2 * shape.keys, 3);
   }
 }
 
@@ -399,20 +381,6 @@ TEST(ApbfPromise, IsTight) {
   EXPECT_TRUE(kept.Contains(HashOf(0)));
 }
 
-double FreshRate(const Body& body, uint64_t probes, uint64_t seed) {
-  std::vector<uint64_t> hashes(probes);
-  for (uint64_t i = 0; i < probes; ++i) hashes[i] = HashOf((uint64_t{1} << 40) + i, seed);
-  std::vector<uint8_t> seen(probes);
-  body.Contains(hashes.data(), probes, seen.data());
-  uint64_t found = 0;
-  for (uint8_t each : seen) found += each;
-  return static_cast<double>(found) / static_cast<double>(probes);
-}
-
-double Error(double rate, uint64_t probes) {
-  return std::sqrt(rate * (1 - rate) / static_cast<double>(probes));
-}
-
 // Where a generation is about to end the rate is the paper's for (k, l), and expected_fpr
 // gives it there, rising until then. 5 standard errors of the probes, and 4 % for how
 // evenly the bits of one filter are spread and for keys that happened to change nothing.
@@ -441,7 +409,7 @@ TEST(ApbfRate, IsTheOneExpected) {
         fill.push_back(1 - std::exp(-std::max(0.0, std::min(to, last) - from) / bits));
       }
       const double expected = ChainRate(c.k, fill);
-      const double error = 5 * Error(expected, probes) + 0.04 * expected;
+      const double error = 5 * StandardError(expected, probes) + 0.04 * expected;
       EXPECT_NEAR(FreshRate(body, probes, 8), expected, error) << NameOf(shape) << " " << stop;
       EXPECT_NEAR(body.Read().fpr, expected, 0.05 * expected + 1e-9);
       EXPECT_GE(Named("apbf").expected_fpr(shape, static_cast<double>(stop)), expected * 0.9999);
@@ -512,14 +480,14 @@ TEST(ApbfMerge, OfAgreeingGenerationsKeepsEveryKey) {
     }
     const double expected = ChainRate(10, fill);
     EXPECT_NEAR(FreshRate(merged, probes, 7), expected,
-                5 * Error(expected, probes) + 0.06 * expected);
+                5 * StandardError(expected, probes) + 0.06 * expected);
     // Half a window on.
     for (uint64_t i = 0; i < 3 * g; ++i) merged.Insert(HashOf(2 * other + i));
     EXPECT_EQ(ShareFound(merged, keys_a - 3 * g, keys_a), 1);
     EXPECT_EQ(ShareFound(merged, other + keys_b - 3 * g, other + keys_b), 1);
     for (uint64_t i = 3 * g; i < 18 * g; ++i) merged.Insert(HashOf(2 * other + i));
     EXPECT_LT(ShareFound(merged, 0, keys_a), 0.004);
-    EXPECT_LT(FreshRate(merged, probes, 7), 0.0017 + 5 * Error(0.0017, probes));
+    EXPECT_LT(FreshRate(merged, probes, 7), 0.0017 + 5 * StandardError(0.0017, probes));
   }
 }
 

@@ -210,24 +210,7 @@ TEST(BDbfTwin, AgesAndMergesAnyCounters) {
 
 TEST(BDbfBatches, AreTheSameAsSingleKeys) {
   const Shape shape = PlanMemory(Named("b_dbf"), 4096, 0.01);
-  Random random(3);
-  std::vector<uint64_t> hashes(20 * shape.keys);
-  for (uint64_t& hash : hashes) hash = HashOf(random.Below(2 * shape.keys));
-  Body one(shape), many(shape), inserted(shape);
-  std::vector<uint8_t> expected, seen(hashes.size());
-  for (uint64_t hash : hashes) expected.push_back(one.TestAndAdd(hash));
-  for (size_t i = 0; i < hashes.size();) {
-    const size_t n = std::min<size_t>(hashes.size() - i, 1 + random.Below(100));
-    many.TestAndAdd(&hashes[i], n, &seen[i]);
-    i += n;
-  }
-  inserted.Insert(hashes.data(), hashes.size());
-  EXPECT_EQ(seen, expected);
-  EXPECT_EQ(many.bytes(), one.bytes());
-  EXPECT_EQ(inserted.bytes(), one.bytes());
-  EXPECT_EQ(many.counters().count, one.counters().count);
-  many.Contains(hashes.data(), hashes.size(), seen.data());
-  for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(seen[i], one.Contains(hashes[i]));
+  ExpectBatchesAreSingles(shape, 2 * shape.keys, 3);
 }
 
 // No key is answered new while no more than `keys` elements came since its last sight:
@@ -279,20 +262,6 @@ TEST(BDbfPromise, IsTight) {
   }
 }
 
-double FreshRate(const Body& body, uint64_t probes, uint64_t seed) {
-  std::vector<uint64_t> hashes(probes);
-  for (uint64_t i = 0; i < probes; ++i) hashes[i] = HashOf((uint64_t{1} << 40) + i, seed);
-  std::vector<uint8_t> seen(probes);
-  body.Contains(hashes.data(), probes, seen.data());
-  uint64_t found = 0;
-  for (uint8_t each : seen) found += each;
-  return static_cast<double>(found) / static_cast<double>(probes);
-}
-
-double Error(double rate, uint64_t probes) {
-  return std::sqrt(rate * (1 - rate) / static_cast<double>(probes));
-}
-
 // At W distinct elements the rate is below fpr, at b age (all that are ever remembered)
 // it is at most fpr; between, that of a Bloom filter. 5 standard errors of the probes and
 // 3 % for how evenly the counters of one filter are set.
@@ -307,7 +276,7 @@ TEST(BDbfRate, IsTheOneExpected) {
       const auto check = [&](double alive) {
         const double expected = std::pow(1 - std::exp(-sizes.k * alive / sizes.counters), sizes.k);
         EXPECT_LE(expected, fpr * (1 + 1e-9));
-        const double error = 5 * Error(expected, probes) + 0.03 * expected;
+        const double error = 5 * StandardError(expected, probes) + 0.03 * expected;
         EXPECT_NEAR(FreshRate(body, probes, 8), expected, error) << NameOf(shape) << " " << alive;
         EXPECT_NEAR(body.Read().fpr, expected, 0.05 * expected);
         EXPECT_NEAR(body.Read().count, alive, 0.03 * alive);
@@ -408,7 +377,7 @@ TEST(BDbfMerge, KeepsEveryKeyOfBoth) {
       const double expected =
           std::pow(1 - std::exp(-k * (alive(keys_a) + alive(keys_b)) / counters), k);
       EXPECT_NEAR(FreshRate(merged, probes, 7), expected,
-                  5 * Error(expected, probes) + 0.05 * expected);
+                  5 * StandardError(expected, probes) + 0.05 * expected);
       // Half a window on: of the last half window of each all but a block are there for
       // certain, and all of the one that was ahead.
       const uint64_t half = shape.keys / 2;
@@ -427,7 +396,7 @@ TEST(BDbfMerge, KeepsEveryKeyOfBoth) {
       uint64_t left = 0;
       for (uint64_t i = 0; i < keys_a; ++i) left += merged.Contains(HashOf(i));
       EXPECT_LT(static_cast<double>(left), 0.02 * static_cast<double>(keys_a));
-      EXPECT_LT(FreshRate(merged, probes, 7), 0.0105 + 5 * Error(0.01, probes));
+      EXPECT_LT(FreshRate(merged, probes, 7), 0.0105 + 5 * StandardError(0.01, probes));
     }
   }
 }

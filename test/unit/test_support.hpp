@@ -356,6 +356,48 @@ class Body {
   Bytes bytes_;
 };
 
+// Share of `probes` keys that never came, of that many hashes, which are found.
+inline double FreshRate(const Body& body, uint64_t probes, uint64_t seed) {
+  std::vector<uint64_t> hashes(probes);
+  for (uint64_t i = 0; i < probes; ++i) hashes[i] = HashOf((uint64_t{1} << 40) + i, seed);
+  std::vector<uint8_t> seen(probes);
+  body.Contains(hashes.data(), probes, seen.data());
+  uint64_t found = 0;
+  for (uint8_t each : seen) found += each;
+  return static_cast<double>(found) / static_cast<double>(probes);
+}
+
+// Standard error of a rate measured with so many probes.
+inline double StandardError(double rate, uint64_t probes) {
+  return std::sqrt(rate * (1 - rate) / static_cast<double>(probes));
+}
+
+// For methods whose insert is their test-and-add: 20 windows of keys out of `alphabet`
+// different ones, in batches of all sizes, with and without answers, leave and answer what
+// the keys one by one do.
+inline void ExpectBatchesAreSingles(const Shape& shape, uint64_t alphabet, uint64_t seed) {
+  Random random(seed);
+  std::vector<uint64_t> hashes(20 * shape.keys);
+  for (uint64_t& hash : hashes) hash = HashOf(random.Below(alphabet));
+  Body one(shape), many(shape), inserted(shape);
+  std::vector<uint8_t> expected, seen(hashes.size());
+  for (uint64_t hash : hashes) expected.push_back(one.TestAndAdd(hash));
+  for (size_t i = 0; i < hashes.size();) {
+    const size_t n = std::min<size_t>(hashes.size() - i, 1 + random.Below(100));
+    many.TestAndAdd(&hashes[i], n, &seen[i]);
+    i += n;
+  }
+  inserted.Insert(hashes.data(), hashes.size());
+  EXPECT_EQ(seen, expected);
+  for (const Body* other : {&many, &inserted}) {
+    EXPECT_EQ(other->bytes(), one.bytes());
+    EXPECT_EQ(other->counters().count, one.counters().count);
+    EXPECT_EQ(other->counters().state, one.counters().state);
+  }
+  many.Contains(hashes.data(), hashes.size(), seen.data());
+  for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(seen[i], one.Contains(hashes[i]));
+}
+
 // A filter in memory: an image in any form, and its header.
 class Filter {
  public:
