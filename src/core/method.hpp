@@ -104,6 +104,13 @@ enum class Remembers : uint8_t {
   kByChance,   // what random evictions have left
 };
 
+// What a filter answers of a key. All count the distinct keys.
+enum class Answers : uint8_t {
+  kMembership,  // whether it was seen
+  kNothing,     // a sketch that only counts
+  kFrequency,   // how often it was seen
+};
+
 // The order in which a filter that is still exact keeps its hashes.
 enum class ExactOrder : uint8_t {
   kSorted,      // by value: the method's state does not depend on order
@@ -125,6 +132,7 @@ struct Reading {
 struct Method {
   const char* name;
   uint8_t code;  // in stored filters: never reused
+  Answers answers = Answers::kMembership;
   Remembers (*remembers)(const Shape&) noexcept;
   bool merge_keeps_all;     // a merge drops no key that either input remembers
   bool merge_adds = false;  // a merge holds a key of both inputs twice, for two forgets

@@ -75,6 +75,7 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	LiveParameters parameters = {};
 	dedup::PlanStatus status = dedup::PlanStatus::kOk;
 
+	RequireMembership(*method);
 	parameters.prototype_method = prototype.method;
 	parameters.prototype_keys = prototype.keys;
 	parameters.prototype_fpr = prototype.fpr;

@@ -124,6 +124,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 			struct varlena *empty = MakeEmptyFilter(shape);
 
 			CheckFlat(empty, &partition->filter.header);
+			RequireMembership(*partition->filter.header.method);
 			partition->limit = LimitOf(partition->filter.header, HashLimit::Value);
 			StartFilling(&partition->filter, empty, partition->limit);
 		}

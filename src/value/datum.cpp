@@ -150,6 +150,20 @@ RequireMerge(const Header &header, bool parallel)
 			 errhint("Build one filter from the keys of both, or use a method that can be merged.")));
 }
 
+void
+RequireMembership(const dedup::Method &method)
+{
+	if (method.answers == dedup::Answers::kMembership)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("filters of method %s do not say whether a key was seen", method.name),
+			 method.answers == dedup::Answers::kFrequency ?
+			 errdetail("They say how often it was seen: dedup_frequency().") :
+			 errdetail("They say how many distinct keys were seen: dedup_count()."),
+			 errhint("Use a filter of dedup_filter() or dedup_window().")));
+}
+
 /* The methods that can forget, "a, b, c". */
 static const char *
 ForgettingMethods(void)

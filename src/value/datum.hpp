@@ -60,6 +60,12 @@ extern void RequireSameShape(const dedup::Header &left, const dedup::Header &rig
  */
 extern void RequireMerge(const dedup::Header &header, bool parallel);
 
+/*
+ * An error (0A000) that says what to use instead, if filters of this method do not
+ * answer whether a key was seen.
+ */
+extern void RequireMembership(const dedup::Method &method);
+
 /* Errors (22023, 54000) for rates and numbers of keys that no filter can have. */
 extern void CheckRate(double fpr);
 extern void CheckKeys(int64 keys);

@@ -168,6 +168,7 @@ AskFilter(FunctionCallInfo fcinfo, bool *seen)
 	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
 	uint64		hash;
 
+	RequireMembership(*filter.header.method);
 	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
 		return false;
 	*seen = dedup::Contains(filter.image, filter.header, hash);
