@@ -1,0 +1,46 @@
+/*
+ * SELECT DISTINCT through a filter: a custom node that lets a row through if its key is
+ * new. distinct_plan.cpp makes its paths and plans, distinct_exec.cpp runs it.
+ */
+#ifndef STREAMDEDUP_QUERY_DISTINCT_HPP
+#define STREAMDEDUP_QUERY_DISTINCT_HPP
+
+#include "pg/pg.hpp"
+
+extern "C" {
+#include "nodes/extensible.h"
+#include "nodes/parsenodes.h"
+#include "nodes/pathnodes.h"
+#include "nodes/plannodes.h"
+}
+
+/*
+ * What a plan holds in custom_private: plain lists, since plans are copied and travel to
+ * workers.
+ */
+struct DistinctPlanFields
+{
+	List	   *columns;		/* numbers of the key columns in the child's rows */
+	List	   *types;			/* their types */
+	List	   *collations;		/* of their expressions */
+	int			filters;		/* that a row passes: 2 where workers have their own */
+};
+
+extern List *PackDistinctPlan(const DistinctPlanFields *fields);
+extern void UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields);
+
+/* Makes the node's state; for distinct_plan.cpp. */
+extern const CustomScanMethods DistinctScanMethods;
+
+/*
+ * Marks the queries of a statement whose DISTINCT may be planned through a filter: all
+ * but those under IN, NOT IN and EXISTS, where a row too few upstairs can be one too many
+ * in the result. Of those that come into the plan otherwise, from inlined functions, none
+ * is.
+ */
+extern void MarkDistinctQueries(Query *query);
+
+/* Registers the node and the planner's hook. */
+extern void InitDistinct(void);
+
+#endif							/* STREAMDEDUP_QUERY_DISTINCT_HPP */
