@@ -2,6 +2,7 @@
  * What makes the library a PostgreSQL module.
  */
 #include "live/live.hpp"
+#include "pg/settings.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -22,6 +23,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	InitSettings();
 	InitLiveCounters();
 	InitLiveGuard();
 	InitLiveRefusals();

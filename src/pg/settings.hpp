@@ -1,0 +1,31 @@
+/*
+ * The settings, by the names under streamdedup.
+ */
+#ifndef STREAMDEDUP_PG_SETTINGS_HPP
+#define STREAMDEDUP_PG_SETTINGS_HPP
+
+#include "pg/pg.hpp"
+
+/* streamdedup.approximate_distinct; ask ApproximateDistinctAllowed() rather. */
+extern bool approximate_distinct;
+
+/* streamdedup.distinct_fpr: the rate that the filter of a DISTINCT keeps. */
+extern double distinct_fpr;
+
+/* streamdedup.distinct_memory, or -1; ask DistinctMemory() rather. */
+extern int	distinct_memory_kb;
+
+/* Defines them; called by _PG_init before everything else. */
+extern void InitSettings(void);
+
+/* Bytes that the filter of one DISTINCT may take: the setting at this moment. */
+extern Size DistinctMemory(void);
+
+/*
+ * Whether streamdedup.approximate_distinct is on and holds for what is planned now:
+ * not for the body of a SECURITY DEFINER function, which is exact unless whoever it
+ * runs as has turned the setting on, and not for maintenance commands. Costs nothing.
+ */
+extern bool ApproximateDistinctAllowed(void);
+
+#endif							/* STREAMDEDUP_PG_SETTINGS_HPP */
