@@ -56,7 +56,7 @@ inline double SteadyFpr(const Method& method, const Shape& shape) noexcept {
 // Whether a filter holds more than it was sized for, beyond what the estimate's
 // own error explains.
 inline bool Overfull(const Header& header, const Reading& reading) noexcept {
-  if (header.exact()) return false;
+  if (header.exact() || !header.method->has_rate()) return false;
   if (header.method->forgets(header.shape)) {
     // The common case, before the sums that tell what to expect.
     if (reading.fpr <= 1.2 * header.shape.fpr) return false;

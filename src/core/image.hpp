@@ -9,8 +9,8 @@
 //        4      4  M, the method's body in bytes
 //        8      8  checksum; in working forms not one, see below
 //       16      8  seed of the key hash
-//       24      8  keys: capacity or window
-//       32      8  fpr, an IEEE double
+//       24      8  keys: capacity or window; 0 of methods without a rate
+//       32      8  fpr, an IEEE double; the same
 //       40      8  the method's detail
 //       48      8  exact forms: n, the number of hashes; else Counters::count
 //       56      4  kWorkingExact: room for so many hashes; kExact: 0; else
@@ -214,8 +214,10 @@ inline unsigned HashNumberOf(const uint8_t* image) noexcept { return image[3] >>
   header->counters.count = LoadU64(image + 48);
   header->counters.state = LoadU32(image + 56);
 
-  if (shape.bytes == 0 || shape.bytes > kMaxBodyBytes || shape.keys < 1 || shape.keys > kMaxKeys ||
-      !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)) {
+  if (shape.bytes == 0 || shape.bytes > kMaxBodyBytes) return Flaw::kParameters;
+  if (method->has_rate() ? shape.keys < 1 || shape.keys > kMaxKeys ||
+                               !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)
+                         : shape.keys != 0 || LoadU64(image + 32) != 0) {
     return Flaw::kParameters;
   }
   if (!method->valid(shape, header->exact() ? Counters{} : header->counters))

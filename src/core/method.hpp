@@ -31,8 +31,8 @@ struct Shape {
   uint8_t method = 0;   // Method::code
   uint32_t bytes = 0;   // size of the body, at most kMaxBodyBytes
   uint64_t seed = 0;    // of the key hash
-  uint64_t keys = 0;    // capacity, or window, in distinct keys
-  double fpr = 0;       // asked-for false-positive rate at `keys` keys
+  uint64_t keys = 0;    // capacity, or window, in distinct keys; 0 without a rate
+  double fpr = 0;       // asked-for false-positive rate at `keys` keys; 0 without a rate
   uint64_t detail = 0;  // the method's own: k, fingerprint bits, flags ...
   uint8_t hash = 0;     // of the keys: kXxh3Hash or kSipHash
 
@@ -68,7 +68,7 @@ struct Options {
   bool hash_given = false;
 };
 
-// Every method's first two options: how it is sized.
+// The first two options of every method that has a rate: how it is sized.
 inline constexpr OptionSpec kFprOption = {"fpr", OptionKind::kReal, kMinFpr, kMaxFpr};
 inline constexpr OptionSpec kKeysOption = {"keys", OptionKind::kWhole, 1,
                                            static_cast<double>(kMaxKeys)};
@@ -79,7 +79,7 @@ inline constexpr int kFpr = 0;
 inline constexpr int kKeys = 1;
 
 // What a filter is to be sized by: `keys` keys, or, if that is 0, as many as fit
-// `memory` bytes.
+// `memory` bytes. Methods without a rate are sized by memory or their own options.
 struct Request {
   uint64_t keys = 0;
   uint64_t memory = 0;
@@ -92,6 +92,8 @@ enum class PlanStatus {
   kTooLarge,        // the body would pass kMaxBodyBytes
   kMemoryTooSmall,  // not even one line or block, or not one key at the rate
   kConflict,        // options that exclude each other: Method::conflict says which
+  kNoSize,          // without a rate: neither memory nor the options that size it
+  kTwoSizes,        // both
 };
 
 // ---- what is told of a method and of a filter -------------------------------
@@ -104,7 +106,8 @@ enum class Remembers : uint8_t {
   kByChance,   // what random evictions have left
 };
 
-// What a filter answers of a key. All count the distinct keys.
+// What a filter answers of a key. All count the distinct keys. Only those that tell of
+// membership have a rate of wrong answers, and a number of keys up to which it holds.
 enum class Answers : uint8_t {
   kMembership,  // whether it was seen
   kNothing,     // a sketch that only counts
@@ -153,8 +156,10 @@ struct Method {
   const char* variant = nullptr;
   const char* variant_promise = nullptr;
   const char* conflict = nullptr;  // kConflict in words
+  // Without a rate: the options that size it, as one would write them ("error=0.01").
+  const char* sizing = nullptr;
 
-  // Fills bytes, keys, fpr and detail of the shape.
+  // Fills bytes, keys, fpr and detail of the shape; without a rate keys and fpr stay 0.
   PlanStatus (*plan)(const Request&, Shape*) noexcept;
   // Whether bytes and detail are ones that the functions below can work with.
   bool (*valid)(const Shape&, const Counters&) noexcept;
@@ -184,7 +189,7 @@ struct Method {
                 const uint8_t* other, const Weights&) noexcept;
 
   Reading (*read)(const Shape&, const Counters&, const uint8_t* body) noexcept;
-  // The rate to expect with `keys` keys in the filter.
+  // The rate to expect with `keys` keys in the filter. Null: it has none.
   double (*expected_fpr)(const Shape&, double keys) noexcept;
 
   // Takes back one add of a key that was answered new. False: the key is not there.
@@ -202,6 +207,11 @@ struct Method {
   // body. Null: every body is one.
   bool (*sound)(const Shape&, const Counters&, const uint8_t* body) noexcept = nullptr;
 
+  // Whether it has a false-positive rate, is sized by it and a number of keys, and can
+  // hold too many.
+  bool has_rate() const noexcept { return answers == Answers::kMembership; }
+  // The place of the first option that is only this method's.
+  int own_options() const noexcept { return has_rate() ? kKeys + 1 : 0; }
   bool forgets(const Shape& shape) const noexcept { return remembers(shape) != Remembers::kAll; }
   bool can_be_full(const Shape& shape) const noexcept {
     return may_be_full != nullptr && may_be_full(shape);

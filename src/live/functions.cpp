@@ -572,6 +572,7 @@ Load(FunctionCallInfo fcinfo, NameKind kind)
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), "dedup_load()");
 	source = GetFilter(PG_GETARG_DATUM(1));
+	RequireMembership(*source.header.method);
 	if (dedup::KeySeedOf(source.header.shape) != filter.key_seed() ||
 		(!source.header.exact() && !(source.header.shape == filter.parameters.shape)))
 		ereport(ERROR,

@@ -80,6 +80,8 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 	Request		request;
 	Remembers	remembers;
 
+	if (!method->has_rate())
+		return false;
 	advice->method = method;
 	advice->options = variant ? method->variant : "";
 	advice->promise = variant ? method->variant_promise : method->promise;
@@ -141,7 +143,7 @@ FlagArgument(FunctionCallInfo fcinfo, int place)
  * dedup_advise(keys bigint, fpr float8, forget boolean, first_sight boolean,
  * deletes boolean, merges boolean) returns setof record
  *
- * A row for each method, with its usual options, that can hold `keys` keys (1 to 2^40)
+ * A row for each method that tells of membership, with its usual options, that can hold `keys` keys (1 to 2^40)
  * at a rate of `fpr` (1e-9 to 0.5): those that never forget, then windows, then methods
  * that forget by chance; least memory first, with `merges` those first whose merge
  * loses nothing. `forget` leaves one kind (NULL: both), `first_sight` the windows by

@@ -104,6 +104,9 @@ DescribeShape(const Header &header)
 	char		parameters[128];
 
 	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
+	if (!header.method->has_rate())
+		return psprintf("%s with seed " INT64_FORMAT " (%s)", header.method->name,
+						(int64) header.shape.seed, parameters);
 	return psprintf("%s for " UINT64_FORMAT " keys at a rate of %g with seed " INT64_FORMAT " (%s)",
 					header.method->name, header.shape.keys, header.shape.fpr,
 					(int64) header.shape.seed, parameters);
@@ -119,7 +122,9 @@ RequireSameShape(const Header &left, const Header &right)
 			 errmsg("cannot merge filters of different shapes"),
 			 errdetail("The left filter is %s, the right one %s.",
 					   DescribeShape(left), DescribeShape(right)),
-			 errhint("Build both from the same prototype: the same method, number of keys, rate, options and seed.")));
+			 left.method->has_rate() || right.method->has_rate() ?
+			 errhint("Build both from the same prototype: the same method, number of keys, rate, options and seed.") :
+			 errhint("Build both from the same prototype: the same method, memory, options and seed.")));
 }
 
 void

@@ -161,26 +161,46 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 		case PlanStatus::kTooLarge:
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 !method.has_rate() ?
+					 errmsg("a filter of method %s would be too large", method.name) :
 					 request.keys > 0 ?
 					 errmsg("%s %s filter for " UINT64_FORMAT " keys at a rate of %g is too large",
 							Article(method), method.name, request.keys, request.fpr) :
 					 errmsg("%s %s filter of " UINT64_FORMAT " bytes is too large",
 							Article(method), method.name, request.memory),
 					 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
+					 !method.has_rate() ?
+					 errhint("Ask for less memory, or for a larger error.") :
 					 errhint("Use several filters, for example one a day or one for each hash partition, or a higher rate.")));
 			break;
 		case PlanStatus::kMemoryTooSmall:
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 method.has_rate() ?
 					 errmsg(UINT64_FORMAT " bytes are too few for method %s at a rate of %g",
-							request.memory, method.name, request.fpr),
-					 errhint("Give more memory, or a higher rate.")));
+							request.memory, method.name, request.fpr) :
+					 errmsg(UINT64_FORMAT " bytes are too few for method %s",
+							request.memory, method.name),
+					 method.has_rate() ? errhint("Give more memory, or a higher rate.") :
+					 errhint("Give more memory.")));
 			break;
 		case PlanStatus::kConflict:
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("options of method %s exclude each other", method.name),
 					 errhint("%s", method.conflict)));
+			break;
+		case PlanStatus::kNoSize:
+		case PlanStatus::kTwoSizes:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 status == PlanStatus::kNoSize ?
+					 errmsg("a filter of method %s needs memory, or the options that size it",
+							method.name) :
+					 errmsg("memory and the options that size a filter of method %s exclude each other",
+							method.name),
+					 errhint("Give memory such as '16kB', or NULL and options such as '%s'.",
+							 method.sizing)));
 			break;
 	}
 }
@@ -326,13 +346,13 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
 	error = dedup::ParseOptions(*method, VARDATA_ANY(written), VARSIZE_ANY_EXHDR(written),
 								&request.options);
 	ReportOption(*method, error);
-	if (request.options.given[dedup::kFpr])
-		request.fpr = request.options.value[dedup::kFpr];
-	if (request.options.given[dedup::kKeys])
-		request.keys = (uint64) request.options.value[dedup::kKeys];
 	if (memory != NULL)
 		request.memory = ParseMemory(memory);
-	if ((request.keys > 0) == (request.memory > 0))
+	if (method->has_rate() && request.options.given[dedup::kFpr])
+		request.fpr = request.options.value[dedup::kFpr];
+	if (method->has_rate() && request.options.given[dedup::kKeys])
+		request.keys = (uint64) request.options.value[dedup::kKeys];
+	if (method->has_rate() && (request.keys > 0) == (request.memory > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 request.keys > 0 ?
@@ -348,7 +368,8 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
  * returns dedup_filter
  *
  * An empty filter of a named method, sized by memory or, if that is NULL, by the
- * option keys. The options are the method's own; see docs/methods.md.
+ * option keys; methods that have no rate, by options of their own. The options are
+ * the method's; see docs/methods.md.
  */
 DEDUP_FUNCTION(dedup_method_make)
 {

@@ -21,6 +21,8 @@ DEDUP_FUNCTION(dedup_count)
 
 /*
  * dedup_stats(filter dedup_filter) returns record
+ *
+ * Of methods that have no rate, keys, fpr, fill and fpr_now are NULL.
  */
 DEDUP_FUNCTION(dedup_stats)
 {
@@ -36,12 +38,13 @@ DEDUP_FUNCTION(dedup_stats)
 		elog(ERROR, "return type must be a row type");
 	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
 	values[0] = CStringGetTextDatum(header.method->name);
+	isnull[1] = isnull[2] = isnull[6] = isnull[7] = !header.method->has_rate();
 	values[1] = Int64GetDatum((int64) header.shape.keys);
 	values[2] = Float8GetDatum(header.shape.fpr);
 	values[3] = Int64GetDatum((int64) header.shape.seed);
 	values[4] = BoolGetDatum(header.exact());
 	values[5] = Int64GetDatum((int64) std::llround(reading.count));
-	values[6] = Float8GetDatum(reading.count / (double) header.shape.keys);
+	values[6] = Float8GetDatum(isnull[6] ? 0 : reading.count / (double) header.shape.keys);
 	values[7] = Float8GetDatum(reading.fpr);
 	values[8] = BoolGetDatum(dedup::Overfull(header, reading));
 	values[9] = Int64GetDatum((int64) (VARHDRSZ + dedup::CanonicalBytes(header)));

@@ -320,8 +320,8 @@ void FuzzOptions(const uint8_t* data, size_t size) {
                 request.options.value[i] <= method.options[i].max,
             "an option is out of its range");
   }
-  if (request.options.given[kFpr]) request.fpr = request.options.value[kFpr];
-  if (request.options.given[kKeys]) {
+  if (method.has_rate() && request.options.given[kFpr]) request.fpr = request.options.value[kFpr];
+  if (method.has_rate() && request.options.given[kKeys]) {
     request.keys = static_cast<uint64_t>(request.options.value[kKeys]);
   } else {
     request.memory = amount >> amount % 64;
@@ -338,18 +338,19 @@ void FuzzOptions(const uint8_t* data, size_t size) {
   Require(request.keys == 0 || shape.keys == request.keys, "a planned filter has other keys");
   // Some papers count less than all that is kept: then at most three times the memory, and
   // a little.
-  Require(request.keys > 0 || shape.bytes <= 3 * request.memory + 64,
+  Require(request.keys > 0 || request.memory == 0 || shape.bytes <= 3 * request.memory + 64,
           "a planned filter is too large");
+  if (shape.bytes <= kMostBytesExact) Use(empty, true, amount);
+  if (!method.has_rate()) return;
   const double rate = method.expected_fpr(shape, static_cast<double>(shape.keys));
   Require(rate >= 0 && rate <= 1, "an expected rate is no rate");
   // Parameters that are given may fix the rate, and so do those that chance follows; the
   // first five methods are sized so that they keep it with any.
   bool given = false;
-  for (int i = kKeys + 1; i < method.option_count; ++i) given |= request.options.given[i];
+  for (int i = method.own_options(); i < method.option_count; ++i) given |= request.options.given[i];
   Require((given && method.code > 5) || method.remembers(shape) == Remembers::kByChance ||
               rate <= shape.fpr * (1 + 1e-9),
           "a planned filter has not the rate");
-  if (shape.bytes <= kMostBytesExact) Use(empty, true, amount);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ Bytes Fill(const Shape& shape, uint64_t keys, Header* header) {
 std::vector<std::string> Texts(const Method& method) {
   std::vector<std::string> texts = {""};
   std::string all;
-  for (int i = kKeys + 1; i < method.option_count; ++i) {
+  for (int i = method.own_options(); i < method.option_count; ++i) {
     const OptionSpec& spec = method.options[i];
     if (spec.kind == OptionKind::kOnOff) all += std::string(" ") + spec.name + "=on";
     if (spec.kind == OptionKind::kMultipleOf8) {

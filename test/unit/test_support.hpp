@@ -154,7 +154,7 @@ inline std::vector<Variant> AllVariants() {
   std::vector<Variant> all;
   for (const Method* method : kMethods) {
     std::vector<Variant> variants = {{method, "", method->name}};
-    for (int i = kKeys + 1; i < method->option_count; ++i) {
+    for (int i = method->own_options(); i < method->option_count; ++i) {
       const OptionSpec& spec = method->options[i];
       std::vector<std::string> values;
       if (spec.kind == OptionKind::kOnOff) {
@@ -192,6 +192,18 @@ inline std::vector<Variant> AllVariants() {
       if (PlanFilter(*method, request, 0, &shape) != PlanStatus::kConflict) all.push_back(variant);
     }
   }
+  return all;
+}
+
+// Those that tell of membership, at a rate and up to a number of keys.
+inline std::vector<Variant> MembershipVariants() {
+  std::vector<Variant> all = AllVariants();
+  std::erase_if(all, [](const Variant& variant) { return !variant.method->has_rate(); });
+  return all;
+}
+inline std::vector<const Method*> MembershipMethods() {
+  std::vector<const Method*> all(kMethods, kMethods + kMethodCount);
+  std::erase_if(all, [](const Method* method) { return !method->has_rate(); });
   return all;
 }
 
