@@ -364,5 +364,7 @@ MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid *types, const O
 	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *) * columns);
 	for (int i = 0; i < columns; i++)
 		plan->plans[i] = MakeValuePlan(context, types[i], collations[i]);
+	if (columns == 1)
+		plan->shortcut = ShortcutFor(plan->plans[0]->kind);
 	return plan;
 }

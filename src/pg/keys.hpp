@@ -88,11 +88,10 @@ HashInteger(int64 value, dedup::KeySeed seed)
 /* The bytes of a text or bytea. */
 extern uint64 HashText(Datum value, dedup::KeySeed seed);
 
+/* The key of one column that has a short way, and is not NULL. */
 static inline bool
-HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed, uint64 *hash)
+HashByShortcut(const KeyPlan *plan, const NullableDatum *column, dedup::KeySeed seed, uint64 *hash)
 {
-	NullableDatum *column = &fcinfo->args[plan->first];
-
 	if (likely(!column->isnull))
 		switch (plan->shortcut)
 		{
@@ -111,7 +110,14 @@ HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed s
 			case KeyShortcut::None:
 				break;
 		}
-	return HashAnyKey(plan, fcinfo, nulls, seed, hash);
+	return false;
+}
+
+static inline bool
+HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed, uint64 *hash)
+{
+	return HashByShortcut(plan, &fcinfo->args[plan->first], seed, hash) ||
+		HashAnyKey(plan, fcinfo, nulls, seed, hash);
 }
 
 #endif							/* STREAMDEDUP_PG_KEYS_HPP */

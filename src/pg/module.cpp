@@ -2,6 +2,7 @@
  * What makes the library a PostgreSQL module.
  */
 #include "live/live.hpp"
+#include "query/approximate.hpp"
 #include "pg/settings.hpp"
 
 extern "C" {
@@ -24,6 +25,7 @@ void
 _PG_init(void)
 {
 	InitSettings();
+	InitApproximate();
 	InitLiveCounters();
 	InitLiveGuard();
 	InitLiveRefusals();

@@ -127,7 +127,7 @@ InitSettings(void)
 							 NULL,
 							 &distinct_fpr,
 							 0.001,
-							 1e-9,
+							 1e-8,
 							 0.1,
 							 PGC_USERSET,
 							 GUC_EXPLAIN,
