@@ -1,0 +1,39 @@
+#!/bin/bash
+# Measures SELECT DISTINCT through a filter beside HashAggregate and Sort + Unique, and
+# approx_count_distinct beside count(DISTINCT) and hll.
+#
+# usage: test/bench/distinct.sh [distinct|count|parallel]...
+#
+#   BENCH_ROWS    rows of a table (5000000), 38 % of their keys distinct, in random order
+#   BENCH_ROUNDS  how often each query runs (3)
+#   BENCH_TYPES   bigint text two (two int4 columns)
+#
+# The queries of one comparison take turns, forwards and backwards, each in a session of
+# its own. Prints the shortest wall and CPU time of each (of its backend; workers are not
+# in it), the same for a row, how many times the filter's the wall time is, and what went
+# to temporary files. Times never fail a run.
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. test/setup.sh
+
+comparisons=(distinct count parallel)
+[ $# = 0 ] || comparisons=("$@")
+for name in "${comparisons[@]}"; do
+	case $name in distinct|count|parallel) ;; *) echo "distinct.sh: no such comparison: \"$name\"" >&2; exit 2 ;; esac
+done
+
+setup_packages bench
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+make -j2 > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+
+printf 'machine: %s, %s processors, %s GB\n' \
+	"$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+	"$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)"
+
+# The tables are read from the operating system's cache; autovacuum would run beside.
+test/pgtmp.sh --install . --in test/bench/sql \
+	--set 'shared_buffers = 2GB' --set 'autovacuum = off' --set 'max_wal_size = 8GB' \
+	--set 'max_parallel_workers = 8' -- \
+	bash ./distinct_runs.sh "${BENCH_ROWS:-5000000}" "${BENCH_ROUNDS:-3}" "${BENCH_TYPES:-bigint text two}" "${comparisons[@]}" < /dev/null
