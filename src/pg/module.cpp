@@ -4,6 +4,7 @@
 #include "live/live.hpp"
 #include "query/approximate.hpp"
 #include "pg/settings.hpp"
+#include "query/approximate.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -29,4 +30,5 @@ _PG_init(void)
 	InitLiveCounters();
 	InitLiveGuard();
 	InitLiveRefusals();
+	InitApproximate();
 }

@@ -5,7 +5,7 @@
 #ifndef STREAMDEDUP_QUERY_DISTINCT_HPP
 #define STREAMDEDUP_QUERY_DISTINCT_HPP
 
-#include "pg/pg.hpp"
+#include "query/scope.hpp"
 
 extern "C" {
 #include "nodes/extensible.h"
@@ -33,12 +33,10 @@ extern void UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
 extern const CustomScanMethods DistinctScanMethods;
 
 /*
- * Marks the queries of a statement whose DISTINCT may be planned through a filter: all
- * but those under IN, NOT IN and EXISTS, where a row too few upstairs can be one too many
- * in the result. Of those that come into the plan otherwise, from inlined functions, none
- * is.
+ * Marks the queries below the top one whose DISTINCT may be planned through a filter:
+ * those in scope. `barred_with` as of a walk.
  */
-extern void MarkDistinctQueries(Query *query);
+extern void MarkDistinctQueries(Query *query, List *barred_with);
 
 /* Registers the node and the planner's hook. */
 extern void InitDistinct(void);

@@ -9,9 +9,7 @@
  */
 #include "query/distinct.hpp"
 
-#include "pg/settings.hpp"
 #include "query/approximate.hpp"
-#include "query/tree.hpp"
 
 extern "C" {
 #include "nodes/makefuncs.h"
@@ -56,85 +54,21 @@ UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
  */
 #define QUERY_MARK UINT64CONST(0x6465647570646973)
 
-namespace
+static void
+MarkQuery(const ScopeLevel *level, ScopeWalk *walk)
 {
-
-struct MarkContext
-{
-	bool		barred;			/* below IN, NOT IN, EXISTS */
-	List	   *barred_ctes;	/* names of WITH queries that are used there */
-};
-
-}							/* namespace */
-
-/* Collects the WITH queries that barred sub-selects use, by their names alone. */
-static bool
-CollectBarredWalker(Node *node, void *context)
-{
-	MarkContext *mark = (MarkContext *) context;
-
-	if (node == NULL)
-		return false;
-	if (IsA(node, SubLink))
-	{
-		SubLink    *link = (SubLink *) node;
-		bool		before = mark->barred;
-
-		CollectBarredWalker(link->testexpr, context);
-		mark->barred = before || link->subLinkType == EXISTS_SUBLINK ||
-			link->subLinkType == ANY_SUBLINK || link->subLinkType == ALL_SUBLINK;
-		CollectBarredWalker(link->subselect, context);
-		mark->barred = before;
-		return false;
-	}
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *entry = (RangeTblEntry *) node;
-
-		if (mark->barred && entry->rtekind == RTE_CTE)
-			mark->barred_ctes = lappend(mark->barred_ctes, makeString(entry->ctename));
-		return false;
-	}
-	if (IsA(node, Query))
-		return WalkQuery((Query *) node, CollectBarredWalker, context, QTW_EXAMINE_RTES_BEFORE);
-	return WalkExpression(node, CollectBarredWalker, context);
-}
-
-static bool
-MarkWalker(Node *node, void *context)
-{
-	MarkContext *mark = (MarkContext *) context;
-
-	if (node == NULL)
-		return false;
-	if (IsA(node, SubLink))
-	{
-		SubLink    *link = (SubLink *) node;
-
-		MarkWalker(link->testexpr, context);
-		if (link->subLinkType != EXISTS_SUBLINK && link->subLinkType != ANY_SUBLINK &&
-			link->subLinkType != ALL_SUBLINK)
-			MarkWalker(link->subselect, context);
-		return false;
-	}
-	if (IsA(node, CommonTableExpr) &&
-		list_member(mark->barred_ctes, makeString(((CommonTableExpr *) node)->ctename)))
-		return false;
-	if (IsA(node, Query))
-	{
-		((Query *) node)->queryId = QUERY_MARK;
-		return WalkQuery((Query *) node, MarkWalker, context, 0);
-	}
-	return WalkExpression(node, MarkWalker, context);
+	if (level->outer != NULL)
+		level->query->queryId = QUERY_MARK;
 }
 
 void
-MarkDistinctQueries(Query *query)
+MarkDistinctQueries(Query *query, List *barred_with)
 {
-	MarkContext mark = {};
+	ScopeWalk	walk = {};
 
-	WalkQuery(query, CollectBarredWalker, &mark, QTW_EXAMINE_RTES_BEFORE);
-	WalkQuery(query, MarkWalker, &mark, 0);
+	walk.visit_query = MarkQuery;
+	walk.barred_with = barred_with;
+	WalkScope(query, &walk);
 }
 
 static bool
@@ -309,12 +243,6 @@ AddUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	if (stage != UPPERREL_DISTINCT)
 		return;
 
-	/*
-	 * A plan made where the setting does not hold must not be reused where it does, nor
-	 * the other way round.
-	 */
-	if (approximate_distinct)
-		root->glob->dependsOnRole = true;
 	if (!MayBeFiltered(root, input_rel) || output_rel->pathlist == NIL)
 		return;
 	{
