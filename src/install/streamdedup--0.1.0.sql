@@ -376,3 +376,18 @@ CREATE FUNCTION dedup_unguard("table" regclass) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';
+
+-- ---- approximate DISTINCT ----
+
+-- Not STRICT: it refuses NULL.
+CREATE FUNCTION dedup_approximate_distinct(enable boolean, is_local boolean DEFAULT false)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION dedup_approximate_distinct(boolean, boolean) IS 'loads the library and sets streamdedup.approximate_distinct';
+
+-- Tells whoever creates the extension how sessions come to load the library.
+CREATE FUNCTION dedup_preload_notice() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+SELECT dedup_preload_notice();
+DROP FUNCTION dedup_preload_notice();
