@@ -201,6 +201,8 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 		   ProcessUtilityContext context, ParamListInfo parameters,
 		   QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
+	bool		had_plans = approximate_distinct;
+
 	if (filling_view || !FillsView(statement->utilityStmt))
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
@@ -209,7 +211,8 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 	}
 
 	filling_view = true;
-	ResetPlanCache();
+	if (had_plans)
+		ResetPlanCache();
 	PG_TRY();
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
@@ -218,7 +221,8 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 	PG_FINALLY();
 	{
 		filling_view = false;
-		ResetPlanCache();
+		if (had_plans)
+			ResetPlanCache();
 	}
 	PG_END_TRY();
 }

@@ -32,6 +32,7 @@ extern "C" {
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 }
@@ -54,15 +55,24 @@ static bool aggregate_known = false;
 static Oid	aggregate_oid = InvalidOid;
 static uint64 changes = 0;
 
+/* A count was left exact for want of the aggregate, and perhaps is so in a cached plan. */
+static bool was_missing = false;
+
 /*
  * Whatever is done to the extension as a whole touches rows of pg_proc: creating it,
- * dropping it, moving it to another schema.
+ * dropping it, moving it to another schema; so do GRANT and REVOKE. Plans with the
+ * aggregate go by themselves, as those with any function.
  */
 static void
 ProcChanged(Datum arg, int cache, uint32 hash)
 {
 	aggregate_known = false;
 	changes++;
+	if (was_missing)
+	{
+		was_missing = false;
+		ResetPlanCache();
+	}
 }
 
 /*
@@ -293,7 +303,10 @@ RewriteCountDistinct(Query *query, List *barred_with)
 
 	replacing.aggregate = FindAggregate();
 	if (!OidIsValid(replacing.aggregate) || !MayCall(replacing.aggregate))
+	{
+		was_missing = true;
 		return query;
+	}
 	walk.visit_aggregate = VisitAggregate;
 	walk.context = &replacing;
 	walk.barred_with = barred_with;
