@@ -39,6 +39,29 @@ inline bool Contains(const uint8_t* image, const Header& header, uint64_t hash) 
   }
 }
 
+// The same for many hashes at once, seen[i] = 1 or 0: cheaper than one by one where the
+// filter is larger than the caches. An exact image whose hashes are neither sorted nor
+// indexed is searched from end to end for each.
+inline void ContainsAll(const uint8_t* image, const Header& header, const uint64_t* hashes,
+                        size_t n, uint8_t* seen) noexcept {
+  if (!header.exact()) {
+    header.method->contains(header.shape, header.counters, image + header.body_at(), hashes, n,
+                            seen);
+    return;
+  }
+  if (header.form == Form::kExact) {
+    for (size_t i = 0; i < n; ++i) seen[i] = FindCanonical(image, header, hashes[i]) != kNowhere;
+    return;
+  }
+  const WorkingExact exact(const_cast<uint8_t*>(image), header);
+  constexpr size_t kAhead = 64;
+  for (size_t i = 0; i < n && i < kAhead; ++i) exact.PrefetchIndex(hashes[i]);
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) exact.PrefetchIndex(hashes[i + kAhead]);
+    seen[i] = exact.Find(hashes[i]) != kNowhere;
+  }
+}
+
 // Estimated keys, and the rate at which a new key is called a duplicate now.
 inline Reading Read(const uint8_t* image, const Header& header) noexcept {
   if (header.exact()) {

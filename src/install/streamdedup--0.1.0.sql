@@ -195,6 +195,26 @@ AS 'MODULE_PATHNAME', 'dedup_is_new_prototype' LANGUAGE C WINDOW IMMUTABLE PARAL
 
 COMMENT ON FUNCTION dedup_is_new(dedup_filter, "any") IS 'whether the row''s key is new in its partition, by a filter made as the prototype';
 
+CREATE FUNCTION dedup_new_keys_support(internal) RETURNS internal
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION dedup_new_keys(filter dedup_filter, keys anyarray) RETURNS SETOF anyelement
+AS 'MODULE_PATHNAME', 'dedup_new_keys_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100
+ROWS 100 SUPPORT dedup_new_keys_support;
+
+COMMENT ON FUNCTION dedup_new_keys(dedup_filter, anyarray) IS 'the keys that the filter does not remember';
+
+-- Not STRICT: a NULL is an error. They run a query of the caller's.
+CREATE FUNCTION dedup_rows(query text, VARIADIC key_columns text[]) RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 1000;
+
+COMMENT ON FUNCTION dedup_rows(text, text[]) IS 'the rows of a query whose key is new, by a filter that fills hash_mem';
+
+CREATE FUNCTION dedup_rows(prototype dedup_filter, query text, VARIADIC key_columns text[]) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'dedup_rows_prototype' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 1000;
+
+COMMENT ON FUNCTION dedup_rows(dedup_filter, text, text[]) IS 'the rows of a query whose key is new, by a filter made as the prototype';
+
 -- ---- live filters ----
 
 CREATE TYPE dedup_page;

@@ -7,10 +7,9 @@
  * given back as it goes. The filter lives in the partition's memory.
  */
 #include "pg/keys.hpp"
-#include "value/datum.hpp"
+#include "query/own_filter.hpp"
 
 extern "C" {
-#include "executor/nodeHash.h"
 #include "windowapi.h"
 }
 
@@ -33,56 +32,10 @@ struct WindowSite
 struct PartitionState
 {
 	bool		started;
-	FilterState filter;
-	uint64		limit;			/* most hashes before the method takes over */
-	uint64		keys;			/* answered new */
+	OwnFilter	own;
 };
 
-/* Without a prototype. */
-constexpr double DEFAULT_FPR = 0.001;
-
 }							/* namespace */
-
-/*
- * Without a prototype: a window that fills hash_mem. Its exact form ends when the
- * hashes with their index take as much.
- */
-static void
-StartDefault(WindowSite *site, PartitionState *partition)
-{
-	Size		memory = get_hash_memory_limit();
-
-	if (!site->has_default)
-	{
-		dedup::Request request;
-
-		request.memory = Min(memory, dedup::kMaxBodyBytes);
-		request.fpr = DEFAULT_FPR;
-		if (dedup::PlanFilter(dedup::WindowMethod(), request, 0, &site->default_shape) !=
-			dedup::PlanStatus::kOk)
-			elog(ERROR, "could not size a window of %zu bytes", memory);
-		site->has_default = true;
-	}
-	partition->limit = site->default_shape.bytes / 24;
-	StartFilling(&partition->filter, MakeEmptyFilter(site->default_shape), partition->limit);
-}
-
-static void
-WarnOverfull(WindowSite *site, const PartitionState *partition)
-{
-	const dedup::Header &header = partition->filter.header;
-
-	if (site->warned || header.method->forgets(header.shape) || header.exact() ||
-		partition->keys <= header.shape.keys)
-		return;
-	site->warned = true;
-	ereport(WARNING,
-			(errmsg("the filter of dedup_is_new is overfull"),
-			 errdetail("It was sized for " UINT64_FORMAT " keys at a false-positive rate of %g and now holds " UINT64_FORMAT ", at a rate of %.3g that rises with every further key.",
-					   header.shape.keys, header.shape.fpr, partition->keys,
-					   header.method->expected_fpr(header.shape, (double) partition->keys)),
-			 errhint("Give a prototype for more keys, or dedup_window(), which forgets old keys and keeps its rate.")));
-}
 
 static Datum
 IsNew(FunctionCallInfo fcinfo, bool with_prototype)
@@ -92,7 +45,6 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 		WinGetPartitionLocalMemory(window, sizeof(PartitionState));
 	WindowSite *site = (WindowSite *) fcinfo->flinfo->fn_extra;
 	int			first = with_prototype ? 1 : 0;
-	struct varlena *before;
 	MemoryContext old;
 	uint64		hash;
 	bool		is_new;
@@ -120,16 +72,14 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 		}
 		old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));
 		if (with_prototype)
-		{
-			struct varlena *empty = MakeEmptyFilter(shape);
-
-			CheckFlat(empty, &partition->filter.header);
-			RequireMembership(*partition->filter.header.method);
-			partition->limit = LimitOf(partition->filter.header, HashLimit::Value);
-			StartFilling(&partition->filter, empty, partition->limit);
-		}
+			StartPrototypeFilter(&partition->own, shape);
 		else
-			StartDefault(site, partition);
+		{
+			if (!site->has_default)
+				site->default_shape = DefaultShape();
+			site->has_default = true;
+			StartDefaultFilter(&partition->own, site->default_shape);
+		}
 		partition->started = true;
 		MemoryContextSwitchTo(old);
 	}
@@ -137,22 +87,13 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 	for (int i = 0; i < site->keys->columns; i++)
 		site->columns[i].value = WinGetFuncArgCurrent(window, first + i,
 													  &site->columns[i].isnull);
-	HashColumns(site->keys, site->columns, NullKeys::Equal,
-				dedup::KeySeedOf(partition->filter.header.shape),
-				&hash);
+	HashColumns(site->keys, site->columns, NullKeys::Equal, partition->own.seed(), &hash);
 
-	before = partition->filter.value;
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));
-	is_new = FillWith(&partition->filter, hash, partition->limit);
-	if (partition->filter.value != before)
-		pfree(before);
+	is_new = IsNewToOwn(&partition->own, hash);
 	MemoryContextSwitchTo(old);
-
 	if (is_new)
-	{
-		partition->keys++;
-		WarnOverfull(site, partition);
-	}
+		WarnOwnOverfull(&partition->own, &site->warned, "dedup_is_new");
 	WinSetMarkPosition(window, WinGetCurrentPosition(window));
 	PG_RETURN_BOOL(is_new);
 }

@@ -1,0 +1,297 @@
+/*
+ * dedup_new_keys(filter, keys): the elements of an array that a filter does not
+ * remember.
+ *
+ * A set-returning function that works on the whole array at its first call, so that
+ * the filter is asked in batches, and then returns what is left value by value.
+ * That the array itself holds a key twice is found by comparing hashes, not by
+ * adding to a copy of the filter: that would cost a copy, and a false positive between
+ * two elements would lose a key that is nowhere else.
+ */
+#include "pg/keys.hpp"
+#include "value/datum.hpp"
+
+extern "C" {
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+}
+
+using dedup::ExactOrder;
+using dedup::Form;
+using dedup::Step;
+
+namespace
+{
+
+/* What the call site keeps in fn_extra, for the query. */
+struct NewKeysSite
+{
+	KeyPlan    *keys;
+	Oid			element_type;	/* the type the plan is for */
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	FilterCache *cache;
+
+	/* The set that is being returned; it lives in `context`. */
+	MemoryContext context;
+	bool		active;
+	Datum	   *values;
+	bool	   *isnull;
+	int			next;
+	int			count;
+};
+
+/* Set of hashes with room for a number of them that is known before. */
+struct HashSet
+{
+	uint64	   *slots;			/* 0: free */
+	uint64		size;
+	bool		has_zero;
+};
+
+}							/* namespace */
+
+/* Elements hashed and asked at a time. */
+static constexpr int BATCH = 1024;
+
+/* Lists without order or index are searched as they are up to this many hashes. */
+static constexpr uint64 SEARCHED_HASHES = 32;
+
+static HashSet
+MakeHashSet(int room)
+{
+	HashSet		set = {};
+
+	set.size = 2 * (uint64) room + 1;
+	set.slots = (uint64 *) MemoryContextAllocExtended(CurrentMemoryContext,
+													  sizeof(uint64) * set.size,
+													  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	return set;
+}
+
+/* Whether the hash was not there; it is now. */
+static bool
+AddToSet(HashSet *set, uint64 hash)
+{
+	if (hash == 0)
+	{
+		bool		is_new = !set->has_zero;
+
+		set->has_zero = true;
+		return is_new;
+	}
+	for (uint64 slot = dedup::FastRange(hash, set->size);;)
+	{
+		if (set->slots[slot] == hash)
+			return false;
+		if (set->slots[slot] == 0)
+		{
+			set->slots[slot] = hash;
+			return true;
+		}
+		if (++slot == set->size)
+			slot = 0;
+	}
+}
+
+/*
+ * The filter with an index, if it is a list that would be searched from end to end for
+ * every key.
+ */
+static FilterRef
+IndexFilter(const FilterRef &filter, int keys)
+{
+	Step		step = {Form::kWorkingExact, filter.header.hashes()};
+	struct varlena *value;
+	FilterRef	indexed;
+
+	if (filter.header.form != Form::kExact || filter.header.order() == ExactOrder::kSorted ||
+		filter.header.hashes() <= SEARCHED_HASHES || keys <= (int) SEARCHED_HASHES)
+		return filter;
+	value = AllocateFlat(dedup::StepBytes(filter.header, step));
+	/* A longer list of the same hashes: it cannot be full. */
+	(void) dedup::MakeWorking(filter.image, filter.header, step, (uint8_t *) VARDATA(value));
+	CheckFlat(value, &indexed.header);
+	indexed.image = (const uint8_t *) VARDATA(value);
+	return indexed;
+}
+
+/*
+ * Leaves the new ones of site->values, in order. Allocates in the current context,
+ * and what the hashing of a batch needs in a child of it.
+ */
+static void
+KeepNewKeys(NewKeysSite *site, const FilterRef &given)
+{
+	FilterRef	filter = IndexFilter(given, site->count);
+	HashSet		earlier = MakeHashSet(site->count);
+	const dedup::KeySeed seed = dedup::KeySeedOf(filter.header.shape);
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
+														  "dedup_new_keys batch",
+														  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	uint64		hashes[BATCH];
+	uint8_t		seen[BATCH];
+	int			kept = 0;
+
+	for (int start = 0; start < site->count; start += BATCH)
+	{
+		const int	n = Min(BATCH, site->count - start);
+		int			hashed = 0;
+		int			asked = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(context);
+		for (int i = start; i < start + n; i++)
+		{
+			NullableDatum column;
+
+			column.value = site->values[i];
+			column.isnull = site->isnull[i];
+			if (HashColumns(site->keys, &column, NullKeys::Skip, seed, &hashes[hashed]))
+				hashed++;
+		}
+		dedup::ContainsAll(filter.image, filter.header, hashes, (size_t) hashed, seen);
+		for (int i = start; i < start + n; i++)
+		{
+			if (!site->isnull[i])
+			{
+				const int	place = asked++;
+
+				if (seen[place] != 0 || !AddToSet(&earlier, hashes[place]))
+					continue;
+			}
+			site->values[kept] = site->values[i];
+			site->isnull[kept] = site->isnull[i];
+			kept++;
+		}
+	}
+	MemoryContextSwitchTo(old);
+	site->count = kept;
+}
+
+/* Forgets the set: it was returned, or the rest of it is not wanted. */
+static void
+EndSet(Datum argument)
+{
+	NewKeysSite *site = (NewKeysSite *) DatumGetPointer(argument);
+
+	site->active = false;
+	MemoryContextReset(site->context);
+}
+
+static NewKeysSite *
+GetNewKeysSite(FunctionCallInfo fcinfo)
+{
+	NewKeysSite *site = (NewKeysSite *) fcinfo->flinfo->fn_extra;
+
+	if (site == NULL)
+	{
+		site = (NewKeysSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(NewKeysSite));
+		site->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt, "dedup_new_keys",
+													  ALLOCSET_SMALL_SIZES);
+		fcinfo->flinfo->fn_extra = site;
+	}
+	return site;
+}
+
+static void
+StartSet(FunctionCallInfo fcinfo, NewKeysSite *site)
+{
+	MemoryContext old = CurrentMemoryContext;
+	MemoryContext work;
+	ArrayType  *array;
+	FilterRef	filter;
+
+	MemoryContextReset(site->context);
+	work = AllocSetContextCreateInternal(site->context, "dedup_new_keys work",
+										 ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(work);
+	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	RequireMembership(*filter.header.method);
+
+	/* The elements stay where they are in the array, which stays until the set's end. */
+	MemoryContextSwitchTo(site->context);
+	array = PG_GETARG_ARRAYTYPE_P(1);
+	if (site->element_type != ARR_ELEMTYPE(array))
+	{
+		site->element_type = InvalidOid;
+		site->keys = MakeElementKeyPlan(fcinfo->flinfo->fn_mcxt, ARR_ELEMTYPE(array),
+										PG_GET_COLLATION());
+		get_typlenbyvalalign(ARR_ELEMTYPE(array), &site->typlen, &site->typbyval, &site->typalign);
+		site->element_type = ARR_ELEMTYPE(array);
+	}
+	deconstruct_array(array, ARR_ELEMTYPE(array), site->typlen, site->typbyval, site->typalign,
+					  &site->values, &site->isnull, &site->count);
+	MemoryContextSwitchTo(work);
+	KeepNewKeys(site, filter);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+	site->next = 0;
+	site->active = true;
+}
+
+/*
+ * dedup_new_keys(filter dedup_filter, keys anyarray) returns setof anyelement
+ *
+ * Those elements that the filter does not remember, in order, the first of equal
+ * ones. NULL elements are no keys, so each is new. The filter is as it was.
+ */
+DEDUP_FUNCTION(dedup_new_keys_value)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	NewKeysSite *site;
+
+	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_ValuePerCall))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	site = GetNewKeysSite(fcinfo);
+	if (!site->active)
+	{
+		StartSet(fcinfo, site);
+		RegisterExprContextCallback(result->econtext, EndSet, PointerGetDatum(site));
+	}
+	if (site->next >= site->count)
+	{
+		UnregisterExprContextCallback(result->econtext, EndSet, PointerGetDatum(site));
+		EndSet(PointerGetDatum(site));
+		result->isDone = ExprEndResult;
+		PG_RETURN_NULL();
+	}
+	result->isDone = ExprMultipleResult;
+	fcinfo->isnull = site->isnull[site->next];
+	return site->values[site->next++];
+}
+
+/*
+ * dedup_new_keys_support(internal) returns internal
+ *
+ * Planner support: at most as many rows as the array has elements.
+ */
+DEDUP_FUNCTION(dedup_new_keys_support)
+{
+	Node	   *node = (Node *) PG_GETARG_POINTER(0);
+
+	if (IsA(node, SupportRequestRows))
+	{
+		SupportRequestRows *request = (SupportRequestRows *) node;
+
+		if (is_funcclause(request->node))
+		{
+			Node	   *array = (Node *) lsecond(((FuncExpr *) request->node)->args);
+
+#if PG_VERSION_NUM >= 170000
+			request->rows = estimate_array_length(request->root, array);
+#else
+			request->rows = estimate_array_length(array);
+#endif
+			PG_RETURN_POINTER(request);
+		}
+	}
+	PG_RETURN_POINTER(NULL);
+}

@@ -1,0 +1,76 @@
+/*
+ * A filter that a query fills for itself.
+ */
+#include "query/own_filter.hpp"
+
+extern "C" {
+#include "executor/nodeHash.h"
+}
+
+using dedup::Shape;
+
+/* Without a prototype. */
+static constexpr double DEFAULT_FPR = 0.001;
+
+Shape
+DefaultShape(void)
+{
+	Size		memory = get_hash_memory_limit();
+	dedup::Request request;
+	Shape		shape;
+
+	request.memory = Min(memory, dedup::kMaxBodyBytes);
+	request.fpr = DEFAULT_FPR;
+	if (dedup::PlanFilter(dedup::WindowMethod(), request, 0, &shape) != dedup::PlanStatus::kOk)
+		elog(ERROR, "could not size a window of %zu bytes", memory);
+	return shape;
+}
+
+void
+StartDefaultFilter(OwnFilter *own, const Shape &shape)
+{
+	own->keys = 0;
+	own->limit = shape.bytes / 24;
+	StartFilling(&own->state, MakeEmptyFilter(shape), own->limit);
+}
+
+void
+StartPrototypeFilter(OwnFilter *own, const Shape &shape)
+{
+	struct varlena *empty = MakeEmptyFilter(shape);
+
+	own->keys = 0;
+	CheckFlat(empty, &own->state.header);
+	RequireMembership(*own->state.header.method);
+	own->limit = LimitOf(own->state.header, HashLimit::Value);
+	StartFilling(&own->state, empty, own->limit);
+}
+
+bool
+IsNewToOwn(OwnFilter *own, uint64 hash)
+{
+	struct varlena *before = own->state.value;
+	bool		is_new = FillWith(&own->state, hash, own->limit);
+
+	if (own->state.value != before)
+		pfree(before);
+	own->keys += is_new;
+	return is_new;
+}
+
+void
+WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
+{
+	const dedup::Header &header = own->state.header;
+
+	if (*warned || header.exact() || own->keys <= header.shape.keys ||
+		header.method->forgets(header.shape))
+		return;
+	*warned = true;
+	ereport(WARNING,
+			(errmsg("the filter of %s is overfull", function),
+			 errdetail("It was sized for " UINT64_FORMAT " keys at a false-positive rate of %g and now holds " UINT64_FORMAT ", at a rate of %.3g that rises with every further key.",
+					   header.shape.keys, header.shape.fpr, own->keys,
+					   header.method->expected_fpr(header.shape, (double) own->keys)),
+			 errhint("Give a prototype for more keys, or dedup_window(), which forgets old keys and keeps its rate.")));
+}
