@@ -68,6 +68,13 @@ SELECT icu($$ SELECT dedup_count(dedup_agg(name)) = count(DISTINCT name)
 	icu($$ SELECT dedup_count(dedup_agg(name) OVER ()) = 2 FROM people LIMIT 1 $$) AS agg_over,
 	icu($$ SELECT count(*) = 2 FROM (SELECT dedup_is_new(name) OVER () AS n FROM people) x
 		WHERE n $$) AS window;
+SELECT icu($$ SELECT count(*) = 2 FROM dedup_rows('SELECT name FROM people', 'name') c(n text) $$) AS rows,
+	icu($$ SELECT count(*) = 4 FROM dedup_rows('SELECT name COLLATE "C" AS name FROM people', 'name') c(n text) $$)
+		AS rows_by_clause,
+	icu($$ SELECT count(*) = 2 FROM dedup_new_keys(dedup_filter(10), ARRAY['Ann', 'ann', 'Bob'] COLLATE nocase) k $$)
+		AS new_keys,
+	icu($$ SELECT count(*) = 1 FROM dedup_new_keys(dedup_add(dedup_filter(10), 'ANN' COLLATE nocase),
+				(SELECT array_agg(name) FROM people)) k $$) AS new_to_a_filter;
 
 -- each column has its own collation
 

@@ -163,7 +163,8 @@ SELECT proname, provolatile AS v, proparallel AS p, proisstrict AS strict, proco
 FROM pg_proc p
 JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
-WHERE extname = 'streamdedup' ORDER BY proname COLLATE "C", pronargs, provariadic;
+WHERE extname = 'streamdedup'
+ORDER BY proname COLLATE "C", pronargs, provariadic, provolatile;
 SELECT proname, pronargs AS args, aggtranstype::regtype AS state, aggcombinefn <> 0 AS combines,
 	aggfinalmodify AS final, aggtransspace > 0 AS space_told FROM pg_aggregate
 JOIN pg_proc p ON p.oid = aggfnoid

@@ -98,6 +98,29 @@ TEST_P(Batches, LeaveTheSameWithoutAnswers) {
   }
 }
 
+// A whole filter asked for many keys at once answers as for each alone, in all of its
+// forms: exact as a list, with an index and stored, and full.
+TEST_P(Batches, OfQuestionsToAFilterAreTheSameAsOneAtATime) {
+  const Shape shape = PlanKeys(*GetParam().method, 3000, 0.05, GetParam().options);
+  for (uint64_t held : {0, 1, 5, 40, 300, 2000}) {
+    Filter filter(shape);
+    for (uint64_t key = 0; key < held; ++key) filter.Add(HashOf(key));
+    const Filter stored(filter.Canonical());
+    for (const Filter* each : {&stored, const_cast<const Filter*>(&filter)}) {
+      for (size_t n : {0, 1, 2, 63, 64, 65, 130, 1000}) {
+        std::vector<uint64_t> hashes(n);
+        std::vector<uint8_t> seen(n, 2);
+        for (size_t i = 0; i < n; ++i) hashes[i] = HashOf(i * 7 % (held + n / 2 + 1));
+        ContainsAll(each->image().data(), each->header(), hashes.data(), n, seen.data());
+        for (size_t i = 0; i < n; ++i) {
+          ASSERT_EQ(seen[i], each->Contains(hashes[i]))
+              << NameOf(shape) << " of " << held << ", key " << i << " of " << n;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, Batches, ::testing::ValuesIn(AllVariants()), VariantName);
 
 }  // namespace
