@@ -29,6 +29,13 @@ WHERE x.is_new AND is_new(known.keys, k);
 SELECT (SELECT count(*) FROM s3) AS rows, (SELECT count(DISTINCT k) FROM s3) AS keys,
 	(SELECT last_value FROM s3_id_seq) AS numbers;
 
+-- the rows of a query whose key is new, in its order
+
+CREATE TABLE s4 (id serial, k int);
+INSERT INTO s4 (k) SELECT k FROM dedup_rows('TABLE src ORDER BY i', 'k') AS s(i int, k int);
+SELECT count(*) AS rows, min(k) FILTER (WHERE id = 1) AS first,
+	(SELECT last_value FROM s4_id_seq) AS numbers FROM s4;
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA need_a4 CASCADE;

@@ -62,6 +62,21 @@ COPY c FROM STDIN;
 SELECT copy_strict();
 SELECT count(*) FROM strict;
 
+-- without a guard: into a staging table, and from there what is new, in file order
+
+CREATE TABLE staging (line serial, k int);
+CREATE TABLE landed (k int UNIQUE);
+COPY staging (k) FROM STDIN;
+3
+1
+3
+2
+1
+\.
+INSERT INTO landed SELECT k
+FROM dedup_rows('SELECT line, k FROM staging ORDER BY line', 'k') AS s(line int, k int);
+TABLE landed;
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA need_c5 CASCADE;
