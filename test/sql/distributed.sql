@@ -79,6 +79,11 @@ FROM (SELECT partial_agg(dedup_filter(4000), i) AS state FROM generate_series(1,
 	UNION ALL SELECT partial_agg(dedup_filter(4000), i) FROM generate_series(1, 0) i
 	UNION ALL SELECT partial_agg(dedup_filter(4000), NULL::int) FROM generate_series(1, 5) i) p;
 
+-- a state that did not go through them is refused
+
+CREATE TABLE states AS SELECT partial_agg(dedup_filter(4000), i) AS state FROM generate_series(1, 3000) i;
+SELECT combine_agg(state) FROM states;
+
 -- no OID is in the bytes: types made again, after others, give the same
 
 \set QUIET on
