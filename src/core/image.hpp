@@ -280,6 +280,14 @@ struct LastCheck {
   return flaw;
 }
 
+// Whether a body of the same shape, form and seed stands at the same place in an image as
+// at the last check: the cheapest question, for methods without counters.
+inline bool SameBody(const uint8_t* image, size_t size, const LastCheck& last) noexcept {
+  const auto differ = [&](size_t i) { return LoadU64(image + i) ^ LoadU64(last.raw + i); };
+  return size == last.size && size >= kHeaderBytes &&
+         (differ(0) | differ(8) | differ(16) | differ(40)) == 0;
+}
+
 // Over all bytes of a canonical image but the checksum's own.
 inline uint64_t Checksum(const uint8_t* image, size_t size) noexcept {
   uint8_t head[kHeaderBytes];

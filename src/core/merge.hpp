@@ -148,6 +148,37 @@ inline size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, cons
   return MergeTo(a, ha, b, hb, ha.exact_limit(), out, scratch);
 }
 
+// ---- filters that differ in their precision only ------------------------------------
+
+// Whether a filter of this shape can be reduced to one of the shape `to`.
+inline bool Reducible(const Header& header, const Shape& to) noexcept {
+  return header.method->reducible != nullptr && header.method->reducible(header.shape, to);
+}
+
+// Bytes that ReduceTo writes.
+inline size_t ReducedBytes(const Header& header, const Shape& to) noexcept {
+  const bool exact =
+      header.exact() && header.hashes() <= ExactLimit(*header.method, to, header.order());
+  return kHeaderBytes + (exact ? 8 * header.hashes() : to.bytes);
+}
+
+// Writes the canonical image of the filter, reduced to that shape, sealed: exact if it was
+// and its hashes fit.
+inline void ReduceTo(const uint8_t* image, const Header& header, const Shape& to,
+                     uint8_t* out) noexcept {
+  const size_t size = ReducedBytes(header, to);
+  if (header.exact()) {
+    // As if it had been made of that shape: of an exact filter nothing else differs.
+    Header same = header;
+    same.shape = to;
+    WriteCanonical(image, same, out);
+    return;
+  }
+  header.method->reduce(header.shape, image + header.body_at(), to, out + kHeaderBytes);
+  WriteHeader(out, to, Form::kFull, Counters{}, 0);
+  Seal(out, size);
+}
+
 // Notes in a working image how many filters were merged into it.
 inline void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
   const uint64_t more = parts - 1 < 0xffff ? parts - 1 : 0xffff;

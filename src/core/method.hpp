@@ -188,6 +188,12 @@ struct Method {
   bool (*merge)(const Shape&, Counters*, uint8_t* body, const Counters& other_counters,
                 const uint8_t* other, const Weights&) noexcept;
 
+  // Of sketches of which a coarser one can be made, as if it had been made so: whether
+  // `to` is the shape of a coarser one, with all else equal, and its body. Null: none.
+  bool (*reducible)(const Shape& from, const Shape& to) noexcept = nullptr;
+  void (*reduce)(const Shape& from, const uint8_t* body, const Shape& to,
+                 uint8_t* out) noexcept = nullptr;
+
   Reading (*read)(const Shape&, const Counters&, const uint8_t* body) noexcept;
   // The rate to expect with `keys` keys in the filter. Null: it has none.
   double (*expected_fpr)(const Shape&, double keys) noexcept;

@@ -19,6 +19,7 @@
 #include "methods/dsqf.hpp"
 #include "methods/fifo.hpp"
 #include "methods/fp_lru.hpp"
+#include "methods/hll.hpp"
 #include "methods/lru.hpp"
 #include "methods/qht.hpp"
 #include "methods/qhtd.hpp"
@@ -33,7 +34,7 @@
 
 namespace dedup {
 
-inline constexpr size_t kMethodCount = 21;
+inline constexpr size_t kMethodCount = 22;
 
 // A program of many translation units compiles the methods once: it is built with
 // DEDUP_METHODS_ELSEWHERE, and links methods.cpp.
@@ -67,6 +68,7 @@ constexpr const Method* const kMethods[kMethodCount] = {
     &lru::kMethod,
     &fp_lru::kMethod,
     &apbf::kMethod,
+    &hll::kMethod,
 };
 // clang-format on
 #endif
@@ -120,6 +122,9 @@ inline const Method& FilterMethod(double fpr) noexcept {
 
 // What dedup_window() picks: a filter that remembers the last keys.
 inline const Method& WindowMethod() noexcept { return recent::kMethod; }
+
+// What counts distinct keys in the fewest bytes.
+inline const Method& CountMethod() noexcept { return hll::kMethod; }
 
 }  // namespace dedup
 

@@ -146,6 +146,13 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 CREATE FUNCTION dedup_merge_agg_final(dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
+CREATE FUNCTION approx_count_distinct_trans(dedup_filter, VARIADIC key "any") RETURNS dedup_filter
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+-- Not STRICT: of no rows it returns 0.
+CREATE FUNCTION approx_count_distinct_final(dedup_filter) RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
 CREATE AGGREGATE dedup_agg(VARIADIC key "any") (
 	SFUNC = dedup_agg_trans,
 	STYPE = dedup_filter,
@@ -181,6 +188,18 @@ CREATE AGGREGATE dedup_merge_agg(filter dedup_filter) (
 );
 
 COMMENT ON AGGREGATE dedup_merge_agg(dedup_filter) IS 'filter of the keys of all filters';
+
+CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
+	SFUNC = approx_count_distinct_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = approx_count_distinct_final,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %';
 
 -- ---- queries ----
 

@@ -64,7 +64,7 @@ extern KeyPlan *MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid
  * Hashes the key of this call. False: there is none, a column is NULL (only with
  * NullKeys::Skip).
  */
-static inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
+static pg_attribute_always_inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
 						   dedup::KeySeed seed, uint64 *hash);
 
 /* Hashes a key whose columns are given. */
@@ -89,7 +89,7 @@ HashInteger(int64 value, dedup::KeySeed seed)
 extern uint64 HashText(Datum value, dedup::KeySeed seed);
 
 /* The key of one column that has a short way, and is not NULL. */
-static inline bool
+static pg_attribute_always_inline bool
 HashByShortcut(const KeyPlan *plan, const NullableDatum *column, dedup::KeySeed seed, uint64 *hash)
 {
 	if (likely(!column->isnull))
@@ -113,7 +113,7 @@ HashByShortcut(const KeyPlan *plan, const NullableDatum *column, dedup::KeySeed 
 	return false;
 }
 
-static inline bool
+static pg_attribute_always_inline bool
 HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed, uint64 *hash)
 {
 	return HashByShortcut(plan, &fcinfo->args[plan->first], seed, hash) ||

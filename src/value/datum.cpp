@@ -127,6 +127,27 @@ RequireSameShape(const Header &left, const Header &right)
 			 errhint("Build both from the same prototype: the same method, memory, options and seed.")));
 }
 
+static FilterRef
+ReduceFilter(const FilterRef &filter, const dedup::Shape &to)
+{
+	struct varlena *value = AllocateFlat(dedup::ReducedBytes(filter.header, to));
+	FilterRef	reduced;
+
+	dedup::ReduceTo(filter.image, filter.header, to, (uint8_t *) VARDATA(value));
+	CheckFlat(value, &reduced.header);
+	reduced.image = (const uint8_t *) VARDATA(value);
+	return reduced;
+}
+
+void
+UnifyPrecision(FilterRef *left, FilterRef *right)
+{
+	if (dedup::Reducible(left->header, right->header.shape))
+		*left = ReduceFilter(*left, right->header.shape);
+	else if (dedup::Reducible(right->header, left->header.shape))
+		*right = ReduceFilter(*right, left->header.shape);
+}
+
 void
 ReportFull(const Header &header)
 {
@@ -615,11 +636,12 @@ MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 }
 
 struct varlena *
-MergeValues(const FilterRef &left, const FilterRef &right)
+MergeValues(FilterRef left, FilterRef right)
 {
 	struct varlena *merged;
 
 	RequireMerge(left.header, false);
+	UnifyPrecision(&left, &right);
 	RequireSameShape(left.header, right.header);
 	merged = MergeUnsealed(left, right, left.header.exact_limit());
 	dedup::Seal((uint8_t *) VARDATA(merged), VARSIZE(merged) - VARHDRSZ);

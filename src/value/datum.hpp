@@ -55,6 +55,12 @@ extern void RequireSameShape(const dedup::Header &left, const dedup::Header &rig
 [[noreturn]] extern void ReportFull(const dedup::Header &header);
 
 /*
+ * Filters that differ in their precision only: the finer of the two becomes one of the
+ * other's shape, in the current context. Others stay as they are.
+ */
+extern void UnifyPrecision(FilterRef *left, FilterRef *right);
+
+/*
  * An error (0A000) if filters of this method cannot be merged; in a parallel plan the
  * hint is to do without one.
  */
@@ -165,7 +171,7 @@ extern void TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 li
 extern void MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit);
 
 /* The merge of two values, canonical and sealed. */
-extern struct varlena *MergeValues(const FilterRef &left, const FilterRef &right);
+extern struct varlena *MergeValues(FilterRef left, FilterRef right);
 
 /* WARNING with the numbers if the filter holds more than it was sized for. */
 extern bool WarnIfOverfull(const FilterRef &filter, const char *what);

@@ -1,0 +1,402 @@
+// hll: counts distinct keys, in the bytes of a sketch.
+//
+// An ExaLogLog with t = 2 and d = 20 (Ertl, "ExaLogLog: Space-Efficient and Practical
+// Approximate Distinct Counting up to the Exa-Scale", EDBT 2025), the successor of
+// HyperLogLog that takes 43 % less space than 6-bit registers at equal error. 2^p
+// registers of 28 bits, two in seven bytes. A key's hash chooses a register and gives an
+// update value k >= 1, of which k and more come about 2^(-k/4) of the time; the register
+// keeps the largest value u that it saw, in 8 bits, and of each of u-1 ... u-20 whether
+// it saw that too, in 20. So the state depends on the set of keys only: not on their
+// order, nor on how often each came; merging takes registers one by one, and a sketch
+// can be reduced to fewer registers as if it had been made so.
+//
+//   bits of a hash:  nlz of bits 63 .. p+2 | p bits: the register | 2 bits
+//   k = 4 nlz + those 2 bits + 1
+//
+// The estimate is that of maximum likelihood, divided by 1 + c/m, which takes its bias of
+// first order away; there are no tables. By the Fisher information the relative standard
+// error is sqrt(ln b / zeta(2, 1 + a)) / sqrt(m) = 0.3622 / sqrt(m), m = 2^p and
+// zeta Hurwitz's; less while there are fewer keys than registers. It holds up to 10^18.
+//
+// It does not say whether a key was seen: `contains` and the answers of test-and-add tell
+// whether a key would change the state. Cost: one cache line a key. State: the registers;
+// the counters stay zero.
+
+#ifndef STREAMDEDUP_CORE_METHODS_HLL_HPP_
+#define STREAMDEDUP_CORE_METHODS_HLL_HPP_
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+
+namespace dedup::hll {
+
+inline constexpr unsigned kT = 2;   // low bits of a hash in an update value
+inline constexpr unsigned kD = 20;  // earlier values a register tells of
+inline constexpr uint32_t kWindow = uint32_t{1} << kD;
+inline constexpr uint32_t kRegisterMask = (uint32_t{1} << 28) - 1;
+inline constexpr unsigned kMinP = 4;
+inline constexpr unsigned kMaxP = 26;
+inline constexpr uint32_t kGranule = 7u << (kMinP - 1);
+
+// b = 2^(1/4) is the base of the update values' distribution, a = b^-d / (b - 1).
+//   kErrorFactor  sqrt(ln b / zeta(2, 1+a))
+//   kBias         c = ln b (1 + 2a) zeta(3, 1+a) / zeta(2, 1+a)^2, by Cox and Snell's
+//                 formula for the bias of an estimate of maximum likelihood
+inline constexpr double kErrorFactor = 0.36220;
+inline constexpr double kBias = 0.10554;
+
+// Estimates stay below what a bigint takes.
+inline constexpr double kMostKeys = 0x1p63 - 1024;
+
+inline unsigned P(const Shape& shape) noexcept { return static_cast<unsigned>(shape.detail); }
+inline constexpr uint32_t BytesFor(unsigned p) noexcept { return 7u << (p - 1); }
+inline double StandardError(unsigned p) noexcept {
+  return kErrorFactor / std::sqrt(static_cast<double>(uint64_t{1} << p));
+}
+
+inline constexpr int kErrorOption = 0;
+inline constexpr OptionSpec kOptions[] = {{"error", OptionKind::kReal, 0.00005, 0.5}};
+
+// ---- sizes ------------------------------------------------------------------
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const bool by_error = request.options.given[kErrorOption];
+  if (by_error && request.memory > 0) return PlanStatus::kTwoSizes;
+  if (!by_error && request.memory == 0) return PlanStatus::kNoSize;
+  unsigned p = kMinP;
+  if (by_error) {
+    // The range of the option ends above the error of the largest.
+    while (p < kMaxP && StandardError(p) > request.options.value[kErrorOption]) ++p;
+  } else {
+    if (request.memory < BytesFor(kMinP)) return PlanStatus::kMemoryTooSmall;
+    if (request.memory > kMaxBodyBytes) return PlanStatus::kTooLarge;
+    while (p < kMaxP && BytesFor(p + 1) <= request.memory) ++p;
+  }
+  shape->bytes = BytesFor(p);
+  shape->detail = p;
+  return PlanStatus::kOk;
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  return shape.detail >= kMinP && shape.detail <= kMaxP && shape.bytes == BytesFor(P(shape)) &&
+         counters.count == 0 && counters.state == 0;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "p=%u standard_error=%.2g", P(shape), StandardError(P(shape)));
+}
+
+// ---- registers ----------------------------------------------------------------
+
+// Register i stands in the four bytes from 7i/2 on: in their low 28 bits if i is even,
+// in their high ones if it is odd.
+inline size_t ByteOf(uint64_t i) noexcept { return static_cast<size_t>(7 * i / 2); }
+
+inline uint32_t LoadRegister(const uint8_t* body, uint64_t i) noexcept {
+  return LoadU32(body + ByteOf(i)) >> (4 * (i & 1)) & kRegisterMask;
+}
+
+inline void StoreRegister(uint8_t* body, uint64_t i, uint32_t value) noexcept {
+  uint8_t* at = body + ByteOf(i);
+  const unsigned shift = 4 * (i & 1);
+  StoreU32(at, (LoadU32(at) & ~(kRegisterMask << shift)) | value << shift);
+}
+
+inline uint32_t ShiftedOut(uint32_t bits, uint32_t by) noexcept { return by < 32 ? bits >> by : 0; }
+
+// The register after an update with value k.
+inline uint32_t Updated(uint32_t value, uint32_t k) noexcept {
+  const uint32_t u = value >> kD;
+  if (k > u) return k << kD | ShiftedOut(kWindow | (value & (kWindow - 1)), k - u);
+  if (k < u && u - k <= kD) return value | kWindow >> (u - k);
+  return value;
+}
+
+// The register that saw what both saw.
+inline uint32_t Joined(uint32_t left, uint32_t right) noexcept {
+  const uint32_t u = left >> kD, v = right >> kD;
+  if (u == v) return left | right;
+  if (u < v) return Joined(right, left);
+  return v == 0 ? left : left | ShiftedOut(kWindow | (right & (kWindow - 1)), u - v);
+}
+
+struct Place {
+  uint64_t at;  // of the register
+  uint32_t k;   // the update value
+};
+
+inline Place PlaceOf(uint64_t hash, unsigned p) noexcept {
+  const auto nlz = static_cast<uint32_t>(std::countl_zero(hash | LowMask(p + kT)));
+  return {hash >> kT & LowMask(p), (nlz << kT) + static_cast<uint32_t>(hash & LowMask(kT)) + 1};
+}
+
+// The largest update value.
+inline uint32_t MostValue(unsigned p) noexcept { return (65 - p - kT) << kT; }
+
+// ---- keys -------------------------------------------------------------------
+
+// One key. Whether it changed the state.
+DEDUP_ALWAYS_INLINE inline bool Add(uint8_t* body, unsigned p, uint64_t hash) noexcept {
+  const Place place = PlaceOf(hash, p);
+  const uint32_t before = LoadRegister(body, place.at);
+  const uint32_t after = Updated(before, place.k);
+  if (after == before) return false;
+  StoreRegister(body, place.at, after);
+  return true;
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                         size_t n, uint8_t* seen) noexcept {
+  const unsigned p = P(shape);
+  InGroups(
+      n,
+      [&](size_t j)
+          DEDUP_ALWAYS_INLINE { PrefetchToWrite(body + ByteOf(PlaceOf(hashes[j], p).at)); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        const bool changed = Add(body, p, hashes[j]);
+        if (seen != nullptr) seen[j] = !changed;
+      });
+  return n;
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const unsigned p = P(shape);
+  InGroups(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { Prefetch(body + ByteOf(PlaceOf(hashes[j], p).at)); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        const Place place = PlaceOf(hashes[j], p);
+        const uint32_t value = LoadRegister(body, place.at);
+        seen[j] = Updated(value, place.k) == value;
+      });
+}
+
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
+                  const uint8_t* other, const Weights&) noexcept {
+  for (uint64_t i = 0; i < uint64_t{1} << P(shape); ++i) {
+    const uint32_t value = LoadRegister(body, i);
+    const uint32_t joined = Joined(value, LoadRegister(other, i));
+    if (joined != value) StoreRegister(body, i, joined);
+  }
+  return true;
+}
+
+// ---- fewer registers ----------------------------------------------------------
+
+inline bool Reducible(const Shape& from, const Shape& to) noexcept {
+  Shape same = to;
+  same.bytes = from.bytes;
+  same.detail = from.detail;
+  return same == from && P(from) > P(to);
+}
+
+// Registers whose numbers agree in their low bits become one. The bits of the number that
+// are no longer part of it go on with the run of zeros of those hashes that had none but
+// zeros in front of them: values of the last group rise by as many zeros.
+inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint8_t* out) noexcept {
+  const unsigned p = P(from), less = p - P(to);
+  const uint32_t last_group = (64 - p - kT) << kT;  // its values are above this
+  std::memset(out, 0, to.bytes);
+  for (uint64_t i = 0; i < uint64_t{1} << p; ++i) {
+    const uint32_t value = LoadRegister(body, i);
+    if (value >> kD == 0) continue;
+    const uint64_t at = i & LowMask(P(to));
+    uint32_t joined = LoadRegister(out, at);
+    const uint32_t u = value >> kD;
+    if (u <= last_group) {
+      joined = Joined(joined, value);
+    } else {
+      const uint64_t high = i >> P(to);
+      const auto zeros = static_cast<uint32_t>(less) - static_cast<uint32_t>(std::bit_width(high));
+      for (uint32_t back = u - 1 < kD ? u - 1 : kD; back <= kD; --back) {
+        if (back > 0 && (value & kWindow >> back) == 0) continue;
+        uint32_t k = u - back;
+        if (k > last_group) k += zeros << kT;
+        if (k > MostValue(P(to))) k = MostValue(P(to));  // of bits that no sketch has
+        joined = Updated(joined, k);
+      }
+    }
+    StoreRegister(out, at, joined);
+  }
+}
+
+// ---- the estimate ---------------------------------------------------------------
+//
+// With Poisson's number n of keys, register by register and value by value independent, a
+// value of probability 2^-j / m is seen with probability 1 - exp(-n / (m 2^j)), so
+//   ln L(n) = -n/m A + sum over j of B_j ln(1 - exp(-n / (m 2^j))),
+// A the summed probabilities of all values that were surely not seen, and B_j how many of
+// probability 2^-j were. At its maximum
+//   A = sum over j of B_j 2^-j / (exp(n / (m 2^j)) - 1),
+// which falls and is convex in n: Newton's steps from below rise to the root and stop.
+//
+// A is a whole number of the smallest probability, so it is exact. The rest uses nothing
+// but single additions, products and divisions of doubles, none of them a product that a
+// sum takes at once (a compiler may fuse those): the estimate is the same everywhere.
+
+inline constexpr unsigned kLevels = 64;  // groups of four values
+
+// -log2 of the probability of each of the four values of a group in its register.
+inline uint32_t Exponent(unsigned p, uint32_t group) noexcept {
+  const uint32_t j = kT + 1 + group;
+  return j < 64 - p ? j : 64 - p;
+}
+
+// What a sketch tells of n.
+struct Statistics {
+  uint64_t unseen = 0;          // A in units of 2^(p-64)
+  uint64_t seen[kLevels] = {};  // B, by level: group 0 has j = 3
+  uint64_t all_seen = 0;
+};
+
+inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept {
+  const unsigned p = P(shape);
+  const uint32_t most = MostValue(p);
+  // By u: registers, and how often each of the values u-20 ... u was seen, by groups,
+  // the even groups in the low four bytes and the odd ones above, flushed before they
+  // can overflow.
+  constexpr uint64_t kFlush = 32;
+  uint64_t registers[256] = {}, lanes[256] = {};
+  Statistics statistics;
+  const auto lowest = [](uint32_t u) { return static_cast<int>(u) - static_cast<int>(kD) - 1; };
+  const auto flush = [&](uint32_t u) {
+    const int group = lowest(u) >> kT;  // rounded down
+    for (int i = 0; i < 6; ++i) {
+      const uint64_t count = lanes[u] >> (8 * (i / 2) + 32 * (i % 2)) & 0xff;
+      if (group + i >= 0) statistics.seen[group + i] += count;
+    }
+    lanes[u] = 0;
+  };
+  for (uint64_t i = 0; i < uint64_t{1} << p; ++i) {
+    const uint32_t value = LoadRegister(body, i);
+    uint32_t u = value >> kD;
+    if (u > most) u = most;  // of bits that no sketch has
+    // Bit 0 is value u-20, bit 20 is u; moved so that groups are nibbles.
+    uint32_t bits = (kWindow | (value & (kWindow - 1))) << (lowest(u) & 3);
+    bits = (bits & 0x555555) + (bits >> 1 & 0x555555);
+    bits = (bits & 0x333333) + (bits >> 2 & 0x333333);
+    lanes[u] += (bits & 0x0f0f0f) | uint64_t{bits >> 4 & 0x0f0f0f} << 32;
+    if (++registers[u] % kFlush == 0) flush(u);
+  }
+  for (uint32_t u = 1; u <= most; ++u) flush(u);
+
+  // Values by groups that a register with this u tells of, and the values above u.
+  uint64_t told[kLevels] = {};
+  for (uint32_t u = 1; u <= most; ++u) {
+    for (uint32_t k = u > kD ? u - kD : 1; k <= u; ++k) told[(k - 1) >> kT] += registers[u];
+  }
+  uint64_t above = 0;
+  for (uint32_t u = most; u > 0; --u) {
+    statistics.unseen += registers[u] * above;
+    above += uint64_t{1} << (64 - p - Exponent(p, (u - 1) >> kT));
+  }
+  statistics.unseen += registers[0] * above;  // 2^64 if all registers are empty
+  for (uint32_t group = 0; group << kT < most; ++group) {
+    statistics.unseen += (told[group] - statistics.seen[group]) << (64 - p - Exponent(p, group));
+    statistics.all_seen += statistics.seen[group];
+  }
+  return statistics;
+}
+
+// exp(v) - 1 for v >= 0, by single operations.
+inline double ExpMinus1(double v) noexcept {
+  int halvings = 0;
+  for (; v > 0x1p-5; ++halvings) v *= 0.5;
+  double sum = v, term = v;
+  for (int i = 2; i <= 10; ++i) {
+    term = term * v / i;
+    sum += term;
+  }
+  for (; halvings > 0; --halvings) sum = sum * (sum + 2);
+  return sum;
+}
+
+inline double Estimate(unsigned p, const Statistics& statistics) noexcept {
+  if (statistics.all_seen == 0) return 0;
+  double weight[kLevels + 3] = {};  // by j, B_j 2^-j in units of 2^(p-64)
+  int least = 64, most = 0;
+  double half_sum = 0;
+  for (unsigned group = 0; group <= 64 - p - kT; ++group) {
+    if (statistics.seen[group] == 0) continue;
+    const int j = static_cast<int>(Exponent(p, group));
+    const double seen = static_cast<double>(statistics.seen[group]);
+    const double weighted = std::ldexp(seen, 64 - static_cast<int>(p) - j);
+    weight[j] += weighted;
+    half_sum += 0.5 * weighted;
+    if (j < least) least = j;
+    if (j > most) most = j;
+  }
+  // All values seen: more keys than can be told of. An answer all the same.
+  const double unseen = statistics.unseen > 0 ? static_cast<double>(statistics.unseen) : 1;
+  // In v = n / (m 2^most). By 1 / (exp(y) - 1) > 1/y - 1/2 the first is below the root.
+  double v = std::ldexp(static_cast<double>(statistics.all_seen), 64 - static_cast<int>(p) - most) /
+             (unseen + half_sum);
+  for (int step = 0; step < 200; ++step) {
+    double x = ExpMinus1(v), value = 0, slope = 0, scale = 1;
+    for (int j = most; j >= least && x < 1e100; --j) {
+      const double part = weight[j] / x;
+      value += part;
+      slope += part * scale * (1 + 1 / x);
+      x = x * (x + 2);
+      scale *= 2;
+    }
+    const double next = v + (value - unseen) / slope;
+    if (!(next > v)) break;
+    v = next;
+  }
+  const double n = std::ldexp(v, static_cast<int>(p) + most) /
+                   (1 + kBias / static_cast<double>(uint64_t{1} << p));
+  return n < kMostKeys ? n : kMostKeys;
+}
+
+// The rate is that at which a new key changes nothing.
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  const Statistics statistics = StatisticsOf(shape, body);
+  Reading reading;
+  if (statistics.all_seen == 0) return reading;
+  reading.count = Estimate(P(shape), statistics);
+  reading.fpr = 1 - std::ldexp(static_cast<double>(statistics.unseen), -64);
+  return reading;
+}
+
+inline constexpr Method kMethod = {
+    .name = "hll",
+    .code = 22,
+    .answers = Answers::kNothing,
+    .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
+    .merge_keeps_all = true,
+    .granule = kGranule,
+    .promise = "counts: a relative standard error of 0.3622 / sqrt(2^p)",
+    .merging = "union: as if one sketch had seen the keys of both",
+    .cost = "1 cache line a key",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .sizing = "error=0.01",
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kSorted; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .reducible = Reducible,
+    .reduce = Reduce,
+    .read = Read,
+    .expected_fpr = nullptr,
+};
+
+}  // namespace dedup::hll
+
+#endif  // STREAMDEDUP_CORE_METHODS_HLL_HPP_
