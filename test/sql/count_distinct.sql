@@ -145,7 +145,7 @@ SELECT n <> 100000 AS approximate, n BETWEEN 97000 AND 103000 AS near FROM made;
 
 -- materialized views are exact, with what they call, and leave nothing behind
 
-CREATE FUNCTION count_big() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM big); END';
+CREATE FUNCTION count_big() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
 SELECT count_big() <> 100000 AS approximate;
 SELECT plan_of('CREATE MATERIALIZED VIEW m AS SELECT count(DISTINCT a) FROM big');
 CREATE MATERIALIZED VIEW m AS SELECT count(DISTINCT a) AS n, count_big() AS called FROM big;
@@ -240,18 +240,18 @@ RESET plan_cache_mode;
 -- functions: with a SET clause, inlined, folded while something is planned
 
 CREATE FUNCTION count_exactly() RETURNS bigint LANGUAGE plpgsql SET streamdedup.approximate_distinct = off
-	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM big); END';
+	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
 CREATE FUNCTION count_roughly() RETURNS bigint LANGUAGE plpgsql SET streamdedup.approximate_distinct = on
-	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM big); END';
+	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
 SELECT count_exactly() = 100000 AS exact, count_big() <> 100000 AS approximate, count_roughly() <> 100000 AS approximate;
 SET streamdedup.approximate_distinct = off;
 SELECT count_exactly() = 100000 AS exact, count_big() = 100000 AS exact, count_roughly() <> 100000 AS approximate;
 SELECT count_roughly() <> 100000 AS approximate, count_big() = 100000 AS exact FROM generate_series(1, 2);
 SET streamdedup.approximate_distinct = on;
 CREATE FUNCTION folded() RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET streamdedup.approximate_distinct = off
-	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM big); END';
+	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
 SELECT folded() = 100000 AS exact, count(DISTINCT a) <> 100000 AS approximate FROM big;
-CREATE FUNCTION folded_roughly() RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM big); END';
+CREATE FUNCTION folded_roughly() RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
 SELECT k FROM target WHERE n = folded_roughly() AND n > (SELECT count(DISTINCT a) FROM small);
 
 -- parallel plans

@@ -29,7 +29,6 @@ SHOW streamdedup.distinct_memory;
 SET streamdedup.distinct_memory = '64kB';
 SET streamdedup.distinct_memory = '63kB';
 SET streamdedup.distinct_memory = 0;
-SET streamdedup.distinct_memory = -2;
 SET streamdedup.distinct_memory = -1;
 SET streamdedup.distinct_fpr = 1e-9;
 SET streamdedup.distinct_fpr = 0.1;
