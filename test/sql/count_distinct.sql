@@ -94,7 +94,7 @@ SELECT plan_of('SELECT 1 FROM small WHERE a IN (SELECT count(DISTINCT a) FROM sm
 SELECT plan_of('SELECT 1 FROM small WHERE a NOT IN (SELECT count(DISTINCT a) FROM small)');
 SELECT plan_of('SELECT 1 FROM small WHERE a > ALL (SELECT count(DISTINCT a) FROM small GROUP BY g)');
 SELECT plan_of('SELECT 1 FROM small x WHERE EXISTS (SELECT 1 FROM small y WHERE y.g = x.g GROUP BY y.d HAVING count(DISTINCT y.a) > 3)');
-SELECT count(DISTINCT a) IN (SELECT 100000::bigint) AS exact FROM big;
+SELECT count(DISTINCT a) NOT IN (SELECT 100000::bigint) AS approximate FROM big;
 
 -- views: their text stays; security_barrier views and policies of row security decide
 
@@ -251,8 +251,9 @@ SET streamdedup.approximate_distinct = on;
 CREATE FUNCTION folded() RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET streamdedup.approximate_distinct = off
 	AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
 SELECT folded() = 100000 AS exact, count(DISTINCT a) <> 100000 AS approximate FROM big;
-CREATE FUNCTION folded_roughly() RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN (SELECT count(DISTINCT a) FROM count_distinct_test.big); END';
-SELECT k FROM target WHERE n = folded_roughly() AND n > (SELECT count(DISTINCT a) FROM small);
+SELECT plan_of('SELECT count(DISTINCT a) FROM small WHERE a < folded()');
+CREATE FUNCTION inlined() RETURNS SETOF bigint LANGUAGE sql STABLE AS 'SELECT count(DISTINCT a) FROM count_distinct_test.small';
+SELECT plan_of('SELECT * FROM inlined()');
 
 -- parallel plans
 
