@@ -26,7 +26,6 @@ void
 _PG_init(void)
 {
 	InitSettings();
-	InitApproximate();
 	InitLiveCounters();
 	InitLiveGuard();
 	InitLiveRefusals();

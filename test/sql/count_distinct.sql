@@ -95,6 +95,10 @@ SELECT plan_of('SELECT 1 FROM small WHERE a NOT IN (SELECT count(DISTINCT a) FRO
 SELECT plan_of('SELECT 1 FROM small WHERE a > ALL (SELECT count(DISTINCT a) FROM small GROUP BY g)');
 SELECT plan_of('SELECT 1 FROM small x WHERE EXISTS (SELECT 1 FROM small y WHERE y.g = x.g GROUP BY y.d HAVING count(DISTINCT y.a) > 3)');
 SELECT count(DISTINCT a) NOT IN (SELECT 100000::bigint) AS approximate FROM big;
+-- a WITH query that such a sub-select reads, itself or through another, is exact, too
+SELECT plan_of('WITH c(n) AS MATERIALIZED (SELECT count(DISTINCT a) FROM small) SELECT 1 FROM small WHERE a IN (SELECT n FROM c)');
+SELECT plan_of('WITH c(n) AS MATERIALIZED (SELECT count(DISTINCT a) FROM small), d(m) AS MATERIALIZED (SELECT n + 1 FROM c) SELECT 1 FROM small WHERE a IN (SELECT m FROM d)');
+SELECT plan_of('WITH c(n) AS MATERIALIZED (SELECT count(DISTINCT a) FROM small), d(m) AS MATERIALIZED (SELECT 1) SELECT n FROM c WHERE n IN (SELECT m FROM d)');
 
 -- views: their text stays; security_barrier views and policies of row security decide
 

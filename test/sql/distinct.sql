@@ -251,6 +251,24 @@ SET streamdedup.distinct_memory = '64kB';
 SELECT method, tested, passed > 60013 AS passed, keys + given_up = passed AS keys, kb <= 64 AS kb, rate BETWEEN 0.001 AND 0.01 AS rate
 FROM counters('SELECT DISTINCT k FROM many');
 RESET client_min_messages;
+-- What stays exact loses nothing, whatever the filter would.
+SET streamdedup.distinct_fpr = 0.1;
+SET streamdedup.distinct_memory = '128kB';
+CREATE FUNCTION keys_as_caller() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM (SELECT DISTINCT k FROM many) d';
+CREATE FUNCTION keys_as_owner() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM (SELECT DISTINCT k FROM many) d';
+CREATE FUNCTION keys_as_asked() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET streamdedup.approximate_distinct = on
+	AS 'SELECT count(*) FROM (SELECT DISTINCT k FROM many) d';
+CREATE MATERIALIZED VIEW kept AS SELECT DISTINCT k FROM many;
+SELECT count(*) FROM kept;
+REFRESH MATERIALIZED VIEW kept;
+SELECT count(*) FROM kept;
+SELECT keys_as_caller() < 60013 AS caller, keys_as_owner() < 60013 AS owner, keys_as_asked() < 60013 AS asked;
+SET streamdedup.approximate_distinct = off;
+SELECT keys_as_caller() < 60013 AS caller, keys_as_owner() < 60013 AS owner, keys_as_asked() < 60013 AS asked;
+SET streamdedup.approximate_distinct = on;
+SET streamdedup.distinct_fpr = 0.01;
+DROP MATERIALIZED VIEW kept;
+DROP FUNCTION keys_as_caller, keys_as_owner, keys_as_asked;
 -- Once the set has outgrown a cache rows are read 32 at a time.
 RESET streamdedup.distinct_memory;
 SELECT tested BETWEEN 30000 AND 30031 AS batched, passed FROM counters('SELECT DISTINCT k FROM many LIMIT 30000');
