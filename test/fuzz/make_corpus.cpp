@@ -117,6 +117,10 @@ bool WriteWaiting(const std::string& folder) {
     request.memory = (kDeferFromBytes + method->granule - 1) / method->granule * method->granule;
     Shape shape;
     if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
+    if (shape.bytes < kDeferFromBytes) {  // not all bodies take all of the memory
+      request.memory *= 2;
+      if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
+    }
     Header header;
     Bytes working = Fill(shape, 20, &header);
     if (working.empty()) return false;

@@ -19,12 +19,18 @@ SELECT dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::floa
 		AND 1.01 AS in_half_the_memory,
 	dedup_count(dedup_agg(u)) = count(DISTINCT u) AS exact_in_a_filter_for_a_million FROM hit;
 
+SELECT bool_and(abs(n - truth) <= 3 * 0.00566 * truth) AS approx_count_distinct FROM (
+	SELECT approx_count_distinct(u) AS n, count(DISTINCT u) AS truth FROM hit
+	UNION ALL SELECT approx_count_distinct(u), count(DISTINCT u) FROM hit GROUP BY day) x;
+
 -- and the same on every run, in any order
 
 SELECT count(DISTINCT n) AS numbers FROM (
 	SELECT dedup_count(dedup_agg(dedup_filter(50000), u)) AS n FROM hit WHERE u < 50000
 	UNION ALL
 	SELECT dedup_count(dedup_agg(dedup_filter(50000), u ORDER BY u)) FROM hit WHERE u < 50000) x;
+SELECT count(DISTINCT n) AS numbers FROM (SELECT approx_count_distinct(u) AS n FROM hit
+	UNION ALL SELECT approx_count_distinct(u ORDER BY u) FROM hit) x;
 
 -- without temporary files, in one process
 
@@ -38,6 +44,7 @@ END $$;
 SET max_parallel_workers_per_gather = 0;
 SET enable_hashagg = on;
 SELECT temp_blocks('SELECT day, dedup_agg(u) FROM hit GROUP BY day') AS dedup_agg,
+	temp_blocks('SELECT day, approx_count_distinct(u) FROM hit GROUP BY day') AS approx_count_distinct,
 	temp_blocks('SELECT day, count(DISTINCT u) FROM hit GROUP BY day') > 0 AS count_distinct_has_some;
 
 -- nothing is counted in no rows, and in NULLs; a hundred are a hundred
@@ -45,6 +52,9 @@ SELECT temp_blocks('SELECT day, dedup_agg(u) FROM hit GROUP BY day') AS dedup_ag
 SELECT coalesce(dedup_count(dedup_agg(u)), 0) AS no_rows FROM hit WHERE false;
 SELECT dedup_count(dedup_agg(NULL::int)) AS only_nulls FROM hit WHERE u < 9;
 SELECT dedup_count(dedup_agg(u % 100)) AS hundred FROM hit;
+SELECT approx_count_distinct(u) AS no_rows FROM hit WHERE false;
+SELECT approx_count_distinct(NULL::int) AS only_nulls, approx_count_distinct(u % 100) AS hundred
+FROM hit;
 
 \set QUIET on
 SET client_min_messages = error;

@@ -19,6 +19,14 @@ FROM (SELECT d, dedup_count(dedup_agg(u) OVER (ORDER BY d ROWS 6 PRECEDING)) AS 
 SELECT d, dedup_count(dedup_agg(u) OVER (ORDER BY d ROWS 6 PRECEDING)) AS n FROM w ORDER BY d
 LIMIT 8;
 
+SELECT count(*) AS rows,
+	bool_and(week = (SELECT count(DISTINCT u) FROM w b WHERE b.d BETWEEN a.d - 6 AND a.d)) AS week,
+	bool_and(so_far = (SELECT count(DISTINCT u) FROM w b WHERE b.d <= a.d)) AS so_far,
+	bool_and("all" = (SELECT count(DISTINCT u) FROM w)) AS "all"
+FROM (SELECT d, approx_count_distinct(u) OVER (ORDER BY d ROWS 6 PRECEDING) AS week,
+		approx_count_distinct(u) OVER (ORDER BY d) AS so_far,
+		approx_count_distinct(u) OVER () AS "all" FROM w) a;
+
 -- by days, too, from one filter a day
 
 SELECT bool_and(dedup_count(week) = (SELECT count(DISTINCT u) FROM w b

@@ -29,11 +29,13 @@ SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches
 FROM hash_agg('SELECT grp, dedup_agg(u) FROM g GROUP BY grp');
 SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches
 FROM hash_agg('SELECT grp, dedup_agg(dedup_window(1000000000 / 8), u) FROM g GROUP BY grp');
+SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches
+FROM hash_agg('SELECT grp, approx_count_distinct(u) FROM g GROUP BY grp');
 
 -- and the answer for every group is exact
 
-SELECT count(*) AS groups, bool_and(n = oracle) AS exact
-FROM (SELECT grp, dedup_count(dedup_agg(u)) AS n FROM g GROUP BY grp) x
+SELECT count(*) AS groups, bool_and(n = oracle AND approximate = oracle) AS exact
+FROM (SELECT grp, dedup_count(dedup_agg(u)) AS n, approx_count_distinct(u) AS approximate FROM g GROUP BY grp) x
 JOIN (SELECT grp, count(DISTINCT u) AS oracle FROM g GROUP BY grp) y USING (grp);
 
 \set QUIET on

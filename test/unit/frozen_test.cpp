@@ -340,6 +340,8 @@ constexpr Frozen kFrozen[] = {
     {"fp_lru", "", 0.01, 1000, 4001, 0x25107842f7b123adu},
     {"apbf", "", 0.01, 1000, 100, 0x0089ed1466ed3cfbu},
     {"apbf", "", 0.01, 1000, 3000, 0x90636363534561b8u},
+    {"hll", "", 0.01, 1000, 100, 0xdf315e2e13e827ceu},
+    {"hll", "", 0.01, 1000, 3000, 0x55e4f990b4acca88u},
 };
 
 constexpr uint64_t kSeed = 20240607;
@@ -429,6 +431,7 @@ constexpr FrozenMerge kFrozenMerges[] = {
     {"lru", "", 0.01, 3778, 0x823903c82090439du},
     {"fp_lru", "", 0.01, 3778, 0x7cac0cfa46429f62u},
     {"apbf", "", 0.01, 1777, 0xb9bac3d92ed0f741u},
+    {"hll", "", 0.01, 1777, 0x7464d860192271a3u},
 };
 
 uint64_t HashOfMerge(const FrozenMerge& frozen, std::string* line) {

@@ -2,6 +2,8 @@
 // reducing against building at once, and the estimate against the truth, from one key to
 // 10^12: by keys, and by register states that are drawn as so many keys leave them.
 
+#include "core/methods/hll.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "core/methods/hll.hpp"
 #include "test_support.hpp"
 
 namespace dedup::test {
@@ -251,7 +252,8 @@ TEST(Hll, ConstantsAreTheFormulas) {
 
 // ---- the estimate ---------------------------------------------------------------------
 
-// A sketch as n random keys leave it, for any n: in each register each value comes at
+// A sketch as about n random keys leave it (Poisson's number of them, whose own error of
+// 1/sqrt(n) is nothing from 10^6 on): in each register each value comes at
 // Poisson's rate n/m times its probability, and only the values near the largest are drawn.
 Bytes Simulated(unsigned p, double n, Random* random) {
   const Shape shape = WithPrecision(p);
@@ -304,21 +306,19 @@ void ExpectGood(const Errors& errors, double standard, int runs, const std::stri
   EXPECT_LE(errors.rmse, standard * (1 + 3 / std::sqrt(2.0 * runs))) << where;
 }
 
-TEST(Hll, EstimatesFromOneKeyToTenToTheTwelfth) {
-  const int runs = static_cast<int>(200 / kThin);
+TEST(Hll, EstimatesManyKeys) {
+  const int runs = static_cast<int>(100 / kThin);
   const Shape shape = WithPrecision(12);
   Random random(3);
-  for (double n : {1e3, 3e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e15, 1e17}) {
+  for (double n : {1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e15, 1e17}) {
     const Errors errors = Measure(runs, n, [&](int) {
       const Bytes body = Simulated(12, n, &random);
       return Hll().read(shape, Counters{}, body.data()).count;
     });
     ExpectGood(errors, 0.00566, runs, "n=" + std::to_string(n));
     EXPECT_LE(errors.rmse, 0.008) << n;
-    // Not much less than the theory either, where there are many keys to a register.
-    if (n >= 1e7) {
-      EXPECT_GE(errors.rmse, 0.00566 * (1 - 4 / std::sqrt(2.0 * runs))) << n;
-    }
+    // Nor much less than the theory, where there are many keys to a register.
+    EXPECT_GE(errors.rmse, 0.00566 * (1 - 4 / std::sqrt(2.0 * runs))) << n;
   }
 }
 
@@ -326,7 +326,8 @@ TEST(Hll, EstimatesFromOneKeyToTenToTheTwelfth) {
 TEST(Hll, CountsKeys) {
   const int runs = static_cast<int>(200 / kThin);
   const Shape shape = WithPrecision(12);
-  std::vector<uint64_t> at = {1, 2, 10, 100, 1000, 1791, 1792, 1793, 1800, 2000, 3000, 5000, 20000};
+  std::vector<uint64_t> at = {1,    2,    10,   100,  1000, 1791,  1792,
+                              1793, 1800, 2000, 3000, 5000, 20000, 100000};
   std::vector<std::vector<double>> counts(at.size());
   for (int run = 0; run < runs; ++run) {
     Filter filter(shape);
@@ -357,8 +358,13 @@ TEST(Hll, SmallSketchesEstimateToo) {
     Random random(p);
     for (double n : {100.0, 1e3, 1e6, 1e10}) {
       const Errors errors = Measure(runs, n, [&](int) {
-        const Bytes body = Simulated(p, n, &random);
-        return Hll().read(shape, Counters{}, body.data()).count;
+        if (n > 1000) {
+          const Bytes simulated = Simulated(p, n, &random);
+          return Hll().read(shape, Counters{}, simulated.data()).count;
+        }
+        Body body(shape);
+        for (int key = 0; key < n; ++key) body.Insert(random.Next());
+        return body.Read().count;
       });
       EXPECT_LE(std::abs(errors.bias), 0.1 * standard + 3 * errors.bias_error) << p << " " << n;
       // Of few registers the second order shows: a tenth at 16.
@@ -430,7 +436,7 @@ TEST(Hll, EstimatesAreFrozen) {
   for (uint64_t key = 0; key < 100000; ++key) body.Insert(HashOf(key));
   const double count = body.Read().count;
   EXPECT_NEAR(count, 100000, 3 * 0.01132 * 100000);
-  EXPECT_EQ(count, 0.0);
+  EXPECT_EQ(count, 0x1.8bdb8e5f68e2ap+16);
 }
 
 // The exponential by single operations is the library's.

@@ -355,7 +355,9 @@ TEST_P(AnyDetail, IsRefusedOrSafe) {
     if (!plain || (bytes == 8192 && method->granule != 512)) continue;
     uint64_t accepted = 0;
     const auto shape_of = [&](uint64_t detail) {
-      return Shape{method->code, bytes, 0, 1 + random.Below(100), 0.01, detail};
+      const bool rate = method->has_rate();
+      return Shape{method->code,      bytes, 0, rate ? 1 + random.Below(100) : 0,
+                   rate ? 0.01 : 0.0, detail};
     };
     for (uint64_t detail = 0; detail < 1u << 25; detail += kThin) {
       accepted += method->valid(shape_of(detail), Counters{});
@@ -390,7 +392,7 @@ TEST_P(AnyDetail, IsRefusedOrSafe) {
         shape.bytes = static_cast<uint32_t>(8 * (1 + random.Below(600)));
         break;
       default:
-        shape.keys = 1 + (random.Next() >> (24 + random.Below(39)));
+        if (method->has_rate()) shape.keys = 1 + (random.Next() >> (24 + random.Below(39)));
     }
     if (!method->valid(shape, Counters{})) continue;
     if (shape.keys > kMaxKeys || shape.bytes > 1 << 20) continue;

@@ -203,7 +203,7 @@ TEST(FifoSizes, TakeOnlyGenerationsOfSomeLength) {
 // Sizing by memory is the inverse of sizing by keys: the keys that fit so many
 // bytes need at most these bytes, and one key more needs more of them.
 TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
-  for (const Variant& variant : AllVariants()) {
+  for (const Variant& variant : MembershipVariants()) {
     const Method& method = *variant.method;
     for (double fpr : {0.3, 0.01, 0.001, 1e-6}) {
       if (!HasRate(variant, fpr)) continue;
@@ -233,7 +233,7 @@ TEST(Sizes, ByMemoryAreTheInverseOfByKeys) {
 // More memory never holds fewer keys, and every method can do the rates that are asked
 // for most.
 TEST(Sizes, GrowWithTheMemory) {
-  for (const Variant& variant : AllVariants()) {
+  for (const Variant& variant : MembershipVariants()) {
     for (double fpr : {0.3, 0.1, 0.01, 0.001}) {
       EXPECT_TRUE(HasRate(variant, fpr)) << variant.name << " " << fpr;
       if (!HasRate(variant, fpr)) continue;
@@ -273,7 +273,7 @@ TEST(Sizes, StartAtOneLineOrBlock) {
 // A filter that would pass 512 MiB is refused, by keys and by memory; one that
 // just fits is not. Less memory than one line or block is refused too.
 TEST(Sizes, AreRefusedOutOfRange) {
-  for (const Method* method : kMethods) {
+  for (const Method* method : MembershipMethods()) {
     Request request;
     Shape shape;
     const uint64_t most_memory =
@@ -313,7 +313,7 @@ TEST(Sizes, AreRefusedOutOfRange) {
 // rates, sizes and options; and what it expects at capacity is at most the rate. A plan
 // is refused only where not even the most memory holds the keys, or the memory not one.
 TEST(Sizes, AreValidEverywhere) {
-  for (const Variant& variant : AllVariants()) {
+  for (const Variant& variant : MembershipVariants()) {
     const Method* method = variant.method;
     Random random(3 + method->code);
     for (int i = 0; i < 300; ++i) {
@@ -363,7 +363,7 @@ TEST(Registry, NamesAndCodesAreFixed) {
   EXPECT_EQ(Named("fifo").code, 5);
   std::set<int> codes;
   std::set<std::string> names;
-  for (const Method* method : kMethods) {
+  for (const Method* method : MembershipMethods()) {
     EXPECT_TRUE(codes.insert(method->code).second);
     EXPECT_TRUE(names.insert(method->name).second);
     EXPECT_EQ(MethodByCode(method->code), method);
@@ -381,7 +381,7 @@ TEST(Registry, NamesAndCodesAreFixed) {
 
 // What a method says of itself goes together.
 TEST(Registry, SaysWhatGoesTogether) {
-  for (const Variant& variant : AllVariants()) {
+  for (const Variant& variant : MembershipVariants()) {
     const Method& method = *variant.method;
     const Shape shape = PlanKeys(method, 1000, 0.01, variant.options);
     for (const char* text : {method.promise, method.merging, method.cost}) {
@@ -415,7 +415,7 @@ TEST(Registry, SaysWhatGoesTogether) {
 // the method has words for it. All others can be had in some size.
 TEST(Sizes, ConflictsHaveWords) {
   Random random(9);
-  for (const Method* method : kMethods) {
+  for (const Method* method : MembershipMethods()) {
     for (int i = 0; i < 500; ++i) {
       Request by_keys, by_memory;
       for (int option = kKeys + 1; option < method->option_count; ++option) {

@@ -111,10 +111,13 @@ inline Options OptionsFrom(const Method& method, const std::string& text) {
   return options;
 }
 
+// Of methods without a rate: of so many bytes, which the exact hashes of an eighth of the
+// keys fill.
 inline Shape PlanKeys(const Method& method, uint64_t keys, double fpr,
                       const std::string& options = "", uint64_t seed = 0) {
   Request request;
-  request.keys = keys;
+  (method.has_rate() ? request.keys : request.memory) =
+      method.has_rate() ? keys : std::max<uint64_t>(keys, method.granule);
   request.fpr = fpr;
   request.options = OptionsFrom(method, options);
   Shape shape;
@@ -224,6 +227,14 @@ inline std::optional<Shape> TryMemory(const Method& method, uint64_t memory, dou
   return shape;
 }
 
+// The shape for so much memory, or for twice that where its body would else be smaller.
+inline Shape PlanBody(const Method& method, uint64_t bytes, double fpr,
+                      const std::string& options = "") {
+  const Shape shape = PlanMemory(method, bytes, fpr, options);
+  return shape.bytes >= bytes - method.granule ? shape
+                                               : PlanMemory(method, 2 * bytes, fpr, options);
+}
+
 // Whether filters of this method can have this rate: not all cells, or counters, or
 // numbers of rows can do all. Those that can, can at every size (PlanKeys()).
 inline bool HasRate(const Variant& variant, double fpr) {
@@ -292,7 +303,10 @@ inline bool AnswersAtRandom(const Variant& variant) {
 
 // The least memory with which a filter of this method defers keys.
 inline uint64_t DeferringMemory(const Method& method) {
-  return (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
+  uint64_t memory = (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
+  // Not all bodies take all of the memory.
+  while (TryMemory(method, memory, 0.01)->bytes < kDeferFromBytes) memory *= 2;
+  return memory;
 }
 
 // The rule of the exact form, written out: as many hashes of 8 bytes as the body has
