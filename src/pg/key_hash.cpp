@@ -77,15 +77,11 @@ HashFloat(float8 value, KeySeed seed)
 }
 
 uint64
-HashText(Datum value, KeySeed seed)
+HashToastedText(Datum value, KeySeed seed)
 {
-	struct varlena *text = (struct varlena *) DatumGetPointer(value);
-	uint64		hash;
+	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+	uint64		hash = HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
 
-	if (likely(!VARATT_IS_EXTERNAL(text) && !VARATT_IS_COMPRESSED(text)))
-		return HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
-	text = PG_DETOAST_DATUM_PACKED(value);
-	hash = HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
 	pfree(text);
 	return hash;
 }

@@ -85,8 +85,19 @@ HashInteger(int64 value, dedup::KeySeed seed)
 	return dedup::HashBytes(bytes, sizeof bytes, seed);
 }
 
+/* HashText() of a value that is compressed or stored elsewhere. */
+extern uint64 HashToastedText(Datum value, dedup::KeySeed seed);
+
 /* The bytes of a text or bytea. */
-extern uint64 HashText(Datum value, dedup::KeySeed seed);
+static pg_attribute_always_inline uint64
+HashText(Datum value, dedup::KeySeed seed)
+{
+	struct varlena *text = (struct varlena *) DatumGetPointer(value);
+
+	if (unlikely(VARATT_IS_EXTERNAL(text) || VARATT_IS_COMPRESSED(text)))
+		return HashToastedText(value, seed);
+	return dedup::HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
+}
 
 /* The key of one column that has a short way, and is not NULL. */
 static pg_attribute_always_inline bool

@@ -40,7 +40,7 @@ struct Sums {
 
 void Print(double n, const char* how, const Sums& sums, int runs) {
   const double rmse = std::sqrt(sums.squares / runs);
-  std::printf("%.0e\t%s\t%.3f\t%+.4f\t%.4f\n", n, how, 100 * rmse, 100 * sums.sum / runs,
+  std::printf("%.10g\t%s\t%.3f\t%+.4f\t%.4f\n", n, how, 100 * rmse, 100 * sums.sum / runs,
               100 * rmse / std::sqrt(runs));
 }
 

@@ -11,6 +11,7 @@ INSERT INTO bench_query (name, what, work_mem, query)
 	FROM (VALUES ('bigint'), ('text')) types (type), (VALUES
 		(1, 'dedup_agg(dedup_filter(rows, 0.01), k)', NULL, 'SELECT dedup_count(dedup_agg(dedup_filter(%2$s, 0.01), k)) FROM bench_%1$s'),
 		(2, 'dedup_agg(dedup_window(rows, 0.01), k)', NULL, 'SELECT dedup_count(dedup_agg(dedup_window(%2$s, 0.01), k)) FROM bench_%1$s'),
+		(9, 'approx_count_distinct(k)', NULL, 'SELECT approx_count_distinct(k) FROM bench_%1$s'),
 		(3, 'hll_add_agg', NULL, 'SELECT (#hll_add_agg(hll_hash_%1$s(k)))::bigint FROM bench_%1$s'),
 		(4, 'count(DISTINCT k)', '4MB', 'SELECT count(DISTINCT k) FROM bench_%1$s'),
 		(5, 'count(DISTINCT k)', '1GB', 'SELECT count(DISTINCT k) FROM bench_%1$s'),
