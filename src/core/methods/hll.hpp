@@ -241,8 +241,9 @@ inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint
 // which falls and is convex in n: Newton's steps from below rise to the root and stop.
 //
 // A is a whole number of the smallest probability, so it is exact. The rest uses nothing
-// but single additions, products and divisions of doubles, none of them a product that a
-// sum takes at once (a compiler may fuse those): the estimate is the same everywhere.
+// but single additions, products and divisions of doubles. A compiler may fuse a product
+// and the sum that takes it, which rounds once less: Apart() keeps the two from each other,
+// so the estimate is the same everywhere.
 
 inline constexpr unsigned kLevels = 64;  // groups of four values
 
@@ -308,6 +309,12 @@ inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept
   return statistics;
 }
 
+// A product that is not fused with a sum.
+inline double Apart(double product) noexcept {
+  volatile double rounded = product;
+  return rounded;
+}
+
 // exp(v) - 1 for v >= 0, by single operations.
 inline double ExpMinus1(double v) noexcept {
   int halvings = 0;
@@ -317,7 +324,7 @@ inline double ExpMinus1(double v) noexcept {
     term = term * v / i;
     sum += term;
   }
-  for (; halvings > 0; --halvings) sum = sum * (sum + 2);
+  for (; halvings > 0; --halvings) sum = Apart(sum * (sum + 2));
   return sum;
 }
 
@@ -346,8 +353,8 @@ inline double Estimate(unsigned p, const Statistics& statistics) noexcept {
     for (int j = most; j >= least && x < 1e100; --j) {
       const double part = weight[j] / x;
       value += part;
-      slope += part * scale * (1 + 1 / x);
-      x = x * (x + 2);
+      slope += Apart(part * scale * (1 + 1 / x));
+      x = Apart(x * (x + 2));
       scale *= 2;
     }
     const double next = v + (value - unseen) / slope;
