@@ -1,7 +1,8 @@
 // Exact while small: the hashes themselves, until they would take more bytes
 // than the method.
 //
-// Canonical (kExact): header and 8 n bytes, in the method's ExactOrder.
+// Canonical (kExact): header and 8 n bytes, in the method's ExactOrder; of methods that
+// tell frequencies 16 n bytes, each hash with how often it was seen, 1 to kMaxCount.
 // Working (kWorkingExact), with room for `room` hashes:
 //   8 room       the hashes, in order of arrival
 // and, when room > kListRoom,
@@ -11,6 +12,8 @@
 //                are looked at; 0 is free
 //   8 (room+1)   where order is by last sight: links {older, younger} of a circle
 //                through every place + 1, in order of sight; 0 is its start
+// and where they are kept, never together with links,
+//   8 room       the counts, in the hashes' order
 // so a key costs O(1) whether it is a hit or not, and at most three times its
 // stored bytes. Places read from an index or a link are checked against n before
 // they are used: no bits can make it read outside the image.
@@ -28,8 +31,13 @@
 
 namespace dedup {
 
-inline uint64_t HashAt(const uint8_t* image, uint64_t place) noexcept {
-  return LoadU64(image + kHeaderBytes + 8 * place);
+// Of a canonical image whose entries have so many bytes.
+inline uint64_t HashAt(const uint8_t* image, uint64_t place, size_t entry_bytes = 8) noexcept {
+  return LoadU64(image + kHeaderBytes + entry_bytes * place);
+}
+
+inline uint64_t CountAt(const uint8_t* image, uint64_t place) noexcept {
+  return LoadU64(image + kHeaderBytes + EntryBytes(true) * place + 8);
 }
 
 inline constexpr uint64_t kNowhere = ~uint64_t{0};
@@ -38,21 +46,27 @@ inline constexpr uint64_t kNowhere = ~uint64_t{0};
 class WorkingExact {
  public:
   WorkingExact(uint8_t* image, const Header& header) noexcept
-      : WorkingExact(image, header.hashes(), header.room(), header.order()) {}
+      : WorkingExact(image, header.hashes(), header.room(), header.order(), header.counted()) {}
 
-  WorkingExact(uint8_t* image, uint64_t n, uint64_t room, ExactOrder order) noexcept
+  WorkingExact(uint8_t* image, uint64_t n, uint64_t room, ExactOrder order,
+               bool counted = false) noexcept
       : image_(image),
         hashes_(image + kHeaderBytes),
         index_(hashes_ + 8 * room),
         links_(index_ + 8 * room),
+        counts_(room > kListRoom ? links_ : index_),
         n_(n),
         room_(room),
         place_bits_(static_cast<unsigned>(std::bit_width(room))),
-        last_sight_(order == ExactOrder::kLastSight) {}
+        last_sight_(order == ExactOrder::kLastSight),
+        counted_(counted) {}
 
   uint64_t n() const noexcept { return n_; }
   bool full() const noexcept { return n_ >= room_; }
   uint64_t at(uint64_t place) const noexcept { return LoadU64(hashes_ + 8 * place); }
+  uint64_t count_at(uint64_t place) const noexcept {
+    return counted_ ? LoadU64(counts_ + 8 * place) : 1;
+  }
 
   // Makes an empty one of the bytes behind the header, and writes the header.
   void Clear(const Shape& shape) noexcept {
@@ -92,17 +106,19 @@ class WorkingExact {
   }
 
   // Adds a hash that is not there, as the youngest. There must be room.
-  void Append(uint64_t hash) noexcept {
+  void Append(uint64_t hash, uint64_t count = 1) noexcept {
     const uint64_t place = n_++;
     StoreU64(hashes_ + 8 * place, hash);
     StoreU64(image_ + 48, n_);
+    if (counted_) StoreU64(counts_ + 8 * place, count);
     if (!indexed()) return;
     Index(hash, place);
     if (last_sight_) LinkYoungest(place + 1);
   }
 
-  // Notes that the hash at this place was seen again.
-  void Touch(uint64_t place) noexcept {
+  // Notes that the hash at this place was seen again, so many times.
+  void Touch(uint64_t place, uint64_t count = 1) noexcept {
+    if (counted_) StoreU64(counts_ + 8 * place, SumOfCounts(count_at(place), count));
     if (!last_sight_) return;
     if (!indexed()) {
       const uint64_t hash = at(place);
@@ -118,15 +134,15 @@ class WorkingExact {
     LinkYoungest(node);
   }
 
-  // Runs visit(hash) from the oldest to the youngest.
+  // Runs visit(hash, count) from the oldest to the youngest; without counts each is 1.
   template <typename Visit>
   void ForEach(Visit visit) const noexcept {
     if (!indexed() || !last_sight_) {
-      for (uint64_t i = 0; i < n_; ++i) visit(at(i));
+      for (uint64_t i = 0; i < n_; ++i) visit(at(i), count_at(i));
       return;
     }
     uint64_t node = Younger(0);
-    for (uint64_t i = 0; i < n_ && node != 0; ++i, node = Younger(node)) visit(at(node - 1));
+    for (uint64_t i = 0; i < n_ && node != 0; ++i, node = Younger(node)) visit(at(node - 1), 1);
   }
 
  private:
@@ -172,29 +188,42 @@ class WorkingExact {
   uint8_t* hashes_;
   uint8_t* index_;
   uint8_t* links_;
+  uint8_t* counts_;
   uint64_t n_;
   uint64_t room_;
   unsigned place_bits_;  // of an index entry; at most 32, as rooms are below 2^32
   bool last_sight_;
+  bool counted_;
 };
 
-// Runs visit(hash) over any settled exact image, oldest first where it has an order.
+// Runs visit(hash, count) over any settled exact image, oldest first where it has an
+// order. Without counts each is 1.
 template <typename Visit>
-inline void ForEachHash(const uint8_t* image, const Header& header, Visit visit) noexcept {
+inline void ForEachEntry(const uint8_t* image, const Header& header, Visit visit) noexcept {
   if (header.form == Form::kExact) {
-    for (uint64_t i = 0; i < header.hashes(); ++i) visit(HashAt(image, i));
+    const bool counted = header.counted();
+    const size_t entry = header.entry_bytes();
+    for (uint64_t i = 0; i < header.hashes(); ++i) {
+      visit(HashAt(image, i, entry), counted ? CountAt(image, i) : 1);
+    }
     return;
   }
   // Reading only: the const_cast never writes.
   WorkingExact(const_cast<uint8_t*>(image), header).ForEach(visit);
 }
 
+// The same for visit(hash).
+template <typename Visit>
+inline void ForEachHash(const uint8_t* image, const Header& header, Visit visit) noexcept {
+  ForEachEntry(image, header, [&](uint64_t hash, uint64_t) { visit(hash); });
+}
+
 // First place of a canonical, sorted exact image whose hash is not below `hash`.
-inline uint64_t LowerBound(const uint8_t* image, uint64_t n, uint64_t hash) noexcept {
-  uint64_t low = 0, high = n;
+inline uint64_t LowerBound(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
+  uint64_t low = 0, high = header.hashes();
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;
-    if (HashAt(image, middle) < hash) {
+    if (HashAt(image, middle, header.entry_bytes()) < hash) {
       low = middle + 1;
     } else {
       high = middle;
@@ -207,27 +236,35 @@ inline uint64_t LowerBound(const uint8_t* image, uint64_t n, uint64_t hash) noex
 // hashes, else O(n): index a filter that is to be asked often (MakeWorking).
 inline uint64_t FindCanonical(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   const uint64_t n = header.hashes();
+  const size_t entry = header.entry_bytes();
   if (header.order() == ExactOrder::kSorted) {
-    const uint64_t place = LowerBound(image, n, hash);
-    return place < n && HashAt(image, place) == hash ? place : kNowhere;
+    const uint64_t place = LowerBound(image, header, hash);
+    return place < n && HashAt(image, place, entry) == hash ? place : kNowhere;
   }
   for (uint64_t i = 0; i < n; ++i) {
-    if (HashAt(image, i) == hash) return i;
+    if (HashAt(image, i, entry) == hash) return i;
   }
   return kNowhere;
 }
 
-// Sorts `n` little-endian hashes in place.
-inline void SortHashes(uint8_t* hashes, uint64_t n) noexcept {
-  // An element type of alignment 1, since hashes stand at any address.
-  struct Unaligned {
-    uint8_t bytes[8];
-    bool operator<(const Unaligned& other) const noexcept {
-      return LoadU64(bytes) < LoadU64(other.bytes);
-    }
-  };
-  auto* first = reinterpret_cast<Unaligned*>(hashes);
-  std::sort(first, first + n);
+// An entry of alignment 1, since they stand at any address.
+template <size_t kBytes>
+struct UnalignedEntry {
+  uint8_t bytes[kBytes];
+  bool operator<(const UnalignedEntry& other) const noexcept {
+    return LoadU64(bytes) < LoadU64(other.bytes);
+  }
+};
+
+// Sorts `n` little-endian hashes, or hashes with their counts, in place.
+inline void SortEntries(uint8_t* entries, uint64_t n, bool counted) noexcept {
+  if (counted) {
+    auto* first = reinterpret_cast<UnalignedEntry<16>*>(entries);
+    std::sort(first, first + n);
+  } else {
+    auto* first = reinterpret_cast<UnalignedEntry<8>*>(entries);
+    std::sort(first, first + n);
+  }
 }
 
 }  // namespace dedup

@@ -62,6 +62,31 @@ inline void ContainsAll(const uint8_t* image, const Header& header, const uint64
   }
 }
 
+// How often a key was seen; of a method that tells frequencies. Exact while the filter is.
+inline Frequency FrequencyOf(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
+  if (!header.exact()) {
+    return header.method->frequency(header.shape, header.counters, image + header.body_at(), hash);
+  }
+  uint64_t count = 0;
+  if (header.form == Form::kExact) {
+    const uint64_t place = FindCanonical(image, header, hash);
+    if (place != kNowhere) count = CountAt(image, place);
+  } else {
+    const WorkingExact exact(const_cast<uint8_t*>(image), header);
+    const uint64_t place = exact.Find(hash);
+    if (place != kNowhere) count = exact.count_at(place);
+  }
+  return {count, count >= kMaxCount};
+}
+
+// How many sights all counts together are, up to kMaxCount; of such a method.
+inline uint64_t TotalOf(const uint8_t* image, const Header& header) noexcept {
+  if (!header.exact()) return header.counters.count;
+  uint64_t total = 0;
+  ForEachEntry(image, header, [&](uint64_t, uint64_t count) { total = SumOfCounts(total, count); });
+  return total;
+}
+
 // Estimated keys, and the rate at which a new key is called a duplicate now.
 inline Reading Read(const uint8_t* image, const Header& header) noexcept {
   if (header.exact()) {
@@ -134,7 +159,9 @@ inline Step FirstStep(const Header& header, uint64_t limit) noexcept {
 }
 
 inline size_t StepBytes(const Header& header, const Step& step) noexcept {
-  if (step.form == Form::kWorkingExact) return WorkingExactBytes(step.room, header.order());
+  if (step.form == Form::kWorkingExact) {
+    return WorkingExactBytes(step.room, header.order(), header.counted());
+  }
   return WorkingFullBytes(header.shape);
 }
 
@@ -158,19 +185,30 @@ inline void Align(uint8_t* image, Header* header) noexcept {
   StoreU64(image + 8, header->checksum);
 }
 
-// Runs visit(hashes, n) over an exact image in batches, so that they can prefetch.
+// Runs visit(hashes, counts, n) over an exact image in batches, so that they can prefetch.
 template <typename Visit>
 inline void InBatches(const uint8_t* image, const Header& header, Visit visit) noexcept {
   uint64_t batch[128];
+  uint64_t counts[128];
   size_t n = 0;
-  ForEachHash(image, header, [&](uint64_t hash) {
-    batch[n++] = hash;
+  ForEachEntry(image, header, [&](uint64_t hash, uint64_t count) {
+    batch[n] = hash;
+    counts[n++] = count;
     if (n == sizeof batch / sizeof batch[0]) {
-      visit(batch, n);
+      visit(batch, counts, n);
       n = 0;
     }
   });
-  if (n > 0) visit(batch, n);
+  if (n > 0) visit(batch, counts, n);
+}
+
+// Takes distinct keys of an exact form into a body, each with its count where every sight
+// counts. Returns how many were taken, as Method::insert.
+inline size_t Replay(const Method& method, const Shape& shape, Counters* counters, uint8_t* body,
+                     const uint64_t* hashes, const uint64_t* counts, size_t n) noexcept {
+  if (!method.counts()) return method.insert(shape, counters, body, hashes, n);
+  method.add_counts(shape, counters, body, hashes, counts, n);
+  return n;
 }
 
 // Writes the method's body of any image, exact hashes replayed, and its counters.
@@ -187,8 +225,8 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
   bool taken = true;
   *counters = Counters{};
   std::memset(body, 0, header.shape.bytes);
-  InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
-    taken = taken && header.method->insert(header.shape, counters, body, hashes, n) == n;
+  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+    taken = taken && Replay(*header.method, header.shape, counters, body, hashes, counts, n) == n;
   });
   return taken;
 }
@@ -198,11 +236,11 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
 [[nodiscard]] inline bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
                                       uint8_t* out) noexcept {
   if (step.form == Form::kWorkingExact) {
-    WorkingExact grown(out, 0, step.room, header.order());
+    WorkingExact grown(out, 0, step.room, header.order(), header.counted());
     grown.Clear(header.shape);
-    InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+    InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
       for (size_t i = 0; i < n; ++i) grown.PrefetchIndex(hashes[i]);
-      for (size_t i = 0; i < n && !grown.full(); ++i) grown.Append(hashes[i]);
+      for (size_t i = 0; i < n && !grown.full(); ++i) grown.Append(hashes[i], counts[i]);
     });
     return true;
   }
@@ -298,16 +336,18 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 
 // Adds a key that is known to be new, after MakeWorking made room for it. Never by
 // test-and-add: a false positive of the method must not lose the key by which an
-// exact filter went over to it. False: the method is full.
-[[nodiscard]] inline bool AddNew(uint8_t* image, Header* header, uint64_t hash) noexcept {
+// exact filter went over to it. Where every sight counts, so many sights of it. False: the
+// method is full.
+[[nodiscard]] inline bool AddNew(uint8_t* image, Header* header, uint64_t hash,
+                                 uint64_t count = 1) noexcept {
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
-    exact.Append(hash);
+    exact.Append(hash, count);
     header->counters.count = exact.n();
     return true;
   }
-  const size_t taken =
-      header->method->insert(header->shape, &header->counters, image + header->body_at(), &hash, 1);
+  const size_t taken = Replay(*header->method, header->shape, &header->counters,
+                              image + header->body_at(), &hash, &count, 1);
   WriteCounters(image, header->counters);
   return taken != 0;
 }
@@ -315,9 +355,23 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 // Adds a key of another filter to a working image, as the youngest. In an exact
 // image that is exact; a full one of a window whose merges drop no key takes it
 // without asking, since a false positive must not lose it, and so does one whose merges
-// add up. Outcomes as of TestAndAdd.
-[[nodiscard]] inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash) noexcept {
+// add up. Where every sight counts, all those that the other filter counted. Outcomes as
+// of TestAndAdd.
+[[nodiscard]] inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash,
+                                      uint64_t count = 1) noexcept {
   const Method& method = *header->method;
+  if (header->counted()) {
+    if (header->form == Form::kWorkingExact) {
+      WorkingExact exact(image, *header);
+      const uint64_t place = exact.Find(hash);
+      if (place != kNowhere) {
+        exact.Touch(place, count);
+        return Outcome::kSeen;
+      }
+      if (exact.full()) return Outcome::kNoRoom;
+    }
+    return AddNew(image, header, hash, count) ? Outcome::kNew : Outcome::kFull;
+  }
   const bool keeps = method.forgets(header->shape) && method.merge_keeps_all;
   if (header->form == Form::kWorkingFull && (keeps || method.merge_adds)) {
     return AddNew(image, header, hash) ? Outcome::kNew : Outcome::kFull;
@@ -332,7 +386,7 @@ inline bool StaysExact(const Header& header) noexcept {
 }
 
 inline size_t CanonicalBytes(const Header& header) noexcept {
-  if (StaysExact(header)) return kHeaderBytes + 8 * header.hashes();
+  if (StaysExact(header)) return kHeaderBytes + header.entry_bytes() * header.hashes();
   return kHeaderBytes + (header.exact() ? header.shape.bytes : header.used_bytes());
 }
 
@@ -341,14 +395,18 @@ inline size_t CanonicalBytes(const Header& header) noexcept {
 inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
   const size_t size = CanonicalBytes(header);
   if (StaysExact(header)) {
-    uint64_t place = 0;
-    ForEachHash(image, header,
-                [&](uint64_t hash) { StoreU64(out + kHeaderBytes + 8 * place++, hash); });
-    if (place < header.hashes()) {  // broken links: keep the bytes defined
-      std::memset(out + kHeaderBytes + 8 * place, 0, 8 * (header.hashes() - place));
+    const bool counted = header.counted();
+    uint8_t* to = out + kHeaderBytes;
+    ForEachEntry(image, header, [&](uint64_t hash, uint64_t count) {
+      StoreU64(to, hash);
+      if (counted) StoreU64(to + 8, count);
+      to += EntryBytes(counted);
+    });
+    if (to < out + size) {  // broken links: keep the bytes defined
+      std::memset(to, 0, static_cast<size_t>(out + size - to));
     }
     if (header.form == Form::kWorkingExact && header.order() == ExactOrder::kSorted) {
-      SortHashes(out + kHeaderBytes, header.hashes());
+      SortEntries(out + kHeaderBytes, header.hashes(), counted);
     }
     WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
   } else if (header.exact()) {
@@ -375,12 +433,12 @@ inline size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* o
 // Bytes that AddTo may need.
 inline size_t AddToBytes(const Header& header) noexcept {
   if (!header.exact()) return kHeaderBytes + header.shape.bytes;
+  const size_t same = kHeaderBytes + header.entry_bytes() * header.hashes();
   if (header.hashes() >= header.exact_limit()) {
     const size_t full = kHeaderBytes + header.shape.bytes;
-    const size_t same = kHeaderBytes + 8 * header.hashes();
     return full > same ? full : same;
   }
-  return kHeaderBytes + 8 * (header.hashes() + 1);
+  return same + header.entry_bytes();
 }
 
 // Writes the canonical image of `image`, a canonical one, with one more key to
@@ -399,37 +457,42 @@ inline size_t AddToBytes(const Header& header) noexcept {
   }
   const uint64_t n = header.hashes();
   const ExactOrder order = header.order();
+  const size_t entry = header.entry_bytes();
   const uint8_t* from = image + kHeaderBytes;
   uint8_t* to = out + kHeaderBytes;
   uint64_t place = FindCanonical(image, header, hash);
   uint64_t size = n;
   if (place != kNowhere) {
-    std::memcpy(to, from, 8 * n);
-    if (order == ExactOrder::kLastSight) {
+    std::memcpy(to, from, entry * n);
+    if (header.counted()) {
+      StoreU64(to + entry * place + 8, SumOfCounts(CountAt(image, place), 1));
+    } else if (order == ExactOrder::kLastSight) {
       std::memmove(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
       StoreU64(to + 8 * (n - 1), hash);
     }
   } else if (n < header.exact_limit()) {
-    place = order == ExactOrder::kSorted ? LowerBound(image, n, hash) : n;
-    std::memcpy(to, from, 8 * place);
-    StoreU64(to + 8 * place, hash);
-    std::memcpy(to + 8 * (place + 1), from + 8 * place, 8 * (n - place));
+    place = order == ExactOrder::kSorted ? LowerBound(image, header, hash) : n;
+    std::memcpy(to, from, entry * place);
+    StoreU64(to + entry * place, hash);
+    if (header.counted()) StoreU64(to + entry * place + 8, 1);
+    std::memcpy(to + entry * (place + 1), from + entry * place, entry * (n - place));
     size = n + 1;
   } else {
     Counters counters;
+    const uint64_t once = 1;
     if (!BodyTo(image, header, &counters, to) ||
-        header.method->insert(shape, &counters, to, &hash, 1) == 0) {
+        Replay(*header.method, shape, &counters, to, &hash, &once, 1) == 0) {
       return 0;
     }
     return WriteFull(shape, counters, out);
   }
   WriteHeader(out, shape, Form::kExact, Counters{size, 0}, 0);
-  return kHeaderBytes + 8 * size;
+  return kHeaderBytes + entry * size;
 }
 
 // ---- one key out of a value -----------------------------------------------------------
 
-// Bytes that ForgetFrom may need.
+// Bytes that ForgetFrom may need. No method that tells frequencies can forget.
 inline size_t ForgetBytes(const Header& header) noexcept {
   return kHeaderBytes + (header.exact() ? 8 * header.hashes() : header.shape.bytes);
 }

@@ -19,7 +19,8 @@
 //
 // Numbers are little-endian. There are four forms. Two are canonical: they are
 // what is stored, and equal filters have equal bytes.
-//   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp)
+//   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp); of methods
+//                  that tell frequencies each with its 64-bit count, while 16 n <= M
 //   kFull          the method's body, as far as it is in use
 // Two are working forms, for a filter that is being filled in memory; they have
 // spare room, no checksum, and never leave the server's memory:
@@ -53,6 +54,9 @@ inline constexpr uint8_t kMagic = 0xDF;
 inline constexpr uint8_t kFormatVersion = 1;
 inline constexpr size_t kHeaderBytes = 60;
 
+// Of a stored exact form: a hash, and its count where it has one.
+inline constexpr size_t EntryBytes(bool counted) noexcept { return counted ? 16 : 8; }
+
 enum class Form : uint8_t { kExact = 0, kFull = 1, kWorkingExact = 2, kWorkingFull = 3 };
 
 struct Header {
@@ -69,6 +73,9 @@ struct Header {
     return form == Form::kExact ? counters.count : counters.state;
   }
   ExactOrder order() const noexcept { return method->exact_order(shape); }
+  // Of exact forms: whether each hash has a count.
+  bool counted() const noexcept { return method->counts(); }
+  size_t entry_bytes() const noexcept { return EntryBytes(counted()); }
   uint64_t exact_limit() const noexcept;
   uint64_t state_limit() const noexcept;
   size_t body_at() const noexcept {  // of full forms
@@ -87,28 +94,32 @@ struct Header {
 // ---- exact forms: how many hashes, how many bytes -----------------------------
 
 // A working form up to this room is a plain list; above, it has an index of two
-// 4-byte slots a hash, and where order is by last sight two 4-byte links.
+// 4-byte slots a hash, and where order is by last sight two 4-byte links. With counts,
+// which have no order by last sight, there are 8 bytes more a hash.
 inline constexpr uint64_t kListRoom = 8;
 
 // Working forms stay below PostgreSQL's limit of 1 GiB a value. That ends the
 // exact form early only in filters of more than 340 MiB.
 inline constexpr uint64_t kMaxWorkingBytes = (uint64_t{1} << 30) - 4096;
 
-inline constexpr uint64_t WorkingExactBytes(uint64_t room, ExactOrder order) noexcept {
-  const uint64_t list = kHeaderBytes + 8 * room;
+inline constexpr uint64_t WorkingExactBytes(uint64_t room, ExactOrder order,
+                                            bool counted = false) noexcept {
+  const uint64_t list = kHeaderBytes + EntryBytes(counted) * room;
   if (room <= kListRoom) return list;
   return list + 8 * room + (order == ExactOrder::kLastSight ? 8 * (room + 1) : 0);
 }
 
-inline constexpr uint64_t MostHashes(ExactOrder order) noexcept {
-  return (kMaxWorkingBytes - kHeaderBytes - 8) / (order == ExactOrder::kLastSight ? 24 : 16);
+inline constexpr uint64_t MostHashes(ExactOrder order, bool counted = false) noexcept {
+  return (kMaxWorkingBytes - kHeaderBytes - 8) /
+         (counted || order == ExactOrder::kLastSight ? 24 : 16);
 }
 
 // The most hashes that a filter keeps before it goes over to its method.
 inline uint64_t ExactLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
-  uint64_t limit = shape.bytes / 8;
+  uint64_t limit = shape.bytes / EntryBytes(method.counts());
   if (method.exact_to_keys && limit > shape.keys) limit = shape.keys;
-  return limit < MostHashes(order) ? limit : MostHashes(order);
+  const uint64_t most = MostHashes(order, method.counts());
+  return limit < most ? limit : most;
 }
 
 // The same for the states of partial aggregates, which are yet to be merged: windows
@@ -227,14 +238,16 @@ inline unsigned HashNumberOf(const uint8_t* image) noexcept { return image[3] >>
       if (header->counters.state != 0 || header->hashes() > header->state_limit()) {
         return Flaw::kParameters;
       }
-      if (size != kHeaderBytes + 8 * header->hashes()) return Flaw::kSize;
+      if (size != kHeaderBytes + header->entry_bytes() * header->hashes()) return Flaw::kSize;
       break;
     case Form::kWorkingExact:
       if (header->hashes() > header->room() || header->room() > header->state_limit() ||
           !WorkingFieldValid(header->checksum, shape, true, header->hashes(), header->room())) {
         return Flaw::kParameters;
       }
-      if (size < WorkingExactBytes(header->room(), header->order())) return Flaw::kSize;
+      if (size < WorkingExactBytes(header->room(), header->order(), header->counted())) {
+        return Flaw::kSize;
+      }
       break;
     case Form::kFull:
       if (size != kHeaderBytes + header->used_bytes()) return Flaw::kSize;
@@ -305,18 +318,25 @@ inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
 }
 
 // Checks bytes from outside: everything that Check() does, that the form is a
-// canonical one, the checksum, and the order of sorted hashes. O(size).
+// canonical one, the checksum, the order of sorted hashes, and that each count is one.
+// O(size).
 [[nodiscard]] inline Flaw Validate(const uint8_t* image, size_t size, Header* header) noexcept {
   const Flaw flaw = Check(image, size, header);
   if (flaw != Flaw::kNone) return flaw;
   if (!header->canonical()) return Flaw::kWorking;
   if (header->exact() && header->hashes() > header->exact_limit()) return Flaw::kParameters;
   if (!ChecksumHolds(image, size)) return Flaw::kChecksum;
+  const uint8_t* entries = image + kHeaderBytes;
+  const size_t step = header->entry_bytes();
   if (header->exact() && header->order() == ExactOrder::kSorted) {
     for (uint64_t i = 1; i < header->hashes(); ++i) {
-      if (LoadU64(image + kHeaderBytes + 8 * (i - 1)) >= LoadU64(image + kHeaderBytes + 8 * i)) {
-        return Flaw::kOrder;
-      }
+      if (LoadU64(entries + step * (i - 1)) >= LoadU64(entries + step * i)) return Flaw::kOrder;
+    }
+  }
+  if (header->exact() && header->counted()) {
+    for (uint64_t i = 0; i < header->hashes(); ++i) {
+      const uint64_t count = LoadU64(entries + step * i + 8);
+      if (count < 1 || count > kMaxCount) return Flaw::kBody;
     }
   }
   if (header->form == Form::kFull && header->method->sound != nullptr &&

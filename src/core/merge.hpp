@@ -1,7 +1,8 @@
 // Merging two filters of equal shape. While both are exact the merge is exact;
 // else the methods merge, after exact hashes were replayed into a body of their
 // own. Inputs are settled, and of a method that can merge. What a merge of full filters
-// keeps is told by each method. Sizes of 0 say that the result would be full.
+// keeps is told by each method; where every sight counts, counts add up. Sizes of 0 say
+// that the result would be full.
 
 #ifndef STREAMDEDUP_CORE_MERGE_HPP_
 #define STREAMDEDUP_CORE_MERGE_HPP_
@@ -23,18 +24,25 @@ struct MergeBytes {
   size_t scratch;
 };
 
+// Whether keys of another filter may be added in any order: it does not matter, or it
+// matters for the bytes and not for what they promise.
+inline bool AnyOrder(const Header& header) noexcept {
+  return header.order() == ExactOrder::kSorted || header.counted();
+}
+
 // `limit` is the most hashes of an exact result, as for NextStep().
 inline MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept {
   const size_t full = kHeaderBytes + a.shape.bytes;
-  const bool ordered = a.order() != ExactOrder::kSorted;
+  const bool ordered = !AnyOrder(a);
   if (!a.exact() || !b.exact()) {
     return {full, a.exact() != b.exact() && ordered ? size_t{a.shape.bytes} : 0};
   }
   const uint64_t both = a.hashes() + b.hashes();
-  size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight) + 8 * both;
+  const size_t entry = a.entry_bytes();
+  size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
   if (scratch < a.shape.bytes) scratch = a.shape.bytes;
-  if (both <= limit) return {kHeaderBytes + 8 * both, scratch};
-  const size_t most = kHeaderBytes + 8 * limit;
+  if (both <= limit) return {kHeaderBytes + entry * both, scratch};
+  const size_t most = kHeaderBytes + entry * limit;
   return {full > most ? full : most, scratch};
 }
 
@@ -42,25 +50,25 @@ inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
   return MergeNeeds(a, b, a.exact_limit());
 }
 
-// Adds the hashes of an exact filter to a body whose state does not depend on their
-// order. Where keys can be forgotten, a key that is there already is not stored again,
-// unless merges add up: two of these hashes that share a fingerprint share one copy then,
-// too, and forgetting the one forgets the other. False: it would be full.
+// Adds the hashes of an exact filter to a body for which they may come in any order. Where keys can
+// be forgotten, a key that is there already is not stored again, unless merges add up: two of these
+// hashes that share a fingerprint share one copy then, too, and forgetting the one forgets the
+// other. False: it would be full.
 inline bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
                       uint8_t* body) noexcept {
   const Method& method = *header.method;
   const bool ask = method.can_forget(header.shape) && !method.merge_adds;
   bool taken = true;
-  InBatches(image, header, [&](const uint64_t* hashes, size_t n) {
+  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     if (!taken) return;
     taken = (ask ? method.test_and_add(header.shape, counters, body, hashes, n, nullptr)
-                 : method.insert(header.shape, counters, body, hashes, n)) == n;
+                 : Replay(method, header.shape, counters, body, hashes, counts, n)) == n;
   });
   return taken;
 }
 
 // Both exact: the union, by age rank from the youngest, the left's the younger on
-// ties. A key in both keeps the younger of its two ages.
+// ties. A key in both keeps the younger of its two ages, and the sum of its counts.
 inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                          uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
   const Shape& shape = ha.shape;
@@ -68,29 +76,45 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
   // The two lists oldest first, then a set that takes them youngest first.
   uint8_t* lists = scratch;
   uint64_t written = 0;
-  auto list = [&](uint64_t hash) { StoreU64(lists + 8 * written++, hash); };
-  ForEachHash(a, ha, list);
+  const bool counted = ha.counted();
+  const size_t entry = ha.entry_bytes();
+  auto list = [&](uint64_t hash, uint64_t count) {
+    uint8_t* to = lists + entry * written++;
+    StoreU64(to, hash);
+    if (counted) StoreU64(to + 8, count);
+  };
+  ForEachEntry(a, ha, list);
   const uint64_t taken_a = written;
-  ForEachHash(b, hb, list);
+  ForEachEntry(b, hb, list);
   const uint64_t taken_b = written - taken_a;
 
-  WorkingExact merged(scratch + 8 * both, 0, both, ExactOrder::kFirstSight);
+  WorkingExact merged(scratch + entry * both, 0, both, ExactOrder::kFirstSight, counted);
   merged.Clear(shape);
-  auto take = [&](uint64_t hash) {
-    if (merged.Find(hash) == kNowhere) merged.Append(hash);
+  auto take = [&](uint64_t listed) {
+    const uint8_t* from = lists + entry * listed;
+    const uint64_t hash = LoadU64(from), count = counted ? LoadU64(from + 8) : 1;
+    const uint64_t place = merged.Find(hash);
+    if (place == kNowhere) {
+      merged.Append(hash, count);
+    } else {
+      merged.Touch(place, count);
+    }
   };
   for (uint64_t age = 0; age < taken_a || age < taken_b; ++age) {
-    if (age < taken_a) take(LoadU64(lists + 8 * (taken_a - 1 - age)));
-    if (age < taken_b) take(LoadU64(lists + 8 * (taken_a + taken_b - 1 - age)));
+    if (age < taken_a) take(taken_a - 1 - age);
+    if (age < taken_b) take(taken_a + taken_b - 1 - age);
   }
 
   const uint64_t n = merged.n();
   uint8_t* to = out + kHeaderBytes;
   if (n <= limit) {
-    for (uint64_t i = 0; i < n; ++i) StoreU64(to + 8 * i, merged.at(n - 1 - i));
-    if (ha.order() == ExactOrder::kSorted) SortHashes(to, n);
+    for (uint64_t i = 0; i < n; ++i) {
+      StoreU64(to + entry * i, merged.at(n - 1 - i));
+      if (counted) StoreU64(to + entry * i + 8, merged.count_at(n - 1 - i));
+    }
+    if (ha.order() == ExactOrder::kSorted) SortEntries(to, n, counted);
     WriteHeader(out, shape, Form::kExact, Counters{n, 0}, 0);
-    return kHeaderBytes + 8 * n;
+    return kHeaderBytes + entry * n;
   }
   Counters counters;
   if (ha.method->forgets(shape) && ha.method->merge_keeps_all && n > shape.keys) {
@@ -104,8 +128,8 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
   }
   std::memset(to, 0, shape.bytes);
   for (uint64_t i = n; i-- > 0;) {
-    const uint64_t hash = merged.at(i);
-    if (ha.method->insert(shape, &counters, to, &hash, 1) == 0) return 0;
+    const uint64_t hash = merged.at(i), count = merged.count_at(i);
+    if (Replay(*ha.method, shape, &counters, to, &hash, &count, 1) == 0) return 0;
   }
   return WriteFull(shape, counters, out);
 }
@@ -121,8 +145,8 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
   const Method* method = ha.method;
   uint8_t* body = out + kHeaderBytes;
   Counters counters;
-  if (ha.order() == ExactOrder::kSorted && ha.exact() != hb.exact()) {
-    // Order does not matter: the hashes go straight into the other's body.
+  if (AnyOrder(ha) && ha.exact() != hb.exact()) {
+    // In any order: the hashes go straight into the other's body.
     const bool left_full = hb.exact();
     const uint8_t* full = left_full ? a : b;
     const Header& full_header = left_full ? ha : hb;
@@ -187,7 +211,7 @@ inline void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
 }
 
 // Merges `b` into the working full image `a` where that needs no room: if `b` is
-// full too, or order does not matter. kNoRoom, with nothing changed, where it does;
+// full too, or its keys may come in any order. kNoRoom, with nothing changed, where it does;
 // kFull: what `a` holds now is no filter.
 [[nodiscard]] inline Outcome MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b,
                                           const Header& hb) noexcept {
@@ -197,7 +221,7 @@ inline void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
   if (!hb.exact()) {
     taken = ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
                               Weights{ha->parts(), hb.parts()});
-  } else if (ha->order() == ExactOrder::kSorted) {
+  } else if (AnyOrder(*ha)) {
     taken = AddHashes(hb, b, &ha->counters, body);
   } else {
     return Outcome::kNoRoom;

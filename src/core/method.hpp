@@ -114,7 +114,8 @@ enum class Answers : uint8_t {
   kFrequency,   // how often it was seen
 };
 
-// The order in which a filter that is still exact keeps its hashes.
+// The order in which a filter that is still exact keeps its hashes, each with its count
+// where every sight counts.
 enum class ExactOrder : uint8_t {
   kSorted,      // by value: the method's state does not depend on order
   kFirstSight,  // oldest first sight first
@@ -124,6 +125,19 @@ enum class ExactOrder : uint8_t {
 struct Weights {
   uint32_t left = 1;
   uint32_t right = 1;
+};
+
+// Counts of sights end here, the most that a bigint can say.
+inline constexpr uint64_t kMaxCount = ~uint64_t{0} >> 1;
+
+inline constexpr uint64_t SumOfCounts(uint64_t a, uint64_t b) noexcept {
+  return a >= kMaxCount || b > kMaxCount - a ? kMaxCount : a + b;
+}
+
+// How often a key was seen.
+struct Frequency {
+  uint64_t count = 0;
+  bool at_least = false;  // a counter had come to its end: it may have been more
 };
 
 // A filter's state, measured from its bits.
@@ -198,6 +212,16 @@ struct Method {
   // The rate to expect with `keys` keys in the filter. Null: it has none.
   double (*expected_fpr)(const Shape&, double keys) noexcept;
 
+  // Of Answers::kFrequency, null for others. Every sight counts, and Counters::count is
+  // how many there were, up to kMaxCount. For each hash in turn, as many sights as its
+  // count says: what the same sights one after the other would leave.
+  void (*add_counts)(const Shape&, Counters*, uint8_t* body, const uint64_t* hashes,
+                     const uint64_t* counts, size_t n) noexcept = nullptr;
+  Frequency (*frequency)(const Shape&, const Counters&, const uint8_t* body,
+                         uint64_t hash) noexcept = nullptr;
+  // By what share of all sights a frequency may be too high.
+  double (*epsilon)(const Shape&) noexcept = nullptr;
+
   // Takes back one add of a key that was answered new. False: the key is not there.
   // Null: the method cannot.
   bool (*forget)(const Shape&, Counters*, uint8_t* body, uint64_t hash) noexcept = nullptr;
@@ -218,6 +242,8 @@ struct Method {
   bool has_rate() const noexcept { return answers == Answers::kMembership; }
   // The place of the first option that is only this method's.
   int own_options() const noexcept { return has_rate() ? kKeys + 1 : 0; }
+  // Whether what it keeps are counts of sights.
+  bool counts() const noexcept { return answers == Answers::kFrequency; }
   bool forgets(const Shape& shape) const noexcept { return remembers(shape) != Remembers::kAll; }
   bool can_be_full(const Shape& shape) const noexcept {
     return may_be_full != nullptr && may_be_full(shape);

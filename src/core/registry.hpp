@@ -14,6 +14,7 @@
 #include "methods/b_dbf.hpp"
 #include "methods/blocked_bloom.hpp"
 #include "methods/bloom.hpp"
+#include "methods/count_min.hpp"
 #include "methods/counting_bloom.hpp"
 #include "methods/cuckoo.hpp"
 #include "methods/dsqf.hpp"
@@ -34,7 +35,7 @@
 
 namespace dedup {
 
-inline constexpr size_t kMethodCount = 22;
+inline constexpr size_t kMethodCount = 23;
 
 // A program of many translation units compiles the methods once: it is built with
 // DEDUP_METHODS_ELSEWHERE, and links methods.cpp.
@@ -69,6 +70,7 @@ constexpr const Method* const kMethods[kMethodCount] = {
     &fp_lru::kMethod,
     &apbf::kMethod,
     &hll::kMethod,
+    &count_min::kMethod,
 };
 // clang-format on
 #endif

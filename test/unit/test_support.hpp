@@ -546,13 +546,14 @@ class Filter {
     return merged.has_value() ? *merged : *this;
   }
 
-  // Adds a key of another filter, as a merge does that takes keys one by one.
-  void AddTakenOver(uint64_t hash) {
+  // Adds a key of another filter, as a merge does that takes keys one by one; where every
+  // sight counts, so many sights of it.
+  void AddTakenOver(uint64_t hash, uint64_t count = 1) {
     if (header_.canonical()) MakeRoom();
     Settle();
-    const Outcome outcome = TakeOver(image_.data(), &header_, hash);
+    const Outcome outcome = TakeOver(image_.data(), &header_, hash, count);
     if (outcome == Outcome::kFull) Refuse();
-    if (outcome == Outcome::kNoRoom && !Grow(hash)) Refuse();
+    if (outcome == Outcome::kNoRoom && !Grow(hash, count)) Refuse();
   }
 
   // Notes how many filters were merged into this one, which must be a working form.
@@ -573,14 +574,14 @@ class Filter {
   void MakeRoom() { EXPECT_TRUE(Grow()) << "full: " << NameOf(header_.shape); }
   // To the next working form, with one more key if one is given. False, with nothing
   // changed: the method cannot hold it.
-  bool Grow(std::optional<uint64_t> hash = std::nullopt) {
+  bool Grow(std::optional<uint64_t> hash = std::nullopt, uint64_t count = 1) {
     const uint64_t limit = limit_ == 0 ? header_.exact_limit() : limit_;
     const Step step = header_.canonical() ? FirstStep(header_, limit) : NextStep(header_, limit);
     Bytes grown(StepBytes(header_, step));
     if (!MakeWorking(image_.data(), header_, step, grown.data())) return false;
     Header header = {};
     EXPECT_EQ(dedup::Check(grown.data(), grown.size(), &header), Flaw::kNone);
-    if (hash.has_value() && !AddNew(grown.data(), &header, *hash)) return false;
+    if (hash.has_value() && !AddNew(grown.data(), &header, *hash, count)) return false;
     image_ = std::move(grown);
     Recheck();
     return true;

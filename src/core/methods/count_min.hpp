@@ -1,0 +1,277 @@
+// count_min: how often a key was seen, by rows of counters.
+//
+// Paper: Cormode and Muthukrishnan, "An Improved Data Stream Summary: The Count-Min Sketch
+// and its Applications" (Journal of Algorithms 55, 2005). `depth` rows of `width` counters;
+// a key has one counter in each row. A sight increments all of them, and the answer is the
+// least of them: the one that other keys have added least to. With conservative=on a sight
+// raises only those that are at the least, as far as the others are already (Estan and
+// Varghese, "New Directions in Traffic Measurement and Accounting", SIGCOMM 2002): no
+// counter is ever above what it is without, so all promises hold, and mostly with less error.
+//
+// Promise: a frequency is never too low, and too high by more than epsilon times all sights
+// (other keys' included) with probability at most delta, where epsilon = e / width and
+// delta = e^-depth. Counters of 32 bits stay at their end; Counters::state says that one
+// would have passed it, and a frequency that has come to the end is told as "at least".
+// A merge is the sum of the counters: without conservative=on the very sketch of both
+// streams, with it a sketch that keeps the promise, but not the one that the two streams in
+// a row would have left, which errs less. Sights are not taken back: what conservative=on
+// did not add cannot be subtracted, and without it a key that was never added would take
+// from the counts of others, which then are too low.
+// Cost: 4 * depth * e / epsilon bytes; `depth` cache lines a key.
+//
+// A row's place comes from a number of its own, Derived(hash, row). Of two numbers h1 and h2
+// as in Bloom filters (place i is h1 + i h2) all rows' places would follow from two of them:
+// keys that meet in two rows meet in all, with probability 1 / width^2 a pair, so that at
+// small widths no number of rows would bring delta down to e^-depth.
+//
+// State: the counters, row by row, little-endian; Counters::count is the number of sights.
+// detail: bits 0-7 depth, bit 8 conservative.
+
+#ifndef STREAMDEDUP_CORE_METHODS_COUNT_MIN_HPP_
+#define STREAMDEDUP_CORE_METHODS_COUNT_MIN_HPP_
+
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../occupancy.hpp"
+
+namespace dedup::count_min {
+
+inline constexpr int kMaxDepth = 21;       // delta from 7.6e-10 on
+inline constexpr uint64_t kMinWidth = 3;   // below, epsilon is more than 1
+inline constexpr uint32_t kGranule = 4;    // bytes of a counter
+inline constexpr uint32_t kMost = ~0u;     // a counter that stays
+inline constexpr uint32_t kSaturated = 1;  // in Counters::state
+
+inline constexpr double kDefaultDelta = 0.01;
+
+inline constexpr int kEpsilonOption = 0;
+inline constexpr int kDeltaOption = 1;
+inline constexpr int kConservativeOption = 2;
+inline constexpr OptionSpec kOptions[] = {{"epsilon", OptionKind::kReal, 1e-9, 0.9},
+                                          {"delta", OptionKind::kReal, 1e-9, 0.9},
+                                          {"conservative", OptionKind::kOnOff, 0, 1}};
+
+inline int Depth(const Shape& shape) noexcept { return static_cast<int>(shape.detail & 0xff); }
+inline bool Conservative(const Shape& shape) noexcept { return shape.detail >> 8 != 0; }
+inline uint64_t Width(const Shape& shape) noexcept {
+  return shape.bytes / (kGranule * static_cast<uint32_t>(Depth(shape)));
+}
+inline double Epsilon(const Shape& shape) noexcept {
+  return std::numbers::e / static_cast<double>(Width(shape));
+}
+inline double Delta(const Shape& shape) noexcept { return std::exp(-Depth(shape)); }
+
+// ---- sizes ------------------------------------------------------------------
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  const Options& options = request.options;
+  const double delta = options.given[kDeltaOption] ? options.value[kDeltaOption] : kDefaultDelta;
+  // A delta that is e^-depth but for rounding needs no row more.
+  const double rows = std::ceil(-std::log(delta) * (1 - 1e-12));
+  const uint64_t depth = rows < 1 ? 1 : rows > kMaxDepth ? kMaxDepth : static_cast<uint64_t>(rows);
+  uint64_t width = request.memory / (kGranule * depth);
+  if (options.given[kEpsilonOption]) {
+    if (request.memory > 0) return PlanStatus::kTwoSizes;
+    width = static_cast<uint64_t>(std::ceil(std::numbers::e / options.value[kEpsilonOption]));
+  } else if (request.memory == 0) {
+    return PlanStatus::kNoSize;
+  }
+  if (width < kMinWidth) return PlanStatus::kMemoryTooSmall;
+  if (width > kMaxBodyBytes / (kGranule * depth)) return PlanStatus::kTooLarge;
+  const bool conservative =
+      options.given[kConservativeOption] && options.value[kConservativeOption] != 0;
+  shape->bytes = static_cast<uint32_t>(kGranule * depth * width);
+  shape->detail = depth | uint64_t{conservative} << 8;
+  return PlanStatus::kOk;
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  const int depth = Depth(shape);
+  return shape.detail >> 9 == 0 && depth >= 1 && depth <= kMaxDepth &&
+         shape.bytes % (kGranule * static_cast<uint32_t>(depth)) == 0 &&
+         Width(shape) >= kMinWidth && counters.count <= kMaxCount && counters.state <= kSaturated;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "width=%llu depth=%d epsilon=%.3g delta=%.3g conservative=%s",
+                static_cast<unsigned long long>(Width(shape)), Depth(shape), Epsilon(shape),
+                Delta(shape), Conservative(shape) ? "on" : "off");
+}
+
+// ---- keys -------------------------------------------------------------------
+
+// Where a key's counter of a row is, in bytes.
+inline size_t At(uint64_t hash, int row, uint64_t width) noexcept {
+  return kGranule * (static_cast<uint64_t>(row) * width + Position(hash, row, width));
+}
+
+DEDUP_ALWAYS_INLINE inline void FetchKey(const uint8_t* body, uint64_t width, int depth,
+                                         uint64_t hash) noexcept {
+  for (int row = 0; row < depth; ++row) Prefetch(body + At(hash, row, width));
+}
+
+inline uint32_t Least(const uint8_t* body, uint64_t width, int depth, uint64_t hash) noexcept {
+  uint32_t least = kMost;
+  for (int row = 0; row < depth; ++row) {
+    const uint32_t counter = LoadU32(body + At(hash, row, width));
+    if (counter < least) least = counter;
+  }
+  return least;
+}
+
+// `count` sights of a key. Returns its frequency before.
+inline uint32_t See(const Shape& shape, uint64_t width, int depth, Counters* counters,
+                    uint8_t* body, uint64_t hash, uint64_t count) noexcept {
+  size_t at[kMaxDepth];
+  uint32_t value[kMaxDepth];
+  uint32_t least = kMost;
+  for (int row = 0; row < depth; ++row) {
+    at[row] = At(hash, row, width);
+    value[row] = LoadU32(body + at[row]);
+    if (value[row] < least) least = value[row];
+  }
+  const bool conservative = Conservative(shape);
+  for (int row = 0; row < depth; ++row) {
+    const uint32_t from = conservative ? least : value[row];
+    uint32_t to = kMost;
+    if (count <= kMost - from) {
+      to = from + static_cast<uint32_t>(count);
+    } else {
+      counters->state |= kSaturated;
+    }
+    if (to > value[row]) StoreU32(body + at[row], to);
+  }
+  counters->count = SumOfCounts(counters->count, count);
+  return least;
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const uint64_t width = Width(shape);
+  const int depth = Depth(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, width, depth, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE {
+        const uint32_t before = See(shape, width, depth, counters, body, hashes[j], 1);
+        if (seen != nullptr) seen[j] = before != 0;
+      });
+  return n;
+}
+
+inline void AddCounts(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                      const uint64_t* counts, size_t n) noexcept {
+  const uint64_t width = Width(shape);
+  const int depth = Depth(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, width, depth, hashes[j]); },
+      [&](size_t j)
+          DEDUP_ALWAYS_INLINE { See(shape, width, depth, counters, body, hashes[j], counts[j]); });
+}
+
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  return TestAndAdd(shape, counters, body, hashes, n, nullptr);
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const uint64_t width = Width(shape);
+  const int depth = Depth(shape);
+  InGroups<kKeysAhead>(
+      n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, width, depth, hashes[j]); },
+      [&](size_t j) DEDUP_ALWAYS_INLINE { seen[j] = Least(body, width, depth, hashes[j]) != 0; });
+}
+
+inline Frequency FrequencyIn(const Shape& shape, const Counters& counters, const uint8_t* body,
+                             uint64_t hash) noexcept {
+  const uint32_t least = Least(body, Width(shape), Depth(shape), hash);
+  return {least, least == kMost && (counters.state & kSaturated) != 0};
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const Counters& others,
+                  const uint8_t* other, const Weights&) noexcept {
+  bool passed = false;
+  for (size_t i = 0; i < shape.bytes; i += kGranule) {
+    const uint64_t sum = uint64_t{LoadU32(body + i)} + LoadU32(other + i);
+    passed |= sum > kMost;
+    StoreU32(body + i, sum > kMost ? kMost : static_cast<uint32_t>(sum));
+  }
+  counters->count = SumOfCounts(counters->count, others.count);
+  counters->state |= others.state | (passed ? kSaturated : 0);
+  return true;
+}
+
+// Distinct keys by linear counting (Whang, Vander-Zanden and Taylor, TODS 1990): a counter
+// is 0 if none of them fell on it. Good to a few percent up to two keys a counter of a row,
+// and at most about width * ln(2 * width * depth) when all counters are in use.
+inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
+  uint64_t used = 0;
+  for (size_t i = 0; i < shape.bytes; i += kGranule) used += LoadU32(body + i) != 0;
+  const double cells = static_cast<double>(shape.bytes / kGranule);
+  const double share = static_cast<double>(used) / cells;
+  double clear = 1 - share;
+  if (clear < 0.5 / cells) clear = 0.5 / cells;
+  Reading reading;
+  reading.count = std::log(clear) / std::log1p(-1 / static_cast<double>(Width(shape)));
+  reading.fpr = IntPower(share, Depth(shape));
+  return reading;
+}
+
+// Each row counts every sight once: it sums up to all of them, less what conservative=on
+// left out and what counters at their end could not take.
+inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
+  const uint64_t width = Width(shape);
+  const bool all = !Conservative(shape) && counters.state == 0;
+  for (int row = 0; row < Depth(shape); ++row) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < width; ++i) {
+      sum += LoadU32(body + kGranule * (static_cast<uint64_t>(row) * width + i));
+    }
+    if (all ? sum != counters.count : sum > counters.count) return false;
+  }
+  return true;
+}
+
+inline constexpr Method kMethod = {
+    .name = "count_min",
+    .code = 23,
+    .answers = Answers::kFrequency,
+    .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
+    .merge_keeps_all = true,
+    .granule = kGranule,
+    .promise = "counts are never too low, and seldom too high by more than epsilon of all sights",
+    .merging = "sum of the counters: the promise holds for the sights of both inputs together",
+    .cost = "depth cache lines a key",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .sizing = "epsilon=0.001 delta=0.01",
+    .plan = Plan,
+    .valid = Valid,
+    // Where the counters depend on the order of the sights, it is kept as far as it can be.
+    .exact_order =
+        [](const Shape& shape) noexcept {
+          return Conservative(shape) ? ExactOrder::kFirstSight : ExactOrder::kSorted;
+        },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .read = Read,
+    .expected_fpr = nullptr,
+    .add_counts = AddCounts,
+    .frequency = FrequencyIn,
+    .epsilon = Epsilon,
+    .sound = Sound,
+};
+
+}  // namespace dedup::count_min
+
+#endif  // STREAMDEDUP_CORE_METHODS_COUNT_MIN_HPP_
