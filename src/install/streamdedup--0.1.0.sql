@@ -97,6 +97,11 @@ AS 'MODULE_PATHNAME', 'dedup_is_new_value' LANGUAGE C IMMUTABLE STRICT PARALLEL 
 
 COMMENT ON FUNCTION is_new(dedup_filter, "any") IS 'whether the key was not added';
 
+CREATE FUNCTION dedup_frequency(filter dedup_filter, VARIADIC key "any") RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+COMMENT ON FUNCTION dedup_frequency(dedup_filter, "any") IS 'how often the key was added, by a count_min filter';
+
 -- Not STRICT: a NULL key leaves the filter as it is.
 CREATE FUNCTION dedup_forget(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_forget_value' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20;

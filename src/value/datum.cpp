@@ -9,7 +9,6 @@ extern "C" {
 #endif
 }
 
-using dedup::ExactOrder;
 using dedup::Flaw;
 using dedup::Form;
 using dedup::Header;
@@ -188,6 +187,20 @@ RequireMembership(const dedup::Method &method)
 			 errdetail("They say how often it was seen: dedup_frequency().") :
 			 errdetail("They say how many distinct keys were seen: dedup_count()."),
 			 errhint("Use a filter of dedup_filter() or dedup_window().")));
+}
+
+void
+RequireFrequency(const dedup::Method &method)
+{
+	if (method.answers == dedup::Answers::kFrequency)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("filters of method %s do not say how often a key was seen", method.name),
+			 method.answers == dedup::Answers::kMembership ?
+			 errdetail("They say whether it was seen: dedup_contains().") :
+			 errdetail("They say how many distinct keys were seen: dedup_count()."),
+			 errhint("Use a filter of dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01').")));
 }
 
 /* The methods that can forget, "a, b, c". */
@@ -595,13 +608,13 @@ TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 {
 	uint64		n = 0;
 
-	dedup::ForEachHash(exact.image, exact.header, [&](uint64 hash) {
-		Outcome		outcome = dedup::TakeOver(state->image(), &state->header, hash);
+	dedup::ForEachEntry(exact.image, exact.header, [&](uint64 hash, uint64 count) {
+		Outcome		outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
 
 		if (outcome == Outcome::kNoRoom)
 		{
 			GrowState(state, limit);
-			if (!dedup::AddNew(state->image(), &state->header, hash))
+			if (!dedup::AddNew(state->image(), &state->header, hash, count))
 				outcome = Outcome::kFull;
 		}
 		if (outcome == Outcome::kFull)
@@ -617,8 +630,7 @@ MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 	uint32		parts = state->header.parts() + other.header.parts();
 
 	RequireSameShape(state->header, other.header);
-	if (state->header.exact() && other.header.exact() &&
-		state->header.order() == ExactOrder::kSorted)
+	if (state->header.exact() && other.header.exact() && dedup::AnyOrder(state->header))
 		TakeOverHashes(state, other, limit);
 	else
 		switch (dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))

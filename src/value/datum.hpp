@@ -72,6 +72,9 @@ extern void RequireMerge(const dedup::Header &header, bool parallel);
  */
 extern void RequireMembership(const dedup::Method &method);
 
+/* The same, if they do not answer how often it was seen. */
+extern void RequireFrequency(const dedup::Method &method);
+
 /* Errors (22023, 54000) for rates and numbers of keys that no filter can have. */
 extern void CheckRate(double fpr);
 extern void CheckKeys(int64 keys);

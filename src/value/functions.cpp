@@ -26,6 +26,7 @@ struct CallSite
 	bool		typbyval;
 	char		typalign;
 	FilterCache *cache;
+	bool		warned;			/* dedup_frequency: once a query */
 };
 
 }							/* namespace */
@@ -196,6 +197,36 @@ DEDUP_FUNCTION(dedup_is_new_value)
 	if (!AskFilter(fcinfo, &seen))
 		PG_RETURN_NULL();
 	PG_RETURN_BOOL(!seen);
+}
+
+/*
+ * dedup_frequency(filter dedup_filter, VARIADIC key "any") returns bigint
+ *
+ * How often the key was seen: never less than it was, and more by no more than the
+ * sketch's epsilon of all sights but with probability delta. A counter that has come
+ * to its end stays there, which a WARNING says once a query.
+ */
+DEDUP_FUNCTION(dedup_frequency)
+{
+	CallSite   *site = GetKeyCallSite(fcinfo);
+	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	dedup::Frequency frequency;
+	uint64		hash;
+
+	RequireFrequency(*filter.header.method);
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
+		PG_RETURN_NULL();
+	frequency = dedup::FrequencyOf(filter.image, filter.header, hash);
+	if (unlikely(frequency.at_least) && !site->warned)
+	{
+		site->warned = true;
+		ereport(WARNING,
+				(errmsg("a frequency is past what the filter can count"),
+				 errdetail("A counter has come to its end, at " UINT64_FORMAT ": the key may have been seen more often.",
+						   frequency.count),
+				 errhint("Count shorter periods in filters of their own.")));
+	}
+	PG_RETURN_INT64((int64) Min(frequency.count, dedup::kMaxCount));
 }
 
 /*

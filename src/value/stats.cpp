@@ -22,7 +22,9 @@ DEDUP_FUNCTION(dedup_count)
 /*
  * dedup_stats(filter dedup_filter) returns record
  *
- * Of methods that have no rate, keys, fpr, fill and fpr_now are NULL.
+ * Of methods that have no rate, keys, fpr, fill and fpr_now are NULL. Those that count
+ * sights tell after their parameters how many there were, by how much a frequency may be
+ * too high now, and whether a counter has come to its end.
  */
 DEDUP_FUNCTION(dedup_stats)
 {
@@ -30,7 +32,7 @@ DEDUP_FUNCTION(dedup_stats)
 	const Header &header = filter.header;
 	Reading		reading = dedup::Read(filter.image, header);
 	TupleDesc	desc;
-	char		parameters[128];
+	char		parameters[256];
 	Datum		values[12];
 	bool		isnull[12] = {};
 
@@ -49,6 +51,17 @@ DEDUP_FUNCTION(dedup_stats)
 	values[8] = BoolGetDatum(dedup::Overfull(header, reading));
 	values[9] = Int64GetDatum((int64) (VARHDRSZ + dedup::CanonicalBytes(header)));
 	values[10] = Int64GetDatum((int64) (VARHDRSZ + dedup::kHeaderBytes + header.shape.bytes));
+	if (header.counted())
+	{
+		uint64		total = dedup::TotalOf(filter.image, header);
+		double		error = header.exact() ? 0 :
+			std::floor(header.method->epsilon(header.shape) * (double) total);
+		size_t		used = std::strlen(parameters);
+
+		snprintf(parameters + used, sizeof parameters - used,
+					  " total=%llu error=%.0f saturated=%s", (unsigned long long) total, error,
+					  !header.exact() && header.counters.state != 0 ? "on" : "off");
+	}
 	values[11] = CStringGetTextDatum(parameters);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, isnull)));
 }
