@@ -129,8 +129,9 @@ struct Step {
 };
 
 // Working exact images start with room for this many hashes: with PostgreSQL's
-// own length word they take 120 bytes.
+// own length word they take 120 bytes. With counts 128, and for up to 8 hashes 192.
 inline constexpr uint64_t kFirstRoom = 7;
+inline constexpr uint64_t kFirstCountedRoom = 4;
 
 // `limit` is the most hashes before the method takes over: Header::exact_limit(),
 // or less, or state_limit().
@@ -138,9 +139,9 @@ inline Step NextStep(const Header& header, uint64_t limit) noexcept {
   if (!header.exact()) return {Form::kWorkingFull, 0};
   const uint64_t n = header.hashes();
   if (n >= limit) return {Form::kWorkingFull, 0};
-  uint64_t room = kFirstRoom;
-  if (n >= kFirstRoom) {
-    room = 2 * kListRoom;
+  uint64_t room = header.counted() ? kFirstCountedRoom : kFirstRoom;
+  if (n >= room) {
+    room = header.counted() && n < kListRoom ? kListRoom : 2 * kListRoom;
     while (room <= n) room *= 2;
   }
   return {Form::kWorkingExact, room < limit ? room : limit};

@@ -29,7 +29,7 @@ TEST_P(Defer, LeavesTheBytesOfOneAtATime) {
   const uint64_t defers = DeferringMemory(*GetParam().method);
   for (uint64_t memory : {uint64_t{8192}, defers, defers + 4096}) {
     const Shape shape = PlanMemory(*GetParam().method, memory, 0.01, GetParam().options);
-    const uint64_t limit = shape.bytes / 8;
+    const uint64_t limit = MostExact(shape);
     Filter deferred(shape), single(shape);
     Random random(memory);
     const uint64_t length = 3 * limit;

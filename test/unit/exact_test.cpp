@@ -31,7 +31,8 @@ std::vector<Shape> SomeShapes(const Variant& variant) {
 class Exact : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Methods, Exact, ::testing::ValuesIn(AllVariants()), VariantName);
 
-// A filter is exact while 8 n <= M, M its method's bytes; the insertion that
+// A filter is exact while 8 n <= M, M its method's bytes, and where every sight counts
+// while 16 n <= M; the insertion that
 // passes it takes the filter over, and every key is still found then. Where that many
 // are more than the method can hold, the insertion is refused, and the filter stays
 // as it is.
@@ -53,7 +54,7 @@ TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
     }
     ASSERT_TRUE(working.exact());
     EXPECT_EQ(working.header().hashes(), limit);
-    EXPECT_EQ(working.Canonical().size(), 60 + 8 * limit);
+    EXPECT_EQ(working.Canonical().size(), 60 + (method.counts() ? 16 : 8) * limit);
     // A duplicate does not pass it.
     ASSERT_TRUE(working.Add(HashOf(0)));
     value.AddValue(HashOf(0));
@@ -91,7 +92,8 @@ TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
 // While exact there is no false positive: none of a hundred thousand other keys.
 TEST_P(Exact, MakesNoFalsePositives) {
   const Method& method = *GetParam().method;
-  const Shape shape = PlanBody(method, 8192 + method.granule, 0.3, GetParam().options);
+  const uint64_t memory = method.counts() ? 16 * 1024 + 64 : 8 * 1024 + method.granule;
+  const Shape shape = PlanBody(method, memory, 0.3, GetParam().options);
   Filter filter(shape);
   for (uint64_t key = 0; key < 1024; ++key) ASSERT_FALSE(filter.Add(HashOf(key)));
   ASSERT_TRUE(filter.exact());
@@ -104,7 +106,8 @@ TEST_P(Exact, MakesNoFalsePositives) {
 }
 
 // The canonical order is that of a plain list: sorted for blocked_bloom and bloom,
-// first sight for ring and fifo, last sight for recent and for a ring with refresh.
+// first sight for ring and fifo, last sight for recent and for a ring with refresh. Where
+// every sight counts, each hash is followed by how many there were.
 TEST(ExactOrders, AreThoseOfAList) {
   struct Case {
     const char *method, *options;
@@ -115,7 +118,8 @@ TEST(ExactOrders, AreThoseOfAList) {
         Case{"recent", "", ExactOrder::kLastSight}, Case{"ring", "", ExactOrder::kFirstSight},
         Case{"ring", "refresh=on", ExactOrder::kLastSight},
         Case{"ring", "generations=16", ExactOrder::kFirstSight},
-        Case{"fifo", "", ExactOrder::kFirstSight}}) {
+        Case{"fifo", "", ExactOrder::kFirstSight}, Case{"count_min", "", ExactOrder::kSorted},
+        Case{"count_min", "conservative=on", ExactOrder::kFirstSight}}) {
     const Shape shape = PlanMemory(Named(c.method), 8192, 0.01, c.options);
     EXPECT_EQ(Filter(shape).header().order(), c.order) << NameOf(shape);
   }
@@ -126,7 +130,10 @@ TEST(ExactOrders, AreThoseOfAList) {
       const ExactOrder order = variant.method->exact_order(shape);
       Filter working(shape), value(shape);
       EXPECT_EQ(working.header().order(), order);
+      const bool counts = variant.method->counts();
+      const size_t entry = counts ? 16 : 8;
       std::vector<uint64_t> list;
+      std::unordered_map<uint64_t, uint64_t> sights;
       Random random(distinct);
       for (uint64_t i = 0; i < 6 * distinct; ++i) {
         const uint64_t hash = HashOf(random.Below(distinct), 3);
@@ -138,6 +145,7 @@ TEST(ExactOrders, AreThoseOfAList) {
           list.erase(found);
           list.push_back(hash);
         }
+        ++sights[hash];
         ASSERT_EQ(working.Add(hash), known);
         value.AddValue(hash);
         // Asking changes nothing.
@@ -146,9 +154,13 @@ TEST(ExactOrders, AreThoseOfAList) {
         std::vector<uint64_t> expected = list;
         if (order == ExactOrder::kSorted) std::sort(expected.begin(), expected.end());
         const Bytes stored = working.Canonical();
-        ASSERT_EQ(stored.size(), 60 + 8 * expected.size());
+        ASSERT_EQ(stored.size(), 60 + entry * expected.size());
         for (size_t place = 0; place < expected.size(); ++place) {
-          ASSERT_EQ(LoadU64(stored.data() + 60 + 8 * place), expected[place]);
+          const uint8_t* at = stored.data() + 60 + entry * place;
+          ASSERT_EQ(LoadU64(at), expected[place]);
+          if (counts) {
+            ASSERT_EQ(LoadU64(at + 8), sights[expected[place]]);
+          }
         }
         ASSERT_EQ(value.Canonical(), stored);
       }
@@ -164,6 +176,12 @@ TEST(ExactBytes, OfTheWorkingFormAreThreeTimesTheStoredAtMost) {
       ASSERT_LE(WorkingExactBytes(room, order), 3 * (60 + 8 * room)) << room;
     }
     EXPECT_LE(WorkingExactBytes(40000000, order), 3 * (60 + 8 * uint64_t{40000000}));
+  }
+  // With counts one and a half times, and a list as much as is stored.
+  for (ExactOrder order : {ExactOrder::kSorted, ExactOrder::kFirstSight}) {
+    for (uint64_t room = 0; room < 5000; ++room) {
+      ASSERT_EQ(WorkingExactBytes(room, order, true), 60 + (room <= 8 ? 16 : 24) * room) << room;
+    }
   }
 }
 
@@ -189,7 +207,7 @@ TEST(ExactBytes, GrowByDoubling) {
 
 // An empty filter takes 60 bytes whatever it is sized for, a billion keys or all
 // the memory there may be; its first working form, with PostgreSQL's length word,
-// is under 128.
+// is under 128, and 128 where every sight counts.
 TEST(ExactBytes, OfAnEmptyFilterAreSixty) {
   EXPECT_EQ(Filter(PlanKeys(Named("blocked_bloom"), 1000000000, 0.3)).Canonical().size(), 60u);
   EXPECT_EQ(Filter(PlanKeys(Named("bloom"), 1000000000, 0.3)).Canonical().size(), 60u);
@@ -198,7 +216,7 @@ TEST(ExactBytes, OfAnEmptyFilterAreSixty) {
         *method, CountsAllBytes(*method) ? kMaxBodyBytes : MostMemory(*method, 0.01), 0.01));
     EXPECT_EQ(filter.Canonical().size(), 60u);
     filter.MakeWorkingForm();
-    EXPECT_LT(filter.image().size() + 4, 128u);
+    EXPECT_LE(filter.image().size() + 4, method->counts() ? 128u : 127u);
   }
 }
 
@@ -210,9 +228,12 @@ TEST(ExactBytes, StayBelowAValuesLimit) {
           *method, CountsAllBytes(*method) ? kMaxBodyBytes : MostMemory(*method, fpr), fpr);
       const ExactOrder order = method->exact_order(shape);
       const uint64_t limit = ExactLimit(*method, shape, order);
-      EXPECT_LE(WorkingExactBytes(limit, order), kMaxWorkingBytes);
-      EXPECT_LE(8 * limit, shape.bytes);
-      if (method->exact_to_keys) {
+      const bool counts = method->counts();
+      EXPECT_LE(WorkingExactBytes(limit, order, counts), kMaxWorkingBytes);
+      EXPECT_LE((counts ? 16 : 8) * limit, shape.bytes);
+      if (counts) {
+        EXPECT_GE(limit, uint64_t{33000000});
+      } else if (method->exact_to_keys) {
         EXPECT_EQ(limit, shape.keys);
       } else {
         EXPECT_GE(limit, std::min<uint64_t>(40000000, shape.bytes / 8));
@@ -229,7 +250,7 @@ TEST(ExactBytes, StayBelowAValuesLimit) {
 TEST(ExactSpeed, AHitDoesNotScan) {
   const uint64_t keys = 300000 / kThin;
   for (const Method* method : kMethods) {
-    Filter filter(PlanBody(*method, 8 * 300000 + 8192, 0.01));
+    Filter filter(PlanBody(*method, (method->counts() ? 16 : 8) * 300000 + 8192, 0.01));
     for (uint64_t round = 0; round < 4; ++round) {
       for (uint64_t key = 0; key < keys; ++key) {
         ASSERT_EQ(filter.Add(HashOf(round % 2 == 0 ? key : keys - 1 - key)), round > 0);
@@ -397,7 +418,7 @@ TEST(ExactSwitch, NeverLosesTheKeyThatPassesIt) {
 }
 
 // Replay inserts without asking: a method's state after the switch is that of all
-// its keys inserted in canonical order.
+// its keys inserted in canonical order, each as often as it was counted where it was.
 TEST(ExactSwitch, ReplaysInCanonicalOrder) {
   for (const Variant& variant : AllVariants()) {
     const Method* method = variant.method;
@@ -411,7 +432,12 @@ TEST(ExactSwitch, ReplaysInCanonicalOrder) {
       filter.Add(hash);
       if (filter.exact()) continue;
       Body body(shape);
-      for (uint64_t i = 0; i < n; ++i) body.Insert(LoadU64(stored.data() + 60 + 8 * i));
+      for (uint64_t i = 0; i < n; ++i) {
+        const bool counts = method->counts();
+        const uint8_t* at = stored.data() + 60 + (counts ? 16 : 8) * i;
+        const uint64_t times = counts ? LoadU64(at + 8) : 1;
+        for (uint64_t sight = 0; sight < times; ++sight) body.Insert(LoadU64(at));
+      }
       body.Insert(hash);
       const Bytes full = filter.Canonical();
       const size_t used = filter.header().used_bytes();

@@ -42,10 +42,18 @@ Bytes HandMade(const std::string& header, size_t size, const std::vector<At>& pa
 
 constexpr uint64_t kHandHashes[] = {0x0123456789abcdefu, 0xfedcba9876543210u, 0x8000000000000001u};
 
-// The full image of a filter that was given the three hashes in this order.
-Bytes FullImageOf(const Shape& shape) {
+// A filter that was given the three hashes in this order, each so many times.
+Filter ExactOf(const Shape& shape, const std::vector<int>& times = {1, 1, 1}) {
   Filter exact(shape);
-  for (uint64_t hash : kHandHashes) exact.Add(hash);
+  for (size_t i = 0; i < 3; ++i) {
+    for (int sight = 0; sight < times[i]; ++sight) exact.Add(kHandHashes[i]);
+  }
+  return exact;
+}
+
+// The full image of such a filter.
+Bytes FullImageOf(const Shape& shape, const std::vector<int>& times = {1, 1, 1}) {
+  const Filter exact = ExactOf(shape, times);
   const Step step = {Form::kWorkingFull, 0};
   Bytes working(StepBytes(exact.header(), step));
   EXPECT_TRUE(MakeWorking(exact.image().data(), exact.header(), step, working.data()));
@@ -124,6 +132,57 @@ TEST(HandMadeImage, OfRing) {
                       {311, 0x02},
                       {469, 0x01},
                       {503, 0x01}}));
+}
+
+// Three rows of 5 counters; the second and the third hash meet in one, which is 302 plain
+// and 300 with conservative update, where the hash of more sights came first.
+TEST(HandMadeImage, OfCountMin) {
+  const std::vector<int> times = {1, 300, 2};
+  EXPECT_EQ(FullImageOf({23, 60, 7, 0, 0, 3}, times),
+            HandMade("df0117013c000000592b4881d4e3586e07000000000000000000000000000000000000000000"
+                     "000003000000000000002f0100000000000000000000",
+                     120,
+                     {{0, 0x01},
+                      {8, 0x2c},
+                      {9, 0x01},
+                      {16, 0x02},
+                      {20, 0x2e},
+                      {21, 0x01},
+                      {36, 0x01},
+                      {40, 0x01},
+                      {48, 0x02},
+                      {52, 0x2c},
+                      {53, 0x01}}));
+  EXPECT_EQ(FullImageOf({23, 60, 7, 0, 0, 3 | 1 << 8}, times),
+            HandMade("df0117013c00000043c2318d3036380507000000000000000000000000000000000000000000"
+                     "000003010000000000002f0100000000000000000000",
+                     120,
+                     {{0, 0x01},
+                      {8, 0x2c},
+                      {9, 0x01},
+                      {16, 0x02},
+                      {20, 0x2c},
+                      {21, 0x01},
+                      {36, 0x01},
+                      {40, 0x01},
+                      {48, 0x02},
+                      {52, 0x2c},
+                      {53, 0x01}}));
+  // While exact, each hash with its count: by value, or by first sight.
+  EXPECT_EQ(ExactOf({23, 1200, 7, 0, 0, 3}, times).Canonical(),
+            HandMade("df011700b00400006f6906c6ee2c95d307000000000000000000000000000000000000000000"
+                     "00000300000000000000030000000000000000000000",
+                     108, {{0, 0xef},  {1, 0xcd},  {2, 0xab},  {3, 0x89},  {4, 0x67},  {5, 0x45},
+                           {6, 0x23},  {7, 0x01},  {8, 0x01},  {16, 0x01}, {23, 0x80}, {24, 0x02},
+                           {32, 0x10}, {33, 0x32}, {34, 0x54}, {35, 0x76}, {36, 0x98}, {37, 0xba},
+                           {38, 0xdc}, {39, 0xfe}, {40, 0x2c}, {41, 0x01}}));
+  EXPECT_EQ(ExactOf({23, 1200, 7, 0, 0, 3 | 1 << 8}, times).Canonical(),
+            HandMade("df011700b00400000fa3f7e9365db38907000000000000000000000000000000000000000000"
+                     "00000301000000000000030000000000000000000000",
+                     108, {{0, 0xef},  {1, 0xcd},  {2, 0xab},  {3, 0x89},  {4, 0x67},  {5, 0x45},
+                           {6, 0x23},  {7, 0x01},  {8, 0x01},  {16, 0x10}, {17, 0x32}, {18, 0x54},
+                           {19, 0x76}, {20, 0x98}, {21, 0xba}, {22, 0xdc}, {23, 0xfe}, {24, 0x2c},
+                           {25, 0x01}, {32, 0x01}, {39, 0x80}, {40, 0x02}}));
 }
 
 // Three of 103 lines hold a key each, in slots of 12 bits, 2 bytes and 5.
@@ -342,6 +401,10 @@ constexpr Frozen kFrozen[] = {
     {"apbf", "", 0.01, 1000, 3000, 0x90636363534561b8u},
     {"hll", "", 0.01, 1000, 100, 0xdf315e2e13e827ceu},
     {"hll", "", 0.01, 1000, 3000, 0x55e4f990b4acca88u},
+    {"count_min", "", 0.01, 1000, 100, 0xf17423ea2281ca0du},
+    {"count_min", "", 0.01, 1000, 3000, 0xbc0d60f96043d7f1u},
+    {"count_min", "conservative=on", 0.01, 1000, 100, 0x7fb7715b7af151efu},
+    {"count_min", "conservative=on", 0.01, 1000, 3000, 0x7e090b0d8fef994fu},
 };
 
 constexpr uint64_t kSeed = 20240607;
@@ -432,6 +495,8 @@ constexpr FrozenMerge kFrozenMerges[] = {
     {"fp_lru", "", 0.01, 3778, 0x7cac0cfa46429f62u},
     {"apbf", "", 0.01, 1777, 0xb9bac3d92ed0f741u},
     {"hll", "", 0.01, 1777, 0x7464d860192271a3u},
+    {"count_min", "", 0.01, 2777, 0x5d764de39f4a2e04u},
+    {"count_min", "conservative=on", 0.01, 2777, 0xe21793a0827faf91u},
 };
 
 uint64_t HashOfMerge(const FrozenMerge& frozen, std::string* line) {

@@ -62,6 +62,13 @@ Uses UsesOf(const Shape& shape) {
     uses.count = uses.count || body.counters().count != 0;
     uses.state = uses.state || body.counters().state != 0;
   }
+  if (MethodByCode(shape.method)->counts()) {
+    // Of more sights than a counter takes.
+    const uint64_t hash = HashOf(1), sights = uint64_t{1} << 33;
+    MethodByCode(shape.method)
+        ->add_counts(shape, &body.counters(), body.bytes().data(), &hash, &sights, 1);
+    uses.state = uses.state || body.counters().state != 0;
+  }
   if (MethodByCode(shape.method)->merge != nullptr) {
     // Of one key each, and of two full ones, which may be too much.
     for (uint64_t keys : {uint64_t{1}, 20 * shape.keys + 100}) {
@@ -165,7 +172,8 @@ TEST(Flaws, AreToldApart) {
 }
 
 // Parameters that no filter can have: rates that are not numbers or out of range,
-// no keys or too many, no bytes or too many, counters that the method has not.
+// no keys or too many, no bytes or too many, counters that the method has not. Without a
+// rate both are zeros, and nothing else.
 TEST(Flaws, OfParametersAreFound) {
   for (const Bytes& image : SomeImages()) {
     const bool ring = image[2] == 4, full = image[3] == 1;
@@ -185,6 +193,11 @@ TEST(Flaws, OfParametersAreFound) {
     }
     for (uint64_t keys : {uint64_t{0}, kMaxKeys + 1, ~uint64_t{0}}) {
       EXPECT_EQ(FlawOf(With(image, 24, keys)), none_is_right(static_cast<double>(keys))) << keys;
+    }
+    if (!method.has_rate()) {
+      EXPECT_EQ(FlawOf(With(image, 24, uint64_t{1})), Flaw::kParameters);
+      EXPECT_EQ(FlawOf(With(image, 32, 0.01)), Flaw::kParameters);
+      EXPECT_EQ(FlawOf(With(image, 32, -0.0)), Flaw::kParameters);
     }
     for (uint32_t bytes : {0u, 1u, 7u, 63u, (512u << 20) + 4096u, 0xffffffffu}) {
       EXPECT_EQ(FlawOf(With(image, 4, bytes)), Flaw::kParameters) << bytes;
@@ -417,11 +430,13 @@ TEST(Flaws, OfOrderAreFound) {
     const Shape shape = PlanKeys(*variant.method, 50, 0.01, variant.options);
     if (variant.method->exact_order(shape) != ExactOrder::kSorted) continue;
     ++sorted;
-    std::vector<uint8_t> payload(24);
+    const size_t entry = variant.method->counts() ? 16 : 8;
+    std::vector<uint8_t> payload(3 * entry);
     const auto flaw = [&](uint64_t a, uint64_t b, uint64_t c) {
+      for (size_t i = 0; i < 3; ++i) payload[entry * i + entry - 8] = 1;  // a count
       StoreU64(payload.data(), a);
-      StoreU64(payload.data() + 8, b);
-      StoreU64(payload.data() + 16, c);
+      StoreU64(payload.data() + entry, b);
+      StoreU64(payload.data() + 2 * entry, c);
       return FlawOf(ImageOf(shape, 0, 3, 0, payload));
     };
     EXPECT_EQ(flaw(1, 2, 3), Flaw::kNone);

@@ -51,6 +51,10 @@ void UseInEveryWay(const Bytes& unsettled, const Bytes& unsettled_other, Random*
   EXPECT_TRUE(std::isfinite(reading.count) && reading.count >= 0);
   EXPECT_TRUE(reading.fpr >= 0 && reading.fpr <= 1);
   Overfull(header, reading);
+  if (method.counts()) {
+    for (uint64_t hash : {probe, random->Next()}) FrequencyOf(image.data(), header, hash);
+    TotalOf(image.data(), header);
+  }
 
   Bytes stored(CanonicalBytes(header));
   WriteCanonical(image.data(), header, stored.data());
@@ -238,7 +242,7 @@ Bytes RandomImage(const Shape& shape, Random* random) {
   switch (random->Below(4)) {
     case 0: {
       const uint64_t n = random->Below(std::min<uint64_t>(limit, 60) + 1);
-      image = Bytes(kHeaderBytes + 8 * n);
+      image = Bytes(kHeaderBytes + EntryBytes(method.counts()) * n);
       Scribble(image.data() + 60, image.size() - 60, random);
       WriteHeader(image.data(), shape, Form::kExact, Counters{n, 0}, 0);
       break;
@@ -246,7 +250,7 @@ Bytes RandomImage(const Shape& shape, Random* random) {
     case 1: {
       const uint64_t room = random->Below(std::min<uint64_t>(limit, 60) + 1);
       const uint64_t n = random->Below(room + 1);
-      image = Bytes(WorkingExactBytes(room, order));
+      image = Bytes(WorkingExactBytes(room, order, method.counts()));
       Scribble(image.data() + 60, image.size() - 60, random);
       const uint64_t deferred = shape.bytes < kDeferFromBytes
                                     ? 0
@@ -288,13 +292,14 @@ TEST(AnyBits, AreSafe) {
 // that lead in a small circle: everything ends.
 TEST(AnyBits, InIndexAndLinksEnd) {
   Random random(2);
-  for (const char* name : {"blocked_bloom", "recent"}) {
+  for (const char* name : {"blocked_bloom", "recent", "count_min"}) {
     const Shape shape = PlanMemory(Named(name), 4096, 0.01);
     const ExactOrder order = Named(name).exact_order(shape);
+    const bool counted = Named(name).counts();
     const uint64_t room = 64;
     for (uint32_t entry : {0u, 1u, 2u, 64u, 65u, 0x7fffffffu, 0xffffffffu}) {
       for (uint64_t n : {0, 1, 2, 63, 64}) {
-        Bytes image(WorkingExactBytes(room, order));
+        Bytes image(WorkingExactBytes(room, order, counted));
         for (size_t at = kHeaderBytes; at < image.size(); at += 4)
           StoreU32(image.data() + at, entry);
         WriteHeader(image.data(), shape, Form::kWorkingExact, Counters{n, room}, 0);
@@ -408,7 +413,7 @@ TEST(AnyBits, ThatWaitAreSafe) {
   for (const Method* method : kMethods) {
     const Shape shape = PlanMemory(*method, 8192, 0.01);
     for (uint64_t room : {8, 64}) {
-      Bytes image(WorkingExactBytes(room, method->exact_order(shape)));
+      Bytes image(WorkingExactBytes(room, method->exact_order(shape), method->counts()));
       WriteHeader(image.data(), shape, Form::kWorkingExact,
                   Counters{room - 2, static_cast<uint32_t>(room)}, 2 << 16);
       Header header;
@@ -419,7 +424,7 @@ TEST(AnyBits, ThatWaitAreSafe) {
       ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone) << method->name;
     }
     const Shape large = PlanMemory(*method, DeferringMemory(*method), 0.01);
-    Bytes exact(WorkingExactBytes(256, method->exact_order(large)));
+    Bytes exact(WorkingExactBytes(256, method->exact_order(large), method->counts()));
     WriteHeader(exact.data(), large, Form::kWorkingExact, Counters{100, 256}, kMaxDeferred << 16);
     Bytes full(kHeaderBytes + kMaxShift + large.bytes);
     WriteHeader(full.data(), large, Form::kWorkingFull, Counters{}, kMaxShift | kMaxDeferred << 16);

@@ -86,8 +86,8 @@ TEST_P(NeverForgets, AtEveryMoment) {
 }
 
 // The same keys in any order leave the same bytes where order is said not to matter, with
-// repeats or without. Where keys can be forgotten, a false positive leaves a key out that
-// another order takes: such a filter is told its keys without asking.
+// repeats or without, but where every sight counts. Where keys can be forgotten, a false positive
+// leaves a key out that another order takes: such a filter is told its keys without asking.
 TEST_P(NeverForgets, InAnyOrderWithTheSameBytes) {
   Random random(4);
   Body one(Plan(1000, 0.01)), other(one.shape());
@@ -99,7 +99,7 @@ TEST_P(NeverForgets, InAnyOrderWithTheSameBytes) {
   for (size_t i = hashes.size() - 1; i > 0; --i) std::swap(hashes[i], hashes[random.Below(i + 1)]);
   for (uint64_t hash : hashes) {
     ask ? void(other.TestAndAdd(hash)) : other.Insert(hash);
-    if (ask) other.TestAndAdd(hashes[0]);
+    if (ask && !GetParam().method->counts()) other.TestAndAdd(hashes[0]);
   }
   EXPECT_EQ(one.bytes(), other.bytes());
 }

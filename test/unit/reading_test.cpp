@@ -212,6 +212,17 @@ TEST(Overfull, IsNoWindowOfItself) {
   }
 }
 
+// Without a rate and a number of keys there is nothing to be over.
+TEST(Overfull, IsNothingWithoutARate) {
+  for (const Variant& variant : AllVariants()) {
+    if (variant.method->has_rate()) continue;
+    Filter filter(PlanMemory(*variant.method, 1024, 0.01, variant.options));
+    for (uint64_t key = 0; key < 20000; ++key) filter.Add(HashOf(key));
+    EXPECT_FALSE(filter.exact());
+    EXPECT_FALSE(dedup::Overfull(filter.header(), filter.Read())) << variant.name;
+  }
+}
+
 // An exact filter knows its count, and its rate is that of two equal 64-bit hashes.
 TEST(ExactReading, IsExact) {
   Filter filter(PlanKeys(Named("bloom"), 1000, 0.01));

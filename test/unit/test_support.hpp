@@ -111,16 +111,28 @@ inline Options OptionsFrom(const Method& method, const std::string& text) {
   return options;
 }
 
-// Of methods without a rate: of so many bytes, which the exact hashes of an eighth of the
-// keys fill.
+// Of methods that only count: of so many bytes, which the exact hashes of an eighth of the
+// keys fill. Of others without a rate: of the least memory whose exact form holds so many.
 inline Shape PlanKeys(const Method& method, uint64_t keys, double fpr,
                       const std::string& options = "", uint64_t seed = 0) {
   Request request;
-  (method.has_rate() ? request.keys : request.memory) =
-      method.has_rate() ? keys : std::max<uint64_t>(keys, method.granule);
-  request.fpr = fpr;
   request.options = OptionsFrom(method, options);
   Shape shape;
+  if (method.counts()) {
+    const uint64_t entry = EntryBytes(method.counts());
+    request.memory = entry * keys;
+    while (PlanFilter(method, request, seed, &shape) != PlanStatus::kOk ||
+           shape.bytes < entry * keys) {
+      ++request.memory;
+    }
+    return shape;
+  }
+  if (method.has_rate()) {
+    request.keys = keys;
+  } else {
+    request.memory = std::max<uint64_t>(keys, method.granule);
+  }
+  request.fpr = fpr;
   EXPECT_EQ(PlanFilter(method, request, seed, &shape), PlanStatus::kOk)
       << method.name << " keys=" << keys << " fpr=" << fpr << " " << options;
   return shape;
@@ -305,14 +317,17 @@ inline bool AnswersAtRandom(const Variant& variant) {
 inline uint64_t DeferringMemory(const Method& method) {
   uint64_t memory = (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
   // Not all bodies take all of the memory.
-  while (TryMemory(method, memory, 0.01)->bytes < kDeferFromBytes) memory *= 2;
+  while (TryMemory(method, memory, 0.01)->bytes < kDeferFromBytes) {
+    memory += method.counts() ? method.granule : memory;
+  }
   return memory;
 }
 
-// The rule of the exact form, written out: as many hashes of 8 bytes as the body has
-// bytes for, and of a buffer of hashes no more than it has entries.
+// The rule of the exact form, written out: as many hashes of 8 bytes, each with 8 bytes of
+// a count where every sight counts, as the body has bytes for, and of a buffer of hashes no
+// more than it has entries.
 inline uint64_t MostExact(const Shape& shape) {
-  const uint64_t fits = shape.bytes / 8;
+  const uint64_t fits = shape.bytes / (MethodByCode(shape.method)->counts() ? 16 : 8);
   return MethodByCode(shape.method)->exact_to_keys ? std::min(fits, shape.keys) : fits;
 }
 
