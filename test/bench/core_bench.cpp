@@ -230,7 +230,7 @@ void RegisterOne(const Method& method, const char* label, const char* options) {
 
 void Register() {
   for (const Method* method : kMethods) {
-    if (!method->has_rate()) continue;  // what only counts is asked nothing
+    if (!method->has_rate()) continue;  // they are asked nothing, or how often
     RegisterOne(*method, method->name, "");
     if (std::strcmp(method->name, "cuckoo") == 0)
       RegisterOne(*method, "cuckoo_strict", "strict=on");

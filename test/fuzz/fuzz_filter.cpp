@@ -10,6 +10,7 @@
 // Images stand in blocks of exactly their size, so that the address sanitizer sees
 // the first byte outside. A broken promise ends the program with a message.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -86,6 +87,12 @@ bool HoldsWhatItTakes(const Header& header) {
   return header.method->remembers(header.shape) != Remembers::kByChance;
 }
 
+// How often a key was seen, up to what counters of 32 bits hold; 0 of methods that do not say.
+uint64_t Told(const Block& image, const Header& header, uint64_t key) {
+  if (!header.counted()) return 0;
+  return std::min<uint64_t>(FrequencyOf(image.data(), header, key).count, 0xffffffff);
+}
+
 // Empty if the result would be full.
 Block Merged(const Block& a, const Header& ha, const Block& b, const Header& hb) {
   const uint64_t limit = ha.exact_limit();
@@ -155,6 +162,7 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   Require(std::isfinite(reading.count) && reading.count >= 0, "the count is no number");
   Require(reading.fpr >= 0 && reading.fpr <= 1, "the rate is no rate");
   Overfull(header, reading);
+  if (header.counted()) Require(TotalOf(image.data(), header) <= kMaxCount, "the total is none");
   char text[64];
   header.method->describe(header.shape, text, sizeof text);
 
@@ -162,6 +170,7 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   Block value = Written(image, header, valid);
   for (uint64_t key : keys) {
     const Header at = Checked(value, "a written image is refused");
+    const uint64_t told = Told(value, at, key);
     Block out(AddToBytes(at));
     const size_t size = AddTo(value.data(), at, key, out.data());
     Require(size <= out.size(), "AddTo wrote more than it may");
@@ -179,6 +188,10 @@ void Use(const Block& image, bool valid, uint64_t seed) {
     Require(!valid || (!after.exact() && !HoldsWhatItTakes(after)) ||
                 Contains(value.data(), after, key),
             "an added key is not found");
+    if (valid && at.counted()) {
+      Require(Told(value, after, key) >= std::min<uint64_t>(told + 1, 0xffffffff),
+              "a sight was not counted");
+    }
   }
 
   // Take keys back.
@@ -243,6 +256,10 @@ void Use(const Block& image, bool valid, uint64_t seed) {
           Require(Contains(merged.data(), merged_header, key) ||
                       !(Contains(a->data(), *ha, key) || Contains(b->data(), *hb, key)),
                   "a key was lost by a merge");
+          Require(!header.counted() ||
+                      Told(merged, merged_header, key) >=
+                          std::min<uint64_t>(Told(*a, *ha, key) + Told(*b, *hb, key), 0xffffffff),
+                  "a merge lost sights");
         }
       }
       if (ha->form != Form::kWorkingFull) continue;
@@ -347,7 +364,8 @@ void FuzzOptions(const uint8_t* data, size_t size) {
   // Parameters that are given may fix the rate, and so do those that chance follows; the
   // first five methods are sized so that they keep it with any.
   bool given = false;
-  for (int i = method.own_options(); i < method.option_count; ++i) given |= request.options.given[i];
+  for (int i = method.own_options(); i < method.option_count; ++i)
+    given |= request.options.given[i];
   Require((given && method.code > 5) || method.remembers(shape) == Remembers::kByChance ||
               rate <= shape.fpr * (1 + 1e-9),
           "a planned filter has not the rate");

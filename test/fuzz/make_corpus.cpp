@@ -117,8 +117,9 @@ bool WriteWaiting(const std::string& folder) {
     request.memory = (kDeferFromBytes + method->granule - 1) / method->granule * method->granule;
     Shape shape;
     if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
-    if (shape.bytes < kDeferFromBytes) {  // not all bodies take all of the memory
-      request.memory *= 2;
+    // Not all bodies take all of the memory.
+    while (shape.bytes < kDeferFromBytes) {
+      request.memory += method->counts() ? 1 : request.memory;
       if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
     }
     Header header;
