@@ -10,7 +10,12 @@
 //   curves bits          bits a key against the false-positive rate
 //   curves merges        what a merge keeps of two filters of distinct keys, half full and
 //                        full, at what rate, at once and a window later
+//   curves frequencies DIR   by how much frequencies are too high, plain and with
+//                        conservative update, on the streams of `streams`, and the time of
+//                        a sight
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -144,7 +149,7 @@ bool ReadStream(const std::string& folder, const Source& source, Stream* stream)
   return pclose(pipe) == 0 && !stream->keys.empty();
 }
 
-std::vector<Stream> Streams(const std::string& folder) {
+std::vector<Stream> Streams(const std::string& folder, bool measure) {
   const Source sources[] = {
       {"web07 pages", "shop_web07.txt.gz", false, {0}},
       {"web12 pages", "shop_web12.txt.gz", false, {0}},
@@ -173,7 +178,9 @@ std::vector<Stream> Streams(const std::string& folder) {
   }
   streams.push_back(std::move(uniform));
   streams.push_back(std::move(skewed));
-  for (Stream& stream : streams) Measure(&stream);
+  for (Stream& stream : streams) {
+    if (measure) Measure(&stream);
+  }
   return streams;
 }
 
@@ -183,7 +190,7 @@ void PrintStreams(const std::string& folder) {
   std::printf(
       "stream\telements\tdistinct\tmethod\tbits_a_distinct_key\tbytes\twindow\tFPR\tFNR\t"
       "missed25\tmissed50\tmissed75\tmissed90\n");
-  for (const Stream& stream : Streams(folder)) {
+  for (const Stream& stream : Streams(folder, true)) {
     for (const double bits : {0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0}) {
       const auto memory = static_cast<uint64_t>(bits * static_cast<double>(stream.distinct) / 8);
       for (const Variant& variant : kVariants) {
@@ -374,6 +381,70 @@ void PrintMerges() {
   }
 }
 
+// ---- frequencies ------------------------------------------------------------------
+
+// Of count_min as it is after its first key: the exact form would have no error. Errors are
+// those of distinct keys, each once, over ten seeds; the time is the best of ten.
+void PrintFrequencies(const std::string& folder) {
+  std::printf(
+      "stream\telements\tdistinct\tepsilon\tdelta\tconservative\tbytes\tbound\tmean\tp50\tp99\tmax"
+      "\t"
+      "over\tns\n");
+  for (const Stream& stream : Streams(folder, false)) {
+    std::unordered_map<uint64_t, uint64_t> truth;
+    for (uint64_t key : stream.keys) ++truth[key];
+    for (const double epsilon : {0.01, 0.001, 0.0001}) {
+      for (const double delta : {0.1, 0.01}) {
+        for (const char* conservative : {"off", "on"}) {
+          char options[100];
+          std::snprintf(options, sizeof options, "epsilon=%g delta=%g conservative=%s", epsilon,
+                        delta, conservative);
+          const double bound = epsilon * static_cast<double>(stream.keys.size());
+          std::vector<uint64_t> errors;
+          uint32_t bytes = 0;
+          double best = 1e9;
+          for (uint64_t seed = 1; seed <= 10; ++seed) {
+            Shape shape;
+            if (!TryPlan("count_min", 0, 0, 0, options, seed, &shape)) std::exit(1);
+            bytes = shape.bytes;
+            Filter filter(shape);
+            std::vector<uint64_t> hashes;
+            for (uint64_t key : stream.keys) hashes.push_back(HashKey(key, seed));
+            const auto start = std::chrono::steady_clock::now();
+            for (size_t at = 0; at < hashes.size(); at += 64) {
+              filter.Add(&hashes[at], std::min<size_t>(64, hashes.size() - at), nullptr);
+            }
+            const std::chrono::duration<double, std::nano> took =
+                std::chrono::steady_clock::now() - start;
+            best = std::min(best, took.count() / static_cast<double>(hashes.size()));
+            for (const auto& [key, count] : truth) {
+              const uint64_t told = filter.Frequency(HashKey(key, seed));
+              if (told < count) {
+                std::fprintf(stderr, "a frequency is too low\n");
+                std::exit(1);
+              }
+              errors.push_back(told - count);
+            }
+          }
+          std::sort(errors.begin(), errors.end());
+          double sum = 0;
+          for (uint64_t error : errors) sum += static_cast<double>(error);
+          const double over = static_cast<double>(
+              errors.end() - std::upper_bound(errors.begin(), errors.end(), bound));
+          const double n = static_cast<double>(errors.size());
+          std::printf("%s\t%zu\t%zu\t%g\t%g\t%s\t%u\t%.0f\t%.3f\t%llu\t%llu\t%llu\t%.6f\t%.1f\n",
+                      stream.name.c_str(), stream.keys.size(), truth.size(), epsilon, delta,
+                      conservative, bytes, bound, sum / n,
+                      static_cast<unsigned long long>(errors[errors.size() / 2]),
+                      static_cast<unsigned long long>(errors[errors.size() * 99 / 100]),
+                      static_cast<unsigned long long>(errors.back()), over / n, best);
+          std::fflush(stdout);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -386,8 +457,11 @@ int main(int argc, char** argv) {
     PrintBits();
   } else if (what == "merges" && argc == 2) {
     PrintMerges();
+  } else if (what == "frequencies" && argc <= 3) {
+    PrintFrequencies(argc == 3 ? argv[2] : "");
   } else {
-    std::fprintf(stderr, "usage: curves streams [DIR] | ages | bits | merges\n");
+    std::fprintf(stderr,
+                 "usage: curves streams [DIR] | ages | bits | merges | frequencies [DIR]\n");
     return 2;
   }
   return 0;

@@ -160,6 +160,9 @@ class Filter {
   void Ask(const uint64_t* hashes, size_t n, uint8_t* seen) const {
     method_->contains(shape_, counters_, bytes_.get(), hashes, n, seen);
   }
+  uint64_t Frequency(uint64_t hash) const {
+    return method_->frequency(shape_, counters_, bytes_.get(), hash).count;
+  }
   // False: the result would be full.
   bool Merge(const Filter& other) {
     return method_->merge(shape_, &counters_, bytes_.get(), other.counters_, other.bytes_.get(),
@@ -196,7 +199,7 @@ inline bool TryPlan(const std::string& name, uint64_t memory, uint64_t keys, dou
     std::fprintf(stderr, "method %s does not take \"%s\"\n", name.c_str(), options.c_str());
     std::exit(2);
   }
-  if (request.options.given[kFpr]) request.fpr = request.options.value[kFpr];
+  if (method->has_rate() && request.options.given[kFpr]) request.fpr = request.options.value[kFpr];
   return PlanFilter(*method, request, seed, shape) == PlanStatus::kOk;
 }
 
