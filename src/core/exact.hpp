@@ -54,7 +54,6 @@ class WorkingExact {
         hashes_(image + kHeaderBytes),
         index_(hashes_ + 8 * room),
         links_(index_ + 8 * room),
-        counts_(room > kListRoom ? links_ : index_),
         n_(n),
         room_(room),
         place_bits_(static_cast<unsigned>(std::bit_width(room))),
@@ -65,7 +64,7 @@ class WorkingExact {
   bool full() const noexcept { return n_ >= room_; }
   uint64_t at(uint64_t place) const noexcept { return LoadU64(hashes_ + 8 * place); }
   uint64_t count_at(uint64_t place) const noexcept {
-    return counted_ ? LoadU64(counts_ + 8 * place) : 1;
+    return counted_ ? LoadU64(counts() + 8 * place) : 1;
   }
 
   // Makes an empty one of the bytes behind the header, and writes the header.
@@ -110,7 +109,7 @@ class WorkingExact {
     const uint64_t place = n_++;
     StoreU64(hashes_ + 8 * place, hash);
     StoreU64(image_ + 48, n_);
-    if (counted_) StoreU64(counts_ + 8 * place, count);
+    if (counted_) StoreU64(counts() + 8 * place, count);
     if (!indexed()) return;
     Index(hash, place);
     if (last_sight_) LinkYoungest(place + 1);
@@ -118,20 +117,11 @@ class WorkingExact {
 
   // Notes that the hash at this place was seen again, so many times.
   void Touch(uint64_t place, uint64_t count = 1) noexcept {
-    if (counted_) StoreU64(counts_ + 8 * place, SumOfCounts(count_at(place), count));
-    if (!last_sight_) return;
-    if (!indexed()) {
-      const uint64_t hash = at(place);
-      std::memmove(hashes_ + 8 * place, hashes_ + 8 * (place + 1), 8 * (n_ - place - 1));
-      StoreU64(hashes_ + 8 * (n_ - 1), hash);
-      return;
+    if (counted_) {
+      StoreU64(counts() + 8 * place, SumOfCounts(count_at(place), count));
+    } else if (last_sight_) {
+      MakeYoungest(place);
     }
-    const uint64_t node = place + 1;
-    if (Older(0) == node) return;  // the youngest already
-    const uint64_t older = Older(node), younger = Younger(node);
-    SetYounger(older, younger);
-    SetOlder(younger, older);
-    LinkYoungest(node);
   }
 
   // Runs visit(hash, count) from the oldest to the youngest; without counts each is 1.
@@ -146,9 +136,25 @@ class WorkingExact {
   }
 
  private:
+  void MakeYoungest(uint64_t place) noexcept {
+    if (!indexed()) {
+      const uint64_t hash = at(place);
+      std::memmove(hashes_ + 8 * place, hashes_ + 8 * (place + 1), 8 * (n_ - place - 1));
+      StoreU64(hashes_ + 8 * (n_ - 1), hash);
+      return;
+    }
+    const uint64_t node = place + 1;
+    if (Older(0) == node) return;  // the youngest already
+    const uint64_t older = Older(node), younger = Younger(node);
+    SetYounger(older, younger);
+    SetOlder(younger, older);
+    LinkYoungest(node);
+  }
+
   uint32_t Tag(uint64_t hash) const noexcept { return static_cast<uint32_t>(hash << place_bits_); }
 
   bool indexed() const noexcept { return room_ > kListRoom; }
+  uint8_t* counts() const noexcept { return indexed() ? links_ : index_; }
 
   void Index(uint64_t hash, uint64_t place) noexcept {
     const uint64_t slots = 2 * room_;
@@ -188,7 +194,6 @@ class WorkingExact {
   uint8_t* hashes_;
   uint8_t* index_;
   uint8_t* links_;
-  uint8_t* counts_;
   uint64_t n_;
   uint64_t room_;
   unsigned place_bits_;  // of an index entry; at most 32, as rooms are below 2^32
