@@ -173,6 +173,48 @@ is($near->safe_psql('postgres', 'SELECT count(*) FROM asked'), 3 * $near->safe_p
 	'all were asked');
 note($near->safe_psql('postgres', q{SELECT * FROM asked WHERE form = 'full' ORDER BY 1, 2, 3, 4}));
 
+# Sketches: a sketch merged from both servers' says what one of all rows says, to the byte
+# where the order of rows does not matter; and of the truth what it promises. The last of
+# each is a query that finds what is wrong with the filter f, over the table sights: how
+# often each key came on both servers, n, and together, total.
+
+my $too_low = 'SELECT k FROM sights WHERE dedup_frequency(f, k) < n';
+my $too_high = 'SELECT 1 FROM sights HAVING count(*) FILTER (WHERE dedup_frequency(f, k) > n + exp(1) / (16384 / 4 / 5) * total) > 0.01 * count(*)';
+my @sketches = (
+	[ 'count_min exact', q{dedup_method('count_min', '1MB')}, 'bytes', 'SELECT k FROM sights WHERE dedup_frequency(f, k) <> n' ],
+	[ 'count_min', q{dedup_method('count_min', '16kB')}, 'bytes', "$too_low UNION ALL $too_high" ],
+	[ 'count_min conservative', q{dedup_method('count_min', '16kB', 'conservative=on')}, 'answers', "$too_low UNION ALL $too_high" ],
+);
+$near->safe_psql(
+	'postgres', q{
+	CREATE FOREIGN TABLE far_rows (k bigint) SERVER far OPTIONS (table_name 'rows');
+	CREATE TABLE every_sight AS SELECT k FROM rows UNION ALL SELECT k FROM far_rows;
+	CREATE TABLE sights AS SELECT k, count(*) AS n, sum(count(*)) OVER () AS total FROM every_sight GROUP BY k;
+});
+for my $sketch (@sketches)
+{
+	my ($name, $prototype, $promise, $wrong) = @$sketch;
+	my $view = qq{
+		CREATE VIEW sketch AS SELECT dedup_agg($prototype, k) AS f, partial_agg($prototype, k)::text::dedup_filter AS state
+		FROM rows};
+	$_->safe_psql('postgres', $view) for $near, $far;
+	$near->safe_psql(
+		'postgres', qq{
+		CREATE FOREIGN TABLE far_sketch (f dedup_filter, state dedup_filter) SERVER far OPTIONS (table_name 'sketch');
+		CREATE TABLE sketches AS
+		SELECT 'filters' AS way, dedup_merge_agg(f) AS f FROM (SELECT f FROM sketch UNION ALL SELECT f FROM far_sketch) x
+		UNION ALL SELECT 'reversed', dedup_merge_agg(f) FROM (SELECT f FROM far_sketch UNION ALL SELECT f FROM sketch) x
+		UNION ALL SELECT 'states', combine_agg(state) FROM (SELECT state FROM sketch UNION ALL SELECT state FROM far_sketch) x
+		UNION ALL SELECT 'single', dedup_agg($prototype, k) FROM every_sight});
+	is($near->safe_psql('postgres', "SELECT way, wrong FROM sketches, LATERAL (SELECT count(*) AS wrong FROM ($wrong) x) y WHERE wrong > 0"),
+		'', "$name keeps its promise");
+	is($near->safe_psql('postgres', q{SELECT count(*), count(DISTINCT f::text) FROM sketches}), '4|1', '... in the same bytes')
+	  if $promise eq 'bytes';
+	is($near->safe_psql('postgres', q{SELECT DISTINCT exact FROM sketches, dedup_stats(f)}), $name =~ /exact/ ? 't' : 'f',
+		'... in the form that is meant');
+	$near->safe_psql('postgres', 'DROP TABLE sketches; DROP FOREIGN TABLE far_sketch; DROP VIEW sketch');
+	$far->safe_psql('postgres', 'DROP VIEW sketch');
+}
 
 # Keys of every portable type, hashed on both servers, and in a database of another
 # encoding: the exact filters of both hold the same hashes, and each knows the other's keys.
