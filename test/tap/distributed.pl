@@ -184,6 +184,10 @@ my @sketches = (
 	[ 'count_min exact', q{dedup_method('count_min', '1MB')}, 'bytes', 'SELECT k FROM sights WHERE dedup_frequency(f, k) <> n' ],
 	[ 'count_min', q{dedup_method('count_min', '16kB')}, 'bytes', "$too_low UNION ALL $too_high" ],
 	[ 'count_min conservative', q{dedup_method('count_min', '16kB', 'conservative=on')}, 'answers', "$too_low UNION ALL $too_high" ],
+	[ 'hll exact', q{dedup_method('hll', '64kB')}, 'bytes', 'SELECT 1 WHERE dedup_count(f) <> 6000' ],
+	# four standard errors of HyperLogLog with as many bytes, in registers of six bits
+	[ 'hll', q{dedup_method('hll', '4kB')}, 'bytes',
+		'SELECT 1 WHERE abs(dedup_count(f) - 6000) > 4 * 1.04 / sqrt(4096 * 8 / 6.0) * 6000' ],
 );
 $near->safe_psql(
 	'postgres', q{
@@ -304,6 +308,14 @@ is($near->safe_psql('postgres', "$settings SELECT dedup_merge_agg(f)::text = (SE
 	't', '... and merged to the filter of all');
 is($near->safe_psql('postgres', "$settings SELECT dedup_agg(dedup_filter(8000), k)::text = (SELECT dedup_agg(dedup_filter(8000), k)::text FROM all_rows) FROM parted"),
 	't', 'partial aggregates of the executor');
+
+# A count of the whole table, from partial states.
+
+my $count = 'SELECT approx_count_distinct(k) FROM';
+is($near->safe_psql('postgres', "$settings $count parted"), $near->safe_psql('postgres', "$count all_rows"),
+	'approx_count_distinct of both partitions');
+like(remote_sql($near, 'SELECT server, approx_count_distinct(k, t) FROM parted GROUP BY server', $settings),
+	qr/^SELECT server, public\.approx_count_distinct\(k, t\) FROM public\.parted_far GROUP BY 1$/, '... is asked over there');
 
 # Without a partitioned table, one aggregate for each server.
 my $union = q{SELECT dedup_merge_agg(f)::text = (SELECT dedup_agg(dedup_filter(8000), k)::text FROM all_rows)
