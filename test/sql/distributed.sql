@@ -40,7 +40,7 @@ SELECT p.oid::regprocedure AS function, provolatile, proparallel FROM pg_proc p
 JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
 JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
 WHERE extname = 'streamdedup' AND proargtypes[0] = 'dedup_filter'::regtype
-	AND (provolatile <> 'i' OR proparallel <> 's');
+	AND proname <> 'dedup_rows' AND (provolatile <> 'i' OR proparallel <> 's');
 
 -- as Citus does it: the transition function on each part, its state through the type's
 -- output and input, the combine and the final function on what arrives
