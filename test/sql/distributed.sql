@@ -34,7 +34,7 @@ SELECT a.oid::regprocedure AS aggregate, faults(a.oid)
 FROM unnest('{count(),avg(numeric),"percentile_disc(float8,anyelement)"}'::regprocedure[]) WITH ORDINALITY a(oid, n) ORDER BY n;
 
 -- so is what they and the casts call, and every function over filters that reads no more
--- than its arguments
+-- than its arguments, so not dedup_rows, which runs a query
 
 SELECT p.oid::regprocedure AS function, provolatile, proparallel FROM pg_proc p
 JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'

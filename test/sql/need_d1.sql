@@ -56,6 +56,23 @@ SELECT approx_count_distinct(u) AS no_rows FROM hit WHERE false;
 SELECT approx_count_distinct(NULL::int) AS only_nulls, approx_count_distinct(u % 100) AS hundred
 FROM hit;
 
+-- the same by the words that people type: the truth by stock first, then the setting
+
+CREATE TABLE truth AS SELECT day, count(DISTINCT u) AS n FROM hit GROUP BY day
+	UNION ALL SELECT NULL, count(DISTINCT u) FROM hit;
+CREATE TABLE users AS SELECT DISTINCT day, u FROM hit;
+SET streamdedup.approximate_distinct = on;
+SELECT count(*) AS numbers, bool_and(abs(x.n - t.n) <= 3 * 0.00566 * t.n) AS near, bool_or(x.n <> t.n) AS approximate
+FROM (SELECT day, count(DISTINCT u) AS n FROM hit GROUP BY day
+	UNION ALL SELECT NULL, count(DISTINCT u) FROM hit) x JOIN truth t ON x.day IS NOT DISTINCT FROM t.day;
+SELECT temp_blocks('SELECT day, count(DISTINCT u) FROM hit GROUP BY day') AS count_distinct,
+	temp_blocks('SELECT DISTINCT day, u FROM hit') AS "distinct";
+SELECT count(DISTINCT u) AS no_rows FROM hit WHERE false;
+SELECT count(DISTINCT NULL::int) AS only_nulls, count(DISTINCT u % 100) AS hundred FROM hit;
+SELECT (SELECT count(*) FROM (SELECT DISTINCT day, u FROM hit) d) = count(*) AS every_user,
+	(SELECT count(*) FROM (SELECT DISTINCT day, u FROM hit EXCEPT SELECT day, u FROM users) d) AS others
+FROM users;
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA need_d1 CASCADE;

@@ -35,6 +35,14 @@ FROM (SELECT d / 5 AS day,
 		dedup_merge_agg(dedup_agg(u)) OVER (ORDER BY d / 5 ROWS 6 PRECEDING) AS week FROM w
 	GROUP BY d / 5) a;
 
+-- and the subquery for each row by the setting
+
+CREATE TABLE truth AS SELECT d, (SELECT count(DISTINCT u) FROM w b WHERE b.d BETWEEN a.d - 6 AND a.d) AS n FROM w a;
+LOAD 'streamdedup';
+SET streamdedup.approximate_distinct = on;
+SELECT count(*) AS rows, bool_and(t.n = x.n) AS equal FROM truth t
+JOIN (SELECT d, (SELECT count(DISTINCT u) FROM w b WHERE b.d BETWEEN a.d - 6 AND a.d) AS n FROM w a) x USING (d);
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA need_d2 CASCADE;

@@ -38,6 +38,15 @@ SELECT count(*) AS groups, bool_and(n = oracle AND approximate = oracle) AS exac
 FROM (SELECT grp, dedup_count(dedup_agg(u)) AS n, approx_count_distinct(u) AS approximate FROM g GROUP BY grp) x
 JOIN (SELECT grp, count(DISTINCT u) AS oracle FROM g GROUP BY grp) y USING (grp);
 
+-- so by the setting, of unchanged queries
+
+CREATE TABLE truth AS SELECT grp, count(DISTINCT u) AS n FROM g GROUP BY grp;
+SET streamdedup.approximate_distinct = on;
+SELECT hashed, kilobytes < 16 * 1024 AS memory, batches <= 8 AS batches
+FROM hash_agg('SELECT grp, count(DISTINCT u) FROM g GROUP BY grp');
+SELECT count(*) AS groups, bool_and(x.n = t.n) AS exact
+FROM (SELECT grp, count(DISTINCT u) AS n FROM g GROUP BY grp) x JOIN truth t USING (grp);
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA need_d3 CASCADE;
