@@ -35,8 +35,14 @@ namespace
 
 constexpr int BATCH = 32;
 
-/* From this size of the exact table on, 256 kB, rows are read in batches. */
-constexpr uint64 BATCH_FROM_SLOTS = 32768;
+/*
+ * From this size of the exact table on, 256 kB, rows are read in batches.
+ * test/server_regress.sh builds with 0, to have them from the first row on.
+ */
+#ifndef DEDUP_BATCH_FROM_SLOTS
+#define DEDUP_BATCH_FROM_SLOTS 32768
+#endif
+constexpr uint64 BATCH_FROM_SLOTS = DEDUP_BATCH_FROM_SLOTS;
 
 /* Memory from this size on is asked for in large pages of this size. */
 constexpr Size LARGE_BYTES = 8 << 20;
