@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench|torture...
+# usage: test/setup.sh demo|check|bench|torture|server_regress...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -28,6 +28,9 @@ setup_list() {
 	# Google Benchmark, and the sketch that dedup_agg is compared with.
 	local bench="cmake libbenchmark-dev" bench_server="postgresql-$pg-hll"
 
+	# What unpacks a source package; perl compares.
+	local source="dpkg-dev bzip2 xz-utils patch perl"
+
 	# A server that is not Debian's brings its own headers and extensions.
 	if [ -n "${PG_CONFIG:-}" ] && [ "$PG_CONFIG" != "/usr/lib/postgresql/$pg/bin/pg_config" ]; then
 		server='' bench_server=''
@@ -38,7 +41,8 @@ setup_list() {
 		check) echo "$build $server $check" ;;
 		bench) echo "$build $server $bench $bench_server" ;;
 		torture) echo "$build $server perl" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture)" >&2; return 2 ;;
+		server_regress) echo "$build $server $source" ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, server_regress)" >&2; return 2 ;;
 	esac
 }
 
