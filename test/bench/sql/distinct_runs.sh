@@ -24,7 +24,7 @@ measure() {
 		$6 \gset
 		SELECT cpu_seconds() - :cpu AS cpu, extract(epoch FROM clock_timestamp() - :'began') AS wall \gset
 		SELECT pg_stat_force_next_flush() \g /dev/null
-		INSERT INTO run SELECT :'comparison', :'type', :'what', :'work_mem', :wall, :cpu, temp_bytes - :temp, :answer
+		INSERT INTO run (comparison, type, what, work_mem, wall, cpu, temp, answer) SELECT :'comparison', :'type', :'what', :'work_mem', :wall, :cpu, temp_bytes - :temp, :answer
 		FROM pg_stat_database WHERE datname = current_database();
 	SQL
 }
