@@ -7,7 +7,8 @@
  * fetched side by side: a LIMIT then reads up to BATCH - 1 rows more than it needs.
  *
  * The set's memory is a context of its own; the rows of a batch are in slots of the
- * child's kind, which hold on to its buffers rather than copy. A rescan starts anew.
+ * child's kind, which hold on to a few of its buffers rather than copy. A rescan starts
+ * anew.
  */
 #include <sys/mman.h>
 
@@ -34,6 +35,9 @@ namespace
 {
 
 constexpr int BATCH = 32;
+
+/* So many pages the rows of a batch may hold on to; those on further ones are copied. */
+constexpr int BATCH_PAGES = 8;
 
 /*
  * From this size of the exact table on, 256 kB, rows are read in batches.
@@ -239,6 +243,8 @@ FillBatch(DistinctState *state)
 {
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
 	TupleDesc	desc = ExecGetResultType(state->child);
+	Buffer		page = InvalidBuffer;
+	int			pages = 0;
 	int			n = 0;
 
 	while (n < BATCH)
@@ -257,6 +263,19 @@ FillBatch(DistinctState *state)
 		state->hashes[n] = HashRow(state, slot);
 		state->set->Prefetch(state->hashes[n]);
 		ExecCopySlot(state->slots[n], slot);
+		/* Wide rows have a page each, of which a temporary table has few in memory. */
+		if (TTS_IS_BUFFERTUPLE(state->slots[n]))
+		{
+			Buffer		buffer = ((BufferHeapTupleTableSlot *) state->slots[n])->buffer;
+
+			if (buffer != page)
+			{
+				page = buffer;
+				pages++;
+			}
+			if (pages > BATCH_PAGES)
+				ExecMaterializeSlot(state->slots[n]);
+		}
 		n++;
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -2,6 +2,8 @@
 -- through a filter, and that each gives what the exact one gives. While a filter is
 -- exact its result is; what it may lose after that is tested against its rate.
 LOAD 'streamdedup';
+-- before any temporary table; see below
+SET temp_buffers = 100;
 SET max_parallel_workers_per_gather = 0;
 SET jit = off;
 
@@ -273,6 +275,27 @@ DROP FUNCTION keys_as_caller, keys_as_owner, keys_as_asked;
 RESET streamdedup.distinct_memory;
 SELECT tested BETWEEN 30000 AND 30031 AS batched, passed FROM counters('SELECT DISTINCT k FROM many LIMIT 30000');
 RESET streamdedup.distinct_fpr;
+-- Rows of a batch hold on to few pages: a temporary table has a hundred in memory here.
+CREATE TEMP TABLE broad (id int, filler text);
+ALTER TABLE broad ALTER filler SET STORAGE PLAIN;
+INSERT INTO broad SELECT i, repeat('x', 5000) FROM generate_series(1, 3000) i;
+ANALYZE broad;
+SET streamdedup.distinct_memory = '64kB';
+SET streamdedup.distinct_fpr = 1e-8;
+BEGIN;
+DO $$
+BEGIN
+	FOR i IN 1..8 LOOP
+		EXECUTE format('DECLARE c%s CURSOR FOR SELECT DISTINCT ON (id) * FROM broad WHERE id > %s', i, 50 * i);
+		EXECUTE format('MOVE 2000 IN c%s', i);
+	END LOOP;
+END $$;
+FETCH 1 FROM c1 \gset
+SELECT abs(:id - 2051) < 20 AS "there", length(:'filler') AS long;
+COMMIT;
+RESET streamdedup.distinct_memory;
+RESET streamdedup.distinct_fpr;
+DROP TABLE broad;
 -- cached plans follow the setting
 PREPARE p AS SELECT count(*) FROM (SELECT DISTINCT usr FROM click) d;
 EXPLAIN (COSTS OFF) EXECUTE p;
