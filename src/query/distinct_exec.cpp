@@ -440,23 +440,31 @@ InitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate
 	pg_atomic_init_flag(&state->shared->warned);
 }
 
-/* Takes over what the workers have counted. */
+/*
+ * Takes over what the workers have counted in a scan: as of this process rows add up over
+ * the scans, keys are those of the last, and memory is the most of any.
+ */
 static void
 CollectWorkers(DistinctState *state)
 {
+	DistinctCounters *others = &state->others;
+	uint64		memory = 0;
+
+	others->keys = others->given_up = 0;
 	for (int i = 0; i < state->shared->workers; i++)
 	{
 		DistinctCounters *worker = &state->shared->counters[i];
 
-		state->others.tested += worker->tested;
-		state->others.passed += worker->passed;
-		state->others.keys += worker->keys;
-		state->others.given_up += worker->given_up;
-		state->others.filters = Max(state->others.filters, worker->filters);
-		state->others.memory += worker->memory;
-		state->others.fpr = Max(state->others.fpr, worker->fpr);
+		others->tested += worker->tested;
+		others->passed += worker->passed;
+		others->keys += worker->keys;
+		others->given_up += worker->given_up;
+		others->filters = Max(others->filters, worker->filters);
+		memory += worker->memory;
+		others->fpr = Max(others->fpr, worker->fpr);
 		memset(worker, 0, sizeof *worker);
 	}
+	others->memory = Max(others->memory, memory);
 }
 
 static void

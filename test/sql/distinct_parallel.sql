@@ -59,6 +59,17 @@ BEGIN
 	RAISE NOTICE 'below: % rows tested, % ', node ->> 'Rows Tested',
 		CASE WHEN (node ->> 'Rows Passed')::int BETWEEN 17 AND 51 THEN 'each process passes each key once' ELSE node::text END;
 END $$;
+-- and, when it is scanned again, the keys and the memory of one scan
+DO $$
+DECLARE plan jsonb; node jsonb;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) SELECT count(*) FROM generate_series(1, 5) g, '
+		'LATERAL (SELECT * FROM (SELECT DISTINCT ad FROM click OFFSET 0) d LIMIT 20 + g) l' INTO plan;
+	node := jsonb_path_query_first(plan, '$.** ? (@."Custom Plan Provider" == "ApproximateDistinct" && @."Parallel Aware" == true)');
+	RAISE NOTICE 'below: % rows tested, %', node -> 'Rows Tested',
+		CASE WHEN (node ->> 'Keys')::int BETWEEN 17 AND 51 AND (node ->> 'Memory Usage')::int <= 3 * 8
+			THEN 'the keys of one scan' ELSE node::text END;
+END $$;
 SET streamdedup.distinct_memory = '64kB';
 SET client_min_messages = error;
 SELECT count(DISTINCT k) > 60013 - 722 AS kept FROM (SELECT DISTINCT k FROM many) d;
