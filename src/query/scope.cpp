@@ -7,6 +7,7 @@ extern "C" {
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/value.h"
+#include "parser/parsetree.h"
 }
 
 /* Before 16 walkers are declared without arguments, as C may. */
@@ -21,6 +22,22 @@ Bars(const SubLink *link)
 {
 	return link->subLinkType == EXISTS_SUBLINK || link->subLinkType == ANY_SUBLINK ||
 		link->subLinkType == ALL_SUBLINK;
+}
+
+/* The FROM items that an EXCEPT takes away; their numbers are added to a set. */
+static Bitmapset *
+TakenAway(Node *operation, bool taken, Bitmapset *found)
+{
+	SetOperationStmt *set;
+
+	check_stack_depth();
+	if (operation == NULL)
+		return found;
+	if (IsA(operation, RangeTblRef))
+		return taken ? bms_add_member(found, ((RangeTblRef *) operation)->rtindex) : found;
+	set = castNode(SetOperationStmt, operation);
+	found = TakenAway(set->larg, taken, found);
+	return TakenAway(set->rarg, taken || set->op == SETOP_EXCEPT, found);
 }
 
 /* ---- the walk --------------------------------------------------------------- */
@@ -71,6 +88,7 @@ void
 WalkScope(Query *query, ScopeWalk *walk)
 {
 	ScopeLevel	level;
+	Bitmapset  *taken;
 	ListCell   *cell;
 
 	check_stack_depth();
@@ -82,8 +100,11 @@ WalkScope(Query *query, ScopeWalk *walk)
 	if (walk->visit_query != NULL)
 		walk->visit_query(&level, walk);
 	walk->met_with |= query->cteList != NIL;
+	taken = TakenAway(query->setOperations, false, NULL);
+	walk->met_barred |= taken != NULL;
 	foreach(cell, query->rtable)
-		WalkEntry(lfirst_node(RangeTblEntry, cell), walk);
+		if (!bms_is_member(foreach_current_index(cell) + 1, taken))
+			WalkEntry(lfirst_node(RangeTblEntry, cell), walk);
 	if (level.aggregates || query->hasSubLinks)
 		(void) query_tree_walker(query, walk_node, walk, QTW_IGNORE_RANGE_TABLE);
 	else
@@ -139,7 +160,7 @@ namespace
 
 struct BarredWalk
 {
-	bool		barred;			/* below such a sub-select */
+	bool		barred;			/* below such a sub-select, or taken away */
 	List	   *names;
 };
 
@@ -148,6 +169,20 @@ struct BarredWalk
 static bool CollectBarred(Node *node, void *context);
 
 static const Walker collect_barred = (Walker) (void (*) (void)) CollectBarred;
+
+static bool
+CollectBarredOfQuery(Query *query, BarredWalk *walk)
+{
+	Bitmapset  *taken = walk->barred ? NULL : TakenAway(query->setOperations, false, NULL);
+
+	for (int i = -1; (i = bms_next_member(taken, i)) >= 0;)
+	{
+		walk->barred = true;
+		CollectBarred((Node *) rt_fetch(i, query->rtable)->subquery, walk);
+		walk->barred = false;
+	}
+	return query_tree_walker(query, collect_barred, walk, QTW_EXAMINE_RTES_BEFORE);
+}
 
 static bool
 CollectBarred(Node *node, void *context)
@@ -176,8 +211,7 @@ CollectBarred(Node *node, void *context)
 		return false;
 	}
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, collect_barred, context,
-								 QTW_EXAMINE_RTES_BEFORE);
+		return CollectBarredOfQuery((Query *) node, walk);
 	return expression_tree_walker(node, collect_barred, context);
 }
 
@@ -212,7 +246,7 @@ FindBarredWith(Query *query)
 {
 	BarredWalk	walk = {};
 
-	(void) query_tree_walker(query, collect_barred, &walk, QTW_EXAMINE_RTES_BEFORE);
+	(void) CollectBarredOfQuery(query, &walk);
 	if (walk.names != NIL)
 		BarWhatIsRead(query, &walk);
 	return walk.names;

@@ -1,7 +1,8 @@
 /*
  * Where in a statement an answer may be approximate: everywhere but
- *   - under IN, NOT IN, ANY, ALL and EXISTS, and in the WITH queries that are read there:
- *     what shows a row too few in the one can be one too many in the other
+ *   - under IN, NOT IN, ANY, ALL and EXISTS, in what an EXCEPT takes away, and in the WITH
+ *     queries that are read there: what shows a row too few in the one can be one too
+ *     many in the other
  *   - in policies of row security, security_barrier views and ON CONFLICT, which decide
  *     rather than show
  *   - in what comes into the plan later: the bodies of SQL functions that are inlined
