@@ -25,7 +25,6 @@ extern "C" {
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "port/atomics.h"
 #include "utils/ruleutils.h"
 }
 
@@ -67,7 +66,6 @@ struct DistinctCounters
 struct DistinctShared
 {
 	int			workers;
-	pg_atomic_flag warned;
 	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER];	/* each worker's */
 };
 
@@ -172,15 +170,16 @@ StartSet(DistinctState *state)
 	state->started = true;
 }
 
-/* Once a query, whichever process comes to it first. */
+/*
+ * Once a node. Not of those that each process of a parallel plan has for itself: there is
+ * always one above, which knows what they forget.
+ */
 static void
 WarnGivenUp(DistinctState *state)
 {
-	if (state->warned)
+	if (state->warned || state->css.ss.ps.plan->parallel_aware)
 		return;
 	state->warned = true;
-	if (state->shared != NULL && !pg_atomic_test_set_flag(&state->shared->warned))
-		return;
 	ereport(WARNING,
 			(errmsg("the filter of an approximate DISTINCT is full"),
 			 errdetail("It takes %zu kB and holds " UINT64_FORMAT " keys. It forgets the oldest from now on, so rows may come out more than once.",
@@ -437,7 +436,6 @@ InitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate
 	memset(coordinate, 0, EstimateDistinct(css, pcxt));
 	state->shared = (DistinctShared *) coordinate;
 	state->shared->workers = pcxt->nworkers;
-	pg_atomic_init_flag(&state->shared->warned);
 }
 
 /*

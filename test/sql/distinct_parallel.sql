@@ -70,10 +70,14 @@ BEGIN
 		CASE WHEN (node ->> 'Keys')::int BETWEEN 17 AND 51 AND (node ->> 'Memory Usage')::int <= 3 * 8
 			THEN 'the keys of one scan' ELSE node::text END;
 END $$;
+-- only the filter above says that it is full: it knows what those below it forget
 SET streamdedup.distinct_memory = '64kB';
-SET client_min_messages = error;
+\set VERBOSITY terse
 SELECT count(DISTINCT k) > 60013 - 722 AS kept FROM (SELECT DISTINCT k FROM many) d;
-RESET client_min_messages;
+SET streamdedup.distinct_fpr = 1e-8;
+SELECT count(*) FROM (SELECT DISTINCT id FROM click) d;
+RESET streamdedup.distinct_fpr;
+\set VERBOSITY default
 RESET streamdedup.distinct_memory;
 SET parallel_leader_participation = off;
 SELECT * FROM compared('SELECT DISTINCT ad FROM click');
