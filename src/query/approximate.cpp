@@ -137,6 +137,8 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 			MarkDistinctQueries(query, barred_with);
 	}
 	statement = PlanAs(allowed, query, text, cursor_options, parameters);
+	if (allowed && uses.distinct)
+		FinishDistinctPlan(statement);
 	if (uses.distinct || uses.count_distinct)
 		statement->dependsOnRole = true;
 	return statement;

@@ -38,6 +38,14 @@ extern const CustomScanMethods DistinctScanMethods;
  */
 extern void MarkDistinctQueries(Query *query, List *barred_with);
 
+/*
+ * What is left to do when the server has finished a plan. It has looked our columns up in
+ * the child's by equal(); now that is done they are told by their numbers, and the child is
+ * an outer plan as of any node. So rows are passed on without a projection where a column
+ * is constant or comes twice, and EXPLAIN finds the names of what is below.
+ */
+extern void FinishDistinctPlan(PlannedStmt *statement);
+
 /* Registers the node and the planner's hook. */
 extern void InitDistinct(void);
 

@@ -350,8 +350,13 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 	Oid		   *collations;
 
 	UnpackDistinctPlan(plan->custom_private, &state->plan);
-	state->child = ExecInitNode((Plan *) linitial(plan->custom_plans), estate, eflags);
-	css->custom_ps = list_make1(state->child);
+	if (outerPlan(plan) != NULL)
+		state->child = outerPlanState(css) = ExecInitNode(outerPlan(plan), estate, eflags);
+	else
+	{
+		state->child = ExecInitNode((Plan *) linitial(plan->custom_plans), estate, eflags);
+		css->custom_ps = list_make1(state->child);
+	}
 	state->counters = &state->own;
 
 	/*
@@ -413,7 +418,7 @@ ReScanDistinct(CustomScanState *css)
 	state->done = false;
 	state->started = false;
 	MemoryContextReset(state->context);
-	if (css->ss.ps.chgParam != NULL)
+	if (css->ss.ps.chgParam != NULL && css->custom_ps != NIL)
 		UpdateChangedParamSet(state->child, css->ss.ps.chgParam);
 	if (state->child->chgParam == NULL)
 		ExecReScan(state->child);

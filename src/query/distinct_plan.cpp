@@ -12,6 +12,7 @@
 #include "query/approximate.hpp"
 
 extern "C" {
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -294,6 +295,107 @@ PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, 
 	scan->custom_scan_tlist = (List *) copyObjectImpl(child->targetlist);
 	scan->methods = &DistinctScanMethods;
 	return &scan->scan.plan;
+}
+
+/* ---- the finished plan ------------------------------------------------------------------ */
+
+/* Whether the row that comes out is the row that goes in, column by column. */
+static bool
+PassesRowsOn(CustomScan *scan)
+{
+	ListCell   *cell;
+
+	if (list_length(scan->scan.plan.targetlist) != list_length(scan->custom_scan_tlist))
+		return false;
+	foreach(cell, scan->scan.plan.targetlist)
+	{
+		Node	   *out = (Node *) lfirst_node(TargetEntry, cell)->expr;
+		TargetEntry *in = (TargetEntry *) list_nth(scan->custom_scan_tlist,
+												   foreach_current_index(cell));
+
+		/* By an equal column, where two are; constants are left as they are. */
+		if (IsA(out, Var) && ((Var *) out)->varno == INDEX_VAR)
+			out = (Node *) ((TargetEntry *) list_nth(scan->custom_scan_tlist,
+													 ((Var *) out)->varattno - 1))->expr;
+		if (!equal(out, in->expr))
+			return false;
+	}
+	return true;
+}
+
+static void
+FinishNode(CustomScan *scan)
+{
+	ListCell   *cell;
+
+	if (scan->custom_plans == NIL || !PassesRowsOn(scan))
+		return;
+	foreach(cell, scan->scan.plan.targetlist)
+	{
+		TargetEntry *out = lfirst_node(TargetEntry, cell);
+		TargetEntry *in = (TargetEntry *) list_nth(scan->custom_scan_tlist,
+												   foreach_current_index(cell));
+		Node	   *expr = (Node *) in->expr;
+
+		out->expr = (Expr *) makeVar(INDEX_VAR, in->resno, exprType(expr), exprTypmod(expr),
+									 exprCollation(expr), 0);
+		in->expr = (Expr *) makeVar(OUTER_VAR, in->resno, exprType(expr), exprTypmod(expr),
+									exprCollation(expr), 0);
+	}
+	scan->scan.plan.lefttree = (Plan *) linitial(scan->custom_plans);
+	scan->custom_plans = NIL;
+}
+
+static void FinishPlan(Plan *plan);
+
+static void
+FinishPlans(List *plans)
+{
+	ListCell   *cell;
+
+	foreach(cell, plans)
+		FinishPlan((Plan *) lfirst(cell));
+}
+
+static void
+FinishPlan(Plan *plan)
+{
+	if (plan == NULL)
+		return;
+	check_stack_depth();
+	switch (nodeTag(plan))
+	{
+		case T_CustomScan:
+			if (((CustomScan *) plan)->methods == &DistinctScanMethods)
+				FinishNode((CustomScan *) plan);
+			FinishPlans(((CustomScan *) plan)->custom_plans);
+			break;
+		case T_SubqueryScan:
+			FinishPlan(((SubqueryScan *) plan)->subplan);
+			break;
+		case T_Append:
+			FinishPlans(((Append *) plan)->appendplans);
+			break;
+		case T_MergeAppend:
+			FinishPlans(((MergeAppend *) plan)->mergeplans);
+			break;
+#if PG_VERSION_NUM < 140000
+		case T_ModifyTable:
+			FinishPlans(((ModifyTable *) plan)->plans);
+			break;
+#endif
+		default:
+			break;
+	}
+	FinishPlan(plan->lefttree);
+	FinishPlan(plan->righttree);
+}
+
+void
+FinishDistinctPlan(PlannedStmt *statement)
+{
+	FinishPlan(statement->planTree);
+	FinishPlans(statement->subplans);
 }
 
 void
