@@ -179,6 +179,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 			dedup::PlanFilter(dedup::CountMethod(), request, 0, &site->default_shape);
 			site->has_default = true;
 		}
+		site->sketch = false;	/* of another group */
 		return AddRow(fcinfo, site, MakeEmptyFilter(site->default_shape), 1);
 	}
 	value = GetState(fcinfo);

@@ -74,6 +74,14 @@ SELECT approx_count_distinct(part) FILTER (WHERE i < 1500) = count(DISTINCT part
 	near(approx_count_distinct(part), count(DISTINCT part)) AS near,
 	near(approx_count_distinct(part, 1), count(DISTINCT part)) AS with_a_constant FROM t;
 
+-- a group whose first key is NULL, after one that is no longer exact
+
+SELECT g, near(n, 5000) AS near, n AS number FROM (
+	SELECT g, approx_count_distinct(x) AS n FROM (
+		SELECT 1 AS g, x FROM generate_series(1, 5000) x UNION ALL
+		SELECT 2, nullif(x, 0) FROM generate_series(0, 3) x ORDER BY 1, 2 NULLS FIRST) s
+	GROUP BY g) r WHERE g = 2 OR NOT near(n, 5000) ORDER BY g;
+
 -- several columns are one key
 
 SELECT approx_count_distinct(i % 30, i % 7) = 210 AS exact,
