@@ -24,7 +24,7 @@ DEDUP_FUNCTION(dedup_count)
  *
  * Of methods that have no rate, keys, fpr, fill and fpr_now are NULL. Those that count
  * sights tell after their parameters how many there were, by how much a frequency may be
- * too high now, and whether a counter has come to its end.
+ * too high now, and whether a counter, or while exact the number, has come to its end.
  */
 DEDUP_FUNCTION(dedup_stats)
 {
@@ -60,7 +60,8 @@ DEDUP_FUNCTION(dedup_stats)
 
 		snprintf(parameters + used, sizeof parameters - used,
 					  " total=%llu error=%.0f saturated=%s", (unsigned long long) total, error,
-					  !header.exact() && header.counters.state != 0 ? "on" : "off");
+					  (header.exact() ? total >= dedup::kMaxCount : header.counters.state != 0) ?
+					  "on" : "off");
 	}
 	values[11] = CStringGetTextDatum(parameters);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, isnull)));

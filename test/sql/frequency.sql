@@ -169,6 +169,8 @@ WHERE times < 62 ORDER BY times;  -- 2 * 2^times and 2^times
 SELECT times, dedup_frequency(small, 1) AS small_1, dedup_frequency(small, 2) AS small_2 FROM doubled
 WHERE times >= 62 ORDER BY times;
 SELECT times, substring(parameters FROM 'total=.*') AS parameters FROM doubled, dedup_stats(large) ORDER BY times;
+SELECT times, substring(parameters FROM 'total=.*') AS parameters FROM doubled, dedup_stats(small)
+WHERE times BETWEEN 60 AND 62 ORDER BY times;
 SELECT times, bool_and(dedup_frequency(large, i) = 4294967295) AS at_the_end
 FROM doubled, generate_series(1, 100) i WHERE times >= 33 GROUP BY times ORDER BY times;
 SELECT times, bool_and(dedup_frequency(large, i) >= 1073741824) AS not_too_low
