@@ -14,7 +14,6 @@ extern "C" {
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/tuplestore.h"
 #include "utils/varlena.h"
 }
 
@@ -41,6 +40,14 @@ struct LiveCall
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;
+
+	/* dedup_new_keys: the set that is being returned; it lives in `context`. */
+	MemoryContext context;
+	bool		active;
+	Datum	   *values;
+	bool	   *isnull;
+	int			next;
+	int			count;
 
 	/* The name resolved last, and what its meaning depends on. */
 	text	   *name;
@@ -301,71 +308,77 @@ DEDUP_FUNCTION(dedup_live_forget_oid)
 
 /* ---- batches --------------------------------------------------------------------------- */
 
-static Datum
-NewKeys(FunctionCallInfo fcinfo, NameKind kind)
+/* Forgets the set: it was returned, or the rest of it is not wanted. */
+static void
+EndSet(Datum argument)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	LiveCall   *call = GetLiveCall(fcinfo);
+	LiveCall   *call = (LiveCall *) DatumGetPointer(argument);
+
+	call->active = false;
+	MemoryContextReset(call->context);
+}
+
+/* Adds the whole array, and leaves the new elements to be returned. */
+static void
+StartSet(FunctionCallInfo fcinfo, LiveCall *call, NameKind kind)
+{
 	LiveFilter	filter;
 	ArrayType  *array;
 	Oid			type;
-	Datum	   *values;
-	bool	   *isnull;
-	int			count;
+	MemoryContext old;
+	MemoryContext work;
 	uint64	   *hashes;
 	int		   *places;
 	LiveAnswer *answers;
 	size_t		n = 0;
 	size_t		fresh = 0;
-	TupleDesc	desc;
-	MemoryContext old;
+	int			kept = 0;
 
-	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
-	old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	desc = CreateTemplateTupleDesc(1);
-	TupleDescInitEntry(desc, 1, "key", get_fn_expr_rettype(fcinfo->flinfo), -1, 0);
-	result->returnMode = SFRM_Materialize;
-	result->setDesc = desc;
-	result->setResult = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0,
-											  false, work_mem);
-	MemoryContextSwitchTo(old);
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		return (Datum) 0;
+	if (call->context == NULL)
+		call->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt, "dedup_new_keys",
+													  ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(call->context);
+	work = AllocSetContextCreateInternal(call->context, "dedup_new_keys work",
+										 ALLOCSET_DEFAULT_SIZES);
 
+	/* The elements stay where they are in the array, which stays until the set's end. */
+	old = MemoryContextSwitchTo(call->context);
 	array = PG_GETARG_ARRAYTYPE_P(1);
 	type = ARR_ELEMTYPE(array);
 	if (call->element_type != type)
 	{
+		call->element_type = InvalidOid;
 		call->keys = MakeElementKeyPlan(fcinfo->flinfo->fn_mcxt, type, PG_GET_COLLATION());
 		get_typlenbyvalalign(type, &call->typlen, &call->typbyval, &call->typalign);
 		call->element_type = type;
 	}
+	deconstruct_array(array, type, call->typlen, call->typbyval, call->typalign, &call->values,
+					  &call->isnull, &call->count);
+	MemoryContextSwitchTo(work);
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), "dedup_new_keys()");
-	deconstruct_array(array, type, call->typlen, call->typbyval, call->typalign, &values, &isnull,
-					  &count);
-	hashes = (uint64 *) palloc_extended(sizeof(uint64) * ((Size) count + 1), MCXT_ALLOC_HUGE);
-	places = (int *) palloc_extended(sizeof(int) * ((Size) count + 1), MCXT_ALLOC_HUGE);
-	answers = (LiveAnswer *) palloc_extended(sizeof(LiveAnswer) * ((Size) count + 1), MCXT_ALLOC_HUGE);
-	for (int i = 0; i < count; i++)
+	hashes = (uint64 *) palloc_extended(sizeof(uint64) * ((Size) call->count + 1), MCXT_ALLOC_HUGE);
+	places = (int *) palloc_extended(sizeof(int) * ((Size) call->count + 1), MCXT_ALLOC_HUGE);
+	answers = (LiveAnswer *) palloc_extended(sizeof(LiveAnswer) * ((Size) call->count + 1),
+											 MCXT_ALLOC_HUGE);
+	for (int i = 0; i < call->count; i++)
 	{
 		NullableDatum column;
 
-		column.value = values[i];
-		column.isnull = isnull[i];
+		column.value = call->values[i];
+		column.isnull = call->isnull[i];
 		places[i] = -1;
 		if (HashColumns(call->keys, &column, NullKeys::Skip, filter.key_seed(), &hashes[n]))
 			places[i] = (int) n++;
 	}
 	LiveTestAndAddBatch(filter, hashes, n, GenerationNow(filter), answers);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < call->count; i++)
 	{
 		if (places[i] >= 0 && answers[places[i]] == LiveAnswer::Duplicate)
 			continue;
-		tuplestore_putvalues(result->setResult, desc, &values[i], &isnull[i]);
+		call->values[kept] = call->values[i];
+		call->isnull[kept] = call->isnull[i];
+		kept++;
 		fresh += places[i] >= 0;
 	}
 	if (fresh > 0)
@@ -373,7 +386,47 @@ NewKeys(FunctionCallInfo fcinfo, NameKind kind)
 	if (n > fresh)
 		CountLive(filter, LiveCounter::Duplicate, (int64) (n - fresh));
 	CloseLive(filter);
-	return (Datum) 0;
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+	call->count = kept;
+	call->next = 0;
+	call->active = true;
+}
+
+/*
+ * The whole array is added at the first call; what is new comes out value by value, so
+ * that elements which are rows are returned as rows.
+ */
+static Datum
+NewKeys(FunctionCallInfo fcinfo, NameKind kind)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	LiveCall   *call = GetLiveCall(fcinfo);
+
+	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_ValuePerCall))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	if (!call->active)
+	{
+		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		{
+			result->isDone = ExprEndResult;
+			PG_RETURN_NULL();
+		}
+		StartSet(fcinfo, call, kind);
+		RegisterExprContextCallback(result->econtext, EndSet, PointerGetDatum(call));
+	}
+	if (call->next >= call->count)
+	{
+		UnregisterExprContextCallback(result->econtext, EndSet, PointerGetDatum(call));
+		EndSet(PointerGetDatum(call));
+		result->isDone = ExprEndResult;
+		PG_RETURN_NULL();
+	}
+	result->isDone = ExprMultipleResult;
+	fcinfo->isnull = call->isnull[call->next];
+	return call->values[call->next++];
 }
 
 /*

@@ -83,6 +83,11 @@ SELECT dedup_new_keys('clicks_seen', ARRAY[50001, 50002, 50001, NULL, 1]);
 SELECT * FROM dedup_new_keys('clicks_seen'::regclass, ARRAY[50001, 50003]);
 
 SELECT count(*) FROM dedup_new_keys('clicks_seen', ARRAY(SELECT i FROM generate_series(60000, 70000) i));
+CREATE TYPE pair AS (a int, b text);
+SELECT * FROM dedup_new_keys('clicks_seen', ARRAY[ROW(1, 'a')::pair, NULL, ROW(2, 'b')::pair, ROW(1, 'a')::pair]);
+SELECT dedup_new_keys('clicks_seen', ARRAY[ROW(2, 'b')::pair, ROW(3, 'c')::pair, ROW(4, 'd')::pair]) AS pair LIMIT 1;
+SELECT dedup_seen('clicks_seen', ROW(4, 'd')::pair) AS added_beyond_the_limit,
+	(SELECT array_agg(k) FROM generate_series(1, 2) i, LATERAL dedup_new_keys('clicks_seen', ARRAY[70001, 70001 + i]) k) AS by_rows;
 SELECT dedup_new_keys('clicks_seen', NULL::int[]);
 SELECT dedup_new_keys('clicks_seen', '{}'::text[]);
 
@@ -102,6 +107,7 @@ SELECT dedup_load('copy_seen', dedup_add(dedup_filter(10, 0.01, 43), 50004));
 SELECT logged FROM dedup_stats('copy_seen');
 SELECT * FROM dedup_check('copy_seen');
 DROP TABLE copy_seen;
+DROP TYPE pair;
 
 -- emptied, also in a transaction that is rolled back
 BEGIN;
