@@ -235,6 +235,29 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   Checked(filling.image, "a filled image is refused");
   Written(filling.image, filling.header, valid);
 
+  // As a coarser one, and merged with it.
+  Request request;
+  Shape coarser;
+  request.memory = header.shape.bytes / (2 + seed % 7);
+  if (header.method->reducible != nullptr &&
+      PlanFilter(*header.method, request, header.shape.seed, &coarser) == PlanStatus::kOk) {
+    coarser.hash = header.shape.hash;
+    Require(Reducible(header, coarser), "a sketch cannot be made coarser");
+    Block reduced(ReducedBytes(header, coarser));
+    ReduceTo(image.data(), header, coarser, reduced.data());
+    const Header reduced_header = Checked(reduced, "a coarser sketch is refused");
+    Written(reduced, reduced_header, valid);
+    Block of_filled(ReducedBytes(filling.header, coarser));
+    ReduceTo(filling.image.data(), filling.header, coarser, of_filled.data());
+    const Header of_filled_header = Checked(of_filled, "a coarser sketch is refused");
+    const Reading coarse = Read(of_filled.data(), of_filled_header);
+    Require(std::isfinite(coarse.count) && coarse.count >= 0 && coarse.count < 0x1p63 &&
+                coarse.fpr >= 0 && coarse.fpr <= 1,
+            "a coarser sketch counts no number");
+    const Block merged = Merged(reduced, reduced_header, of_filled, of_filled_header);
+    Checked(merged, "a merge of coarser sketches is refused");
+  }
+
   // Merge with itself, with an empty one of its shape, and with what was filled.
   if (header.method->merge == nullptr) return;
   Block empty(kHeaderBytes);
