@@ -666,7 +666,8 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	dedup::Reading reading;
 	bool		by_chance;
 
-	if (filter.header.exact())
+	/* Only a rate can be passed, and reading a sketch is not free. */
+	if (filter.header.exact() || !filter.header.method->has_rate())
 		return false;
 	reading = dedup::Read(filter.image, filter.header);
 	if (!dedup::Overfull(filter.header, reading))
