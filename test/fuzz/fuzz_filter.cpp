@@ -159,7 +159,7 @@ void Use(const Block& image, bool valid, uint64_t seed) {
     seen[i] = Contains(image.data(), header, keys[i]);
   }
   const Reading reading = Read(image.data(), header);
-  Require(std::isfinite(reading.count) && reading.count >= 0, "the count is no number");
+  Require(reading.count >= 0 && reading.count < 0x1p63, "the count is no bigint");
   Require(reading.fpr >= 0 && reading.fpr <= 1, "the rate is no rate");
   Overfull(header, reading);
   if (header.counted()) Require(TotalOf(image.data(), header) <= kMaxCount, "the total is none");
@@ -251,9 +251,8 @@ void Use(const Block& image, bool valid, uint64_t seed) {
     ReduceTo(filling.image.data(), filling.header, coarser, of_filled.data());
     const Header of_filled_header = Checked(of_filled, "a coarser sketch is refused");
     const Reading coarse = Read(of_filled.data(), of_filled_header);
-    Require(std::isfinite(coarse.count) && coarse.count >= 0 && coarse.count < 0x1p63 &&
-                coarse.fpr >= 0 && coarse.fpr <= 1,
-            "a coarser sketch counts no number");
+    Require(coarse.count >= 0 && coarse.count < 0x1p63 && coarse.fpr >= 0 && coarse.fpr <= 1,
+            "a coarser sketch counts no bigint");
     const Block merged = Merged(reduced, reduced_header, of_filled, of_filled_header);
     Checked(merged, "a merge of coarser sketches is refused");
   }
