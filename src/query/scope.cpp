@@ -24,6 +24,19 @@ Bars(const SubLink *link)
 		link->subLinkType == ALL_SUBLINK;
 }
 
+/* x = ANY (ARRAY(SELECT ...)) and x <> ALL (...), which are IN and NOT IN by other names. */
+static SubLink *
+ArrayAsked(Node *node)
+{
+	Node	   *array;
+
+	if (!IsA(node, ScalarArrayOpExpr) || list_length(((ScalarArrayOpExpr *) node)->args) != 2)
+		return NULL;
+	array = (Node *) lsecond(((ScalarArrayOpExpr *) node)->args);
+	return IsA(array, SubLink) && ((SubLink *) array)->subLinkType == ARRAY_SUBLINK ?
+		(SubLink *) array : NULL;
+}
+
 /* The FROM items that an EXCEPT takes away; their numbers are added to a set. */
 static Bitmapset *
 TakenAway(Node *operation, bool taken, Bitmapset *found)
@@ -140,6 +153,11 @@ WalkNode(Node *node, void *context)
 					return false;
 				return WalkNode(with->ctequery, walk);
 			}
+		case T_ScalarArrayOpExpr:
+			if (ArrayAsked(node) == NULL)
+				break;
+			walk->met_barred = true;
+			return WalkNode((Node *) linitial(((ScalarArrayOpExpr *) node)->args), walk);
 		case T_WithCheckOption:
 		case T_OnConflictExpr:
 			return false;
@@ -191,6 +209,16 @@ CollectBarred(Node *node, void *context)
 
 	if (node == NULL)
 		return false;
+	if (ArrayAsked(node) != NULL)
+	{
+		bool		before = walk->barred;
+
+		CollectBarred((Node *) linitial(((ScalarArrayOpExpr *) node)->args), context);
+		walk->barred = true;
+		CollectBarred(ArrayAsked(node)->subselect, context);
+		walk->barred = before;
+		return false;
+	}
 	if (IsA(node, SubLink))
 	{
 		SubLink    *link = (SubLink *) node;

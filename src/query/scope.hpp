@@ -1,6 +1,6 @@
 /*
  * Where in a statement an answer may be approximate: everywhere but
- *   - under IN, NOT IN, ANY, ALL and EXISTS, in what an EXCEPT takes away, and in the WITH
+ *   - under IN, NOT IN, ANY, ALL and EXISTS, also of ARRAY(...), in what an EXCEPT takes away, and in the WITH
  *     queries that are read there: what shows a row too few in the one can be one too
  *     many in the other
  *   - in policies of row security, security_barrier views and ON CONFLICT, which decide

@@ -283,6 +283,8 @@ END $$;
 BEGIN;
 SET LOCAL enable_sort = off;
 SET LOCAL max_parallel_workers_per_gather = 0;
+SET LOCAL work_mem = '8MB';
+SET LOCAL hash_mem_multiplier = 1;
 SELECT batches_of('SELECT a / 20, count(DISTINCT b) FROM big GROUP BY 1');
 SELECT * FROM check_query('SELECT a / 20, count(DISTINCT b) FROM big GROUP BY 1');
 ROLLBACK;

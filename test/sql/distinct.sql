@@ -68,7 +68,7 @@ SELECT * FROM compared('SELECT DISTINCT ad, price, at FROM click');
 SELECT * FROM compared('SELECT DISTINCT usr % 100 AS a, usr / 1000 AS b, 1 AS one, ad AS c, ad AS d FROM click');
 SELECT * FROM compared('SELECT DISTINCT nullif(usr % 5, 3) AS a, nullif(id % 3, 1) AS b FROM click');
 SELECT * FROM compared('SELECT DISTINCT ''x'' AS x, 1 AS one, NULL AS n, ad FROM click');
-SELECT * FROM compared('SELECT DISTINCT c FROM click c');
+SELECT rows, differ FROM compared('SELECT DISTINCT c FROM click c');
 -- under and above other nodes
 SELECT * FROM compared('SELECT DISTINCT usr % 7 AS m, count(*) FROM click GROUP BY usr');
 SELECT * FROM compared('SELECT DISTINCT count(*), sum(id) % 2 AS s FROM click GROUP BY GROUPING SETS ((usr), (ad), ())');
@@ -134,6 +134,7 @@ SELECT filtered('SELECT DISTINCT a FROM few');
 SELECT filtered('SELECT usr FROM click UNION SELECT id FROM click');
 -- ... and where a wrong answer would do harm.
 SELECT filtered('SELECT * FROM few WHERE a NOT IN (SELECT DISTINCT usr FROM click)');
+SELECT filtered('SELECT * FROM few WHERE a <> ALL (ARRAY(SELECT DISTINCT usr FROM click))');
 SELECT filtered('SELECT * FROM few WHERE a IN (SELECT DISTINCT usr FROM click)');
 SELECT filtered('SELECT * FROM few WHERE a > ALL (SELECT DISTINCT usr FROM click)');
 SELECT filtered('SELECT * FROM few WHERE EXISTS (SELECT DISTINCT usr FROM click OFFSET 7)');
@@ -174,14 +175,16 @@ SELECT i, i::smallint AS i2, (i % 7)::real AS f4, (i % 11)::float8 AS f8,
 FROM generate_series(1, 2000) i;
 ANALYZE typed;
 DO $$
-DECLARE c text; r record;
+DECLARE
+	c text; r record;
+	no_hash text[] := CASE WHEN current_setting('server_version_num')::int < 140000 THEN '{comp,t}' ELSE '{}' END;
 BEGIN
 	FOR c IN SELECT attname FROM pg_attribute WHERE attrelid = 'typed'::regclass AND attnum > 0
 		AND attname NOT IN ('loose', 'cash', 'bits') ORDER BY attnum LOOP
 		r := compared(format('SELECT DISTINCT %I FROM typed', c));
-		IF NOT r.filter OR r.differ <> 0 THEN RAISE NOTICE '%: %', c, r; END IF;
+		IF NOT r.filter AND NOT no_hash @> ARRAY[c] OR r.differ <> 0 THEN RAISE NOTICE '%: %', c, r; END IF;
 		r := compared(format('SELECT DISTINCT %I, i FROM typed', c));
-		IF NOT r.filter OR r.differ <> 0 THEN RAISE NOTICE '% and i: %', c, r; END IF;
+		IF NOT r.filter AND NOT no_hash @> ARRAY[c] OR r.differ <> 0 THEN RAISE NOTICE '% and i: %', c, r; END IF;
 	END LOOP;
 END $$;
 -- no hash function, no filter; an anonymous row may hold anything
@@ -191,7 +194,8 @@ SELECT filtered('SELECT DISTINCT loose FROM typed');
 SELECT filtered('SELECT DISTINCT ROW(i, f4) FROM typed');
 SELECT * FROM compared('SELECT DISTINCT ARRAY[ROW(i % 3, f4)] AS a FROM typed');
 -- another equality than the type's own
-SELECT filtered('SELECT DISTINCT comp FROM typed ORDER BY comp');
+-- (rows have had a hash function since 14)
+SELECT filtered('SELECT DISTINCT comp FROM typed ORDER BY comp') = (current_setting('server_version_num')::int >= 140000) AS as_it_should;
 SELECT filtered('SELECT DISTINCT comp FROM typed ORDER BY comp USING OPERATOR(pg_catalog.*<)');
 -- pairs that the server's own hash of 8 bytes, which folds them to 4, takes for one
 CREATE TABLE folded AS SELECT (i::bigint << 32 | j) AS k, (i || '/' || to_hex(j))::pg_lsn AS lsn,
