@@ -51,4 +51,5 @@ SELECT format('%s: %s rows; loaded in %s s', :'name', demo_number(:records),
 
 \ir dedup.sql
 \ir live.sql
+\ir distinct.sql
 \ir finish.sql

@@ -34,6 +34,12 @@ SELECT format(E'   SELECT DISTINCT finds %s keys in the stream and %s in the tab
 	demo_number(:distinct_sent), demo_number(:distinct_stored), demo_number(:lost), demo_number(:keyed_stored - :distinct_stored));
 \endif
 
+SELECT format(E'\n%s. SELECT DISTINCT as it is, and after SET streamdedup.approximate_distinct = on\n\n%-42s %10s %18s %16s %12s', CASE WHEN :'guardable' THEN 4 ELSE 3 END, '', 'as it is', 'seconds', 'then', 'seconds');
+SELECT rtrim(format('%-42s %10s %18s %16s %12s', what, demo_number(exact), round(exact_seconds::numeric, 2), demo_number(n), round(seconds::numeric, 2)))
+FROM (VALUES (1, 'rows of SELECT DISTINCT key', :exact_n, :exact_seconds, :n, :seconds),
+	(2, 'count(DISTINCT who)', :exact_who_n, :exact_who_seconds, :who_n, :who_seconds)) d (line, what, exact, exact_seconds, n, seconds)
+ORDER BY line;
+
 \echo
 \echo 'False positive: a new key called a duplicate. False negative: a duplicate called new.'
 

@@ -42,6 +42,7 @@ SELECT format('%s generated clicks of %s users in 10 days, %s of them retries; l
 
 \ir dedup.sql
 \ir live.sql
+\ir distinct.sql
 
 -- What the generator knows must be what the exact query found.
 INSERT INTO demo_broken

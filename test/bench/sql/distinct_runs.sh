@@ -63,10 +63,13 @@ for type in $types; do
 				;;
 			parallel)
 				[ "$type" != two ] || continue
+				few="SELECT count(*) AS answer FROM (SELECT DISTINCT few FROM t) s"
 				turns parallel "$type" <<-LINES
+					filter, few keys|4MB|SET streamdedup.approximate_distinct = on;|$few
+					filter, few keys, two workers|4MB|SET streamdedup.approximate_distinct = on; SET max_parallel_workers_per_gather = 2;|$few
+					HashAggregate, few keys, two workers|4MB|SET max_parallel_workers_per_gather = 2;|$few
 					filter|4MB|SET streamdedup.approximate_distinct = on;|$distinct
 					filter, two workers|4MB|SET streamdedup.approximate_distinct = on; SET max_parallel_workers_per_gather = 2; SET parallel_tuple_cost = 0;|$distinct
-					HashAggregate, two workers|4MB|SET max_parallel_workers_per_gather = 2; SET parallel_tuple_cost = 0;|$distinct
 					approx_count_distinct(k)|4MB||SELECT approx_count_distinct(k) AS answer FROM t
 					approx_count_distinct(k), two workers|4MB|SET max_parallel_workers_per_gather = 2;|SELECT approx_count_distinct(k) AS answer FROM t
 				LINES
