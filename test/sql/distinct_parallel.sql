@@ -56,6 +56,7 @@ BEGIN
 	RAISE NOTICE 'above: % of % rows, % keys', node ->> 'Rows Passed',
 		CASE WHEN (node ->> 'Rows Tested')::int = (node -> 'Plans' -> 0 ->> 'Actual Rows')::float8 THEN 'all' ELSE 'not all' END, node ->> 'Keys';
 	node := node -> 'Plans' -> 0 -> 'Plans' -> 0;
+	IF node ->> 'Rows Tested' IS NULL THEN RAISE NOTICE 'none below'; RETURN; END IF;
 	RAISE NOTICE 'below: % rows tested, % ', node ->> 'Rows Tested',
 		CASE WHEN (node ->> 'Rows Passed')::int BETWEEN 17 AND 51 THEN 'each process passes each key once' ELSE node::text END;
 END $$;
