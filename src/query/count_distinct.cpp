@@ -159,12 +159,7 @@ MayCall(Oid function)
 
 /* ---- what can be replaced --------------------------------------------------- */
 
-/*
- * Whether the type's default equality is this operator, and is one that hashing goes
- * with. The type cache looks into arrays, ranges and composite types; for anonymous
- * records, and arrays of them, it says no.
- */
-static bool
+bool
 IsHashedEquality(Oid type, Oid equality)
 {
 	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR | TYPECACHE_HASH_OPFAMILY |

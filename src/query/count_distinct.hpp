@@ -6,6 +6,14 @@
 
 #include "query/scope.hpp"
 
+/*
+ * Whether the type's default equality is this operator, and is one that a hash function of
+ * 64 bits goes with: by one of 32 bits a million keys lose a hundred, however exact the
+ * filter. The type cache looks into arrays, ranges and composite types; for anonymous
+ * records, and arrays of them, it says no.
+ */
+extern bool IsHashedEquality(Oid type, Oid equality);
+
 extern bool IsCountDistinct(const Aggref *aggregate);
 
 /*

@@ -10,6 +10,7 @@
 #include "query/distinct.hpp"
 
 #include "query/approximate.hpp"
+#include "query/count_distinct.hpp"
 
 extern "C" {
 #include "miscadmin.h"
@@ -21,7 +22,6 @@ extern "C" {
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
-#include "utils/typcache.h"
 }
 
 static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
@@ -109,10 +109,8 @@ KeysAreHashable(PlannerInfo *root, List *clause)
 	{
 		SortGroupClause *key = lfirst_node(SortGroupClause, cell);
 		Node	   *expr = get_sortgroupclause_expr(key, root->parse->targetList);
-		TypeCacheEntry *type = lookup_type_cache(exprType(expr),
-												 TYPECACHE_EQ_OPR | TYPECACHE_HASH_PROC);
 
-		if (!key->hashable || key->eqop != type->eq_opr || !OidIsValid(type->hash_proc))
+		if (!key->hashable || !IsHashedEquality(exprType(expr), key->eqop))
 			return false;
 	}
 	return true;

@@ -193,6 +193,18 @@ SELECT filtered('SELECT DISTINCT bits FROM typed');
 SELECT filtered('SELECT DISTINCT loose FROM typed');
 SELECT filtered('SELECT DISTINCT ROW(i, f4) FROM typed');
 SELECT * FROM compared('SELECT DISTINCT ARRAY[ROW(i % 3, f4)] AS a FROM typed');
+-- a hash function of 32 bits only: a million keys would lose a hundred to it
+SET client_min_messages = error;
+CREATE TYPE short_hash;
+CREATE FUNCTION short_hash_in(cstring) RETURNS short_hash LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
+CREATE FUNCTION short_hash_out(short_hash) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int8out';
+CREATE TYPE short_hash (INPUT = short_hash_in, OUTPUT = short_hash_out, LIKE = bigint);
+CREATE FUNCTION short_hash_eq(short_hash, short_hash) RETURNS boolean LANGUAGE internal IMMUTABLE STRICT AS 'int8eq';
+CREATE OPERATOR = (LEFTARG = short_hash, RIGHTARG = short_hash, FUNCTION = short_hash_eq, HASHES);
+CREATE FUNCTION short_hash_hash(short_hash) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'hashint8';
+CREATE OPERATOR CLASS short_hash_ops DEFAULT FOR TYPE short_hash USING hash AS OPERATOR 1 =, FUNCTION 1 short_hash_hash(short_hash);
+RESET client_min_messages;
+SELECT * FROM compared('SELECT DISTINCT i::text::short_hash AS s FROM typed');
 -- another equality than the type's own
 -- (rows have had a hash function since 14)
 SELECT filtered('SELECT DISTINCT comp FROM typed ORDER BY comp') = (current_setting('server_version_num')::int >= 140000) AS as_it_should;
@@ -332,3 +344,5 @@ DROP TYPE mood, pair, loose;
 DROP DOMAIN score;
 DROP SEQUENCE reads;
 DROP FUNCTION filtered, compared, counters;
+SET client_min_messages = error;
+DROP TYPE short_hash CASCADE;
