@@ -6,6 +6,8 @@
  * that a BEFORE trigger let pass did land. The index is on the key columns, so that
  * an UPDATE that changes the key is never a HOT update, which would go without it.
  *
+ * It is built anew when its table is truncated, which tells the guard of that, too.
+ *
  * No page is written or read. The planner cannot use it: it has no scans. Its operator
  * class takes every type, since it compares nothing.
  */
@@ -31,6 +33,8 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 				 errmsg("an index of access method %s cannot be partial", GUARD_ACCESS_METHOD),
 				 errdetail("It must be told of every row.")));
 
+	GuardIndexBuilt(heap);
+
 	/* A negative count of rows leaves the table's statistics as they are. */
 	result = (IndexBuildResult *) palloc(sizeof(IndexBuildResult));
 	result->heap_tuples = -1;
@@ -51,7 +55,7 @@ GuardInsert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relati
 #endif
 			IndexInfo *info)
 {
-	GuardRowLanded(heap, tid);
+	GuardRowLanded(heap, index, values, isnull, tid);
 	return false;
 }
 
