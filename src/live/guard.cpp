@@ -20,6 +20,7 @@ extern "C" {
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
@@ -598,10 +599,8 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
 	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function %s must be fired before each row", GUARD_FUNCTION),
-				 errhint("dedup_guard() makes the triggers of a guard.")));
+		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
+							 gettext_noop("It is not fired BEFORE each row."));
 
 	SettleLandedRows();
 	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))

@@ -52,8 +52,8 @@ struct GuardTriggers
 };
 
 /*
- * Finds the triggers of a table that call `function`; either can be missing. More of
- * them than one guard has is an error.
+ * Finds the triggers of a table that call `function`; either can be missing. A trigger
+ * that cannot be part of a guard, or is its second one of a kind, is an error (55000).
  */
 extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
 
@@ -68,10 +68,10 @@ struct GuardClause
 	AttrNumber	mark;			/* column that says whether the row is a duplicate, or 0 */
 };
 
-/* Reads a clause as pg_trigger has it; false if it is not one that we write. */
-extern bool ReadGuardClause(const char *qual, GuardClause *clause);
-
-/* Whether an index is a guard index that is in use and sees every change of the key. */
+/*
+ * Whether an index is a guard index that is in use and sees every change of the key: of
+ * plain columns, with the key's among them, and of all rows.
+ */
 extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns,
 							   const AttrNumber *attnums);
 
@@ -91,11 +91,13 @@ struct GuardPlan
 
 /*
  * The plan of a table's guard, whose triggers call `function`; kept until the end of the
- * transaction at least. 55000 if the guard is incomplete.
+ * transaction at least. Call it once a query: it holds the guard against the table's
+ * columns as they are now. 55000 if there is no guard, or one that dedup_guard() does not
+ * make, by whoever it was made or altered.
  */
 extern const GuardPlan *GetGuardPlan(Relation rel, Oid function);
 
-/* The same, but NULL where there is no guard, or none that is valid. Raises nothing. */
+/* The same, but NULL where GetGuardPlan() raises an error. */
 extern const GuardPlan *FindGuardPlan(Relation rel, Oid function);
 
 /*
@@ -104,7 +106,10 @@ extern const GuardPlan *FindGuardPlan(Relation rel, Oid function);
  */
 extern void CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill);
 
-[[noreturn]] extern void ReportIncompleteGuard(Relation rel);
+/* 55000. `flaw` is the DETAIL: a sentence, not translated yet. */
+[[noreturn]] extern void ReportIncompleteGuard(Relation rel, const char *flaw = NULL);
+[[noreturn]] extern void ReportNoGuardTrigger(Relation rel, const Trigger *trigger,
+											  const char *flaw);
 
 /* Between transactions: throws the plans away if they have become too many. */
 extern void TrimGuardPlans(void);

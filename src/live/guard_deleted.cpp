@@ -96,7 +96,7 @@ static int	begun_room;
 /* One more element of an array that doubles. */
 template <typename Element>
 static Element *
-Append(Element **array, int *count, int *room)
+OneMore(Element **array, int *count, int *room)
 {
 	if (*count == *room)
 	{
@@ -208,7 +208,7 @@ DeletedRowsSubtransactionBegins(int level)
 {
 	if (context == NULL)
 		return;
-	*Append(&begun, &begun_count, &begun_room) = {level, live};
+	*OneMore(&begun, &begun_count, &begun_room) = {level, live};
 	ReserveUndone();
 }
 
@@ -406,7 +406,7 @@ WriteRow(RunWriter *writer, const DeletedRow &row)
 	{
 		int			blocks = (int) (writer->run.rows / BLOCK_ROWS);
 
-		*Append(&writer->run.first, &blocks, &writer->room) = row.key;
+		*OneMore(&writer->run.first, &blocks, &writer->room) = row.key;
 	}
 	writer->block[writer->rows++] = row;
 	writer->run.rows++;
@@ -617,7 +617,7 @@ SpillTable(void)
 		if (table[i].deleted != InvalidSubTransactionId)
 			WriteRow(&writer, table[i]);
 	if (FinishRun(&writer, &run))
-		*Append(&runs, &run_count, &run_room) = run;
+		*OneMore(&runs, &run_count, &run_room) = run;
 	memset(table, 0, TablePlaces() * sizeof(DeletedRow));
 	table_count = 0;
 	MergeTiers();

@@ -32,6 +32,11 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("an index of access method %s cannot be partial", GUARD_ACCESS_METHOD),
 				 errdetail("It must be told of every row.")));
+	if (info->ii_Expressions != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("an index of access method %s cannot have expressions", GUARD_ACCESS_METHOD),
+				 errdetail("A guard's key consists of plain columns.")));
 
 	GuardIndexBuilt(heap);
 

@@ -93,7 +93,7 @@ static ExecutorEnd_hook_type previous_executor_end = NULL;
 /* One more element of an array that doubles and stays for the session. */
 template <typename Element>
 static Element *
-Append(Element **array, int *count, int *capacity)
+OneMore(Element **array, int *count, int *capacity)
 {
 	if (*count == *capacity)
 	{
@@ -207,7 +207,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 			 bool may_kill)
 {
 	TransactionId xid = GetCurrentTransactionId();
-	GuardNote  *note = Append(&guard_notes, &guard_note_count, &guard_note_capacity);
+	GuardNote  *note = OneMore(&guard_notes, &guard_note_count, &guard_note_capacity);
 
 	note->row = row;
 	note->counts = effect.counts;
@@ -425,7 +425,7 @@ SettleDeletion(int i)
 void
 CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter, uint64 hash)
 {
-	GuardDeletion *deletion = Append(&guard_deletions, &guard_deletion_count,
+	GuardDeletion *deletion = OneMore(&guard_deletions, &guard_deletion_count,
 									 &guard_deletion_capacity);
 
 	deletion->row = row;
@@ -513,7 +513,7 @@ ForgetGuardLevel(int level)
 void
 NoteLiveFileCopied(Relation rel, Oid to)
 {
-	*Append(&copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
+	*OneMore(&copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
 }
 
 bool
