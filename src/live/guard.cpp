@@ -14,7 +14,6 @@ extern "C" {
 #include "access/genam.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/detoast.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -334,16 +333,6 @@ CheckParents(GuardSite *site, Relation rel, Oid function)
 
 /* ---- inserted rows ----------------------------------------------------------- */
 
-/* Whether a column of the key is so long that it could be stored out of line. */
-static bool
-HasLongColumn(const GuardPlan *plan, const NullableDatum *columns)
-{
-	for (int i = 0; i < plan->clause.columns; i++)
-		if (plan->typlen[i] == -1 && toast_raw_datum_size(columns[i].value) > 64)
-			return true;
-	return false;
-}
-
 static HeapTuple
 GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 {
@@ -415,8 +404,8 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	ReadTruncatedRows(filter);
 	uses = UseDeletedRow(filter_oid, hash, &use);
 	answer = TestAndAdd(filter, hash);
-	if (answer == LiveAnswer::Duplicate && !uses && HasLongColumn(plan, site->columns))
-		uses = UseUnreadableRow(filter_oid, &use);
+	if (answer == LiveAnswer::Duplicate && !uses && MayBeRemovedRow(filter_oid))
+		answer = LiveAnswer::TooOld;
 	if (answer == LiveAnswer::Duplicate && !uses)
 	{
 		if (plan->mode == GuardMode::Reject || moving)

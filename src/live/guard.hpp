@@ -171,10 +171,10 @@ extern void GuardIndexBuilt(Relation heap);
 extern void ReadTruncatedRows(const LiveFilter &filter);
 
 /*
- * Uses up a removed row whose key could not be read, being stored out of line. Returns
- * false if there is none.
+ * Whether this transaction has removed rows under a filter of which nobody knows the keys,
+ * so that none may be refused.
  */
-extern bool UseUnreadableRow(Oid filter, DeletedRowUse *use);
+extern bool MayBeRemovedRow(Oid filter);
 
 /* Before a transaction commits: warns of keys that it leaves behind. */
 extern void WarnOfTruncatedKeys(void);

@@ -9,17 +9,21 @@
  * old file, and costs no more than without a guard; the first row that the transaction
  * inserts under the same filter then reads that file once, for the keys in it.
  *
+ * Columns of keys that are stored out of line are in the old file of the TOAST table.
+ *
  * Where a table was created or truncated in the same subtransaction before, TRUNCATE
  * shortens its file in place. The library is loaded by then, so its rows are read before,
- * in a hook. A worker that applies changes does not call that; there the number of rows
- * is known, but not their keys.
+ * in a hook. A worker that applies changes does not call that: there it is known that rows
+ * were removed, but not which, and so all keys of the filter may come again.
  */
 #include "live/guard.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
 #include "access/genam.h"
+#include "access/detoast.h"
 #include "access/heapam.h"
+#include "access/heaptoast.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/heap.h"
@@ -38,6 +42,7 @@ extern "C" {
 #include "tcop/utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "replication/logicalworker.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 }
@@ -71,6 +76,8 @@ struct Truncation
 	SubTransactionId subid;
 	Oid			heap;
 	FileLocator before;			/* the file with its rows */
+	bool		has_toast;
+	FileLocator toast;			/* that of its TOAST table */
 	Oid			after;			/* the number of the empty one */
 	bool		permanent;
 	TupleDesc	desc;
@@ -78,10 +85,31 @@ struct Truncation
 	Oid			filter_file;	/* of the filter then */
 	bool		warn;			/* when it commits, unless the filter is truncated, too */
 
-	/* Up to here its rows have been read. */
+	/*
+	 * How far its rows have been read: first those whose keys are all in line, up to a
+	 * row; then the others, up to a row of the list that begins with a block.
+	 */
 	BlockNumber block;
 	OffsetNumber offset;
+	bool		has_external;	/* there are others */
+	BlockNumber external_block;
+	int			external_noted;
 	bool		done;
+};
+
+/* Rows were removed under a filter, and nobody knows which. */
+struct UnknownRows
+{
+	Oid			filter;
+	SubTransactionId subid;
+};
+
+/* A value that is stored out of line, while it is being put together. */
+struct ExternalValue
+{
+	Oid			id;
+	struct varlena *value;
+	int32		size;			/* of the data behind its header */
 };
 
 }							/* namespace */
@@ -92,25 +120,20 @@ static List *truncations = NIL;
 /* Tables whose rows the hook has read before they are truncated in place. */
 static List *announced = NIL;
 
-/* Whether any row was removed whose key could not be read. */
-static bool have_unreadable = false;
+/* In TopTransactionContext, too. */
+static List *unknown_rows = NIL;
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 
-/* What stands for the key of a row that could not be read. */
-static constexpr uint64 UNREADABLE = UINT64CONST(0x756E7265616461);
-
 bool
-UseUnreadableRow(Oid filter, DeletedRowUse *use)
+MayBeRemovedRow(Oid filter)
 {
-	return unlikely(have_unreadable) && UseDeletedRow(filter, UNREADABLE, use);
-}
+	ListCell   *cell;
 
-static void
-NoteUnreadable(Oid filter, SubTransactionId subid)
-{
-	NoteDeletedRow(filter, UNREADABLE, subid);
-	have_unreadable = true;
+	foreach(cell, unknown_rows)
+		if (((const UnknownRows *) lfirst(cell))->filter == filter)
+			return true;
+	return false;
 }
 
 /* ---- the guard of a table ---------------------------------------------------- */
@@ -144,38 +167,44 @@ SeedOf(Oid filter)
 	return seed;
 }
 
-/* Makes a deleted row of one that was removed. */
-static void
-NoteRemovedRow(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, dedup::KeySeed seed,
-			   SubTransactionId subid, bool readable)
+/* Whether a row was marked as a duplicate, so that its key is another row's. */
+static bool
+IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+	Datum		mark;
+
+	if (plan->mode != GuardMode::Mark)
+		return false;
+	mark = heap_getattr(tuple, plan->clause.mark, desc, &isnull);
+	return !isnull && DatumGetBool(mark);
+}
+
+/* The columns of a row's key. Returns whether any of them is stored out of line. */
+static bool
+LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *columns)
 {
 	const GuardClause &clause = plan->clause;
-	NullableDatum columns[INDEX_MAX_KEYS];
-	uint64		hash;
+	bool		external = false;
 
-	if (plan->mode == GuardMode::Mark)
-	{
-		bool		isnull;
-		Datum		mark = heap_getattr(tuple, clause.mark, desc, &isnull);
-
-		if (!isnull && DatumGetBool(mark))
-			return;
-	}
 	for (int i = 0; i < clause.columns; i++)
 	{
 		columns[i].value = heap_getattr(tuple, clause.attnums[i], desc, &columns[i].isnull);
-		if (columns[i].isnull)
-			return;
-		/* What is stored out of line was truncated with the table. */
-		if (!readable && plan->typlen[i] == -1 &&
-			VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
-		{
-			NoteUnreadable(clause.filter, subid);
-			return;
-		}
+		external = external || (!columns[i].isnull && plan->typlen[i] == -1 &&
+								VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)));
 	}
+	return external;
+}
+
+/* Makes a deleted row of one that was removed. */
+static void
+NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
+			   SubTransactionId subid)
+{
+	uint64		hash;
+
 	if (HashColumns(plan->keys, columns, NullKeys::Skip, seed, &hash))
-		NoteDeletedRow(clause.filter, hash, subid);
+		NoteDeletedRow(plan->clause.filter, hash, subid);
 }
 
 /* ---- TRUNCATE that gives the table a new file ---------------------------------- */
@@ -200,11 +229,11 @@ ReadClass(Oid relid, Snapshot snapshot)
 }
 
 /*
- * The file that a table had before this transaction gave it the one that it has. False if
- * it did not.
+ * The file that a table had before this transaction gave it the one that it has, and the
+ * command that did. False if it did not.
  */
 static bool
-FileBefore(Relation heap, FileLocator *file)
+FileBefore(Relation heap, FileLocator *file, CommandId *since)
 {
 	HeapTuple	now = ReadClass(RelationGetRelid(heap), SnapshotSelf);
 	bool		found = false;
@@ -217,7 +246,7 @@ FileBefore(Relation heap, FileLocator *file)
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 		HeapTuple	before;
 
-		snapshot->curcid = HeapTupleHeaderGetCmin(now->t_data);
+		*since = snapshot->curcid = HeapTupleHeaderGetCmin(now->t_data);
 		before = ReadClass(RelationGetRelid(heap), snapshot);
 		UnregisterSnapshot(snapshot);
 		if (HeapTupleIsValid(before))
@@ -286,36 +315,48 @@ WarnOfKeys(Oid table, Oid filter)
 			(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
 					get_rel_name(filter), get_rel_name(root)),
 			 errdetail("This transaction may insert the removed rows again. After it their keys are duplicates."),
+			 get_rel_relispartition(root) ?
+			 errhint("dedup_forget() takes single keys out of the filter.") :
 			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedName(root), QualifiedName(filter))));
 }
 
 /* ---- TRUNCATE in place ------------------------------------------------------------ */
 
 /*
- * Rows that a worker has inserted and removed again by TRUNCATE in one transaction: their
- * keys are not known, only how many they are.
+ * A worker has removed rows by TRUNCATE that it had inserted in the same transaction. To
+ * refuse one of them when it comes again would lose it.
  */
 static void
-NoteRowsWithoutKeys(Relation heap, const GuardPlan *plan)
+NoteUnknownRows(Relation heap, const GuardPlan *plan)
 {
-	int64		rows = 0;
+	MemoryContext old;
+	UnknownRows *unknown;
+	int64		rows = pgstat_track_counts ? 0 : 1;
 
-	if (heap->pgstat_info == NULL)
-	{
-		if (!pgstat_track_counts && FileSubid(heap) == GetCurrentSubTransactionId())
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot truncate the guarded table \"%s\" twice in one transaction",
-							RelationGetRelationName(heap)),
-					 errdetail("The rows that this transaction has inserted into it would be lost."),
-					 errhint("Set track_counts to on.")));
+	if (!IsLogicalWorker() || FileSubid(heap) != GetCurrentSubTransactionId())
 		return;
-	}
-	for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
-		 level = level->upper)
-		rows += level->tuples_inserted - level->tuples_deleted;
-	for (; rows > 0; rows--)
-		NoteUnreadable(plan->clause.filter, GetCurrentSubTransactionId());
+	if (heap->pgstat_info != NULL)
+		for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
+			 level = level->upper)
+			rows += level->tuples_inserted;
+	if (rows == 0)
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	unknown = (UnknownRows *) palloc(sizeof(UnknownRows));
+	*unknown = {plan->clause.filter, GetCurrentSubTransactionId()};
+	unknown_rows = lappend(unknown_rows, unknown);
+	MemoryContextSwitchTo(old);
+}
+
+/* Whether the filter got its file by the command that is running, too. */
+static bool
+IsTruncatedTogether(Relation filter)
+{
+	FileLocator before;
+	CommandId	since;
+
+	return FileBefore(filter, &before, &since) && ActiveSnapshotSet() &&
+		since >= GetActiveSnapshot()->curcid;
 }
 
 static void
@@ -334,7 +375,15 @@ NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 	truncation->plan = plan;
 	truncation->filter_file = FileNumberOf(filter.rel);
 	truncation->offset = FirstOffsetNumber;
-	if (smgrnblocks(OpenFile(before), MAIN_FORKNUM) == 0)
+	if (OidIsValid(heap->rd_rel->reltoastrelid))
+	{
+		Relation	toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
+		CommandId	since;
+
+		truncation->has_toast = FileBefore(toast, &truncation->toast, &since);
+		table_close(toast, NoLock);
+	}
+	if (smgrnblocks(OpenFile(before), MAIN_FORKNUM) == 0 || IsTruncatedTogether(filter.rel))
 		truncation->done = true;
 	else
 		truncation->warn = HoldsExclusively(plan->clause.filter);
@@ -352,6 +401,7 @@ GuardIndexBuilt(Relation heap)
 {
 	const GuardPlan *plan;
 	FileLocator before;
+	CommandId	since;
 	ListCell   *cell;
 
 	if (heap->rd_rel->relkind != RELKIND_RELATION || heap->rd_rel->relam != HEAP_TABLE_AM_OID ||
@@ -371,14 +421,12 @@ GuardIndexBuilt(Relation heap)
 
 		if (truncation->heap == RelationGetRelid(heap) && truncation->after == FileNumberOf(heap))
 		{
-			NoteRowsWithoutKeys(heap, plan);
+			NoteUnknownRows(heap, plan);
 			return;
 		}
 	}
-	if (FileBefore(heap, &before))
+	if (FileBefore(heap, &before, &since))
 		NoteTruncation(heap, plan, before);
-	else
-		NoteRowsWithoutKeys(heap, plan);
 }
 
 /* Reads the rows of a table that is about to be truncated in place. */
@@ -396,9 +444,12 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
+		NullableDatum columns[INDEX_MAX_KEYS];
 
 		CHECK_FOR_INTERRUPTS();
-		NoteRemovedRow(plan, tuple, RelationGetDescr(heap), seed, subid, true);
+		LoadTuple(plan, tuple, RelationGetDescr(heap), columns);
+		if (!IsMarkedTuple(plan, tuple, RelationGetDescr(heap)))
+			NoteRemovedRow(plan, columns, seed, subid);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
 	}
@@ -483,28 +534,31 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 		announced = NIL;
 }
 
-/* ---- reading the old file --------------------------------------------------------- */
+/* ---- reading the old files ---------------------------------------------------------- */
 
+/*
+ * Runs visit(tuple) over the rows of a block of a relation's old file that a snapshot sees,
+ * from an offset on. The page is not locked then: a pin is enough for its rows to stay.
+ */
+template <typename Visit>
 static void
-ReadTruncatedBlock(Truncation *truncation, const LiveFilter &filter, Snapshot snapshot,
-				   BufferAccessStrategy strategy, MemoryContext context)
+VisitOldBlock(const FileLocator &file, bool permanent, Oid relid, BlockNumber block,
+			  OffsetNumber from, Snapshot snapshot, BufferAccessStrategy strategy, Visit visit)
 {
 	OffsetNumber visible[MaxHeapTuplesPerPage];
 	int			count = 0;
-	Buffer		buffer = ReadBufferWithoutRelcache(truncation->before, MAIN_FORKNUM,
-												   truncation->block, RBM_NORMAL, strategy
+	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, block, RBM_NORMAL, strategy
 #if PG_VERSION_NUM >= 150000
-												   , truncation->permanent
+												   , permanent
 #endif
 												   );
 	Page		page = BufferGetPage(buffer);
 	HeapTupleData tuple;
 
-	/* Keys are hashed with the page unlocked; a pin is enough for its rows to stay. */
-	tuple.t_tableOid = truncation->heap;
+	tuple.t_tableOid = relid;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	for (OffsetNumber at = truncation->offset;
-		 !PageIsNew(page) && at <= PageGetMaxOffsetNumber(page) && count < (int) lengthof(visible); at++)
+	for (OffsetNumber at = from; !PageIsNew(page) && at <= PageGetMaxOffsetNumber(page) &&
+		 count < (int) lengthof(visible); at++)
 	{
 		ItemId		item = PageGetItemId(page, at);
 
@@ -512,7 +566,7 @@ ReadTruncatedBlock(Truncation *truncation, const LiveFilter &filter, Snapshot sn
 			continue;
 		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
 		tuple.t_len = ItemIdGetLength(item);
-		ItemPointerSet(&tuple.t_self, truncation->block, at);
+		ItemPointerSet(&tuple.t_self, block, at);
 		if (HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer))
 			visible[count++] = at;
 	}
@@ -520,18 +574,188 @@ ReadTruncatedBlock(Truncation *truncation, const LiveFilter &filter, Snapshot sn
 	for (int i = 0; i < count; i++)
 	{
 		ItemId		item = PageGetItemId(page, visible[i]);
-		MemoryContext old = MemoryContextSwitchTo(context);
 
 		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
 		tuple.t_len = ItemIdGetLength(item);
-		ItemPointerSet(&tuple.t_self, truncation->block, visible[i]);
-		NoteRemovedRow(truncation->plan, &tuple, truncation->desc, filter.key_seed(),
-					   truncation->subid, false);
-		truncation->offset = OffsetNumberNext(visible[i]);
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
+		ItemPointerSet(&tuple.t_self, block, visible[i]);
+		visit(&tuple);
 	}
 	ReleaseBuffer(buffer);
+}
+
+/* Notes the rows of a block whose keys are in line. */
+static void
+ReadInlineRows(Truncation *truncation, const LiveFilter &filter, Snapshot snapshot,
+			   BufferAccessStrategy strategy, MemoryContext context)
+{
+	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, truncation->block,
+				  truncation->offset, snapshot, strategy, [&](HeapTuple tuple) {
+		MemoryContext old = MemoryContextSwitchTo(context);
+		NullableDatum columns[INDEX_MAX_KEYS];
+
+		if (IsMarkedTuple(truncation->plan, tuple, truncation->desc))
+			;
+		else if (LoadTuple(truncation->plan, tuple, truncation->desc, columns))
+			truncation->has_external = true;
+		else
+			NoteRemovedRow(truncation->plan, columns, filter.key_seed(), truncation->subid);
+		truncation->offset = OffsetNumberNext(ItemPointerGetOffsetNumber(&tuple->t_self));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	});
+}
+
+static int
+CompareExternalValues(const void *left, const void *right)
+{
+	const Oid	a = ((const ExternalValue *) left)->id;
+	const Oid	b = ((const ExternalValue *) right)->id;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Puts values together, which are sorted, by reading the TOAST table's old file once. */
+static void
+ReadExternalValues(const Truncation *truncation, ExternalValue *values, int count,
+				   Snapshot snapshot, BufferAccessStrategy strategy)
+{
+	BlockNumber blocks = smgrnblocks(OpenFile(truncation->toast), MAIN_FORKNUM);
+	Relation	heap = RelationIdGetRelation(truncation->heap);
+	Relation	toast = NULL;
+	TupleDesc	desc;
+
+	/* TOAST tables are alike. */
+	if (RelationIsValid(heap) && OidIsValid(heap->rd_rel->reltoastrelid))
+		toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
+	if (toast == NULL)
+		elog(ERROR, "could not find the TOAST table of relation %u", truncation->heap);
+	desc = RelationGetDescr(toast);
+	for (BlockNumber block = 0; block < blocks; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		VisitOldBlock(truncation->toast, truncation->permanent, RelationGetRelid(toast), block,
+					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
+			bool		isnull;
+			ExternalValue wanted = {};
+			ExternalValue *found;
+			struct varlena *chunk;
+			int64		at;
+
+			wanted.id = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
+			found = (ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
+											  CompareExternalValues);
+			if (found == NULL)
+				return;
+			at = DatumGetInt32(heap_getattr(tuple, 2, desc, &isnull)) * (int64) TOAST_MAX_CHUNK_SIZE;
+			chunk = (struct varlena *) DatumGetPointer(heap_getattr(tuple, 3, desc, &isnull));
+			if (at < 0 || at + (int64) VARSIZE_ANY_EXHDR(chunk) > found->size)
+				ereport(ERROR,
+						(errcode(ERRCODE_DATA_CORRUPTED),
+						 errmsg("unexpected chunk of TOAST value %u in %s", found->id,
+								RelationGetRelationName(toast))));
+			memcpy(VARDATA(found->value) + at, VARDATA_ANY(chunk), VARSIZE_ANY_EXHDR(chunk));
+		});
+	}
+	table_close(toast, NoLock);
+	RelationClose(heap);
+}
+
+/* Rows whose keys are stored out of line, in part, that are read together. */
+constexpr int EXTERNAL_ROWS = 1024;
+
+/*
+ * Notes rows with a key that is stored out of line, some at a time: those of one block or
+ * more, until they are many or long.
+ */
+static void
+ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
+				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
+{
+	const GuardPlan *plan = truncation->plan;
+	const Size	most = (Size) work_mem * 1024;
+	MemoryContext old = MemoryContextSwitchTo(context);
+	List	   *rows = NIL;
+	Size		bytes = 0;
+	int			room = 64;
+	int			count = 0;
+	int			at = 0;
+	ExternalValue *values = (ExternalValue *) palloc(sizeof(ExternalValue) * room);
+	BlockNumber block = truncation->external_block;
+	ListCell   *cell;
+
+	for (; block < blocks && bytes < most && list_length(rows) < EXTERNAL_ROWS; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
+					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
+			NullableDatum columns[INDEX_MAX_KEYS];
+
+			if (IsMarkedTuple(plan, tuple, truncation->desc) ||
+				!LoadTuple(plan, tuple, truncation->desc, columns))
+				return;
+			rows = lappend(rows, heap_copytuple(tuple));
+			for (int i = 0; i < plan->clause.columns; i++)
+			{
+				struct varatt_external pointer;
+				ExternalValue *value;
+
+				if (columns[i].isnull || plan->typlen[i] != -1 ||
+					!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
+					continue;
+				VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
+				if (count == room)
+				{
+					room *= 2;
+					values = (ExternalValue *) repalloc(values, sizeof(ExternalValue) * room);
+				}
+				value = &values[count++];
+				value->id = pointer.va_valueid;
+#if PG_VERSION_NUM >= 140000
+				value->size = (int32) VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+#else
+				value->size = pointer.va_extsize;
+#endif
+				value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
+				if (value->size < pointer.va_rawsize - (int32) VARHDRSZ)	/* compressed */
+					SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
+				else
+					SET_VARSIZE(value->value, value->size + VARHDRSZ);
+				bytes += value->size;
+			}
+		});
+	}
+	qsort(values, count, sizeof(ExternalValue), CompareExternalValues);
+	if (count > 0)
+		ReadExternalValues(truncation, values, count, snapshot, strategy);
+	foreach(cell, rows)
+	{
+		NullableDatum columns[INDEX_MAX_KEYS];
+
+		if (at++ < truncation->external_noted)
+			continue;
+		LoadTuple(plan, (HeapTuple) lfirst(cell), truncation->desc, columns);
+		for (int i = 0; i < plan->clause.columns; i++)
+		{
+			struct varatt_external pointer;
+			ExternalValue wanted = {};
+			const ExternalValue *found;
+
+			if (columns[i].isnull || plan->typlen[i] != -1 ||
+				!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
+				continue;
+			VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
+			wanted.id = pointer.va_valueid;
+			found = (const ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
+													CompareExternalValues);
+			columns[i].value = PointerGetDatum(found->value);
+		}
+		NoteRemovedRow(plan, columns, filter.key_seed(), truncation->subid);
+		truncation->external_noted = at;
+	}
+	truncation->external_block = block;
+	truncation->external_noted = 0;
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
 }
 
 /* If this fails within a subtransaction, it goes on later from where it was. */
@@ -547,10 +771,12 @@ ReadTruncation(Truncation *truncation, const LiveFilter &filter)
 	while (truncation->block < blocks)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ReadTruncatedBlock(truncation, filter, snapshot, strategy, context);
+		ReadInlineRows(truncation, filter, snapshot, strategy, context);
 		truncation->block++;
 		truncation->offset = FirstOffsetNumber;
 	}
+	while (truncation->has_external && truncation->has_toast && truncation->external_block < blocks)
+		ReadExternalRows(truncation, blocks, filter, snapshot, strategy, context);
 	truncation->done = true;
 	MemoryContextDelete(context);
 	UnregisterSnapshot(snapshot);
@@ -597,20 +823,20 @@ WarnOfTruncatedKeys(void)
 void
 ForgetTruncations(SubTransactionId id)
 {
-	announced = NIL;
-	if (id == TopSubTransactionId || id == InvalidSubTransactionId)
-	{
-		truncations = NIL;
-		have_unreadable = false;
-	}
-	else if (truncations != NIL)
-	{
-		ListCell   *cell;
+	ListCell   *cell;
 
-		foreach(cell, truncations)
-			if (((const Truncation *) lfirst(cell))->subid >= id)
-				truncations = foreach_delete_current(truncations, cell);
+	announced = NIL;
+	if (id == TopSubTransactionId)
+	{
+		truncations = unknown_rows = NIL;
+		return;
 	}
+	foreach(cell, truncations)
+		if (((const Truncation *) lfirst(cell))->subid >= id)
+			truncations = foreach_delete_current(truncations, cell);
+	foreach(cell, unknown_rows)
+		if (((const UnknownRows *) lfirst(cell))->subid >= id)
+			unknown_rows = foreach_delete_current(unknown_rows, cell);
 }
 
 void
