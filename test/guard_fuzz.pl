@@ -39,8 +39,17 @@ sub fail
 {
 	my ($what) = @_;
 	print "session $me: $what\n", map { "  $_\n" } @said;
+	print "sessions:\n", qx(psql -XAtc "SELECT pid, state, wait_event, query FROM pg_stat_activity WHERE usename = 'fuzzer'" 2>&1);
 	STDOUT->flush;
 	_exit(1);
+}
+
+# What to print of the last statements if something fails.
+sub say_later
+{
+	push @said, @_;
+	shift @said if @said > 40;
+	return;
 }
 
 sub connect_as
@@ -58,9 +67,8 @@ sub ask
 	my (@lines, $state);
 	my $mark = '==' . ++$asked;
 	local $SIG{PIPE} = 'IGNORE';
-	push @said, $sql;
-	shift @said if @said > 40;
-	print $in $sql, $sql =~ /^\\\.\n\z/m ? '' : "\n;\n", "\\echo $mark\n";
+	say_later($sql);
+	print $in $sql, $sql =~ /^\\copy/ ? '' : "\n;", "\n\\echo $mark\n";
 	$in->flush;
 	while (1)
 	{
@@ -77,7 +85,7 @@ sub ask
 		{
 			$state = $1;
 			$seen{$state}++;
-			push @said, "-- $1 $2";
+			say_later("-- $1 $2");
 			fail('the connection is gone') if $state =~ /^57P/;
 		}
 		elsif ($line =~ /^(?:psql:<stdin>:\d+: )?LOCATION:  (\w+), (\S+):\d+/)
@@ -87,6 +95,7 @@ sub ask
 			{
 				fail("internal error in $function, $file") if $file =~ /[ch]pp$/;
 				$seen{"$state in $function"}++;
+				$seen{$said[-1]}++;
 			}
 		}
 		elsif ($line !~ /^psql:<stdin>|^(?:DETAIL|HINT|CONTEXT|STATEMENT|NOTICE|WARNING|LINE|QUERY):|^ +\^/)
@@ -277,11 +286,35 @@ sub columns_of
 	return map { [ split /=/, $_, 2 ] } split /;/, $line || '';
 }
 
+sub copy_of
+{
+	my ($t, $names, $data) = @_;
+	open my $file, '>', "$ENV{TMPDIR}/fuzz.$$" or die;
+	print $file $data;
+	close $file;
+	return "\\copy $t ($names) FROM '$ENV{TMPDIR}/fuzz.$$'";
+}
+
+# Everything that the role has made, but for the types and functions.
+my $clean = <<'SQL';
+ROLLBACK; DO $$
+DECLARE
+	r record;
+BEGIN
+	FOR r IN SELECT oid, relname, CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END AS kind
+		FROM pg_class WHERE relnamespace = 'fuzz'::regnamespace AND relowner = current_user::regrole AND relkind IN ('r', 'p', 'f', 'v')
+	LOOP
+		EXECUTE format('DROP %s IF EXISTS fuzz.%I CASCADE', r.kind, r.relname);
+	END LOOP;
+EXCEPTION WHEN OTHERS THEN NULL;
+END $$
+SQL
+
 sub write_rows
 {
 	my $t = table();
 	my @columns = columns_of($t);
-	return "DELETE FROM $t" if !@columns;
+	return $t =~ /^t\d/ ? "CREATE TABLE $t (" . column_list() . ')' : make_table() if !@columns;
 	my $names = join ', ', map { $_->[0] } @columns;
 	my $part = sub { return $_[0][0] eq 'part' ? any(1, 2, 3) : value($_[0][1]); };
 	my $rows = join ', ', map { '(' . join(', ', map { $part->($_) } @columns) . ')' } 1 .. any(1, 1, 2, 5);
@@ -301,7 +334,7 @@ sub write_rows
 		"WITH gone AS (DELETE FROM $t RETURNING $names) INSERT INTO $t ($names) SELECT $names FROM gone",
 		"MERGE INTO $t USING (SELECT 1 AS one) s ON " . any('true', 'false', "$one->[0] IS NOT NULL") . " WHEN MATCHED THEN " . any("UPDATE SET $set", 'DELETE')
 		  . " WHEN NOT MATCHED THEN INSERT ($names) VALUES (" . join(', ', map { $part->($_) } @columns) . ')',
-		"\\copy $t ($names) FROM STDIN\n$copy\\.\n", "COPY $t ($names) FROM STDIN;\n$copy\\.\n",
+		copy_of($t, $names, $copy),
 		"INSERT INTO $t ($names) SELECT $names FROM (VALUES $rows) s ($names) WHERE do_ddl(\$d\$$ddl\$d\$)",
 		"UPDATE $t SET $set WHERE do_ddl(\$d\$$ddl\$d\$)",
 		"INSERT INTO $t ($names) VALUES $rows; $ddl; INSERT INTO $t ($names) VALUES $rows",
@@ -328,6 +361,7 @@ sub session
 	{
 		ask(statement());
 		ask('ROLLBACK') if chance(0.02);
+		ask($clean) if chance(0.003);
 	}
 	ask('ROLLBACK');
 	print "$_ $seen{$_}\n" for sort keys %seen;
@@ -386,6 +420,8 @@ foreach my $damage (grep { /^damaged/ } @damage)
 	print "$damage\n";
 	$failed = 1;
 }
+my ($kept) = ask("SELECT new || ' rows kept, ' || skipped || ' skipped, ' || rejected || ' rejected, ' || marked || ' marked' FROM dedup_stats('f')");
+print "guard_fuzz: by guards of filter f $kept\n";
 $total{statements} ||= 0;
 print "guard_fuzz: $total{statements} statements; ", join(', ', map { "$_ $total{$_}" } grep { $_ ne 'statements' } sort keys %total), "\n";
 print "guard_fuzz: FAILED, GUARD_FUZZ_SEED=$seed\n" if $failed;
