@@ -181,8 +181,8 @@ done
 # Under valgrind the server takes its time to start. Stock packages know
 # nothing of valgrind, so it sees malloc's blocks and uninitialised memory, not
 # palloc's chunks. Suppressed are what the server's own list suppresses (it
-# writes structures with their padding, to its log and to a cache file) and a
-# memmove that valgrind takes for a memcpy.
+# writes structures with their padding, to its log, to a cache file and to other
+# sessions) and a memmove that valgrind takes for a memcpy.
 start_under_valgrind() {
 	mkdir "$top/valgrind"
 	cat > "$top/valgrind.supp" <<-'SUPP'
@@ -200,6 +200,18 @@ start_under_valgrind() {
 	   fun:pwrite
 	   ...
 	   obj:*/bin/postgres
+	}
+	{
+	   invalidation messages: padding
+	   Memcheck:Cond
+	   ...
+	   fun:smgrclosenode
+	}
+	{
+	   invalidation messages: padding
+	   Memcheck:Value8
+	   ...
+	   fun:smgrclosenode
 	}
 	{
 	   regular expressions: memmove

@@ -296,6 +296,23 @@ FlawOfClause(Relation rel, const GuardClause &clause)
 	return NULL;
 }
 
+/*
+ * Whether a live filter was made with parameters, and not by hand without them. Needs no
+ * lock: the filter cannot be dropped while the trigger that names it is there.
+ */
+static bool
+HasParameters(Oid filter)
+{
+	Relation	rel = RelationIdGetRelation(filter);
+	bool		has;
+
+	if (!RelationIsValid(rel))
+		return false;
+	has = LiveHasParameters(rel);
+	RelationClose(rel);
+	return has;
+}
+
 /* ---- plans ------------------------------------------------------------------ */
 
 static const char *const no_write_trigger =
@@ -369,6 +386,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 		flaw = FlawOfClause(rel, plan->clause);
 	if (flaw != NULL)
 		return flaw;
+	if (!HasParameters(plan->clause.filter))
+		return gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
 	for (int i = 0; i < plan->clause.columns; i++)
 		if (!IsHashableType(plan->clause.types[i]))
 			return gettext_noop("The type of a column of its key has no hash function.");

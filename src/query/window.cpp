@@ -41,13 +41,20 @@ static Datum
 IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 {
 	WindowObject window = PG_WINDOW_OBJECT();
-	PartitionState *partition = (PartitionState *)
-		WinGetPartitionLocalMemory(window, sizeof(PartitionState));
+	PartitionState *partition;
 	WindowSite *site = (WindowSite *) fcinfo->flinfo->fn_extra;
 	int			first = with_prototype ? 1 : 0;
 	MemoryContext old;
 	uint64		hash;
 	bool		is_new;
+
+	/* CREATE OPERATOR takes a window function, and an operator is called as a plain one. */
+	if (!WindowObjectIsValid(window))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("window function %s called outside of a window", "dedup_is_new"),
+				 errhint("Call it with an OVER clause.")));
+	partition = (PartitionState *) WinGetPartitionLocalMemory(window, sizeof(PartitionState));
 
 	if (site == NULL)
 	{

@@ -206,3 +206,12 @@ RESET work_mem;
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA window_test CASCADE;
+
+-- an operator would call it as a plain function
+
+CREATE OPERATOR #### (FUNCTION = dedup_is_new, LEFTARG = dedup_filter, RIGHTARG = "any");
+CREATE OPERATOR #### (FUNCTION = dedup_is_new, RIGHTARG = "any");
+SELECT dedup_filter(10) #### 1;
+SELECT #### 1;
+DROP OPERATOR #### (dedup_filter, "any");
+DROP OPERATOR #### (NONE, "any");
