@@ -151,7 +151,7 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 					(errcode(ERRCODE_NOT_NULL_VIOLATION),
 					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
 		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
-				   &dumped);
+				   LiveName(filter), &dumped);
 		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -11,7 +11,14 @@ SELECT dedup_seen('clicks_seen', i) FROM generate_series(3, 5) i;
 -- keys: several columns, literals, NULL, VARIADIC
 SELECT is_new('clicks_seen', 7, 'ad'), is_new('clicks_seen', 7, 'ad'), is_new('clicks_seen', VARIADIC ARRAY[7, 8]), is_new('clicks_seen', 7, 8);
 SELECT is_new('clicks_seen', NULL::int), is_new('clicks_seen', NULL::int), is_new('clicks_seen', 9, NULL::text), dedup_seen('clicks_seen', NULL::int);
-SELECT is_new(NULL::text, 1), dedup_seen(NULL::regclass, 1);
+SELECT is_new(NULL::text, 1);
+SELECT is_new(NULL::regclass, 1);
+SELECT dedup_seen(NULL::text, 1);
+SELECT dedup_seen(NULL::regclass, 1);
+SELECT dedup_forget(NULL::text, 1);
+SELECT dedup_forget(NULL::regclass, 1);
+SELECT dedup_new_keys(NULL::text, ARRAY[1]);
+SELECT dedup_new_keys(NULL::regclass, ARRAY[1]);
 SELECT is_new('clicks_seen', '{}'::json);
 SELECT is_new('clicks_seen');
 
