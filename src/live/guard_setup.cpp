@@ -204,7 +204,7 @@ CheckFilter(Relation rel, Oid filter)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("live filter \"%s\" cannot guard a table", RelationGetRelationName(live)),
-				 errdetail("It lacks what dedup_create() gives a filter, and what keeps a restore from losing rows."),
+				 errdetail("Its parameters, its CHECK constraint or its trigger dedup_restore is missing."),
 				 errhint("Make the filter with dedup_create(), not with CREATE TABLE.")));
 	relation_close(live, NoLock);
 

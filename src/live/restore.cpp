@@ -9,6 +9,7 @@
 #include "live/table_am.hpp"
 
 extern "C" {
+#include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
 #include "utils/acl.h"
@@ -131,6 +132,9 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 		!FullTransactionIdEquals(loading_xid, xid))
 	{
 		loading = InvalidOid;
+		/* The initial copy of logical replication does not fire the filter's trigger. */
+		if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+			LiveRequireUnguarded(rel);
 		LiveRequireEmpty(filter);
 		loading = RelationGetRelid(rel);
 		loading_command = command;

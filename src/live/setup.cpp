@@ -261,7 +261,8 @@ OwnerMayAdd(Oid table, Oid filter)
 }
 
 /*
- * Whether a trigger is the delete trigger of an enabled guard that uses the filter.
+ * Whether a trigger is the delete trigger of an enabled guard that uses the filter; in
+ * a session that applies changes, one that fires there.
  * Anybody can make a trigger that names the filter, so that alone means nothing: the
  * clause must be a guard's, and the table's owner must have the right to add keys.
  */
@@ -273,7 +274,9 @@ IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
 	Datum		qual;
 	bool		isnull;
 
-	if (trigger->tgenabled == TRIGGER_DISABLED || !TRIGGER_FOR_ROW(trigger->tgtype) ||
+	if (trigger->tgenabled == TRIGGER_DISABLED ||
+		(SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
+		 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN) || !TRIGGER_FOR_ROW(trigger->tgtype) ||
 		!TRIGGER_FOR_BEFORE(trigger->tgtype) || !TRIGGER_FOR_DELETE(trigger->tgtype) ||
 		!IsGuardTriggerFunction(trigger->tgfoid))
 		return false;
@@ -322,6 +325,20 @@ GuardedBy(Oid filter)
 	return table;
 }
 
+void
+LiveRequireUnguarded(Relation rel)
+{
+	const Oid	table = GuardedBy(RelationGetRelid(rel));
+
+	if (OidIsValid(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
+						RelationGetRelationName(rel), get_rel_name(table)),
+				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
+				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
+}
+
 /*
  * dedup_restore_trigger() returns trigger: BEFORE INSERT on a live filter, once a COPY
  *
@@ -331,22 +348,11 @@ GuardedBy(Oid filter)
  */
 DEDUP_FUNCTION(dedup_restore_trigger)
 {
-	TriggerData *data;
-	Oid			table;
-
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("dedup_restore_trigger() can only be called as a trigger")));
-	data = (TriggerData *) fcinfo->context;
-	table = GuardedBy(RelationGetRelid(data->tg_relation));
-	if (OidIsValid(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
-						RelationGetRelationName(data->tg_relation), get_rel_name(table)),
-				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
-				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
+	LiveRequireUnguarded(((TriggerData *) fcinfo->context)->tg_relation);
 	PG_RETURN_POINTER(NULL);
 }
 

@@ -1,5 +1,6 @@
 -- The format of what a dump holds of a live filter (src/live/page_type.hpp), field by
 -- field, and frozen: a later release must write and read the same bytes.
+-- The MD5 sums were worked out from that description by another program, with libxxhash.
 \set QUIET on
 CREATE FUNCTION u32(b bytea, at int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 	'SELECT get_byte(b, at) + get_byte(b, at + 1) * 256 + get_byte(b, at + 2) * 65536 + get_byte(b, at + 3)::bigint * 16777216';
@@ -45,15 +46,16 @@ COPY w FROM PROGRAM 'cat live_format.txt';
 CREATE FUNCTION damaged(at int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE b bytea := (SELECT decode(page, 'base64') FROM dump ORDER BY block LIMIT 1);
 BEGIN
-	PERFORM encode(set_byte(b, at, 255 - get_byte(b, at)), 'base64')::dedup_page;
+	PERFORM replace(encode(set_byte(b, at, 255 - get_byte(b, at)), 'base64'), E'\n', '')::dedup_page;
 	RETURN 'accepted';
 EXCEPTION WHEN invalid_text_representation THEN RETURN 'refused';
 	WHEN feature_not_supported THEN RETURN SQLERRM;
 END $$;
-SELECT damaged(i), count(*) FROM generate_series(0, (SELECT length(decode(page, 'base64')) - 1 FROM dump ORDER BY block LIMIT 1)) i GROUP BY 1;
+SELECT replace(encode(b, 'base64'), E'\n', '')::dedup_page IS NOT NULL AS whole FROM (SELECT decode(page, 'base64') AS b FROM dump ORDER BY block LIMIT 1) x;
+SELECT damaged(i), count(*) FROM generate_series(0, (SELECT length(decode(page, 'base64')) - 1 FROM dump ORDER BY block LIMIT 1)) i GROUP BY 1 ORDER BY 1 COLLATE "C";
 
 -- a value of format 1, of which no release was
-SELECT encode('\xda01000200000000' || decode(repeat('00', 80), 'hex'), 'base64')::dedup_page;
+SELECT replace(encode('\xda01000200000000' || decode(repeat('00', 80), 'hex'), 'base64'), E'\n', '')::dedup_page;
 
 \set QUIET on
 DROP VIEW parameters;
