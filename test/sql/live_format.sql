@@ -52,7 +52,7 @@ EXCEPTION WHEN invalid_text_representation THEN RETURN 'refused';
 	WHEN feature_not_supported THEN RETURN SQLERRM;
 END $$;
 SELECT replace(encode(b, 'base64'), E'\n', '')::dedup_page IS NOT NULL AS whole FROM (SELECT decode(page, 'base64') AS b FROM dump ORDER BY block LIMIT 1) x;
-SELECT damaged(i), count(*) FROM generate_series(0, (SELECT length(decode(page, 'base64')) - 1 FROM dump ORDER BY block LIMIT 1)) i GROUP BY 1 ORDER BY 1 COLLATE "C";
+SELECT damaged(i), count(*) FROM generate_series(0, (SELECT length(decode(page, 'base64')) - 1 FROM dump ORDER BY block LIMIT 1)) i GROUP BY damaged(i) ORDER BY damaged(i) COLLATE "C";
 
 -- a value of format 1, of which no release was
 SELECT replace(encode('\xda01000200000000' || decode(repeat('00', 80), 'hex'), 'base64'), E'\n', '')::dedup_page;
