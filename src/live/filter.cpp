@@ -110,37 +110,49 @@ LiveParametersOf(Relation rel)
 
 /* ---- whole filters ------------------------------------------------------------- */
 
-/* Whether a CHECK constraint is the call of our function. */
-static bool
-HasCheck(Relation rel)
+/* The functions of which a CHECK constraint is a call. */
+static List *
+CheckFunctions(Relation rel)
 {
 	const TupleConstr *constraints = rel->rd_att->constr;
+	List	   *functions = NIL;
 
 	for (int i = 0; constraints != NULL && i < constraints->num_check; i++)
 	{
 		const Node *node = (const Node *) stringToNode(constraints->check[i].ccbin);
 
-		if (IsA(node, FuncExpr) && IsLiveCheckFunction(((const FuncExpr *) node)->funcid))
-			return true;
+		if (IsA(node, FuncExpr))
+			functions = lappend_oid(functions, ((const FuncExpr *) node)->funcid);
 	}
-	return false;
+	return functions;
 }
 
-/* Whether a statement that inserts fires our trigger, or would if it were enabled. */
-static bool
-HasRestoreTrigger(Relation rel)
+/* The functions that a statement that inserts calls first, or would if enabled. */
+static List *
+InsertTriggerFunctions(Relation rel)
 {
 	const TriggerDesc *triggers = rel->trigdesc;
+	List	   *functions = NIL;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
 
 		if (TRIGGER_FOR_BEFORE(trigger->tgtype) && TRIGGER_FOR_INSERT(trigger->tgtype) &&
-			!TRIGGER_FOR_ROW(trigger->tgtype) && trigger->tgqual == NULL &&
-			IsRestoreTriggerFunction(trigger->tgfoid))
-			return true;
+			!TRIGGER_FOR_ROW(trigger->tgtype) && trigger->tgqual == NULL)
+			functions = lappend_oid(functions, trigger->tgfoid);
 	}
+	return functions;
+}
+
+static bool
+AnyIs(const List *functions, bool (*is_ours) (Oid))
+{
+	ListCell   *cell;
+
+	foreach(cell, functions)
+		if (is_ours(lfirst_oid(cell)))
+			return true;
 	return false;
 }
 
@@ -156,8 +168,10 @@ LiveIsWhole(Relation rel)
 	if (likely(cached->whole_known))
 		return cached->whole;
 
-	/* Looking up functions can make the relation's cache go. */
-	const bool	whole = HasCheck(rel) && HasRestoreTrigger(rel);
+	/* Looking up functions can make the relation's cache go: both lists come first. */
+	const List *checks = CheckFunctions(rel);
+	const List *triggers = InsertTriggerFunctions(rel);
+	const bool	whole = AnyIs(checks, IsLiveCheckFunction) && AnyIs(triggers, IsRestoreTriggerFunction);
 
 	cached = (CachedLive *) rel->rd_amcache;
 	if (cached != NULL)

@@ -112,9 +112,9 @@ extern bool LiveHasParameters(Relation rel);
 /*
  * Whether dedup_create() made this relation, or a restore of what it made: it has
  * parameters, the CHECK constraint that calls dedup_is_live(), and the trigger that
- * calls dedup_restore_trigger(), enabled or not. CREATE TABLE ... LIKE and CREATE TABLE
- * AS make relations that have not all three, and that a restore could fill unnoticed.
- * Cached with the relation. Damaged parameters raise XX001.
+ * calls dedup_restore_trigger(), enabled or not. A relation by CREATE TABLE ... LIKE or
+ * CREATE TABLE AS lacks at least one of them, so a restore could fill it before its
+ * guarded table, whose rows would then all be refused. Cached with the relation. Damaged parameters raise XX001.
  */
 extern bool LiveIsWhole(Relation rel);
 

@@ -123,9 +123,9 @@ TEST(FifoAddress, FingerprintsSplitByTheirTopBit) {
     const unsigned b = layout.fingerprint_bits();
     for (int i = 0; i < 20000; ++i) {
       uint64_t rest = random.Next() & LowMask(40);
-      if (i < 200) rest &= LowMask(40 - b + i % 4);      // fingerprints 0, 1 and a few more
+      if (i < 200) rest &= LowMask(40 - b + i % 4);           // fingerprints 0, 1 and a few more
       if (i % 5 == 0) rest = (rest & LowMask(39)) >> i % 40;  // many leading zeros
-      if (i % 7 == 0) rest |= uint64_t{1} << 39;         // both halves
+      if (i % 7 == 0) rest |= uint64_t{1} << 39;              // both halves
       std::string word = BitsOf(rest, 40);
       uint64_t fingerprint = fifo::FingerprintOf(rest, layout);
       ASSERT_EQ(fingerprint, StoredFrom(word.substr(0, b))) << InWords(layout);
@@ -141,7 +141,8 @@ TEST(FifoAddress, FingerprintsSplitByTheirTopBit) {
 // Two keys are taken for each other as often as LineRate() says: for the shortest
 // fingerprints counted over all pairs, with 2 of 2^b rests behind fingerprint 1.
 TEST(FifoAddress, HasTheRateOfItsFingerprints) {
-  for (const LineLayout& layout : {LineLayout{1, false}, LineLayout{2, true}, LineLayout{2, false}}) {
+  for (const LineLayout& layout :
+       {LineLayout{1, false}, LineLayout{2, true}, LineLayout{2, false}}) {
     const unsigned b = layout.fingerprint_bits();
     std::vector<double> share(size_t{1} << b);
     for (uint64_t top = 0; top < uint64_t{1} << b; ++top) {

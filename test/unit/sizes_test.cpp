@@ -156,9 +156,10 @@ TEST(FifoSizes, AreTheTables) {
     unsigned timed_slot_bytes;
   };
   for (const Row& row : {Row{0.3, 22.02, 1, 35.27, 2}, Row{0.01, 22.02, 1, 35.27, 2},
-                         Row{0.009771, 22.02, 1, 35.27, 2}, Row{0.00977, 30.86, 2, 35.27, 2}, Row{0.001, 30.86, 2, 65.32, 3},
-                         Row{0.0001, 57.16, 3, 65.32, 3}, Row{1e-6, 88.37, 4, 100.99, 4},
-                         Row{1e-8, 88.37, 4, 167.60, 5}, Row{1e-9, 146.64, 5, 167.60, 5}}) {
+                         Row{0.009771, 22.02, 1, 35.27, 2}, Row{0.00977, 30.86, 2, 35.27, 2},
+                         Row{0.001, 30.86, 2, 65.32, 3}, Row{0.0001, 57.16, 3, 65.32, 3},
+                         Row{1e-6, 88.37, 4, 100.99, 4}, Row{1e-8, 88.37, 4, 167.60, 5},
+                         Row{1e-9, 146.64, 5, 167.60, 5}}) {
     const Shape shape = PlanKeys(Named("fifo"), kMany, row.fpr);
     EXPECT_NEAR(BitsAKey(shape, kMany), row.bits, 0.02) << row.fpr;
     EXPECT_EQ(KOf(shape), row.slot_bytes);
