@@ -8,6 +8,7 @@ extern "C" {
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
 #include "commands/defrem.h"
 #include "nodes/primnodes.h"
 #include "nodes/value.h"
@@ -67,6 +68,19 @@ ParametersDefault(Relation rel)
 	return value;
 }
 
+namespace
+{
+
+/* What is cached with the relation. */
+struct CachedLive
+{
+	LiveParameters parameters;
+	bool		whole_known;
+	bool		whole;
+};
+
+}							/* namespace */
+
 bool
 LiveHasParameters(Relation rel)
 {
@@ -80,7 +94,7 @@ LiveParametersOf(Relation rel)
 	struct varlena *value;
 
 	if (likely(rel->rd_amcache != NULL))
-		return *(LiveParameters *) rel->rd_amcache;
+		return ((CachedLive *) rel->rd_amcache)->parameters;
 	value = ParametersDefault(rel);
 	if (value == NULL)
 		ereport(ERROR,
@@ -89,9 +103,83 @@ LiveParametersOf(Relation rel)
 				 errdetail("They are the default of its column \"page\"."),
 				 errhint("Make live filters with dedup_create().")));
 	DecodeParameters(value, &parameters);
-	rel->rd_amcache = MemoryContextAlloc(CacheMemoryContext, sizeof(LiveParameters));
-	memcpy(rel->rd_amcache, &parameters, sizeof(LiveParameters));
+	rel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext, sizeof(CachedLive));
+	((CachedLive *) rel->rd_amcache)->parameters = parameters;
 	return parameters;
+}
+
+/* ---- whole filters ------------------------------------------------------------- */
+
+/* The functions of which a CHECK constraint is a call. */
+static List *
+CheckFunctions(Relation rel)
+{
+	const TupleConstr *constraints = rel->rd_att->constr;
+	List	   *functions = NIL;
+
+	for (int i = 0; constraints != NULL && i < constraints->num_check; i++)
+	{
+		const Node *node = (const Node *) stringToNode(constraints->check[i].ccbin);
+
+		if (IsA(node, FuncExpr))
+			functions = lappend_oid(functions, ((const FuncExpr *) node)->funcid);
+	}
+	return functions;
+}
+
+/* The functions that a statement that inserts calls first, or would if enabled. */
+static List *
+InsertTriggerFunctions(Relation rel)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+	List	   *functions = NIL;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_FOR_BEFORE(trigger->tgtype) && TRIGGER_FOR_INSERT(trigger->tgtype) &&
+			!TRIGGER_FOR_ROW(trigger->tgtype) && trigger->tgqual == NULL)
+			functions = lappend_oid(functions, trigger->tgfoid);
+	}
+	return functions;
+}
+
+static bool
+AnyIs(const List *functions, bool (*is_ours) (Oid))
+{
+	ListCell   *cell;
+
+	foreach(cell, functions)
+		if (is_ours(lfirst_oid(cell)))
+			return true;
+	return false;
+}
+
+bool
+LiveIsWhole(Relation rel)
+{
+	CachedLive *cached;
+
+	if (!IsLiveRelation(rel) || !LiveHasParameters(rel))
+		return false;
+	LiveParametersOf(rel);
+	cached = (CachedLive *) rel->rd_amcache;
+	if (likely(cached->whole_known))
+		return cached->whole;
+
+	/* Looking up functions can make the relation's cache go: both lists come first. */
+	const List *checks = CheckFunctions(rel);
+	const List *triggers = InsertTriggerFunctions(rel);
+	const bool	whole = AnyIs(checks, IsLiveCheckFunction) && AnyIs(triggers, IsRestoreTriggerFunction);
+
+	cached = (CachedLive *) rel->rd_amcache;
+	if (cached != NULL)
+	{
+		cached->whole = whole;
+		cached->whole_known = true;
+	}
+	return whole;
 }
 
 /* ---- opening ------------------------------------------------------------------- */

@@ -94,6 +94,19 @@ GetLiveCall(FunctionCallInfo fcinfo)
 	return call;
 }
 
+/*
+ * Raises an error for a NULL argument. A result of NULL would silently leave out the
+ * rows of a query that asks WHERE is_new(...).
+ */
+static void
+RequireArgument(FunctionCallInfo fcinfo, int argument, const char *what, const char *function)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of %s must not be null", what, function)));
+}
+
 static Oid
 ResolveName(FunctionCallInfo fcinfo, LiveCall *call, NameKind kind)
 {
@@ -170,6 +183,7 @@ EventGeneration(const LiveFilter &filter, TimestampTz at)
 static Datum
 IsNew(FunctionCallInfo fcinfo, NameKind kind, bool timed)
 {
+	const char *function = timed ? "is_new_at()" : "is_new()";
 	const int	first = timed ? 2 : 1;
 	LiveCall   *call;
 	LiveFilter	filter;
@@ -177,12 +191,12 @@ IsNew(FunctionCallInfo fcinfo, NameKind kind, bool timed)
 	LiveAnswer	answer = LiveAnswer::New;
 	bool		has_key;
 
-	if (PG_ARGISNULL(0) || (timed && PG_ARGISNULL(1)))
-		PG_RETURN_NULL();
+	RequireArgument(fcinfo, 0, "name", function);
+	if (timed)
+		RequireArgument(fcinfo, 1, "event time", function);
 	call = GetKeyLiveCall(fcinfo, first);
 	SettleLandedRows();
-	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(),
-					  timed ? "is_new_at()" : "is_new()");
+	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), function);
 	if (timed && filter.parameters.ttl == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -206,7 +220,7 @@ IsNew(FunctionCallInfo fcinfo, NameKind kind, bool timed)
  *
  * Whether the key is new to a live filter, which remembers it if this transaction
  * commits. Waits for another transaction that has the same key in flight. A key with a
- * NULL column is always new, and not remembered.
+ * NULL column is always new, and not remembered. A NULL name raises 22004.
  */
 DEDUP_FUNCTION(dedup_live_is_new)
 {
@@ -222,7 +236,7 @@ DEDUP_FUNCTION(dedup_live_is_new_oid)
  * is_new_at(name, at timestamptz, VARIADIC key "any") returns boolean
  *
  * The same in a filter with a ttl, by the event's own time. An event older than the
- * window before the newest one is new, and not remembered.
+ * window before the newest one is new, and not remembered. A NULL time raises 22004.
  */
 DEDUP_FUNCTION(dedup_live_is_new_at)
 {
@@ -242,8 +256,7 @@ Seen(FunctionCallInfo fcinfo, NameKind kind)
 	uint64		hash;
 	bool		seen = false;
 
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
+	RequireArgument(fcinfo, 0, "name", "dedup_seen()");
 	call = GetKeyLiveCall(fcinfo, 1);
 	if (!RecoveryInProgress() && !IsInParallelMode())
 		SettleLandedRows();
@@ -278,8 +291,7 @@ Forget(FunctionCallInfo fcinfo, NameKind kind)
 	uint64		hash;
 	bool		found = false;
 
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
+	RequireArgument(fcinfo, 0, "name", "dedup_forget()");
 	call = GetKeyLiveCall(fcinfo, 1);
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), "dedup_forget()");
@@ -409,7 +421,9 @@ NewKeys(FunctionCallInfo fcinfo, NameKind kind)
 				 errmsg("set-valued function called in context that cannot accept a set")));
 	if (!call->active)
 	{
-		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		RequireArgument(fcinfo, 0, "name", "dedup_new_keys()");
+		/* array_agg() over no rows: there is no key to answer for. */
+		if (PG_ARGISNULL(1))
 		{
 			result->isDone = ExprEndResult;
 			PG_RETURN_NULL();
@@ -604,12 +618,16 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 	return keys;
 }
 
-/* ", hash=sip", or nothing for XXH3. */
-static const char *
-HashWords(const dedup::Shape &shape)
+/* What a value is, in words that compare with those of a live filter. */
+static char *
+DescribeValue(const FilterRef &value)
 {
-	return shape.hash == dedup::kXxh3Hash ? "" :
-		psprintf(", hash=%s", dedup::kHashNames[shape.hash]);
+	const dedup::Shape &shape = value.header.shape;
+
+	if (value.header.method == &dedup::fifo::kMethod)
+		return DescribeShape(shape);
+	return psprintf("seed " INT64_FORMAT ", hash %s and method %s", (int64) shape.seed,
+					dedup::kHashNames[shape.hash], value.header.method->name);
 }
 
 static Datum
@@ -631,11 +649,10 @@ Load(FunctionCallInfo fcinfo, NameKind kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cannot load a filter of another shape into live filter \"%s\"", LiveName(filter)),
-				 errdetail("The live filter has seed " INT64_FORMAT "%s and %u pages for " UINT64_FORMAT " keys, the value has seed " INT64_FORMAT "%s and is %s for " UINT64_FORMAT " keys.",
-						   (int64) filter.parameters.shape.seed, HashWords(filter.parameters.shape),
-						   filter.parameters.geometry.pages, filter.parameters.shape.keys,
-						   (int64) source.header.shape.seed, HashWords(source.header.shape),
-						   source.header.method->name, source.header.shape.keys),
+				 errdetail("The live filter is for " UINT64_FORMAT " keys at a rate of %g with %s; the value is for " UINT64_FORMAT " keys at a rate of %g with %s.",
+						   filter.parameters.shape.keys, filter.parameters.shape.fpr,
+						   DescribeShape(filter.parameters.shape),
+						   source.header.shape.keys, source.header.shape.fpr, DescribeValue(source)),
 				 errhint("Snapshots can be loaded into filters made with the same parameters and seed; filters that are still exact into any with the same seed and hash.")));
 	if (source.header.exact())
 	{

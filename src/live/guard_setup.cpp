@@ -170,6 +170,7 @@ static void
 CheckFilter(Relation rel, Oid filter)
 {
 	AclResult	allowed;
+	Relation	live;
 
 	if (!IsLiveRelationId(filter))
 	{
@@ -197,6 +198,15 @@ CheckFilter(Relation rel, Oid filter)
 				 errmsg("permission denied for live filter \"%s\"", get_rel_name(filter)),
 				 errdetail("The owner of table \"%s\" needs the privilege INSERT on it.",
 						   RelationGetRelationName(rel))));
+
+	live = relation_open(filter, NoLock);
+	if (!LiveIsWhole(live))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("live filter \"%s\" cannot guard a table", RelationGetRelationName(live)),
+				 errdetail("Its parameters, its CHECK constraint or its trigger dedup_restore is missing."),
+				 errhint("Make the filter with dedup_create(), not with CREATE TABLE.")));
+	relation_close(live, NoLock);
 
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
 		get_rel_persistence(filter) != RELPERSISTENCE_UNLOGGED)

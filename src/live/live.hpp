@@ -111,6 +111,15 @@ extern LiveParameters LiveParametersOf(Relation rel);
 /* False for a table of the access method that was made by hand, without them. */
 extern bool LiveHasParameters(Relation rel);
 
+/*
+ * Whether dedup_create() made this relation, or a restore of what it made: it has
+ * parameters, the CHECK constraint that calls dedup_is_live(), and the trigger that
+ * calls dedup_restore_trigger(), enabled or not. A relation by CREATE TABLE ... LIKE or
+ * CREATE TABLE AS lacks at least one of them, so a restore could fill it before its
+ * guarded table, whose rows would then all be refused. Cached with the relation. Damaged parameters raise XX001.
+ */
+extern bool LiveIsWhole(Relation rel);
+
 /* The access method's routine, by which live filters are known. */
 extern const TableAmRoutine *LiveTableAm(void);
 
@@ -223,6 +232,9 @@ extern void InitLiveGuard(void);
 
 /* Installs hooks; once, from _PG_init. */
 extern void InitLiveRefusals(void);
+
+/* The function that the CHECK constraint of a live filter calls. */
+extern bool IsLiveCheckFunction(Oid function);
 
 /* The functions that triggers on live filters and guarded tables may call. */
 extern bool IsRestoreTriggerFunction(Oid function);

@@ -49,13 +49,17 @@ inline constexpr unsigned kLines = 103;  // of fingerprints, in a main page
 inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
-inline constexpr uint32_t kPageMagic = 0x4B504453;  // "SDPK"
-inline constexpr uint8_t kPageVersion = 1;
+inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
+inline constexpr uint8_t kPageVersion = 2;
+
+// How often the filter's number of pages was doubled since it was made. Only 0 is known.
+inline constexpr uint8_t kLevel = 0;
 
 enum class Kind : uint8_t { kMain = 1, kOverflow = 2, kCounters = 3, kFree = 4 };
 
 // Our header, behind PostgreSQL's.
-inline constexpr size_t kMagicAt = 24;    // u32
+inline constexpr size_t kMagicAt = 24;    // u24
+inline constexpr size_t kLevelAt = 27;    // u8: doublings of the number of pages; 0
 inline constexpr size_t kVersionAt = 28;  // u8
 inline constexpr size_t kKindAt = 29;     // u8
 inline constexpr size_t kEpochAt = 30;    // u8, 1 to 15: that of valid entries
@@ -134,7 +138,7 @@ inline const uint8_t* LineAt(const uint8_t* page, unsigned line) noexcept {
 inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout& layout,
                      uint32_t owner) noexcept {
   std::memset(page + kMagicAt, 0, kPageBytes - kMagicAt);
-  StoreU32(page + kMagicAt, kPageMagic);
+  StoreU32(page + kMagicAt, kPageMagic | uint32_t{kLevel} << 24);
   page[kVersionAt] = kPageVersion;
   page[kKindAt] = static_cast<uint8_t>(kind);
   page[kEpochAt] = 1;
@@ -146,8 +150,11 @@ inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout&
 // What a look at the header finds wrong; null if nothing.
 inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
                               const LineLayout& layout) noexcept {
-  if (LoadU32(page + kMagicAt) != kPageMagic) return "It is not a page of a live filter.";
+  if ((LoadU32(page + kMagicAt) & 0xffffff) != kPageMagic) {
+    return "It is not a page of a live filter.";
+  }
   if (page[kVersionAt] != kPageVersion) return "Its format is not known to this version.";
+  if (page[kLevelAt] != kLevel) return "Its level is not known to this version.";
   if (page[kKindAt] != static_cast<uint8_t>(kind)) return "It is of the wrong kind.";
   if (page[kLayoutAt] != LayoutByte(layout)) return "Its layout is not that of the filter.";
   if (LoadU32(page + kBlockAt) != block) return "It is at the wrong place.";

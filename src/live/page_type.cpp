@@ -7,6 +7,8 @@
 
 extern "C" {
 #include "libpq/pqformat.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
 }
 
 using dedup::LoadDouble;
@@ -18,14 +20,16 @@ using dedup::StoreU64;
 using namespace dedup::live;
 
 static constexpr uint8_t MAGIC = 0xDA;
-static constexpr uint8_t FORMAT = 1;
+static constexpr uint8_t FORMAT = 2;
 static constexpr uint8_t PARAMETERS = 0;
 static constexpr uint8_t PAGE = 1;
 static constexpr size_t PARAMETERS_BYTES = 88;
 static constexpr uint32 FORGETS = 1;	/* of the flags */
 static constexpr int HASH_SHIFT = 4;
 static constexpr uint32 HASH_MASK = 0xf << HASH_SHIFT;
-static constexpr size_t PAGE_HEAD_BYTES = 32;
+static constexpr size_t HEAD_BYTES = 48;
+static constexpr size_t PAGE_HEAD_BYTES = 64;
+static constexpr size_t ENTRIES_AT = 56;	/* their number */
 static constexpr size_t ENTRY_BYTES = 16;
 static constexpr size_t LINES_BYTES = kLines * dedup::kLineBytes;
 static constexpr uint32 MAX_DUMPED_ENTRIES = 10000000;
@@ -48,16 +52,14 @@ FlawOf(const uint8_t *bytes, size_t size)
 
 	if (size < PAGE_HEAD_BYTES || bytes[0] != MAGIC)
 		return "It is not a dedup_page.";
-	if (bytes[1] != FORMAT)
-		return "Its format is not known to this version.";
 	slot_bytes = bytes[3] & 0x7f;
 	if (bytes[2] > PAGE || slot_bytes < dedup::fifo::kMinSlotBytes ||
 		slot_bytes > dedup::fifo::kMaxSlotBytes)
 		return "Its header is not valid.";
 	if (bytes[2] == PARAMETERS ? size != PARAMETERS_BYTES :
-		LoadU32(bytes + 24) > MAX_DUMPED_ENTRIES ||
-		(size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + 24) &&
-		 size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + 24) + LINES_BYTES))
+		LoadU32(bytes + ENTRIES_AT) > MAX_DUMPED_ENTRIES ||
+		(size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) &&
+		 size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) + LINES_BYTES))
 		return "Its size does not agree with its header.";
 	if (LoadU64(bytes + 8) != ChecksumOf(bytes, size))
 		return "Its checksum does not match its contents.";
@@ -67,8 +69,19 @@ FlawOf(const uint8_t *bytes, size_t size)
 static void
 CheckBytes(const struct varlena *value, int sqlstate)
 {
-	const char *flaw = FlawOf((const uint8_t *) VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
+	size_t		size = VARSIZE_ANY_EXHDR(value);
+	const char *flaw;
 
+	if (size >= 2 && bytes[0] == MAGIC && bytes[1] != FORMAT)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("dedup_page format %u is not supported", bytes[1]),
+				 errdetail("This version of streamdedup reads and writes format %u.", FORMAT),
+				 bytes[1] < FORMAT ?
+				 errhint("Make the filter again with dedup_create() and fill it from its table.") :
+				 errhint("Update streamdedup.")));
+	flaw = FlawOf(bytes, size);
 	if (flaw != NULL)
 		ereport(ERROR,
 				(errcode(sqlstate),
@@ -86,25 +99,121 @@ Allocate(size_t size)
 	return value;
 }
 
+/* ---- what both kinds start with ---------------------------------------------- */
+
+static void
+WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
+{
+	bytes[0] = MAGIC;
+	bytes[1] = FORMAT;
+	bytes[2] = kind;
+	bytes[3] = LayoutByte(parameters.geometry.layout);
+	StoreU32(bytes + 4, (parameters.forgets ? FORGETS : 0) |
+			 (uint32) parameters.shape.hash << HASH_SHIFT);
+	StoreU32(bytes + 16, parameters.geometry.pages);
+	bytes[20] = kLevel;
+	StoreU64(bytes + 24, parameters.shape.seed);
+	StoreU64(bytes + 32, (uint64) parameters.generation);
+	StoreU64(bytes + 40, (uint64) parameters.ttl);
+}
+
+/* Reads what WriteHead() wrote. Returns false if no filter can have it. */
+static bool
+ReadHead(const uint8_t *bytes, LiveParameters *parameters)
+{
+	const uint32 flags = LoadU32(bytes + 4);
+	const uint32 hash = (flags & HASH_MASK) >> HASH_SHIFT;
+	dedup::Shape &shape = parameters->shape;
+
+	if (hash >= dedup::kHashCount)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("hash function number %u of a live filter is not supported", hash),
+				 errhint("Update streamdedup.")));
+	if (bytes[20] != kLevel)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("level %u of a live filter is not supported", bytes[20]),
+				 errhint("Update streamdedup.")));
+	*parameters = LiveParameters{};
+	parameters->geometry.layout.slot_bytes = bytes[3] & 0x7f;
+	parameters->geometry.layout.timed = (bytes[3] & 0x80) != 0;
+	parameters->geometry.pages = LoadU32(bytes + 16);
+	parameters->forgets = (flags & FORGETS) != 0;
+	parameters->geometry.forgets = parameters->forgets;
+	parameters->generation = (int64) LoadU64(bytes + 32);
+	parameters->ttl = (int64) LoadU64(bytes + 40);
+	shape.method = dedup::fifo::kMethod.code;
+	shape.hash = (uint8_t) hash;
+	shape.seed = LoadU64(bytes + 24);
+	if ((flags & ~(FORGETS | HASH_MASK)) != 0 || bytes[22] != 0 || bytes[23] != 0 ||
+		parameters->geometry.pages < 1 ||
+		parameters->geometry.pages > dedup::kMaxBodyBytes / LINES_BYTES ||
+		(parameters->ttl != 0) != parameters->geometry.layout.timed ||
+		(parameters->ttl == 0) != (parameters->generation == 0) || parameters->ttl < 0 ||
+		parameters->generation < 0)
+		return false;
+	shape.bytes = (uint32) (parameters->geometry.pages * LINES_BYTES);
+	shape.detail = parameters->geometry.layout.slot_bytes |
+		(uint64) parameters->geometry.layout.timed << dedup::fifo::kTimedBit |
+		(uint64) parameters->generation << dedup::fifo::kGenerationShift;
+	return dedup::fifo::kMethod.valid(shape, dedup::Counters{});
+}
+
+/* A length of time in words. */
+static char *
+DescribeTime(int64 microseconds)
+{
+	Interval	interval = {};
+
+	interval.day = (int32) (microseconds / USECS_PER_DAY);
+	interval.time = microseconds % USECS_PER_DAY;
+	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
+}
+
+/* Without what only live filters have: the exact ttl, and whether they forget. */
+static char *
+DescribeKeys(const dedup::Shape &shape)
+{
+	const LineLayout layout = dedup::fifo::LayoutOf(shape);
+
+	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s",
+					(int64) shape.seed, dedup::kHashNames[shape.hash],
+					(unsigned) (shape.bytes / LINES_BYTES),
+					layout.slot_bytes == 1 ? layout.slot_bits() : layout.slot_bytes,
+					layout.slot_bytes == 1 ? "bits" : "bytes");
+}
+
+char *
+DescribeShape(const dedup::Shape &shape)
+{
+	const uint64 generation = dedup::fifo::GenerationUs(shape);
+
+	return psprintf("%s and %s%s", DescribeKeys(shape), generation == 0 ? "no ttl" : "generations of ",
+					generation == 0 ? "" : DescribeTime((int64) generation));
+}
+
+static char *
+DescribeLive(const LiveParameters &parameters)
+{
+	return psprintf("a %s with %s and %s%s",
+					parameters.ttl != 0 ? "window of time" : parameters.forgets ? "window of keys" : "set",
+					DescribeKeys(parameters.shape), parameters.ttl == 0 ? "no ttl" : "ttl ",
+					parameters.ttl == 0 ? "" : DescribeTime(parameters.ttl));
+}
+
+/* ---- parameters --------------------------------------------------------------- */
+
 struct varlena *
 EncodeParameters(const LiveParameters &parameters)
 {
 	struct varlena *value = Allocate(PARAMETERS_BYTES);
 	uint8_t    *bytes = (uint8_t *) VARDATA(value);
 
-	bytes[0] = MAGIC;
-	bytes[1] = FORMAT;
-	bytes[2] = PARAMETERS;
-	bytes[3] = LayoutByte(parameters.geometry.layout);
-	StoreU32(bytes + 4, (parameters.forgets ? FORGETS : 0) |
-			 (uint32) parameters.shape.hash << HASH_SHIFT);
-	StoreU32(bytes + 16, parameters.geometry.pages);
-	bytes[20] = parameters.prototype_method;
-	StoreU64(bytes + 24, parameters.shape.seed);
-	StoreU64(bytes + 32, parameters.shape.keys);
-	StoreDouble(bytes + 40, parameters.shape.fpr);
-	StoreU64(bytes + 48, (uint64) parameters.generation);
-	StoreU64(bytes + 56, (uint64) parameters.ttl);
+	WriteHead(parameters, PARAMETERS, bytes);
+	bytes[21] = parameters.prototype_method;
+	StoreU64(bytes + 48, parameters.shape.keys);
+	StoreDouble(bytes + 56, parameters.shape.fpr);
 	StoreU64(bytes + 64, parameters.prototype_keys);
 	StoreDouble(bytes + 72, parameters.prototype_fpr);
 	StoreU64(bytes + 8, ChecksumOf(bytes, PARAMETERS_BYTES));
@@ -115,85 +224,52 @@ void
 DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 {
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
-	uint32		flags;
-	uint32		hash;
 	bool		good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
-	*parameters = LiveParameters{};
 	if (bytes[2] != PARAMETERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("dedup_page value holds a page where a filter's parameters belong")));
-	parameters->geometry.layout.slot_bytes = bytes[3] & 0x7f;
-	parameters->geometry.layout.timed = (bytes[3] & 0x80) != 0;
-	parameters->geometry.pages = LoadU32(bytes + 16);
-	flags = LoadU32(bytes + 4);
-	hash = (flags & HASH_MASK) >> HASH_SHIFT;
-	if (hash >= dedup::kHashCount)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("hash function number %u of a live filter is not supported", hash),
-				 errhint("Update streamdedup.")));
-	parameters->forgets = (flags & FORGETS) != 0;
-	parameters->geometry.forgets = parameters->forgets;
-	parameters->prototype_method = bytes[20];
-	parameters->generation = (int64) LoadU64(bytes + 48);
-	parameters->ttl = (int64) LoadU64(bytes + 56);
+	good = ReadHead(bytes, parameters);
+	parameters->prototype_method = bytes[21];
+	parameters->shape.keys = LoadU64(bytes + 48);
+	parameters->shape.fpr = LoadDouble(bytes + 56);
 	parameters->prototype_keys = LoadU64(bytes + 64);
 	parameters->prototype_fpr = LoadDouble(bytes + 72);
-
-	dedup::Shape &shape = parameters->shape;
-
-	shape.method = dedup::fifo::kMethod.code;
-	shape.hash = (uint8_t) hash;
-	shape.seed = LoadU64(bytes + 24);
-	shape.keys = LoadU64(bytes + 32);
-	shape.fpr = LoadDouble(bytes + 40);
-	good = (flags & ~(FORGETS | HASH_MASK)) == 0 && parameters->geometry.pages >= 1 &&
-		parameters->geometry.pages <= dedup::kMaxBodyBytes / LINES_BYTES &&
-		(parameters->ttl != 0) == parameters->geometry.layout.timed &&
-		(parameters->ttl == 0) == (parameters->generation == 0) && parameters->ttl >= 0 &&
-		parameters->generation >= 0;
-	if (good)
-	{
-		shape.bytes = (uint32) (parameters->geometry.pages * LINES_BYTES);
-		shape.detail = parameters->geometry.layout.slot_bytes |
-			(uint64) parameters->geometry.layout.timed << dedup::fifo::kTimedBit |
-			(uint64) parameters->generation << dedup::fifo::kGenerationShift;
-		good = shape.keys >= 1 && shape.keys <= dedup::kMaxKeys &&
-			shape.fpr >= dedup::kMinFpr && shape.fpr <= dedup::kMaxFpr &&
-			dedup::fifo::kMethod.valid(shape, dedup::Counters{});
-	}
+	good = good && parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
+		parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
+		LoadU64(bytes + 80) == 0;
 	if (!good)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("dedup_page value holds parameters that no filter can have")));
 }
 
+/* ---- pages --------------------------------------------------------------------- */
+
 struct varlena *
 EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 {
 	size_t		size = PAGE_HEAD_BYTES + ENTRY_BYTES * page.count +
 		(page.lines != NULL ? LINES_BYTES : 0);
-	struct varlena *value = Allocate(size);
-	uint8_t    *bytes = (uint8_t *) VARDATA(value);
-	uint8_t    *to = bytes + PAGE_HEAD_BYTES;
+	struct varlena *value;
+	uint8_t    *bytes;
+	uint8_t    *to;
 
 	if (page.count > MAX_DUMPED_ENTRIES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("page %u holds too many keys to be dumped", page.block),
 				 errhint("Make a larger filter.")));
-	bytes[0] = MAGIC;
-	bytes[1] = FORMAT;
-	bytes[2] = PAGE;
-	bytes[3] = LayoutByte(parameters.geometry.layout);
-	StoreU32(bytes + 4, page.block);
-	StoreU32(bytes + 16, parameters.geometry.pages);
-	StoreU32(bytes + 20, page.clock);
-	StoreU32(bytes + 24, page.count);
-	StoreU32(bytes + 28, page.early);
+	value = Allocate(size);
+	bytes = (uint8_t *) VARDATA(value);
+	to = bytes + PAGE_HEAD_BYTES;
+	WriteHead(parameters, PAGE, bytes);
+	StoreU32(bytes + HEAD_BYTES, page.block);
+	StoreU32(bytes + 52, page.clock);
+	StoreU32(bytes + ENTRIES_AT, page.count);
+	StoreU32(bytes + 60, page.early);
 	for (uint32 i = 0; i < page.count; i++, to += ENTRY_BYTES)
 	{
 		StoreU64(to, page.entries[i].rest | (uint64) page.entries[i].line << dedup::fifo::kLongBits);
@@ -206,29 +282,56 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	return value;
 }
 
+[[noreturn]] static void
+ReportImpossibleKeys(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("dedup_page value holds keys that no page can have")));
+	pg_unreachable();
+}
+
+/* Whether a key has the same place and fingerprint, and is kept as long, in both. */
+static bool
+MeanTheSame(const LiveParameters &a, const LiveParameters &b)
+{
+	return a.shape.seed == b.shape.seed && a.shape.hash == b.shape.hash &&
+		a.shape.bytes == b.shape.bytes && a.shape.detail == b.shape.detail &&
+		a.ttl == b.ttl && a.forgets == b.forgets;
+}
+
 void
-DecodePage(const struct varlena *value, const LiveParameters &parameters, DumpedPage *page)
+DecodePage(const struct varlena *value, const LiveParameters &parameters, const char *filter,
+		   DumpedPage *page)
 {
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
 	size_t		size = VARSIZE_ANY_EXHDR(value);
 	const uint8_t *from = bytes + PAGE_HEAD_BYTES;
+	LiveParameters origin;
 	DumpedEntry *entries;
 	bool		good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
-	if (bytes[2] != PAGE || bytes[3] != LayoutByte(parameters.geometry.layout) ||
-		LoadU32(bytes + 16) != parameters.geometry.pages ||
-		LoadU32(bytes + 4) >= parameters.geometry.pages)
+	if (bytes[2] != PAGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("dedup_page value is not a page of a live filter of this shape"),
-				 errhint("Restore the rows of a live filter into one that was made with the same parameters, as pg_dump does.")));
-	page->block = LoadU32(bytes + 4);
-	page->clock = LoadU32(bytes + 20);
-	page->count = LoadU32(bytes + 24);
-	page->early = LoadU32(bytes + 28);
+				 errmsg("dedup_page value holds the parameters of a filter where a page belongs")));
+	if (!ReadHead(bytes, &origin))
+		ReportImpossibleKeys();
+	if (!MeanTheSame(origin, parameters))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("page of another filter does not fit live filter \"%s\"", filter),
+				 errdetail("The page is of %s; the filter is %s.", DescribeLive(origin),
+						   DescribeLive(parameters)),
+				 errhint("Load the pages into a filter that was made with the same prototype, seed and ttl. dedup_create() takes a random seed unless the prototype gives one.")));
+	page->block = LoadU32(bytes + HEAD_BYTES);
+	page->clock = LoadU32(bytes + 52);
+	page->count = LoadU32(bytes + ENTRIES_AT);
+	page->early = LoadU32(bytes + 60);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
-	good = parameters.geometry.layout.timed || page->clock == 0;
+	good = bytes[21] == 0 && page->block < parameters.geometry.pages &&
+		(parameters.geometry.layout.timed || page->clock == 0);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
 		uint64		word = LoadU64(from);
@@ -250,9 +353,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, Dumped
 				good = false;
 	}
 	if (!good)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("dedup_page value holds keys that no page can have")));
+		ReportImpossibleKeys();
 }
 
 /* ---- the type's functions ---------------------------------------------------- */

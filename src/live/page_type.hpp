@@ -3,27 +3,31 @@
  * either the filter's parameters (the column's DEFAULT) or the committed keys of one
  * page (the rows of a dump). Never the bytes of a page: they hold transaction ids.
  *
- * Format 1, little-endian:
+ * Format 2, little-endian. All values start with what gives their keys a meaning, so
+ * that a page is loaded only into a filter where it means the same keys:
  *   0   u8   0xDA
- *   1   u8   1, the format
+ *   1   u8   2, the format
  *   2   u8   0 parameters, 1 page
- *   3   u8   bytes of a slot, +128 if timed
- *   4   u32  parameters: bit 0 the filter forgets, bits 4 to 7 the number of the
- *            keys' hash (core/method.hpp); page: block number
+ *   3   u8   bytes of a slot (1: 12 bits), +128 if timed
+ *   4   u32  bit 0 the filter forgets, bits 4 to 7 the number of the keys' hash
+ *            (core/method.hpp)
  *   8   u64  XXH3 of the rest, with this field 0
  *   16  u32  number of pages
- * parameters, 88 bytes in all:
- *   20  u8   method that was asked for, then 3 bytes 0
+ *   20  u8   level: doublings of the number of pages; 0
+ *   21  u8   parameters: method that was asked for; page: 0
+ *   22  u16  0
  *   24  u64  seed
- *   32  u64  keys, 40 f64 rate: those the pages are sized for
- *   48  u64  length of a generation, 56 u64 ttl; microseconds
+ *   32  u64  length of a generation, 40 u64 ttl; microseconds
+ * parameters, 88 bytes in all:
+ *   48  u64  keys, 56 f64 rate: those the pages are sized for
  *   64  u64  keys, 72 f64 rate: as asked for
  *   80  u64  0
  * page:
- *   20  u32  clock: the newest generation
- *   24  u32  number of entries
- *   28  u32  keys that gave way early
- *   32       entries: u64 rest and, above its 40 bits, line; u32 generation; u32 0
+ *   48  u32  block number
+ *   52  u32  clock: the newest generation
+ *   56  u32  number of entries
+ *   60  u32  keys that gave way early
+ *   64       entries: u64 rest and, above its 40 bits, line; u32 generation; u32 0
  *            then, unless all are empty, the lines of fingerprints
  */
 #ifndef STREAMDEDUP_LIVE_PAGE_TYPE_HPP
@@ -52,11 +56,18 @@ struct DumpedPage
 extern struct varlena *EncodeParameters(const LiveParameters &parameters);
 extern struct varlena *EncodePage(const LiveParameters &parameters, const DumpedPage &page);
 
-/* Both check every field; a value of the other kind is an error of `sqlstate`. */
+/* Checks every field; a value of the other kind raises XX001. */
 extern void DecodeParameters(const struct varlena *value, LiveParameters *parameters);
-/* The result's arrays are palloc'd. XX001 if it is not a page of such a filter. */
+
+/*
+ * Checks every field. Raises 22023 if the page's keys would mean other keys in this
+ * filter, whose name is for the message. The result's arrays are palloc'd.
+ */
 extern void DecodePage(const struct varlena *value, const LiveParameters &parameters,
-					   DumpedPage *page);
+					   const char *filter, DumpedPage *page);
+
+/* What gives the keys of a filter their meaning, in words for a DETAIL. */
+extern char *DescribeShape(const dedup::Shape &shape);
 
 /* ---- dumping (table_am.cpp) ------------------------------------------------- */
 
@@ -68,6 +79,9 @@ extern bool ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumbe
 						 DumpedPage *result);
 
 /* ---- restoring (restore.cpp) ------------------------------------------------ */
+
+/* 55000 if an enabled guard uses the filter (setup.cpp). */
+extern void LiveRequireUnguarded(Relation rel);
 
 /* 55000 unless the filter is empty. */
 extern void LiveRequireEmpty(const LiveFilter &filter);

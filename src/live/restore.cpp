@@ -9,6 +9,7 @@
 #include "live/table_am.hpp"
 
 extern "C" {
+#include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
 #include "utils/acl.h"
@@ -131,6 +132,9 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 		!FullTransactionIdEquals(loading_xid, xid))
 	{
 		loading = InvalidOid;
+		/* The initial copy of logical replication does not fire the filter's trigger. */
+		if (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+			LiveRequireUnguarded(rel);
 		LiveRequireEmpty(filter);
 		loading = RelationGetRelid(rel);
 		loading_command = command;
@@ -151,7 +155,7 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 					(errcode(ERRCODE_NOT_NULL_VIOLATION),
 					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
 		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
-				   &dumped);
+				   LiveName(filter), &dumped);
 		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

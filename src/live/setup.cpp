@@ -2,6 +2,7 @@
  * Making live filters, and what there is to know of one: dedup_create, dedup_stats,
  * dedup_check; and what keeps a restore honest.
  */
+#include "live/guard.hpp"
 #include "live/page_type.hpp"
 #include "live/store.hpp"
 #include "pg/keys.hpp"
@@ -21,6 +22,8 @@ extern "C" {
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "storage/procarray.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -232,12 +235,57 @@ IsOurFunction(Oid function, PGFunction address, const char *symbol)
 extern "C" Datum dedup_restore_trigger(PG_FUNCTION_ARGS);
 
 bool
+IsLiveCheckFunction(Oid function)
+{
+	return IsOurFunction(function, dedup_is_live, "dedup_is_live");
+}
+
+bool
 IsRestoreTriggerFunction(Oid function)
 {
 	return IsOurFunction(function, dedup_restore_trigger, "dedup_restore_trigger");
 }
 
-/* The table of an enabled guard that names the filter, or InvalidOid. */
+/* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
+static bool
+OwnerMayAdd(Oid table, Oid filter)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return pg_class_aclcheck(filter, owner, ACL_INSERT) == ACLCHECK_OK;
+}
+
+/*
+ * Whether a trigger is the delete trigger of an enabled guard that uses the filter; in
+ * a session that applies changes, one that fires there.
+ * Anybody can make a trigger that names the filter, so that alone means nothing: the
+ * clause must be a guard's, and the table's owner must have the right to add keys.
+ */
+static bool
+IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
+{
+	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+	GuardClause clause;
+	Datum		qual;
+	bool		isnull;
+
+	if (trigger->tgenabled == TRIGGER_DISABLED ||
+		(SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
+		 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN) || !TRIGGER_FOR_ROW(trigger->tgtype) ||
+		!TRIGGER_FOR_BEFORE(trigger->tgtype) || !TRIGGER_FOR_DELETE(trigger->tgtype) ||
+		!IsGuardTriggerFunction(trigger->tgfoid))
+		return false;
+	qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, desc, &isnull);
+	return !isnull && ReadGuardClause(TextDatumGetCString(qual), &clause) &&
+		clause.filter == filter && OwnerMayAdd(trigger->tgrelid, filter);
+}
+
+/* The table of an enabled guard that uses the filter, or InvalidOid. */
 static Oid
 GuardedBy(Oid filter)
 {
@@ -266,19 +314,29 @@ GuardedBy(Oid filter)
 					ObjectIdGetDatum(form->objid));
 		trigger_scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &by_oid);
 		trigger_tuple = systable_getnext(trigger_scan);
-		if (HeapTupleIsValid(trigger_tuple))
-		{
-			Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(trigger_tuple);
-
-			if (trigger->tgenabled != TRIGGER_DISABLED && IsGuardTriggerFunction(trigger->tgfoid))
-				table = trigger->tgrelid;
-		}
+		if (HeapTupleIsValid(trigger_tuple) &&
+			IsGuardOf(trigger_tuple, RelationGetDescr(triggers), filter))
+			table = ((Form_pg_trigger) GETSTRUCT(trigger_tuple))->tgrelid;
 		systable_endscan(trigger_scan);
 	}
 	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
 	table_close(depend, AccessShareLock);
 	return table;
+}
+
+void
+LiveRequireUnguarded(Relation rel)
+{
+	const Oid	table = GuardedBy(RelationGetRelid(rel));
+
+	if (OidIsValid(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
+						RelationGetRelationName(rel), get_rel_name(table)),
+				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
+				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
 }
 
 /*
@@ -290,22 +348,11 @@ GuardedBy(Oid filter)
  */
 DEDUP_FUNCTION(dedup_restore_trigger)
 {
-	TriggerData *data;
-	Oid			table;
-
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("dedup_restore_trigger() can only be called as a trigger")));
-	data = (TriggerData *) fcinfo->context;
-	table = GuardedBy(RelationGetRelid(data->tg_relation));
-	if (OidIsValid(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
-						RelationGetRelationName(data->tg_relation), get_rel_name(table)),
-				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
-				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
+	LiveRequireUnguarded(((TriggerData *) fcinfo->context)->tg_relation);
 	PG_RETURN_POINTER(NULL);
 }
 

@@ -11,7 +11,17 @@ SELECT dedup_seen('clicks_seen', i) FROM generate_series(3, 5) i;
 -- keys: several columns, literals, NULL, VARIADIC
 SELECT is_new('clicks_seen', 7, 'ad'), is_new('clicks_seen', 7, 'ad'), is_new('clicks_seen', VARIADIC ARRAY[7, 8]), is_new('clicks_seen', 7, 8);
 SELECT is_new('clicks_seen', NULL::int), is_new('clicks_seen', NULL::int), is_new('clicks_seen', 9, NULL::text), dedup_seen('clicks_seen', NULL::int);
-SELECT is_new(NULL::text, 1), dedup_seen(NULL::regclass, 1);
+\set VERBOSITY sqlstate
+SELECT is_new(NULL::text, 1);
+\set VERBOSITY default
+SELECT is_new(NULL::text, 1);
+SELECT is_new(NULL::regclass, 1);
+SELECT dedup_seen(NULL::text, 1);
+SELECT dedup_seen(NULL::regclass, 1);
+SELECT dedup_forget(NULL::text, 1);
+SELECT dedup_forget(NULL::regclass, 1);
+SELECT dedup_new_keys(NULL::text, ARRAY[1]);
+SELECT dedup_new_keys(NULL::regclass, ARRAY[1]);
 SELECT is_new('clicks_seen', '{}'::json);
 SELECT is_new('clicks_seen');
 
@@ -88,6 +98,7 @@ SELECT * FROM dedup_new_keys('clicks_seen', ARRAY[ROW(1, 'a')::pair, NULL, ROW(2
 SELECT dedup_new_keys('clicks_seen', ARRAY[ROW(2, 'b')::pair, ROW(3, 'c')::pair, ROW(4, 'd')::pair]) AS pair LIMIT 1;
 SELECT dedup_seen('clicks_seen', ROW(4, 'd')::pair) AS added_beyond_the_limit,
 	(SELECT array_agg(k) FROM generate_series(1, 2) i, LATERAL dedup_new_keys('clicks_seen', ARRAY[70001, 70001 + i]) k) AS by_rows;
+-- array_agg() over no rows is NULL: no keys
 SELECT dedup_new_keys('clicks_seen', NULL::int[]);
 SELECT dedup_new_keys('clicks_seen', '{}'::text[]);
 

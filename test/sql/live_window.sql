@@ -19,6 +19,8 @@ SELECT is_new_at('day', '2024-01-03 13:00Z', 1, 9);
 SELECT is_new_at('day', 'infinity', 1), 1;
 SELECT is_new_at('day', '1960-01-01', 1), is_new_at('day', '-infinity', 1);
 SELECT is_new_at('day', NULL, 1);
+SELECT is_new_at('day'::regclass, NULL, 1);
+SELECT is_new_at(NULL::text, now(), 1);
 
 -- one that commits moves the window on; the clock's own time then goes on from there
 SELECT is_new_at('day', '2090-01-01', 'future');

@@ -93,6 +93,11 @@ sub check_restored
 	is(seen($node, 'empty', 1, 1000, $dbname), 0, "$what: the empty one is empty");
 	no_bad_pages($node, $_, "$what: $_", $dbname) foreach 'before', 'zz', 'timed', 'empty';
 	guards_work($dbname, $what, 1000, 200);
+	is( sqlstate(
+			$node, $dbname,
+			q{BEGIN; CREATE TABLE once_more (k int); SELECT dedup_guard('once_more', 'timed', '{k}'); SELECT dedup_unguard('middle'); SELECT dedup_guard('middle', 'before', '{k}'); ROLLBACK}
+		),
+		'', "$what: a restored filter can guard a table");
 	return;
 }
 

@@ -56,7 +56,7 @@ uint64_t SomeRest(Random* random) { return random->Next() >> (64 - fifo::kLongBi
 // Written down from the description at the top of page.hpp.
 TEST(LivePage, BytesAreFrozen) {
   Page page(Kind::kMain, kWindow, 0x01020304);
-  const uint8_t header[40] = {'S', 'D', 'P', 'K', 1, 1, 1, 2, 4, 3, 2, 1};
+  const uint8_t header[40] = {'S', 'D', 'P', 0, 2, 1, 1, 2, 4, 3, 2, 1};
   EXPECT_EQ(0, std::memcmp(page.bytes + 24, header, sizeof header));
 
   ASSERT_TRUE(page.Put({0x1122334455667788, 0}, 5, 0xa1b2c3d4ff, true));
@@ -250,7 +250,7 @@ TEST(LivePage, FoldsInTheOrderOfArrival) {
     stayed += age >= 42 && there;
   }
   EXPECT_EQ(0u, missed);
-  EXPECT_LE(stayed, 10u);  // false positives: 31 in 65535 of some 700
+  EXPECT_LE(stayed, 10u);  // false positives: 31 in 65536 of some 700
 }
 
 // The clock moves with what is folded; what has expired by then goes.
@@ -298,7 +298,10 @@ TEST(LivePage, DamageIsFound) {
     return live::PageFlaw(bad.bytes, Kind::kMain, 3, kWindow) != nullptr;
   };
   EXPECT_TRUE(flaw(live::kMagicAt, 0));
-  EXPECT_TRUE(flaw(live::kVersionAt, 2));
+  EXPECT_TRUE(flaw(live::kMagicAt + 2, 'K'));
+  EXPECT_TRUE(flaw(live::kLevelAt, 1));
+  EXPECT_TRUE(flaw(live::kVersionAt, 1));
+  EXPECT_TRUE(flaw(live::kVersionAt, 3));
   EXPECT_TRUE(flaw(live::kKindAt, 2));
   EXPECT_TRUE(flaw(live::kEpochAt, 0));
   EXPECT_TRUE(flaw(live::kEpochAt, 16));

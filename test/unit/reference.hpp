@@ -416,16 +416,15 @@ class ReferenceFifo : public ReferenceBody {
     uint64_t fingerprint;
   };
   // The hash as a fraction, scaled onto the groups; what is left of it onto the 103
-  // lines; of what is left then 40 bits, scaled onto the fingerprints.
+  // lines; of what is left then the highest bits are the fingerprint, 1 in place of 0.
   Place PlaceOf(uint64_t hash) const {
     using Wide = unsigned __int128;
     const Wide in_groups = Wide{hash} * (lines_.size() / 103);
     const Wide in_lines = Wide{static_cast<uint64_t>(in_groups)} * 103;
-    const uint64_t rest = static_cast<uint64_t>(in_lines) >> 24;
     const unsigned bits = std::min<unsigned>(37, slot_bits_ - (timed_ ? 3 : 0));
-    const Wide fingerprint = Wide{rest} * ((uint64_t{1} << bits) - 1) >> 40;
+    const auto fingerprint = static_cast<uint64_t>(in_lines) / (uint64_t{1} << (64 - bits));
     return {static_cast<size_t>(in_groups >> 64) * 103 + static_cast<size_t>(in_lines >> 64),
-            1 + static_cast<uint64_t>(fingerprint)};
+            fingerprint == 0 ? 1 : fingerprint};
   }
 
   unsigned slot_bits_;

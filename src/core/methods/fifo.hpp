@@ -11,7 +11,7 @@
 // fewer. A hit changes nothing, so a steady repeat is let through once a window. In a
 // window by time a key is held in the generation of its first sight and the 7 after it,
 // if no more than 8/7 `keys` are added meanwhile.
-// FPR: slots in use / fingerprints there are, at most the rate asked for.
+// FPR: slots in use * (2^b + 2) / 4^b with fingerprints of b bits, at most the rate asked for.
 // Cost: one cache line a key; 22 bits a key of the window for rates from 0.01 on, 31 for
 // rates down to 0.0005, 57 for rates down to 0.0000012: a line must have room for up to
 // twice its mean, or keys of a line that fills early would not live as long as promised.

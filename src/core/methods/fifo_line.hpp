@@ -11,8 +11,8 @@
 //
 // Slots of 12 bits: 42 bytes with the low 8 bits of each, 21 bytes with the high 4 bits
 // of two each, the even slot's below the odd one's, and a byte 0. Two slots stay free,
-// since 41 of 4095 fingerprints would be more than a rate of 0.01. Nothing expires in
-// them: 9 bits would be left.
+// since a line of 41 would have more than a rate of 0.01. Nothing expires in them: 9 bits
+// would be left.
 //
 // Nothing here allocates, throws or knows PostgreSQL.
 
@@ -75,10 +75,14 @@ inline Address AddressOf(uint64_t hash, uint64_t groups, unsigned lines) noexcep
           in_group * lines >> (64 - kLongBits)};
 }
 
-// From 1: 0 is a free slot.
+// The value that is stored for some bits of the hash: 0 is a free slot, so 0 becomes 1.
+inline uint64_t Stored(uint64_t bits) noexcept { return bits == 0 ? 1 : bits; }
+
+// The top bits of the rest, as many as a fingerprint has. Plain bits, so that a
+// fingerprint without its top bit is that of the rest without its top bit:
+// Stored(fingerprint & LowMask(bits - 1)).
 inline uint64_t FingerprintOf(uint64_t rest, const LineLayout& layout) noexcept {
-  const uint64_t most = LowMask(layout.fingerprint_bits());
-  return 1 + FastRange(rest << (64 - kLongBits), most);
+  return Stored(rest >> (kLongBits - layout.fingerprint_bits()));
 }
 
 inline uint64_t SlotOf(uint64_t fingerprint, uint32_t generation,
@@ -354,9 +358,12 @@ inline unsigned Expire(uint8_t* line, const LineLayout& layout, uint32_t clock,
                   [&](uint64_t slot) { return !Alive(GenerationOf(slot, clock), new_clock); });
 }
 
-// Rate at which a key that was never added is found in a line with so many slots in use.
+// The rate at which a key that was never added is found in a line with `used` slots in
+// use. Two keys have the same fingerprint of b bits with probability (2^b + 2) / 4^b: the
+// sum of the squares of 2 / 2^b for fingerprint 1 and 1 / 2^b for 2^b - 2 others.
 inline double LineRate(const LineLayout& layout, double used) noexcept {
-  return used / static_cast<double>(LowMask(layout.fingerprint_bits()));
+  const double values = static_cast<double>(uint64_t{1} << layout.fingerprint_bits());
+  return used * (values + 2) / (values * values);
 }
 
 }  // namespace dedup::fifo
