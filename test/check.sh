@@ -5,34 +5,43 @@
 #
 #   gcc       the extension builds without a warning, bitcode included
 #   clang     the same with clang
-#   unit      unit tests
-#   sanitize  unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   unit      unit tests, the quick run
+#   sanitize  unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, the quick run
 #   frozen    the frozen bytes at -O0 and -O3, with gcc and clang
-#   papers    the programs that measure error rates build, and one table comes out
 #   regress   pg_regress, isolation and TAP tests
+#   valgrind  some of the regression tests, the server under valgrind
+#   fuzz      a minute of fuzzing (FUZZ_SECONDS)
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
+#   papers    the programs that measure error rates build, and one table comes out
 #   install   installing as a user does; dump and restore
 #   demo      the demonstration: a short generated stream, and files of each kind
-#   fuzz      a minute of fuzzing (FUZZ_SECONDS)
-#   valgrind  some of the regression tests, the server under valgrind
+#   thorough  all unit tests with all samples, with and without the sanitizers
 #
-# Without arguments all of them. Everything is built from a copy of the
-# checkout in a temporary folder, so that nothing old is tested and nothing is
-# written into the checkout. Each part prints the closing lines of what it
+# Without arguments all of them except thorough. Run thorough before a release, and after
+# each change to the core. Everything is built from a copy of the checkout in a temporary
+# folder, so that nothing old is tested and nothing is written into the checkout. Parts
+# that need only one core run side by side. Each part prints the closing lines of what it
 # runs; the whole log only if it failed.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . test/setup.sh
 
-all_parts=(gcc clang unit sanitize frozen papers regress torture install demo fuzz valgrind)
-jobs=$(nproc)
+# Parts that use all cores run alone, in this order. After them the parts that use one
+# core run, as many at a time as there are cores, but at most four; they start in this order.
+wide_parts=(gcc clang unit sanitize frozen)
+narrow_parts=(regress valgrind fuzz torture papers install demo)
+# Parts that run only if they are named.
+extra_parts=(thorough)
+
+cores=$(nproc)
 clang=${CLANG_VERSION:-14}
 
 # Parts.
 #
 # A part is a function that runs in a process group of its own. Its output is
-# the part's log; what it writes to descriptor 3 is seen. $tmp is shared.
+# the part's log; what it writes to descriptor 3 is seen. $tmp is shared, $jobs is how
+# many compilers the part may run at a time, and TMPDIR is the part's own folder.
 
 # Shows the lines of a file that match.
 show() {
@@ -56,8 +65,14 @@ copy_checkout() {
 # Builds the extension in $tmp/gcc, for the part of that name and for all that
 # install it. PGXS takes COPT for C only, so -Werror comes with the compiler.
 build_gcc() {
+	{
+		flock 9
+		[ -d "$tmp/gcc" ] || build_gcc_once
+	} 9> "$tmp/gcc.lock"
+}
+
+build_gcc_once() {
 	local pgxs bitcode_clang
-	[ ! -d "$tmp/gcc" ] || return 0
 	pgxs=$("$PG_CONFIG" --pgxs)
 	bitcode_clang=$(sed -n 's/^CLANG[ \t]*=[ \t]*//p' "${pgxs%/makefiles/pgxs.mk}/Makefile.global")
 	cp -a "$tmp/source" "$tmp/building"
@@ -82,25 +97,42 @@ part_clang() {
 
 # unit_tests FOLDER [CMAKE OPTION]...
 unit_tests() {
-	local build=$1 rc=0
+	local build=$1 rc=0 log
 	shift
+	log=$build/Testing/Temporary/LastTest.log
 	cmake -S "$tmp/source/test/unit" -B "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON "$@"
 	cmake --build "$build" -j"$jobs"
+	echo "built in $SECONDS s" >&3
 	ctest --test-dir "$build" -j"$jobs" --no-tests=error --output-on-failure > "$build.ctest" 2>&1 || rc=$?
 	cat "$build.ctest"
+	echo "$(grep -c '^\[       OK \]' "$log") test cases passed" >&3
 	show 'tests passed|tests failed|Total Test time|\*\*\*|No tests' "$build.ctest"
 	[ "$rc" = 0 ] || show -A 12 ': Failure$|runtime error:|ERROR: AddressSanitizer' "$build.ctest"
 	return "$rc"
 }
 
 # Optimised as the extension is, with assertions.
-part_unit() {
-	unit_tests "$tmp/unit" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2
+optimised=(-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2)
+
+sanitizer_options() {
+	export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 }
 
+part_unit() {
+	unit_tests "$tmp/unit" "${optimised[@]}"
+}
+
+# clang compiles sanitized code faster than gcc. The part thorough uses gcc.
 part_sanitize() {
-	export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-	unit_tests "$tmp/sanitize" -DSANITIZE=ON
+	sanitizer_options
+	unit_tests "$tmp/sanitize" -DSANITIZE=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-g1 \
+		-DCMAKE_CXX_COMPILER="clang++-$clang"
+}
+
+part_thorough() {
+	unit_tests "$tmp/thorough" -DTHOROUGH=ON "${optimised[@]}"
+	sanitizer_options
+	unit_tests "$tmp/thorough-sanitize" -DTHOROUGH=ON -DSANITIZE=ON
 }
 
 # The same keys must give the same bytes whoever compiles, and however.
@@ -109,7 +141,7 @@ part_frozen() {
 	for compiler in g++ "clang++-$clang"; do
 		for level in -O0 -O3; do
 			build=$tmp/frozen-$compiler$level
-			cmake -S "$tmp/source/test/unit" -B "$build" -DCMAKE_CXX_COMPILER="$compiler" \
+			cmake -S "$tmp/source/test/unit" -B "$build" -DCMAKE_CXX_COMPILER="$compiler" -DTHOROUGH=ON \
 				-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="$level"
 			cmake --build "$build" -j"$jobs" --target frozen_test
 			"$build/frozen_test" > "$build.out" 2>&1 ||
@@ -255,51 +287,78 @@ usage() {
 
 # check.sh --part PART is what the main process starts for each part.
 if [ "${1:-}" = --part ]; then
-	tmp=${CHECK_TMP:?}
+	tmp=${CHECK_TMP:?} jobs=${CHECK_JOBS:?}
 	set -x
 	"part_$2"
 	exit
 fi
 
-parts=("$@")
-[ $# != 0 ] || parts=("${all_parts[@]}")
-for part in "${parts[@]}"; do
-	case " ${all_parts[*]} " in
-		*" $part "*) ;;
-		*) usage ;;
+# has WORD WORD...: whether the first word is among the others.
+has() {
+	local word=$1
+	shift
+	case " $* " in
+		*" $word "*) ;;
+		*) return 1 ;;
 	esac
+}
+
+parts=("$@")
+[ $# != 0 ] || parts=("${wide_parts[@]}" "${narrow_parts[@]}")
+for part in "${parts[@]}"; do
+	has "$part" "${wide_parts[@]}" "${narrow_parts[@]}" "${extra_parts[@]}" || usage
 done
 
 setup_packages check
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/check.XXXXXX")
 chmod 711 "$tmp"
-running=
 
-# Processes that still live in our folder.
+# The running parts: process group of each part, and part of each process group.
+declare -A group_of=() part_of=()
+declare -A started=() took=()
+
+# leftovers FOLDER: processes that still live in a folder of ours.
 leftovers() {
 	local dir
 	for dir in /proc/[0-9]*; do
 		case $(readlink "$dir/exe" 2>/dev/null)\ $(readlink "$dir/cwd" 2>/dev/null)/ in
-			"$tmp"/*|*" $tmp"/*) echo "${dir#/proc/}" ;;
+			"$1"/*|*" $1"/*) echo "${dir#/proc/}" ;;
 		esac
 	done
 }
 
+# What a process runs. A minimal system has no ps.
+describe_process() {
+	tr '\0' ' ' 2>/dev/null < "/proc/$1/cmdline" || true
+}
+
+# end_leftovers FOLDER: kills and names what lives there. Fails if something did.
+end_leftovers() {
+	local pid pids
+	pids=$(leftovers "$1")
+	[ -n "$pids" ] || return 0
+	for pid in $pids; do
+		echo "left behind: $pid $(describe_process "$pid")"
+		kill -KILL "$pid" 2>/dev/null || true
+	done
+	return 1
+}
+
 cleanup() {
-	local rc=$?
+	local rc=$? pid
 	trap - EXIT
 	trap '' INT TERM HUP
-	if [ -n "$running" ]; then
-		# The part's own scripts clean up when they are told to end.
-		kill -TERM -- "-$running" 2>/dev/null || true
-		wait "$running" 2>/dev/null || true
+	# The parts' own scripts clean up when they are told to end.
+	for pid in "${group_of[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
+	for pid in "${group_of[@]}"; do
+		wait "$pid" 2>/dev/null || true
 		for _ in {1..300}; do
-			kill -0 -- "-$running" 2>/dev/null || break
+			kill -0 -- "-$pid" 2>/dev/null || break
 			sleep 0.1
 		done
-		kill -KILL -- "-$running" 2>/dev/null || true
-	fi
+		kill -KILL -- "-$pid" 2>/dev/null || true
+	done
 	rm -rf "$tmp"
 	exit "$rc"
 }
@@ -308,36 +367,98 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-copy_checkout "$tmp/source"
-passed=0 failed=() times=()
-for part in "${parts[@]}"; do
-	echo "== $part"
-	start=$SECONDS rc=0
-	CHECK_TMP=$tmp TMPDIR=$tmp setsid bash test/check.sh --part "$part" 3>&1 > "$tmp/$part.log" 2>&1 < /dev/null &
-	running=$!
-	wait "$running" || rc=$?
-	running=
-	pids=$(leftovers)
-	if [ -n "$pids" ]; then
-		echo "left behind: $(ps -o pid=,args= -p "${pids//$'\n'/,}" 2>/dev/null || echo "$pids")"
-		# shellcheck disable=SC2086  # one word a process
-		kill -KILL $pids 2>/dev/null || true
-		[ "$rc" != 0 ] || rc=1
+# start PART JOBS: starts a part. Descriptor 3 takes what the part shows.
+start() {
+	local part=$1
+	mkdir "$tmp/in.$part"
+	chmod 711 "$tmp/in.$part"
+	started[$part]=$SECONDS
+	CHECK_TMP=$tmp CHECK_JOBS=$2 TMPDIR=$tmp/in.$part setsid bash test/check.sh --part "$part" \
+		> "$tmp/$part.log" 2>&1 < /dev/null &
+	group_of[$part]=$!
+	part_of[$!]=$part
+}
+
+# finish PART STATUS: reports a part that has ended.
+finish() {
+	local part=$1 rc=$2 pid=${group_of[$1]} result=passed
+	unset "group_of[$part]" "part_of[$pid]"
+	took[$part]=$((SECONDS - started[$part]))
+	if ! end_leftovers "$tmp/in.$part"; then rc=1; fi
+	for _ in {1..20}; do
+		kill -0 -- "-$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	if kill -KILL -- "-$pid" 2>/dev/null; then
+		echo "left behind: processes of the part's group"
+		rc=1
 	fi
 	if [ "$rc" = 0 ]; then
 		passed=$((passed + 1))
 	else
 		failed+=("$part")
+		result=FAILED
 		echo "-- the end of its log"
 		tail -n 150 "$tmp/$part.log"
 	fi
-	times+=("$part $((SECONDS - start)) s")
-	echo "-- $part: $([ "$rc" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
+	rm -rf "$tmp/in.$part"
+	echo "-- $part: $result in ${took[$part]} s"
+}
+
+# Whether a part may start: valgrind chooses its tests by how long they took in regress.
+ready() {
+	[ "$1" != valgrind ] || { ! has regress "${waiting[@]}" && [ -z "${group_of[regress]:-}" ]; }
+}
+
+# Starts the first waiting part that may start. Fails if there is none.
+start_next() {
+	local i
+	for i in "${!waiting[@]}"; do
+		if ready "${waiting[i]}"; then
+			start "${waiting[i]}" "$narrow_jobs" 3> "$tmp/${waiting[i]}.seen"
+			unset "waiting[i]"
+			return 0
+		fi
+	done
+	return 1
+}
+
+copy_checkout "$tmp/source"
+passed=0 failed=() waiting=()
+
+# A part that runs alone shows its lines at once.
+for part in "${parts[@]}"; do
+	if has "$part" "${narrow_parts[@]}"; then
+		has "$part" "${waiting[@]}" || waiting+=("$part")
+		continue
+	fi
+	[ -z "${took[$part]:-}" ] || continue
+	echo "== $part"
+	rc=0
+	start "$part" "$cores" 3>&1
+	wait "${group_of[$part]}" || rc=$?
+	finish "$part" "$rc"
 done
 
+# The lines of parts that run side by side are shown part by part, when each has ended.
+lanes=$((cores < 4 ? cores : 4))
+narrow_jobs=$((cores / lanes))
+while [ ${#waiting[@]} != 0 ] || [ ${#group_of[@]} != 0 ]; do
+	while [ ${#group_of[@]} -lt "$lanes" ] && start_next; do :; done
+	rc=0
+	wait -n -p pid "${group_of[@]}" || rc=$?
+	part=${part_of[$pid]}
+	echo "== $part"
+	cat "$tmp/$part.seen"
+	finish "$part" "$rc"
+done
+if ! end_leftovers "$tmp"; then failed+=(leftovers); fi
+
 echo
-printf '%s\n' "${times[@]}"
-echo "all $SECONDS s"
+for part in "${wide_parts[@]}" "${narrow_parts[@]}" "${extra_parts[@]}"; do
+	[ -z "${took[$part]:-}" ] || printf '%-9s %5d s\n' "$part" "${took[$part]}"
+done
+printf '%-9s %5d s\n' all "$SECONDS"
 [ ${#failed[@]} = 0 ] || echo "failed: ${failed[*]}"
 echo "$passed passed, ${#failed[@]} failed"
 [ ${#failed[@]} = 0 ]

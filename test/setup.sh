@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench|torture|server_regress...
+# usage: test/setup.sh demo|check|bench|torture|server_regress|bare...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -13,36 +13,49 @@
 setup_list() {
 	local pg=15 clang=${CLANG_VERSION:-14}
 
-	# What builds and runs the extension. server-dev brings clang and LLVM,
-	# which it needs for the bitcode step. xxHash is used as a header. gzip and
-	# zstd unpack the streams that the demonstration may be given.
+	# Every program that a script calls is listed here by the package that contains it,
+	# also where another package of the list happens to depend on that package. Packages
+	# that Debian marks as essential (bash, coreutils, diffutils, findutils, grep, gzip,
+	# sed, tar, util-linux) are not listed: every Debian system has them.
+
+	# Compiles and installs the extension. server-dev depends on clang and LLVM, which
+	# make the bitcode. xxHash is used as a header.
 	local build="g++ make libxxhash-dev"
-	local server="postgresql-$pg postgresql-server-dev-$pg"
-	local demo="gzip zstd"
 
-	# Unit tests; TAP tests (PostgreSQL's Perl modules need IPC::Run, which
-	# needs perl); the fuzz target (clang, and libFuzzer and the sanitizers,
-	# which have a package of their own); valgrind.
-	local check="cmake libgtest-dev libipc-run-perl clang-$clang libclang-rt-$clang-dev valgrind"
+	# The server. procps has ps, and mawk has awk.
+	local server="postgresql-$pg postgresql-server-dev-$pg mawk procps"
 
-	# Google Benchmark, and the sketch that dedup_agg is compared with.
-	local bench="cmake libbenchmark-dev" bench_server="postgresql-$pg-hll"
+	# The demonstration reads streams that are compressed with gzip (essential) or zstd.
+	local demo="zstd"
 
-	# What unpacks a source package; perl compares.
+	# cmake and libgtest-dev build the unit tests. PostgreSQL's modules for TAP tests need
+	# IPC::Run. libFuzzer and clang's sanitizers have a package of their own. pg_partman is
+	# an extension that one of the TAP tests uses.
+	local check="cmake libgtest-dev perl libipc-run-perl clang-$clang libclang-rt-$clang-dev valgrind"
+	local check_server="postgresql-$pg-partman"
+
+	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py is Python.
+	local bench="cmake libbenchmark-dev python3-minimal" bench_server="postgresql-$pg-hll"
+
+	# Unpacks a source package and compares outputs.
 	local source="dpkg-dev bzip2 xz-utils patch perl"
+
+	# bare.sh makes a Debian system and copies the checkout into that system with git.
+	local bare="debootstrap git"
 
 	# A server that is not Debian's brings its own headers and extensions.
 	if [ -n "${PG_CONFIG:-}" ] && [ "$PG_CONFIG" != "/usr/lib/postgresql/$pg/bin/pg_config" ]; then
-		server='' bench_server=''
+		server='mawk procps' check_server='' bench_server=''
 	fi
 
 	case $1 in
 		demo) echo "$build $server $demo" ;;
-		check) echo "$build $server $check" ;;
+		check) echo "$build $server $demo $check $check_server" ;;
 		bench) echo "$build $server $bench $bench_server" ;;
 		torture) echo "$build $server perl" ;;
 		server_regress) echo "$build $server $source" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, server_regress)" >&2; return 2 ;;
+		bare) echo "$bare" ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, server_regress, bare)" >&2; return 2 ;;
 	esac
 }
 

@@ -110,8 +110,8 @@ struct Expected {
 // The larger of 3 standard deviations, 1 % and 0.005 points, and in no case more than what
 // is printed. Where that is 3 % or 0.02, the deviation is not told, only that it is no more than
 // a fifth of it: there, 1 % or 0.005, or, of rates so small that 0.02 was printed, 3 deviations
-// of `asked` independent answers, the least that they can have. In sanitizer builds there is one
-// stream.
+// of `asked` independent answers, the least that they can have. With kThin > 1 there is
+// one stream, whose standard deviation is that of the mean of kSeeds times their square root.
 double ToleranceOf(const Expected& expected, double asked) {
   if (kThin > 1) return std::sqrt(kSeeds) * expected.printed;
   const double share = expected.value / 100;

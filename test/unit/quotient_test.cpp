@@ -443,8 +443,7 @@ TEST(Quotient, TheRateIsTheClosedForm) {
     uint64_t key = 0;
     for (double fill : {0.3, 0.7, 1.0}) {
       const auto n = static_cast<uint64_t>(fill * static_cast<double>(shape.keys));
-      uint64_t duplicates = 0;
-      for (; key < n; ++key) duplicates += body.TestAndAdd(HashOf(key, 5));
+      for (; key < n; ++key) body.TestAndAdd(HashOf(key, 5));
       for (uint64_t i = 0; i < n; i += 7) ASSERT_TRUE(body.Contains(HashOf(i, 5)));
       const double expected = -std::expm1(-static_cast<double>(n) /
                                           std::ldexp(1, static_cast<int>(FingerprintBits(shape))));

@@ -26,8 +26,9 @@
 
 namespace dedup::test {
 
-// In sanitizer builds the statistics run with fewer keys: the promises are
-// tested all the same, with wider error bars.
+// The quick run and the sanitizer builds divide the number of samples of a statistical
+// test by kThin. The tolerance of each test follows from its number of samples.
+// test/check.sh thorough runs the unit tests with kThin = 1.
 #ifdef DEDUP_TEST_THIN
 inline constexpr uint64_t kThin = 5;
 #else
