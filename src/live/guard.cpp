@@ -43,6 +43,7 @@ struct GuardSite
 	bool		checked;		/* the guard index is there */
 	bool		may_kill;		/* ON CONFLICT can kill a row that is in the guard index */
 	Oid			owner;			/* of the guarded table */
+	bool		filter_checked; /* it is one that dedup_create() has made */
 	bool		changeable;		/* triggers fire after the guard's, which may change a row */
 	bool		removable;		/* the same for DELETE */
 	Oid			root;			/* of the partitions that the table belongs to */
@@ -115,7 +116,19 @@ OpenGuardFilter(GuardSite *site)
 		site->owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 		ReleaseSysCache(tuple);
 	}
-	return OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
+	LiveFilter	filter = OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
+
+	if (unlikely(!site->filter_checked))
+	{
+		if (!LiveIsWhole(filter.rel))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("live filter \"%s\" cannot guard a table", LiveName(filter)),
+					 errdetail("It was not made by dedup_create(), or its constraint or its trigger is missing."),
+					 errhint("Make another filter with dedup_create().")));
+		site->filter_checked = true;
+	}
+	return filter;
 }
 
 static void
@@ -379,7 +392,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		if (has_key && row->moved.exists && row->moved.filter == filter_oid && row->moved.hash == hash)
 		{
 			/* A row that is marked as a duplicate stays so, and has no deleted row to use. */
-			if (UseDeletedRow(filter_oid, hash, &use))
+			if (!row->marked && UseDeletedRow(filter_oid, hash, &use))
 				NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
 			CloseLive(filter);
 			return tuple;
@@ -394,11 +407,13 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 
 	if (!has_key)
 	{
+		const bool	marked = moving && row->marked;
+
 		/* No note; so that none of an outer query's is taken for this row's. */
 		if (HaveGuardRows() || site->changeable)
 			EnterGuardRow(row, rel, plan, filter.key_seed(), false, 0)->changeable = site->changeable;
 		CloseLive(filter);
-		return MarkRow(rel, plan, tuple, false);
+		return MarkRow(rel, plan, tuple, marked);
 	}
 
 	ReadTruncatedRows(filter);
@@ -539,6 +554,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		 ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self));
 	uint64		hash = 0;
 	bool		has_key;
+	bool		marked;
 
 	if (!site->has_seed)
 	{
@@ -553,16 +569,18 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	}
 	LoadColumns(site->plan, trigger->tg_trigslot, site->columns);
 	has_key = HashGuardKey(site->plan, site->columns, site->seed, &hash);
+	marked = IsMarked(site->plan, trigger->tg_trigslot);
 	if (moves)
 	{
 		if (row == NULL)
 			row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
 		row->moving = true;
+		row->marked = marked;
 		row->freed.exists = false;
 		row->root = site->root;
 		row->moved = {has_key, filter_oid, hash};
 	}
-	if (has_key && !IsMarked(site->plan, trigger->tg_trigslot))
+	if (has_key && !marked)
 	{
 		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
 		if (site->removable)
@@ -617,12 +635,13 @@ GuardTransactionCallback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			SettleGuardLevel(1);
 			WarnOfTruncatedKeys();
+			ForgetDeletedRows(true);
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
 			ForgetGuardLevel(1);
-			ForgetDeletedRows();
+			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
 			ForgetGuardMoves();
 			TrimGuardPlans();

@@ -75,6 +75,9 @@ struct GuardClause
 extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns,
 							   const AttrNumber *attnums);
 
+/* Reads a clause as pg_trigger has it; false if it is not one that dedup_guard() writes. */
+extern bool ReadGuardClause(const char *qual, GuardClause *clause);
+
 /* What a guard does on one table, by its triggers. Cached by the write trigger. */
 struct GuardPlan
 {
@@ -154,7 +157,8 @@ extern void DeletedRowsSubtransactionBegins(int level);
 extern void DeletedRowsSubtransactionCommits(int level);
 extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
 											SubTransactionId parent);
-extern void ForgetDeletedRows(void);
+/* `close`: closes the files, too; else the end of the transaction does. */
+extern void ForgetDeletedRows(bool close);
 
 /* ---- rows that TRUNCATE has removed (guard_truncate.cpp) ---------------------- */
 
@@ -222,6 +226,7 @@ struct GuardRow
 
 	/* Deleted, and not inserted elsewhere yet: its key then. */
 	bool		moving;
+	bool		marked;			/* as a duplicate */
 	Oid			root;			/* of the partitions that it moves between */
 	GuardedKey	moved;
 };

@@ -8,12 +8,13 @@
  * used counts as not deleted or not used.
  *
  * Memory is bounded by what a hash table of a query may take (work_mem times
- * hash_mem_multiplier). The entries are in a table in the order of their keys, in which a
- * key's home is given by its upper bits; when that is full it is written to a temporary
- * file as a sorted run. Runs are merged: 64 of one tier when the last of them is written,
- * and before a key is looked up as far as needed for each run to be larger than all
- * younger ones together. So a transaction that only deletes writes 16 bytes a row in
- * sequence, and a look-up reads a few blocks of 8 kB.
+ * hash_mem_multiplier). New entries are only collected, in memory and then in a temporary
+ * file: a transaction that does not insert pays no more than that, 16 bytes a row in
+ * sequence. Before the first look-up they go into a table in the order of their keys, in
+ * which a key's home is given by its upper bits; when that is full it is written to a file
+ * as a sorted run. Runs are merged: 64 of one tier when the last of them is written, and
+ * before a look-up as far as needed for each run to be larger than all younger ones
+ * together. So a look-up reads one block of 8 kB or a few.
  */
 #include "live/guard.hpp"
 
@@ -76,6 +77,15 @@ static DeletedRow *table;
 static int	table_bits;
 static Size table_count;
 static int	table_most_bits;
+
+/* Entries that were collected: in a file first, then in an array. */
+static DeletedRow *collected;
+static int	collected_count;
+static int	collected_room;
+static int	collected_most;
+static File collected_file = -1;
+static uint64 collected_in_file;
+static uint64 collected_taken;	/* from the file into the table */
 
 static Run *runs;
 static int	run_count;
@@ -147,6 +157,7 @@ Activate(void)
 
 	/* While the table grows, there are two. */
 	most = get_hash_memory_limit() / 2 / sizeof(DeletedRow);
+	collected_most = (int) Min(most / 2, (Size) 1 << 24);
 	table_most_bits = FIRST_BITS;
 	while (table_most_bits < 28 && ((Size) 2 << table_most_bits) <= most)
 		table_most_bits++;
@@ -245,10 +256,22 @@ DeletedRowsSubtransactionAborts(int level, SubTransactionId id, SubTransactionId
 }
 
 void
-ForgetDeletedRows(void)
+ForgetDeletedRows(bool close)
 {
-	/* The memory is the transaction's, as are the files. */
+	if (close)
+	{
+		for (int i = 0; i < run_count; i++)
+			FileClose(runs[i].file);
+		if (collected_file >= 0)
+			FileClose(collected_file);
+	}
+
+	/* The memory is the transaction's. */
 	context = NULL;
+	collected = NULL;
+	collected_count = collected_room = 0;
+	collected_file = -1;
+	collected_in_file = collected_taken = 0;
 	table = NULL;
 	table_bits = 0;
 	table_count = 0;
@@ -359,36 +382,28 @@ struct RunWriter
 
 }							/* namespace */
 
-static void
-StartRun(RunWriter *writer, int tier)
+/* A file that lives as long as the transaction, whatever query writes it. */
+static File
+OpenFile(void)
 {
 	ResourceOwner owner = CurrentResourceOwner;
+	File		file;
 
-	memset(writer, 0, sizeof *writer);
 	PrepareTempTablespaces();
-
-	/* The file lives as long as the transaction, whatever query writes it. */
 	CurrentResourceOwner = TopTransactionResourceOwner;
-	writer->run.file = OpenTemporaryFile(false);
+	file = OpenTemporaryFile(false);
 	CurrentResourceOwner = owner;
-	writer->run.tier = tier;
-	writer->block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
+	return file;
 }
 
 static void
-WriteBlock(RunWriter *writer)
+WriteRows(File file, const DeletedRow *rows, int count, uint64 at)
 {
-	int			bytes = writer->rows * (int) sizeof(DeletedRow);
-	int			written;
+	int			bytes = count * (int) sizeof(DeletedRow);
 
-	if (bytes == 0)
-		return;
-	CHECK_FOR_INTERRUPTS();
 	errno = 0;
-	written = (int) FileWrite(writer->run.file, (char *) writer->block, bytes,
-							  (off_t) ((writer->run.rows - writer->rows) * sizeof(DeletedRow)),
-							  WAIT_EVENT_BUFFILE_WRITE);
-	if (written != bytes)
+	if ((int) FileWrite(file, (char *) rows, bytes, (off_t) (at * sizeof(DeletedRow)),
+						WAIT_EVENT_BUFFILE_WRITE) != bytes)
 	{
 		if (errno == 0)
 			errno = ENOSPC;
@@ -396,6 +411,36 @@ WriteBlock(RunWriter *writer)
 				(errcode_for_file_access(),
 				 errmsg("could not write the keys of deleted rows to a temporary file: %m")));
 	}
+}
+
+static void
+ReadRows(File file, DeletedRow *rows, int count, uint64 at)
+{
+	int			bytes = count * (int) sizeof(DeletedRow);
+
+	errno = 0;
+	if ((int) FileRead(file, (char *) rows, bytes, (off_t) (at * sizeof(DeletedRow)),
+					   WAIT_EVENT_BUFFILE_READ) != bytes)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read the keys of deleted rows from a temporary file: %m")));
+}
+
+static void
+StartRun(RunWriter *writer, int tier)
+{
+	memset(writer, 0, sizeof *writer);
+	writer->run.file = OpenFile();
+	writer->run.tier = tier;
+	writer->block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
+}
+
+static void
+WriteBlock(RunWriter *writer)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (writer->rows > 0)
+		WriteRows(writer->run.file, writer->block, writer->rows, writer->run.rows - writer->rows);
 	writer->rows = 0;
 }
 
@@ -441,21 +486,13 @@ FinishRun(RunWriter *writer, Run *run)
 static DeletedRow *
 ReadBlock(Run *run, uint64 block, int *rows)
 {
-	int			bytes;
-
 	*rows = (int) Min((uint64) BLOCK_ROWS, run->rows - block * BLOCK_ROWS);
 	if (run->cached == block + 1)
 		return run->block;
 	if (run->block == NULL)
 		run->block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
 	run->cached = 0;
-	bytes = *rows * (int) sizeof(DeletedRow);
-	errno = 0;
-	if ((int) FileRead(run->file, (char *) run->block, bytes, (off_t) (block * BLCKSZ),
-					   WAIT_EVENT_BUFFILE_READ) != bytes)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read the keys of deleted rows from a temporary file: %m")));
+	ReadRows(run->file, run->block, *rows, block * BLOCK_ROWS);
 	run->cached = block + 1;
 	return run->block;
 }
@@ -464,17 +501,12 @@ ReadBlock(Run *run, uint64 block, int *rows)
 static void
 WriteBack(Run *run, int at)
 {
-	off_t		offset = (off_t) ((run->cached - 1) * BLCKSZ + (uint64) at * sizeof(DeletedRow));
+	const uint64 block = run->cached - 1;
 
-	errno = 0;
-	if ((int) FileWrite(run->file, (char *) &run->block[at], sizeof(DeletedRow), offset,
-						WAIT_EVENT_BUFFILE_WRITE) != (int) sizeof(DeletedRow))
-	{
-		run->cached = 0;
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not write the keys of deleted rows to a temporary file: %m")));
-	}
+	/* If this fails, the cached block is not what is in the file. */
+	run->cached = 0;
+	WriteRows(run->file, &run->block[at], 1, block * BLOCK_ROWS + at);
+	run->cached = block + 1;
 }
 
 /* ---- merging -------------------------------------------------------------------- */
@@ -645,6 +677,70 @@ PutRow(const DeletedRow &row)
 	}
 }
 
+/* Collects an entry. */
+static void
+CollectRow(const DeletedRow &row)
+{
+	if (unlikely(collected_count == collected_room))
+	{
+		if (collected_room < collected_most)
+		{
+			int			room = Min(collected_most, Max(64, 2 * collected_room));
+
+			collected = collected == NULL ?
+				(DeletedRow *) MemoryContextAllocHuge(context, room * sizeof(DeletedRow)) :
+				(DeletedRow *) repalloc_huge(collected, room * sizeof(DeletedRow));
+			collected_room = room;
+		}
+		else
+		{
+			if (collected_file < 0)
+				collected_file = OpenFile();
+			WriteRows(collected_file, collected, collected_count, collected_in_file);
+			collected_in_file += collected_count;
+			collected_count = 0;
+		}
+	}
+	collected[collected_count++] = row;
+}
+
+/* Puts what was collected into the table. If this fails, it goes on from where it was. */
+static void
+TakeCollected(void)
+{
+	if (collected_file >= 0)
+	{
+		DeletedRow *block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
+
+		while (collected_taken < collected_in_file)
+		{
+			int			count = (int) Min((uint64) BLOCK_ROWS, collected_in_file - collected_taken);
+
+			CHECK_FOR_INTERRUPTS();
+			ReadRows(collected_file, block, count, collected_taken);
+			for (int i = 0; i < count; i++, collected_taken++)
+				if (!IsOver(block[i]))
+					PutRow(block[i]);
+		}
+		pfree(block);
+		FileClose(collected_file);
+		collected_file = -1;
+		collected_in_file = collected_taken = 0;
+	}
+	while (collected_count > 0)
+	{
+		if (!IsOver(collected[collected_count - 1]))
+			PutRow(collected[collected_count - 1]);
+		collected_count--;
+	}
+	if (collected_room > 4096)
+	{
+		pfree(collected);
+		collected = NULL;
+		collected_room = 0;
+	}
+}
+
 /*
  * Runs visit(row, in_table) over the entries of a key until it returns true; a run's row
  * is written back then. Returns whether it did.
@@ -653,6 +749,7 @@ template <typename Visit>
 static bool
 VisitRows(uint64 key, Visit visit)
 {
+	TakeCollected();
 	if (table != NULL)
 		for (Size at = PlaceOf(key);
 			 table[at].deleted != InvalidSubTransactionId && table[at].key == key; at++)
@@ -708,7 +805,7 @@ VisitRows(uint64 key, Visit visit)
 static void
 PutDeleted(uint64 key, SubTransactionId deleted)
 {
-	PutRow({key, deleted, InvalidSubTransactionId});
+	CollectRow({key, deleted, InvalidSubTransactionId});
 	NoteSubtransaction(deleted);
 }
 

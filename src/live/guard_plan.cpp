@@ -256,6 +256,12 @@ ReadClause(const char *qual, GuardClause *clause)
 	return clause->columns > 0 ? NULL : not_our_clause;
 }
 
+bool
+ReadGuardClause(const char *qual, GuardClause *clause)
+{
+	return ReadClause(qual, clause) == NULL;
+}
+
 /* Whether a column is there, can be used by triggers, and is of that type. */
 static bool
 IsUsableColumn(TupleDesc desc, AttrNumber attnum, Oid type, Oid collation)
