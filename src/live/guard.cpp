@@ -2,24 +2,35 @@
  * The guard: triggers that keep rows out whose key a live filter has seen.
  *
  * A trigger tests and adds the row's key before the row lands; guard_rows.cpp makes
- * the key count only if it does. guard_plan.cpp reads what the table's guard is, and
- * guard_moves.cpp tells rows that move to another partition from new ones.
+ * the key count only if it does. guard_plan.cpp reads what the table's guard is. A row
+ * that this transaction has deleted may be inserted again: guard_deleted.cpp and
+ * guard_truncate.cpp remember it. guard_moves.cpp finds rows that come from a partition
+ * without a guard.
  */
 #include "live/guard.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/detoast.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
 #include "replication/logicalworker.h"
 #include "utils/acl.h"
 #include "utils/datum.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 }
 
@@ -33,6 +44,11 @@ struct GuardSite
 	bool		checked;		/* the guard index is there */
 	bool		may_kill;		/* ON CONFLICT can kill a row that is in the guard index */
 	Oid			owner;			/* of the guarded table */
+	bool		changeable;		/* triggers fire after the guard's, which may change a row */
+	bool		removable;		/* the same for DELETE */
+	Oid			root;			/* of the partitions that the table belongs to */
+	UnguardedPartitions *unguarded; /* NULL: not looked for yet */
+	bool		parents_checked;
 	bool		has_seed;
 	dedup::KeySeed seed;
 	NullableDatum columns[INDEX_MAX_KEYS];
@@ -43,6 +59,26 @@ struct GuardSite
 
 /* Bytes of a column that an error shows. */
 constexpr int DESCRIBED_BYTES = 256;
+
+/* Whether a trigger fires after another one, before a row is written, for such an event. */
+static bool
+FiresLater(Relation rel, Oid than, int16 events)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+	bool		later = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgoid == than)
+			later = true;
+		else if (later && TRIGGER_FOR_ROW(trigger->tgtype) && TRIGGER_FOR_BEFORE(trigger->tgtype) &&
+				 (trigger->tgtype & events) != 0 && trigger->tgenabled != TRIGGER_DISABLED)
+			return true;
+	}
+	return false;
+}
 
 static GuardSite *
 GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
@@ -56,6 +92,11 @@ GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
 												sizeof(GuardSite));
 	site->plan = GetGuardPlan(trigger->tg_relation, trigger->tg_trigger->tgfoid);
+	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
+								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
+	site->removable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
+								 TRIGGER_TYPE_DELETE);
+	site->root = RootOfPartition(trigger->tg_relation);
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }
@@ -203,22 +244,133 @@ MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
 	return heap_modify_tuple_by_cols(tuple, desc, 1, &column, &value, &isnull);
 }
 
+/* A row that moves has been deleted already: to leave it out would lose it. */
+[[noreturn]] static void
+RefuseMove(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot move a row to partition \"%s\" from one whose guard is not enabled",
+					RelationGetRelationName(rel)),
+			 errdetail("The filter has its key, so the guard would leave the row out, and it would be lost."),
+			 errhint("Guard the partitioned table, and enable both triggers, \"%s\" and \"%s\", on all partitions or on none.",
+					 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
+	pg_unreachable();
+}
+
+/* ---- tables that inherit ---------------------------------------------------- */
+
+/* Whether a table itself holds a row that we can see. */
+static bool
+HasRows(Relation rel)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		found = table_scan_getnextslot(scan, ForwardScanDirection, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+/* The tables that a table inherits from directly. */
+static List *
+ParentsOf(Oid relid)
+{
+	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
+	List	   *parents = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		parents = lappend_oid(parents, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return parents;
+}
+
+/*
+ * Rows are moved from a table to one that inherits from it by copying them and truncating
+ * the parent afterwards. The copies are duplicates while the parent has the rows; to leave
+ * them out would lose them. So while a parent with the same filter has rows of its own,
+ * a duplicate is an error.
+ */
+static void
+CheckParents(GuardSite *site, Relation rel, Oid function)
+{
+	List	   *tables;
+
+	if (site->parents_checked || rel->rd_rel->relispartition)
+		return;
+	tables = ParentsOf(RelationGetRelid(rel));
+	while (tables != NIL)
+	{
+		Oid			relid = linitial_oid(tables);
+		Relation	parent = try_table_open(relid, AccessShareLock);
+		const GuardPlan *plan;
+
+		tables = list_delete_first(tables);
+		if (parent == NULL)
+			continue;
+		plan = FindGuardPlan(parent, function);
+		if (plan != NULL && plan->clause.filter == site->plan->clause.filter && HasRows(parent))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
+							RelationGetRelationName(rel), RelationGetRelationName(parent)),
+					 errdetail("If the rows of the parent are being moved here, they would be lost."),
+					 errhint("To move them, delete and insert them in one transaction, for example by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take the guard off with dedup_unguard() first.")));
+		table_close(parent, AccessShareLock);
+		tables = list_concat_unique_oid(tables, ParentsOf(relid));
+	}
+	site->parents_checked = true;
+}
+
+/* ---- inserted rows ----------------------------------------------------------- */
+
+/* Whether a column of the key is so long that it could be stored out of line. */
+static bool
+HasLongColumn(const GuardPlan *plan, const NullableDatum *columns)
+{
+	for (int i = 0; i < plan->clause.columns; i++)
+		if (plan->typlen[i] == -1 && toast_raw_datum_size(columns[i].value) > 64)
+			return true;
+	return false;
+}
+
 static HeapTuple
 GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 {
 	const GuardPlan *plan = site->plan;
+	const Oid	filter_oid = plan->clause.filter;
 	Relation	rel = trigger->tg_relation;
 	HeapTuple	tuple = trigger->tg_trigtuple;
 	GuardRow   *row = FindGuardRow();
-	bool		moving = row != NULL && row->moving && row->guarded == plan->guarded;
+	bool		moving = row != NULL && row->moving && row->root == site->root;
+	bool		unguarded = false;
 	LiveFilter	filter;
 	LiveAnswer	answer;
+	DeletedRowUse use;
+	bool		uses;
 	uint64		hash = 0;
 	bool		has_key;
 
 	LoadColumns(plan, trigger->tg_trigslot, site->columns);
 	filter = OpenGuardFilter(site);
 	has_key = HashGuardKey(plan, site->columns, filter.key_seed(), &hash);
+	if (rel->rd_rel->relispartition && !moving)
+	{
+		if (site->unguarded == NULL)
+			site->unguarded = FindUnguardedPartitions(GetMemoryChunkContext(site), rel, plan,
+													  trigger->tg_trigger->tgfoid);
+		unguarded = MayComeFromUnguarded(site->unguarded, site->root);
+	}
 
 	if (moving)
 	{
@@ -227,15 +379,19 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		 * added the new key, and noted it.
 		 */
 		row->moving = false;
-		EnterGuardRow(row, rel);
-		if (has_key && MoveGuardNote(row, plan->clause.filter, hash))
+		EnterGuardRow(row, rel, plan, filter.key_seed(), has_key, hash);
+		row->changeable = site->changeable;
+		if (has_key && MoveGuardNote(row, filter_oid, hash))
 		{
 			CloseLive(filter);
 			return tuple;
 		}
 		SettleGuardRow(row);
-		if (has_key && row->had_key && row->filter == plan->clause.filter && row->hash == hash)
+		if (has_key && row->moved.exists && row->moved.filter == filter_oid && row->moved.hash == hash)
 		{
+			/* A row that is marked as a duplicate stays so, and has no deleted row to use. */
+			if (UseDeletedRow(filter_oid, hash, &use))
+				NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
 			CloseLive(filter);
 			return tuple;
 		}
@@ -243,106 +399,135 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	else
 	{
 		if (row != NULL)
-			row->moving = false;
+			row->moving = row->freed.exists = false;
 		SettleGuardRow(row);
 	}
 
 	if (!has_key)
 	{
 		/* No note; so that none of an outer query's is taken for this row's. */
-		if (HaveGuardNotes())
-			EnterGuardRow(row, rel);
+		if (HaveGuardRows() || site->changeable)
+			EnterGuardRow(row, rel, plan, filter.key_seed(), false, 0)->changeable = site->changeable;
 		CloseLive(filter);
 		return MarkRow(rel, plan, tuple, false);
 	}
 
-	if (TakeMovedKey(plan->clause.filter, hash))
-	{
-		if (HaveGuardNotes())
-			EnterGuardRow(row, rel);
-		CloseLive(filter);
-		return tuple;
-	}
-
+	ReadTruncatedRows(filter);
+	uses = UseDeletedRow(filter_oid, hash, &use);
 	answer = TestAndAdd(filter, hash);
-	if (answer == LiveAnswer::Duplicate)
+	if (answer == LiveAnswer::Duplicate && !uses && HasLongColumn(plan, site->columns))
+		uses = UseUnreadableRow(filter_oid, &use);
+	if (answer == LiveAnswer::Duplicate && !uses)
 	{
-		/* A row that moves has been deleted already: to leave it out would lose it. */
 		if (plan->mode == GuardMode::Reject || moving)
 			RejectRow(rel, plan, filter, site->columns);
-		if (plan->mode == GuardMode::Skip && IsGuardFiredByUpdate())
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot move a row to partition \"%s\" from one whose guard is not enabled",
-							RelationGetRelationName(rel)),
-					 errdetail("Its key has been seen, so the row would be lost."),
-					 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" of the other partition.",
-							 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
 		if (plan->mode == GuardMode::Skip)
 		{
+			if (unguarded)
+				RefuseMove(rel);
+			CheckParents(site, rel, trigger->tg_trigger->tgfoid);
 			CountLive(filter, LiveCounter::Skipped, 1);
 			CloseLive(filter);
 			return NULL;
 		}
-		NoteGuardRow(EnterGuardRow(row, rel), filter, LiveCounter::Marked, hash, site->may_kill);
+	}
+	if (uses || answer == LiveAnswer::New || answer == LiveAnswer::Duplicate || HaveGuardRows() ||
+		site->changeable)
+	{
+		row = EnterGuardRow(row, rel, plan, filter.key_seed(), true, hash);
+		row->changeable = site->changeable;
 	}
 	if (answer == LiveAnswer::New)
-		NoteGuardRow(EnterGuardRow(row, rel), filter, LiveCounter::New, hash, site->may_kill);
-	else if (answer != LiveAnswer::Duplicate && HaveGuardNotes())
-		EnterGuardRow(row, rel);
+		NoteGuardRow(row, filter, {true, LiveCounter::New, uses ? &use : NULL}, hash, site->may_kill);
+	else if (uses)
+		NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
+	else if (answer == LiveAnswer::Duplicate)
+		NoteGuardRow(row, filter, {true, LiveCounter::Marked, NULL}, hash, site->may_kill);
 	CloseLive(filter);
-	return MarkRow(rel, plan, tuple, answer == LiveAnswer::Duplicate);
+	return MarkRow(rel, plan, tuple, answer == LiveAnswer::Duplicate && !uses);
+}
+
+/* ---- updated and deleted rows -------------------------------------------------- */
+
+/* Whether a row is marked as a duplicate: then its key is another row's. */
+static bool
+IsMarked(const GuardPlan *plan, TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		mark;
+
+	if (plan->mode != GuardMode::Mark)
+		return false;
+	mark = slot_getattr(slot, plan->clause.mark, &isnull);
+	return !isnull && DatumGetBool(mark);
 }
 
 /*
- * An UPDATE that changes the key takes a new one; the old one stays seen. That the
- * new one is a duplicate is an error in every mode: an UPDATE that silently leaves
- * rows as they were helps nobody.
+ * An UPDATE that changes the key takes a new one, and the old one is then that of a
+ * deleted row. That the new one is a duplicate is an error in every mode: an UPDATE that
+ * silently leaves rows as they were helps nobody.
  */
 static HeapTuple
 GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 {
 	const GuardPlan *plan = site->plan;
+	const Oid	filter_oid = plan->clause.filter;
 	Relation	rel = trigger->tg_relation;
 	GuardRow   *row = FindGuardRow();
-	bool		added = false;
+	bool		entered = false;
 
 	/* ON CONFLICT DO UPDATE: the row that was to be inserted did not land. */
 	if (row != NULL)
 	{
-		row->moving = false;
+		row->moving = row->freed.exists = row->changeable = false;
 		SettleGuardRow(row);
 	}
 
 	LoadColumns(plan, trigger->tg_trigslot, site->old_columns);
 	LoadColumns(plan, trigger->tg_newslot, site->columns);
-	if (!SameColumns(plan, site->old_columns, site->columns))
+	if (!SameColumns(plan, site->old_columns, site->columns) || site->changeable)
 	{
 		LiveFilter	filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
-		uint64		hash;
-		uint64		old_hash;
+		uint64		hash = 0;
+		uint64		old_hash = 0;
+		bool		has_key = HashGuardKey(plan, site->columns, seed, &hash);
+		bool		had_key = HashGuardKey(plan, site->old_columns, seed, &old_hash);
 
-		if (HashGuardKey(plan, site->columns, seed, &hash) &&
-			!(HashGuardKey(plan, site->old_columns, seed, &old_hash) && hash == old_hash))
+		if (has_key != had_key || (has_key && hash != old_hash))
 		{
-			LiveAnswer	answer = TestAndAdd(filter, hash);
+			DeletedRowUse use;
+			bool		uses = false;
+			LiveAnswer	answer = LiveAnswer::TooOld;
 
-			if (answer == LiveAnswer::Duplicate)
-				RejectRow(rel, plan, filter, site->columns);
-			if (answer == LiveAnswer::New)
+			if (has_key)
 			{
-				NoteGuardRow(EnterGuardRow(row, rel), filter, LiveCounter::New, hash, false);
-				added = true;
+				ReadTruncatedRows(filter);
+				uses = UseDeletedRow(filter_oid, hash, &use);
+				answer = TestAndAdd(filter, hash);
+				if (answer == LiveAnswer::Duplicate && !uses)
+					RejectRow(rel, plan, filter, site->columns);
 			}
+			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
+			if (answer == LiveAnswer::New || uses)
+				NoteGuardRow(row, filter, {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
+							 hash, false);
+			row->freed = {had_key && !IsMarked(plan, trigger->tg_trigslot), filter_oid, old_hash};
+			entered = true;
 		}
+		else if (site->changeable)
+		{
+			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
+			entered = true;
+		}
+		if (entered)
+			row->changeable = site->changeable;
 		CloseLive(filter);
 	}
-	if (!added && (HaveGuardNotes() || rel->rd_rel->relispartition))
-		EnterGuardRow(row, rel);
+	if (!entered && (HaveGuardRows() || rel->rd_rel->relispartition))
+		row = EnterGuardRow(row, rel, plan, {}, false, 0);
 	if (rel->rd_rel->relispartition)
 	{
-		row = FindGuardRow();
 		row->updated_in = RelationGetRelid(rel);
 		row->updated = trigger->tg_trigtuple->t_self;
 	}
@@ -350,43 +535,54 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 }
 
 /*
- * Remembers the key of a row that is on its way to another partition: that BEFORE UPDATE
- * has just fired for. What a DELETE in a WITH clause takes out, for an INSERT of the same
- * query to put in, is not that row but its key's second one, whatever the plan.
+ * Remembers the row as one that may be inserted again; and, if BEFORE UPDATE has just fired
+ * for it, as one that is on its way to another partition.
  */
 static HeapTuple
 GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 {
 	Relation	rel = trigger->tg_relation;
-	GuardSite  *site;
-	GuardRow   *row;
+	GuardSite  *site = GetSite(fcinfo, trigger);
+	GuardRow   *row = FindGuardRow();
+	const Oid	filter_oid = site->plan->clause.filter;
+	bool		moves = IsLogicalWorker() ||
+		(row != NULL && row->updated_in == RelationGetRelid(rel) &&
+		 ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self));
+	uint64		hash = 0;
+	bool		has_key;
 
-	row = FindGuardRow();
-	if (!IsLogicalWorker() &&
-		!(row != NULL && row->updated_in == RelationGetRelid(rel) &&
-		  ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self)))
-		return trigger->tg_trigtuple;
-
-	site = GetSite(fcinfo, trigger);
 	if (!site->has_seed)
 	{
 		LiveFilter	filter;
 
-		if (!IsLiveRelationId(site->plan->clause.filter))
+		if (!IsLiveRelationId(filter_oid))
 			ReportIncompleteGuard(rel);
-		filter = OpenLiveUnchecked(site->plan->clause.filter, AccessShareLock);
+		filter = OpenLiveUnchecked(filter_oid, AccessShareLock);
 		site->seed = filter.key_seed();
 		site->has_seed = true;
 		CloseLive(filter);
 	}
 	LoadColumns(site->plan, trigger->tg_trigslot, site->columns);
-	row = EnterGuardRow(row, rel);
-	row->moving = true;
-	row->guarded = site->plan->guarded;
-	row->filter = site->plan->clause.filter;
-	row->had_key = HashGuardKey(site->plan, site->columns, site->seed, &row->hash);
-	if (row->had_key && IsLogicalWorker())
-		RememberMovedKey(row->filter, row->hash);
+	has_key = HashGuardKey(site->plan, site->columns, site->seed, &hash);
+	if (moves)
+	{
+		if (row == NULL)
+			row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
+		row->moving = true;
+		row->freed.exists = false;
+		row->root = site->root;
+		row->moved = {has_key, filter_oid, hash};
+	}
+	if (has_key && !IsMarked(site->plan, trigger->tg_trigslot))
+	{
+		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
+		if (site->removable)
+		{
+			if (row == NULL)
+				row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
+			CheckDeletionLater(row, rel, &trigger->tg_trigtuple->t_self, filter_oid, hash);
+		}
+	}
 	return trigger->tg_trigtuple;
 }
 
@@ -403,10 +599,8 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
 	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function %s must be fired before each row", GUARD_FUNCTION),
-				 errhint("dedup_guard() makes the triggers of a guard.")));
+		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
+							 gettext_noop("It is not fired BEFORE each row."));
 
 	SettleLandedRows();
 	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
@@ -433,12 +627,15 @@ GuardTransactionCallback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			SettleGuardLevel(1);
+			WarnOfTruncatedKeys();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
 			ForgetGuardLevel(1);
-			ForgetMovedKeys();
+			ForgetDeletedRows();
+			ForgetTruncations(TopSubTransactionId);
+			ForgetGuardMoves();
 			TrimGuardPlans();
 			break;
 		default:
@@ -450,10 +647,25 @@ static void
 GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransactionId parent,
 							void *arg)
 {
-	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
-		SettleGuardLevel(GetCurrentTransactionNestLevel());
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-		ForgetGuardLevel(GetCurrentTransactionNestLevel());
+	int			level = GetCurrentTransactionNestLevel();
+
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			DeletedRowsSubtransactionBegins(level);
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			SettleGuardLevel(level);
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			DeletedRowsSubtransactionCommits(level);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			ForgetGuardLevel(level);
+			DeletedRowsSubtransactionAborts(level, id, parent);
+			ForgetTruncations(id);
+			break;
+	}
 }
 
 /*
@@ -463,7 +675,9 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 void
 InitLiveGuard(void)
 {
+	InitGuardRows();
 	InitGuardMoves();
+	InitGuardTruncate();
 	RegisterXactCallback(GuardTransactionCallback, NULL);
 	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
 }

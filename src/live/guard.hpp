@@ -21,6 +21,7 @@
 #include "live/live.hpp"
 
 extern "C" {
+#include "nodes/pg_list.h"
 #include "storage/itemptr.h"
 #include "utils/reltrigger.h"
 }
@@ -51,8 +52,8 @@ struct GuardTriggers
 };
 
 /*
- * Finds the triggers of a table that call `function`; either can be missing. More of
- * them than one guard has is an error.
+ * Finds the triggers of a table that call `function`; either can be missing. A trigger
+ * that cannot be part of a guard, or is its second one of a kind, is an error (55000).
  */
 extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
 
@@ -67,10 +68,10 @@ struct GuardClause
 	AttrNumber	mark;			/* column that says whether the row is a duplicate, or 0 */
 };
 
-/* Reads a clause as pg_trigger has it; false if it is not one that we write. */
-extern bool ReadGuardClause(const char *qual, GuardClause *clause);
-
-/* Whether an index is a guard index that is in use and sees every change of the key. */
+/*
+ * Whether an index is a guard index that is in use and sees every change of the key: of
+ * plain columns, with the key's among them, and of all rows.
+ */
 extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns,
 							   const AttrNumber *attnums);
 
@@ -90,9 +91,14 @@ struct GuardPlan
 
 /*
  * The plan of a table's guard, whose triggers call `function`; kept until the end of the
- * transaction at least. 55000 if the guard is incomplete.
+ * transaction at least. Call it once a query: it holds the guard against the table's
+ * columns as they are now. 55000 if there is no guard, or one that dedup_guard() does not
+ * make, by whoever it was made or altered.
  */
 extern const GuardPlan *GetGuardPlan(Relation rel, Oid function);
+
+/* The same, but NULL where GetGuardPlan() raises an error. */
+extern const GuardPlan *FindGuardPlan(Relation rel, Oid function);
 
 /*
  * Checks, once a query, that we will be told what lands in this table; learns whether
@@ -100,12 +106,94 @@ extern const GuardPlan *GetGuardPlan(Relation rel, Oid function);
  */
 extern void CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill);
 
-[[noreturn]] extern void ReportIncompleteGuard(Relation rel);
+/* 55000. `flaw` is the DETAIL: a sentence, not translated yet. */
+[[noreturn]] extern void ReportIncompleteGuard(Relation rel, const char *flaw = NULL);
+[[noreturn]] extern void ReportNoGuardTrigger(Relation rel, const Trigger *trigger,
+											  const char *flaw);
 
 /* Between transactions: throws the plans away if they have become too many. */
 extern void TrimGuardPlans(void);
 
+/* Whether a trigger fires in this session as its role for replication is now. */
+extern bool GuardTriggerFires(char enabled);
+
+/* The uppermost table of the partition tree that a table is in; itself, if in none. */
+extern Oid RootOfPartition(Relation rel);
+
+/* ---- rows that were deleted (guard_deleted.cpp) ------------------------------ */
+
+/*
+ * A row that this transaction deletes from a guarded table may be inserted again: its key
+ * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
+ * deleted it. May write to a temporary file.
+ */
+extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+
+/* A deleted row that was inserted again. */
+struct DeletedRowUse
+{
+	uint64		key;
+	SubTransactionId deleted;
+	SubTransactionId used;
+};
+
+/*
+ * Uses one deleted row of this key up, for the current subtransaction. Returns false if
+ * there is none.
+ */
+extern bool UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use);
+
+/* The row that used it did not land: it can be used again. */
+extern void ReturnDeletedRow(const DeletedRowUse &use);
+
+/* The row was not deleted after all. Without effect if it was inserted again already. */
+extern void RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+
+/* What subtransactions at this nesting level do, and the end of the transaction. */
+extern void DeletedRowsSubtransactionBegins(int level);
+extern void DeletedRowsSubtransactionCommits(int level);
+extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
+											SubTransactionId parent);
+extern void ForgetDeletedRows(void);
+
+/* ---- rows that TRUNCATE has removed (guard_truncate.cpp) ---------------------- */
+
+/*
+ * Called when the guard index of a table is built: if it is because the table was
+ * truncated, this transaction may insert the removed rows again.
+ */
+extern void GuardIndexBuilt(Relation heap);
+
+/*
+ * Makes deleted rows (above) of those that this transaction has removed by TRUNCATE under
+ * a filter, by reading them once. Called before a key is added to the filter.
+ */
+extern void ReadTruncatedRows(const LiveFilter &filter);
+
+/*
+ * Uses up a removed row whose key could not be read, being stored out of line. Returns
+ * false if there is none.
+ */
+extern bool UseUnreadableRow(Oid filter, DeletedRowUse *use);
+
+/* Before a transaction commits: warns of keys that it leaves behind. */
+extern void WarnOfTruncatedKeys(void);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetTruncations(SubTransactionId id);
+
+/* Installs a hook; once, from InitLiveGuard(). */
+extern void InitGuardTruncate(void);
+
 /* ---- rows that have not landed yet (guard_rows.cpp) -------------------------- */
+
+/* A key, and the filter that it is for. */
+struct GuardedKey
+{
+	bool		exists;			/* no column of it is NULL */
+	Oid			filter;
+	uint64		hash;
+};
 
 /*
  * A row that a query is working on; lives in the query's per-tuple memory, and in the
@@ -117,35 +205,49 @@ struct GuardRow
 	GuardRow   *below;
 	MemoryContext context;
 	int			level;			/* nesting of the query's (sub)transaction */
-	Oid			heap;			/* where it goes */
+	int			depth;			/* of triggers, where the row lands */
+	Oid			heap;			/* where it goes, by the guard `plan` */
+	const GuardPlan *plan;
+	dedup::KeySeed seed;
+	bool		has_key;		/* that it is to land with */
+	uint64		hash;
+	bool		changeable;		/* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
 	Oid			updated_in;
 	ItemPointerData updated;
 
+	/* The key that an UPDATE takes out of the table when it lands. */
+	GuardedKey	freed;
+
 	/* Deleted, and not inserted elsewhere yet: its key then. */
 	bool		moving;
-	bool		had_key;
-	Oid			guarded;		/* by whose guard; another's INSERT is no move */
-	Oid			filter;
-	uint64		hash;
+	Oid			root;			/* of the partitions that it moves between */
+	GuardedKey	moved;
 };
 
 /* The row that the calling trigger is fired for, if an earlier trigger entered it. */
 extern GuardRow *FindGuardRow(void);
 
-/* Enters that row, unless `row` is it already, as on its way to `rel`. */
-extern GuardRow *EnterGuardRow(GuardRow *row, Relation rel);
-
-/* The key is new, or the row is marked: it counts, unless the row does not land. */
-extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, LiveCounter counted,
-						 uint64 hash, bool may_kill);
-
 /*
- * Whether any row is noted. While one is, each row is entered, even without a key, so
- * that none of an outer query's is taken for it when it lands.
+ * Enters that row, unless `row` is it already, as on its way to `rel` with a key, or with
+ * none.
  */
-extern bool HaveGuardNotes(void);
+extern GuardRow *EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan,
+							   dedup::KeySeed seed, bool has_key, uint64 hash);
+
+/* Whether any row is in hand: then each that may land is entered, so that it is found. */
+extern bool HaveGuardRows(void);
+
+/* What counts unless the row does not land. */
+struct GuardEffect
+{
+	bool		counts;			/* in `counter` */
+	LiveCounter counter;		/* New: the key was added, too */
+	const DeletedRowUse *use;	/* or NULL */
+};
+extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
+						 uint64 hash, bool may_kill);
 
 /*
  * Whether this key was added for the row, and noted. If so, the note goes along with the
@@ -156,6 +258,13 @@ extern bool MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash);
 /* Decides about the key of a row in hand, if not NULL, which did not land as it was. */
 extern void SettleGuardRow(GuardRow *row);
 
+/*
+ * The row in hand is about to be deleted, but a trigger that fires later could keep it:
+ * when it is over, NoteDeletedRow() is taken back if it is still there.
+ */
+extern void CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter,
+							   uint64 hash);
+
 /* Before a (sub)transaction of this nesting level commits. */
 extern void SettleGuardLevel(int level);
 
@@ -165,23 +274,38 @@ extern void ForgetGuardLevel(int level);
 /* A filter that the caller may use because it is in use, by his own guard. */
 extern LiveFilter OpenLiveUnchecked(Oid filter, LOCKMODE lock);
 
+/* Installs a hook; once, from InitLiveGuard(). */
+extern void InitGuardRows(void);
+
+/* Whether one file of a relation goes on as another: it was moved, not truncated. */
+extern bool IsSameFile(Oid before, Oid now);
+
 /* Called by the guard index for every row that has got into a table. */
-extern void GuardRowLanded(Relation heap, ItemPointer tid);
+extern void GuardRowLanded(Relation heap, Relation index, const Datum *values,
+						   const bool *isnull, ItemPointer tid);
 
 /* ---- rows that move to another partition (guard_moves.cpp) ------------------- */
 
-/* Whether the calling BEFORE INSERT trigger is fired for a row that an UPDATE moves. */
-extern bool IsGuardFiredByUpdate(void);
+/* Partitions beside a guarded one that the same filter does not guard just now. */
+struct UnguardedPartitions
+{
+	bool		may_move;		/* the query may move rows, as far as is known */
+	bool		only_moves;		/* every row that it inserts is one that it moves */
+	List	   *partitions;		/* OIDs */
+};
+
+/* What the calling BEFORE INSERT trigger of a partition has to look at. */
+extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relation rel,
+													const GuardPlan *plan, Oid function);
 
 /*
- * In workers that apply changes: remembers the key of a row that was deleted in this
- * transaction; takes a key from those, and returns whether it was among them.
+ * Whether the row that the trigger is fired for may come from one of these, where no guard
+ * has seen it go. To be asked for every row.
  */
-extern void RememberMovedKey(Oid filter, uint64 hash);
-extern bool TakeMovedKey(Oid filter, uint64 hash);
+extern bool MayComeFromUnguarded(const UnguardedPartitions *unguarded, Oid root);
 
 /* At the end of a transaction. */
-extern void ForgetMovedKeys(void);
+extern void ForgetGuardMoves(void);
 
 /* Installs a hook; once, from InitLiveGuard(). */
 extern void InitGuardMoves(void);

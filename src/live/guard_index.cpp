@@ -6,6 +6,8 @@
  * that a BEFORE trigger let pass did land. The index is on the key columns, so that
  * an UPDATE that changes the key is never a HOT update, which would go without it.
  *
+ * It is built anew when its table is truncated, which tells the guard of that, too.
+ *
  * No page is written or read. The planner cannot use it: it has no scans. Its operator
  * class takes every type, since it compares nothing.
  */
@@ -30,6 +32,13 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("an index of access method %s cannot be partial", GUARD_ACCESS_METHOD),
 				 errdetail("It must be told of every row.")));
+	if (info->ii_Expressions != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("an index of access method %s cannot have expressions", GUARD_ACCESS_METHOD),
+				 errdetail("A guard's key consists of plain columns.")));
+
+	GuardIndexBuilt(heap);
 
 	/* A negative count of rows leaves the table's statistics as they are. */
 	result = (IndexBuildResult *) palloc(sizeof(IndexBuildResult));
@@ -51,7 +60,7 @@ GuardInsert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relati
 #endif
 			IndexInfo *info)
 {
-	GuardRowLanded(heap, tid);
+	GuardRowLanded(heap, index, values, isnull, tid);
 	return false;
 }
 

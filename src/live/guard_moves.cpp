@@ -1,44 +1,57 @@
 /*
- * Rows that move to another partition.
+ * Rows that move to a guarded partition from one that is not guarded.
  *
- * An UPDATE that moves a row to another partition is a DELETE and an INSERT of one
- * row, that is, without a reset of the query's per-tuple memory in between (see
- * guard_rows.cpp); so is what logical replication makes of it. A BEFORE INSERT trigger
- * that then left the row out would lose it. That a row in hand is moving is known from
- * the triggers that have fired for it (guard.cpp). Here is what tells so where those
- * cannot: the queries that insert only rows that they move, and the keys of rows that
- * were deleted in a publisher's transaction.
+ * An UPDATE or MERGE that moves a row to another partition deletes it there and inserts it
+ * here. Where the guard's triggers fire for both, the row is known by them (guard.cpp).
+ * Where the partition that it leaves has no guard of that filter, or its triggers do not
+ * fire, a BEFORE INSERT trigger looks the same as for a new row; to leave that row out
+ * would lose it. So such a row, if its key was seen, is an error.
+ *
+ * What tells it from a new row: the kind of the query, and the server's own count of the
+ * rows that this transaction has deleted from each table, which goes up just before a
+ * moved row is inserted. Queries are known from the executor's hook; but a query that was
+ * running when the library was loaded is not, nor is a worker that applies changes.
  */
 #include "live/guard.hpp"
 
 extern "C" {
+#include "access/xact.h"
+#include "catalog/partition.h"
+#include "catalog/pg_inherits.h"
+#include "commands/trigger.h"
 #include "executor/executor.h"
 #include "nodes/plannodes.h"
-#include "utils/hsearch.h"
+#include "pgstat.h"
+#include "replication/logicalworker.h"
+#include "utils/lsyscache.h"
+#include "utils/relcache.h"
 }
 
-/* ---- updates of partitioned tables ----------------------------------------- */
+/* ---- queries --------------------------------------------------------------- */
 
 namespace
 {
 
-/* An UPDATE of a partitioned table, which inserts only rows that it moves. */
-struct GuardUpdate
+/* A query that is known: those that move rows, and all of the statement that loaded us. */
+struct GuardQuery
 {
 	MemoryContextCallback over;
-	GuardUpdate *below;
+	GuardQuery *below;
 	MemoryContext context;		/* of the query; holds this too */
+	bool		may_move;
+	bool		only_moves;
 };
 
 }							/* namespace */
 
-static GuardUpdate *guard_updates = NULL;	/* innermost first */
+static GuardQuery *guard_queries = NULL;	/* innermost first */
+static TimestampTz loading_statement;
 static ExecutorStart_hook_type previous_executor_start = NULL;
 
 static void
-GuardUpdateOver(void *arg)
+GuardQueryOver(void *arg)
 {
-	for (GuardUpdate **link = &guard_updates; *link != NULL; link = &(*link)->below)
+	for (GuardQuery **link = &guard_queries; *link != NULL; link = &(*link)->below)
 		if (*link == arg)
 		{
 			*link = (*link)->below;
@@ -46,109 +59,207 @@ GuardUpdateOver(void *arg)
 		}
 }
 
+/* Whether a plan changes rows of a partitioned table in place. */
+static bool
+MovesRows(const Plan *plan)
+{
+	const ModifyTable *modify = (const ModifyTable *) plan;
+
+	if (plan == NULL || !IsA(plan, ModifyTable) || modify->rootRelation == 0)
+		return false;
+#if PG_VERSION_NUM >= 150000
+	return modify->operation == CMD_UPDATE || modify->operation == CMD_MERGE;
+#else
+	return modify->operation == CMD_UPDATE;
+#endif
+}
+
 static void
 GuardExecutorStart(QueryDesc *query, int eflags)
 {
 	const PlannedStmt *statement = query->plannedstmt;
+	bool		may_move = MovesRows(statement->planTree);
+	bool		only_moves = may_move && query->operation == CMD_UPDATE &&
+		!statement->hasModifyingCTE;
+	ListCell   *cell;
 
 	if (previous_executor_start != NULL)
 		previous_executor_start(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
-	if (query->operation == CMD_UPDATE && !statement->hasModifyingCTE &&
-		IsA(statement->planTree, ModifyTable) &&
-		((const ModifyTable *) statement->planTree)->rootRelation > 0)
+
+	/* A WITH clause's UPDATE is a plan of its own. */
+	if (statement->hasModifyingCTE)
+		foreach(cell, statement->subplans)
+			may_move = may_move || MovesRows((const Plan *) lfirst(cell));
+	if (may_move || loading_statement == GetCurrentStatementStartTimestamp())
 	{
 		MemoryContext context = query->estate->es_query_cxt;
-		GuardUpdate *update = (GuardUpdate *) MemoryContextAlloc(context, sizeof(GuardUpdate));
+		GuardQuery *known = (GuardQuery *) MemoryContextAlloc(context, sizeof(GuardQuery));
 
-		update->context = context;
-		update->below = guard_updates;
-		update->over.func = GuardUpdateOver;
-		update->over.arg = update;
-		MemoryContextRegisterResetCallback(context, &update->over);
-		guard_updates = update;
+		known->context = context;
+		known->may_move = may_move;
+		known->only_moves = only_moves;
+		known->below = guard_queries;
+		known->over.func = GuardQueryOver;
+		known->over.arg = known;
+		MemoryContextRegisterResetCallback(context, &known->over);
+		guard_queries = known;
 	}
 }
 
-bool
-IsGuardFiredByUpdate(void)
+/* Whether the query whose BEFORE trigger is running may move rows, and only moves them. */
+static bool
+MayMove(bool *only_moves)
 {
-	MemoryContext query = MemoryContextGetParent(CurrentMemoryContext);
+	MemoryContext context = MemoryContextGetParent(CurrentMemoryContext);
 
-	for (GuardUpdate *update = guard_updates; update != NULL; update = update->below)
-		if (update->context == query)
-			return true;
-	return false;
+	*only_moves = false;
+	for (GuardQuery *query = guard_queries; query != NULL; query = query->below)
+		if (query->context == context)
+		{
+			*only_moves = query->only_moves;
+			return query->may_move;
+		}
+	return loading_statement == GetCurrentStatementStartTimestamp() || IsLogicalWorker();
 }
 
-/* ---- rows that a publisher has moved ---------------------------------------- */
+/* ---- partitions ------------------------------------------------------------- */
 
-namespace
+bool
+GuardTriggerFires(char enabled)
 {
+	if (enabled == TRIGGER_FIRES_ALWAYS)
+		return true;
+	return enabled == (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA ?
+					   TRIGGER_FIRES_ON_REPLICA : TRIGGER_FIRES_ON_ORIGIN);
+}
 
-struct MovedKey
+Oid
+RootOfPartition(Relation rel)
 {
-	Oid			filter;
-	uint64		hash;
-};
+	Oid			root = RelationGetRelid(rel);
 
-}							/* namespace */
-
-/* Keys of rows deleted by the transaction that is being applied. */
-static HTAB *guard_moved = NULL;
-
-/*
- * A row that moves between partitions of the publisher arrives as a DELETE and an
- * INSERT, messages of their own. So in a worker that applies changes a key whose row
- * was deleted in this transaction may be inserted in it once more.
- */
-void
-RememberMovedKey(Oid filter, uint64 hash)
-{
-	MovedKey	key;
-
-	if (guard_moved == NULL)
+	if (rel->rd_rel->relispartition)
 	{
-		HASHCTL		info = {};
+		List	   *ancestors = get_partition_ancestors(root);
 
-		info.keysize = sizeof(MovedKey);
-		info.entrysize = sizeof(MovedKey);
-		info.hcxt = TopTransactionContext;
-		guard_moved = hash_create("dedup_guard moved keys", 64, &info,
-								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		if (ancestors != NIL)
+			root = llast_oid(ancestors);
+		list_free(ancestors);
 	}
-	memset(&key, 0, sizeof key);
-	key.filter = filter;
-	key.hash = hash;
-	(void) hash_search(guard_moved, &key, HASH_ENTER, NULL);
+	return root;
 }
 
-bool
-TakeMovedKey(Oid filter, uint64 hash)
+/* Whether rows that leave this partition are seen by the guard of a filter. */
+static bool
+IsGuardedBy(Relation rel, Oid filter, Oid function)
 {
-	MovedKey	key;
-	bool		found = false;
+	const GuardPlan *plan = FindGuardPlan(rel, function);
+	GuardTriggers triggers;
 
-	if (likely(guard_moved == NULL))
+	if (plan == NULL || plan->clause.filter != filter)
 		return false;
-	memset(&key, 0, sizeof key);
-	key.filter = filter;
-	key.hash = hash;
-	(void) hash_search(guard_moved, &key, HASH_REMOVE, &found);
+	triggers = FindGuardTriggers(rel, function);
+	return GuardTriggerFires(triggers.write->tgenabled) &&
+		GuardTriggerFires(triggers.remove->tgenabled);
+}
+
+UnguardedPartitions *
+FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *plan, Oid function)
+{
+	UnguardedPartitions *found;
+	bool		only_moves = false;
+	bool		may_move = rel->rd_rel->relispartition && MayMove(&only_moves);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	found = (UnguardedPartitions *) palloc0(sizeof(UnguardedPartitions));
+	found->may_move = may_move;
+	found->only_moves = only_moves;
+	if (may_move && !only_moves)
+	{
+		List	   *tables = find_all_inheritors(RootOfPartition(rel), NoLock, NULL);
+		ListCell   *cell;
+
+		foreach(cell, tables)
+		{
+			Relation	table;
+
+			if (lfirst_oid(cell) == RelationGetRelid(rel))
+				continue;
+
+			/* Only looked at, and only for its triggers: it needs no lock. */
+			table = RelationIdGetRelation(lfirst_oid(cell));
+			if (!RelationIsValid(table))
+				continue;
+			if (table->rd_rel->relkind != RELKIND_PARTITIONED_TABLE &&
+				!IsGuardedBy(table, plan->clause.filter, function))
+				found->partitions = lappend_oid(found->partitions, lfirst_oid(cell));
+			RelationClose(table);
+		}
+		list_free(tables);
+	}
+	MemoryContextSwitchTo(old);
 	return found;
 }
 
-/* Its memory is the transaction's and goes by itself. */
-void
-ForgetMovedKeys(void)
+/* ---- deleted rows, by the server's own count ---------------------------------- */
+
+/* How many rows this transaction has deleted from tables; -1 if nobody counts. */
+static int64
+CountDeleted(const List *tables)
 {
-	guard_moved = NULL;
+	int64		deleted = 0;
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		Relation	rel = RelationIdGetRelation(lfirst_oid(cell));
+
+		if (!RelationIsValid(rel))
+			continue;
+		if (rel->pgstat_info != NULL)
+			for (const PgStat_TableXactStatus *level = rel->pgstat_info->trans; level != NULL;
+				 level = level->upper)
+				deleted += level->tuples_deleted;
+		else if (!pgstat_track_counts)
+			deleted = -1;
+		RelationClose(rel);
+		if (deleted < 0)
+			break;
+	}
+	return deleted;
+}
+
+/* The last count, and for which partitions. */
+static Oid	counted_root = InvalidOid;
+static int64 counted_deleted = 0;
+
+bool
+MayComeFromUnguarded(const UnguardedPartitions *unguarded, Oid root)
+{
+	int64		before = counted_root == root ? counted_deleted : 0;
+
+	if (!unguarded->may_move || unguarded->only_moves)
+		return unguarded->only_moves;
+	if (unguarded->partitions == NIL)
+		return false;
+	counted_root = root;
+	counted_deleted = CountDeleted(unguarded->partitions);
+	return counted_deleted < 0 || counted_deleted != before;
+}
+
+void
+ForgetGuardMoves(void)
+{
+	counted_root = InvalidOid;
+	counted_deleted = 0;
 }
 
 void
 InitGuardMoves(void)
 {
+	loading_statement = GetCurrentStatementStartTimestamp();
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = GuardExecutorStart;
 }

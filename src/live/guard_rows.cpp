@@ -11,13 +11,17 @@
  * per-tuple memory, so the server cannot reset that before it is done with the row, and
  * does reset it before it takes up the next one, or the query's AFTER triggers. A
  * reset callback marks the row's notes; it runs in aborts too and does nothing else.
- * The key is taken back when this session next comes by: at its next guarded row, in
- * its next call of a function on live filters, or before the (sub)transaction commits.
+ * The key is taken back when this session next comes by: at its next guarded row, at the
+ * end of the query, in its next call of a function on live filters, or before the
+ * (sub)transaction commits.
  */
 #include "live/guard.hpp"
 
+#include "pg/keys.hpp"
+
 extern "C" {
 #include "access/relation.h"
+#include "executor/executor.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 }
@@ -25,11 +29,14 @@ extern "C" {
 namespace
 {
 
-/* What was done for a row that has not landed yet: a key added, or a mark counted. */
+/* What was done for a row that has not landed yet. */
 struct GuardNote
 {
 	GuardRow   *row;			/* NULL: it is over */
+	bool		counts;			/* in `counted` */
 	LiveCounter counted;		/* New: the key is to be taken back, too */
+	bool		uses;			/* a deleted row */
+	DeletedRowUse use;
 	Oid			filter;
 	Oid			filter_file;	/* another: it was truncated, and the key went along */
 	uint64		hash;
@@ -43,6 +50,26 @@ struct GuardNote
 	ItemPointerData tid;		/* valid: landed, speculatively */
 };
 
+/* A row that was to be deleted when its trigger was fired. */
+struct GuardDeletion
+{
+	GuardRow   *row;			/* NULL: it is over */
+	int			level;
+	SubTransactionId subid;
+	Oid			heap;
+	Oid			file;
+	ItemPointerData tid;
+	Oid			filter;
+	uint64		hash;
+};
+
+/* A file whose pages were copied to another. */
+struct CopiedFile
+{
+	Oid			from;
+	Oid			to;
+};
+
 }							/* namespace */
 
 static GuardRow *guard_rows = NULL; /* innermost query's first */
@@ -51,6 +78,34 @@ static GuardRow *guard_rows = NULL; /* innermost query's first */
 static GuardNote *guard_notes = NULL;
 static int	guard_note_count = 0;
 static int	guard_note_capacity = 0;
+
+static GuardDeletion *guard_deletions = NULL;
+static int	guard_deletion_count = 0;
+static int	guard_deletion_capacity = 0;
+
+/* Of live filters, by this transaction. */
+static CopiedFile *copied_files = NULL;
+static int	copied_file_count = 0;
+static int	copied_file_capacity = 0;
+
+static ExecutorEnd_hook_type previous_executor_end = NULL;
+
+/* One more element of an array that doubles and stays for the session. */
+template <typename Element>
+static Element *
+OneMore(Element **array, int *count, int *capacity)
+{
+	if (*count == *capacity)
+	{
+		int			doubled = Max(16, 2 * *capacity);
+		Size		bytes = sizeof(Element) * doubled;
+
+		*array = (Element *) (*array == NULL ? MemoryContextAlloc(TopMemoryContext, bytes) :
+							  repalloc(*array, bytes));
+		*capacity = doubled;
+	}
+	return &(*array)[(*count)++];
+}
 
 /* ---- rows in hand --------------------------------------------------------- */
 
@@ -69,6 +124,9 @@ GuardRowOver(void *arg)
 	for (int i = 0; i < guard_note_count; i++)
 		if (guard_notes[i].row == row)
 			guard_notes[i].row = NULL;
+	for (int i = 0; i < guard_deletion_count; i++)
+		if (guard_deletions[i].row == row)
+			guard_deletions[i].row = NULL;
 }
 
 GuardRow *
@@ -80,8 +138,22 @@ FindGuardRow(void)
 	return NULL;
 }
 
+bool
+HaveGuardRows(void)
+{
+	return guard_rows != NULL;
+}
+
+/* How deep in triggers the session is just now. */
+static int
+TriggerDepth(void)
+{
+	return DatumGetInt32(pg_trigger_depth(NULL));
+}
+
 GuardRow *
-EnterGuardRow(GuardRow *row, Relation rel)
+EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed seed,
+			  bool has_key, uint64 hash)
 {
 	if (row == NULL)
 	{
@@ -94,7 +166,13 @@ EnterGuardRow(GuardRow *row, Relation rel)
 		MemoryContextRegisterResetCallback(CurrentMemoryContext, &row->over);
 		guard_rows = row;
 	}
+	/* The trigger that enters it is one level below the query. */
+	row->depth = TriggerDepth() - 1;
 	row->heap = RelationGetRelid(rel);
+	row->plan = plan;
+	row->seed = seed;
+	row->has_key = has_key;
+	row->hash = hash;
 	return row;
 }
 
@@ -124,49 +202,31 @@ RemoveNote(int i)
 	guard_notes[i] = guard_notes[--guard_note_count];
 }
 
-static void
-AddNote(GuardRow *row, const LiveFilter &filter, LiveCounter counted, uint64 hash, bool may_kill)
+void
+NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect, uint64 hash,
+			 bool may_kill)
 {
-	GuardNote  *note;
+	TransactionId xid = GetCurrentTransactionId();
+	GuardNote  *note = OneMore(&guard_notes, &guard_note_count, &guard_note_capacity);
 
-	if (guard_note_count == guard_note_capacity)
-	{
-		int			capacity = Max(16, 2 * guard_note_capacity);
-		Size		bytes = sizeof(GuardNote) * capacity;
-
-		guard_notes = (GuardNote *) (guard_notes == NULL ?
-									 MemoryContextAlloc(TopMemoryContext, bytes) :
-									 repalloc(guard_notes, bytes));
-		guard_note_capacity = capacity;
-	}
-	note = &guard_notes[guard_note_count];
 	note->row = row;
-	note->counted = counted;
+	note->counts = effect.counts;
+	note->counted = effect.counter;
+	note->uses = effect.use != NULL;
+	if (note->uses)
+		note->use = *effect.use;
 	note->filter = RelationGetRelid(filter.rel);
 	note->filter_file = RelationFile(filter.rel);
 	note->hash = hash;
-	note->xid = GetCurrentTransactionId();
+	note->xid = xid;
 	note->level = GetCurrentTransactionNestLevel();
 	note->subid = GetCurrentSubTransactionId();
 	note->heap = row->heap;
 	note->may_kill = may_kill;
 	note->taken_back = false;
 	ItemPointerSetInvalid(&note->tid);
-	guard_note_count++;
-}
-
-void
-NoteGuardRow(GuardRow *row, const LiveFilter &filter, LiveCounter counted, uint64 hash,
-			 bool may_kill)
-{
-	AddNote(row, filter, counted, hash, may_kill);
-	CountLive(filter, counted, 1);
-}
-
-bool
-HaveGuardNotes(void)
-{
-	return guard_note_count > 0;
+	if (effect.counts)
+		CountLive(filter, effect.counter, 1);
 }
 
 bool
@@ -174,11 +234,32 @@ MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash)
 {
 	int			i = FindNote(row);
 
-	if (i < 0 || guard_notes[i].counted != LiveCounter::New ||
+	if (i < 0 || guard_notes[i].counted != LiveCounter::New || guard_notes[i].taken_back ||
 		guard_notes[i].filter != filter || guard_notes[i].hash != hash)
 		return false;
 	guard_notes[i].heap = row->heap;
 	return true;
+}
+
+/* Runs visit(tuple) on the row at a place, whose page is locked, if there is one. */
+template <typename Visit>
+static void
+VisitTuple(Relation heap, const ItemPointerData *tid, Visit visit)
+{
+	Buffer		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
+	Page		page;
+	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (offset <= PageGetMaxOffsetNumber(page))
+	{
+		ItemId		item = PageGetItemId(page, offset);
+
+		if (ItemIdIsNormal(item))
+			visit((HeapTupleHeader) PageGetItem(page, item));
+	}
+	UnlockReleaseBuffer(buffer);
 }
 
 /* What a row's place on its page holds. */
@@ -193,31 +274,31 @@ static TupleState
 LookAtTuple(Relation heap, ItemPointer tid, TransactionId xid)
 {
 	TupleState	state = TupleState::Gone;
-	Buffer		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
-	Page		page;
-	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
 
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	if (offset <= PageGetMaxOffsetNumber(page))
-	{
-		ItemId		item = PageGetItemId(page, offset);
-
-		if (ItemIdIsNormal(item))
-		{
-			HeapTupleHeader tuple = (HeapTupleHeader) PageGetItem(page, item);
-
-			/* A killed row has no xmin. */
-			if (!TransactionIdEquals(HeapTupleHeaderGetRawXmin(tuple), xid))
-				state = TupleState::Gone;
-			else if (HeapTupleHeaderIsSpeculative(tuple))
-				state = TupleState::Speculative;
-			else
-				state = TupleState::Landed;
-		}
-	}
-	UnlockReleaseBuffer(buffer);
+	VisitTuple(heap, tid, [&](HeapTupleHeader tuple) {
+		/* A killed row has no xmin. */
+		if (!TransactionIdEquals(HeapTupleHeaderGetRawXmin(tuple), xid))
+			state = TupleState::Gone;
+		else if (HeapTupleHeaderIsSpeculative(tuple))
+			state = TupleState::Speculative;
+		else
+			state = TupleState::Landed;
+	});
 	return state;
+}
+
+/* Whether the row at a place is one that this transaction has deleted. */
+static bool
+IsDeletedByUs(Relation heap, const ItemPointerData *tid)
+{
+	bool		deleted = false;
+
+	VisitTuple(heap, tid, [&](HeapTupleHeader tuple) {
+		deleted = !(tuple->t_infomask & HEAP_XMAX_INVALID) &&
+			!HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
+	});
+	return deleted;
 }
 
 /* Whether a row that was speculative when we saw it has landed after all. */
@@ -302,15 +383,69 @@ SettleNote(int i)
 	 * become READ ONLY since, or the privilege been revoked.
 	 */
 	filter = OpenLiveUnchecked(note->filter, NoLock);
-	if (!note->taken_back && note->counted == LiveCounter::New &&
-		note->filter_file == RelationFile(filter.rel))
+	if (note->uses)
+	{
+		ReturnDeletedRow(note->use);
+		note->uses = false;
+	}
+	if (!note->taken_back && note->counts && note->counted == LiveCounter::New &&
+		IsSameFile(note->filter_file, RelationFile(filter.rel)))
 		LiveTakeBack(filter, note->hash, note->xid);
 	note->taken_back = true;
-	if (same_level)
+	if (same_level && note->counts)
 		CountLive(filter, note->counted, -1);
 	CloseLive(filter);
-	if (same_level)
+	if (same_level || !note->counts)
 		RemoveNote(i);
+}
+
+/*
+ * Decides about a row that was to be deleted and is over. Where it can't be told, because
+ * its table was rewritten since, it counts as deleted.
+ */
+static void
+SettleDeletion(int i)
+{
+	const GuardDeletion deletion = guard_deletions[i];
+	Relation	heap = RelationIdGetRelation(deletion.heap);
+	bool		deleted = true;
+
+	if (RelationIsValid(heap))
+	{
+		if (RelationFile(heap) == deletion.file &&
+			ItemPointerGetBlockNumber(&deletion.tid) < RelationGetNumberOfBlocks(heap))
+			deleted = IsDeletedByUs(heap, &deletion.tid);
+		RelationClose(heap);
+	}
+	guard_deletions[i] = guard_deletions[--guard_deletion_count];
+	if (!deleted)
+		RevokeDeletedRow(deletion.filter, deletion.hash, deletion.subid);
+}
+
+void
+CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter, uint64 hash)
+{
+	GuardDeletion *deletion = OneMore(&guard_deletions, &guard_deletion_count,
+									 &guard_deletion_capacity);
+
+	deletion->row = row;
+	deletion->level = GetCurrentTransactionNestLevel();
+	deletion->subid = GetCurrentSubTransactionId();
+	deletion->heap = RelationGetRelid(rel);
+	deletion->file = RelationFile(rel);
+	deletion->tid = *tid;
+	deletion->filter = filter;
+	deletion->hash = hash;
+}
+
+/* Those of rows that are over, or of `row`, whose trigger for INSERT is being fired. */
+static void
+SettleDeletions(const GuardRow *row, int level)
+{
+	for (int i = guard_deletion_count - 1; i >= 0; i--)
+		if (guard_deletions[i].row == row || guard_deletions[i].row == NULL ||
+			guard_deletions[i].level >= level)
+			SettleDeletion(i);
 }
 
 void
@@ -323,11 +458,15 @@ SettleGuardRow(GuardRow *row)
 		guard_notes[i].row = NULL;
 		SettleNote(i);
 	}
+	if (unlikely(guard_deletion_count > 0) && row != NULL)
+		SettleDeletions(row, PG_INT32_MAX);
 }
 
 void
 SettleLandedRows(void)
 {
+	if (unlikely(guard_deletion_count > 0))
+		SettleDeletions(NULL, PG_INT32_MAX);
 	for (int i = guard_note_count - 1; i >= 0; i--)
 		if (guard_notes[i].row == NULL)
 			SettleNote(i);
@@ -337,6 +476,7 @@ SettleLandedRows(void)
 void
 SettleGuardLevel(int level)
 {
+	SettleDeletions(NULL, level);
 	for (int i = guard_note_count - 1; i >= 0; i--)
 		if (guard_notes[i].level >= level)
 		{
@@ -361,16 +501,107 @@ ForgetGuardLevel(int level)
 	for (int i = guard_note_count - 1; i >= 0; i--)
 		if (guard_notes[i].level >= level)
 			RemoveNote(i);
+	for (int i = guard_deletion_count - 1; i >= 0; i--)
+		if (guard_deletions[i].level >= level)
+			guard_deletions[i] = guard_deletions[--guard_deletion_count];
+	if (level == 1)
+		copied_file_count = 0;
 }
 
+/* ---- files ------------------------------------------------------------------- */
+
 void
-GuardRowLanded(Relation heap, ItemPointer tid)
+NoteLiveFileCopied(Relation rel, Oid to)
 {
+	*OneMore(&copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
+}
+
+bool
+IsSameFile(Oid before, Oid now)
+{
+	for (int i = copied_file_count - 1; i >= 0 && before != now; i--)
+		if (copied_files[i].to == now)
+			now = copied_files[i].from;
+	return before == now;
+}
+
+/* ---- rows that land ------------------------------------------------------------- */
+
+/*
+ * Whether the index has all columns of the key, and if so, whether the row's key is the
+ * one that is expected.
+ */
+static bool
+HasKeyOf(const GuardRow *row, Relation index, const Datum *values, const bool *isnull,
+		 bool *expected)
+{
+	const GuardClause &clause = row->plan->clause;
+	Form_pg_index form = index->rd_index;
+	NullableDatum columns[INDEX_MAX_KEYS];
+	uint64		hash;
+	bool		has_key;
+
+	for (int i = 0; i < clause.columns; i++)
+	{
+		int			at = 0;
+
+		while (at < form->indnatts && form->indkey.values[at] != clause.attnums[i])
+			at++;
+		if (at == form->indnatts)
+			return false;
+		columns[i].value = values[at];
+		columns[i].isnull = isnull[at];
+	}
+	has_key = HashColumns(row->plan->keys, columns, NullKeys::Skip, row->seed, &hash);
+	*expected = has_key == row->has_key && (!has_key || hash == row->hash);
+	return true;
+}
+
+[[noreturn]] static void
+ReportChangedKey(Relation heap)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("a trigger of table \"%s\" has changed the key of a row after the guard has tested it",
+					RelationGetRelationName(heap)),
+			 errhint("Triggers fire in the order of their names. Give it a name that sorts before \"%s\".",
+					 GUARD_TRIGGER)));
+	pg_unreachable();
+}
+
+/*
+ * The row is the innermost in hand that goes to this table, and no trigger is running
+ * inside of which another query could have inserted it without the guard's triggers.
+ */
+void
+GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
+			   ItemPointer tid)
+{
+	int			depth;
+
+	if (guard_rows == NULL)
+		return;
+	depth = TriggerDepth();
 	for (GuardRow *row = guard_rows; row != NULL; row = row->below)
-		if (row->heap == RelationGetRelid(heap))
+		if (row->heap == RelationGetRelid(heap) && row->depth == depth)
 		{
 			int			i = FindNote(row);
+			bool		expected;
 
+			if ((i < 0 && !row->freed.exists && !row->changeable) ||
+				!HasKeyOf(row, index, values, isnull, &expected))
+				return;
+			if (!expected)
+			{
+				if (row->changeable)
+					ReportChangedKey(heap);
+				return;
+			}
+			if (row->freed.exists)
+			{
+				NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
+				row->freed.exists = false;
+			}
 			if (i < 0)
 				return;
 			if (guard_notes[i].may_kill &&
@@ -383,4 +614,26 @@ GuardRowLanded(Relation heap, ItemPointer tid)
 				RemoveNote(i);
 			return;
 		}
+}
+
+/*
+ * When a query has ended, so have all of its rows: what did not land is settled before
+ * anything else can happen to its table or its filter.
+ */
+static void
+GuardExecutorEnd(QueryDesc *query)
+{
+	if (previous_executor_end != NULL)
+		previous_executor_end(query);
+	else
+		standard_ExecutorEnd(query);
+	if (guard_note_count > 0 || guard_deletion_count > 0)
+		SettleLandedRows();
+}
+
+void
+InitGuardRows(void)
+{
+	previous_executor_end = ExecutorEnd_hook;
+	ExecutorEnd_hook = GuardExecutorEnd;
 }

@@ -517,6 +517,14 @@ DEDUP_FUNCTION(dedup_guard)
 	commands[1] = WriteTriggerCommand(rel, schema, request, index_name);
 	commands[2] = DeleteTriggerCommand(rel, schema, request);
 
+	if (rel->rd_rel->relispartition)
+		ereport(NOTICE,
+				(errmsg("only the partition \"%s\" is guarded", RelationGetRelationName(rel)),
+				 errdetail("The other partitions of \"%s\" are not. An UPDATE that moves a row from one of them to this one is an error if the filter has its key.",
+						   get_rel_name(RootOfPartition(rel))),
+				 errhint("To guard all partitions, call dedup_guard() for \"%s\".",
+						 get_rel_name(RootOfPartition(rel)))));
+
 	/* DDL refuses tables that are in use; the lock stays. */
 	relation_close(rel, NoLock);
 	RunAll(commands, lengthof(commands));

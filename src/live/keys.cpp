@@ -277,6 +277,8 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 
 /* ---- taking back and forgetting ------------------------------------------------ */
 
+static bool ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own);
+
 void
 LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
 {
@@ -302,17 +304,23 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
 		});
 	});
 	ReleasePage(main);
-	/* It had been forgotten by this subtransaction before: it is so again. */
+	/* It had been forgotten by that subtransaction before: it is so again. */
 	if (!found)
-		(void) LiveForget(filter, hash, 0);
+		(void) ForgetFor(filter, hash, 0, own);
 }
 
 bool
 LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
+	return ForgetFor(filter, hash, generation, WideXid(GetCurrentTransactionId()));
+}
+
+/* Forgets a key when the subtransaction `own`, which is this one or around it, commits. */
+static bool
+ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
+{
 	const Address address = AddressIn(filter, hash);
 	const LineLayout &layout = filter.parameters.geometry.layout;
-	const uint64 own = WideXid(GetCurrentTransactionId());
 	const bool	timed = filter.parameters.ttl != 0;
 	bool		settled = false;
 

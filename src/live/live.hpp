@@ -23,8 +23,10 @@
  *   guard.cpp      triggers that keep out rows whose key was seen; guard_plan.cpp what
  *                  the guard of a table is, guard_rows.cpp makes a key count only if
  *                  its row landed, guard_index.cpp the index that tells so,
- *                  guard_moves.cpp rows that move to another partition,
- *                  guard_setup.cpp making and dropping guards
+ *                  guard_deleted.cpp rows that were deleted and may be inserted again,
+ *                  guard_truncate.cpp those that TRUNCATE removed, guard_moves.cpp
+ *                  rows that move to another partition, guard_setup.cpp making and
+ *                  dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
@@ -210,6 +212,9 @@ extern void InitLiveCounters(void);
  * before this session asks or adds a key by function.
  */
 extern void SettleLandedRows(void);
+
+/* The pages of a filter are being copied to another file: its keys are the same. */
+extern void NoteLiveFileCopied(Relation rel, Oid to);
 
 /* Registers callbacks; once, from _PG_init. */
 extern void InitLiveGuard(void);

@@ -394,6 +394,23 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 #endif
 }
 
+/* ALTER TABLE ... SET TABLESPACE: another file with the same keys. */
+#if PG_VERSION_NUM >= 160000
+static void
+LiveCopyData(Relation rel, const RelFileLocator *file)
+{
+	NoteLiveFileCopied(rel, file->relNumber);
+	GetHeapamTableAmRoutine()->relation_copy_data(rel, file);
+}
+#else
+static void
+LiveCopyData(Relation rel, const RelFileNode *file)
+{
+	NoteLiveFileCopied(rel, file->relNode);
+	GetHeapamTableAmRoutine()->relation_copy_data(rel, file);
+}
+#endif
+
 static void
 LiveEstimateSize(Relation rel, int32 *, BlockNumber *pages, double *tuples, double *allvisible)
 {
@@ -437,6 +454,7 @@ LiveTableAm(void)
 #else
 		live_am.relation_set_new_filenode = LiveSetNewFile;
 #endif
+		live_am.relation_copy_data = LiveCopyData;
 		live_am.relation_copy_for_cluster = LiveCopyForCluster;
 		live_am.relation_vacuum = LiveVacuum;
 		live_am.scan_analyze_next_block = LiveScanAnalyzeNextBlock;

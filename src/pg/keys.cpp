@@ -122,6 +122,33 @@ KnownKind(Oid type, KeyKind *kind)
 	}
 }
 
+/* What MakeValuePlan() takes, without a plan or an error. */
+bool
+IsHashableType(Oid type)
+{
+	KeyKind		kind;
+
+	type = getBaseType(type);
+	if (KnownKind(type, &kind))
+		return true;
+	if (OidIsValid(get_element_type(type)))
+		return IsHashableType(get_element_type(type));
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_ENUM:
+		case TYPTYPE_COMPOSITE:
+			return true;
+		case TYPTYPE_RANGE:
+			return IsHashableType(lookup_type_cache(type, TYPECACHE_RANGE_INFO)->rngelemtype->type_id);
+#if PG_VERSION_NUM >= 140000
+		case TYPTYPE_MULTIRANGE:
+			return IsHashableType(lookup_type_cache(type, TYPECACHE_MULTIRANGE_INFO)->rngtype->type_id);
+#endif
+		default:
+			return OidIsValid(lookup_type_cache(type, TYPECACHE_HASH_PROC)->hash_proc);
+	}
+}
+
 ValuePlan *
 MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 {

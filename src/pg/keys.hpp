@@ -61,6 +61,12 @@ extern KeyPlan *MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid
 								   const Oid *collations);
 
 /*
+ * Whether MakeColumnsKeyPlan() takes a type. It takes every row type: their columns'
+ * types are looked at when a row is hashed.
+ */
+extern bool IsHashableType(Oid type);
+
+/*
  * Hashes the key of this call. False: there is none, a column is NULL (only with
  * NullKeys::Skip).
  */

@@ -191,7 +191,7 @@ BEGIN
 	CREATE FOREIGN TABLE parted2 PARTITION OF parted FOR VALUES IN (2) SERVER regress_dedup_server OPTIONS (schema_name 'live_guard', table_name 'parted1');
 	INSERT INTO parted VALUES (1, 2);
 	RAISE 'it was inserted';
-EXCEPTION WHEN wrong_object_type THEN
+EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RETURN SQLERRM;
 END $$;
 SELECT :try AS error;

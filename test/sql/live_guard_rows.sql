@@ -526,7 +526,7 @@ DROP TRIGGER "~skip" ON m2;
 \set QUIET off
 SELECT * FROM rows_of_m();
 
--- the pass is for that row only: a key that was deleted stays seen, even by the same query
+-- a key that was deleted by an earlier transaction stays seen; the query that deletes a row may insert it again, once
 
 DELETE FROM m WHERE k = 2;
 INSERT INTO m VALUES (2, 2, 'dup');
@@ -586,7 +586,7 @@ INSERT INTO m VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c'), (4, 1, 'd'), (5, 2, 
 
 -- ---- MERGE; before PostgreSQL 15 what it comes to, by other statements ----
 
--- new rows in, duplicates left out, a row moved, a row deleted whose key stays seen
+-- new rows in, duplicates left out, a row moved, a row deleted and inserted again
 
 SELECT current_setting('server_version_num')::int >= 150000 AS has_merge \gset
 \if :has_merge
@@ -595,9 +595,11 @@ MERGE INTO m USING (VALUES (1, 3), (6, 1), (6, 1), (2, 2), (5, 2), (5, 3)) s (k,
 	WHEN MATCHED THEN UPDATE SET part = 3, who = 'moved'
 	WHEN NOT MATCHED THEN INSERT VALUES (s.k, s.part, 'merged');
 \else
+BEGIN;
 UPDATE m SET part = 3, who = 'moved' WHERE k = 2;
 DELETE FROM m WHERE k = 5;
 INSERT INTO m VALUES (1, 3, 'merged'), (6, 1, 'merged'), (6, 1, 'merged'), (5, 3, 'merged');
+COMMIT;
 \endif
 SELECT * FROM rows_of_m();
 SELECT new, skipped, in_flight FROM dedup_stats('f');
@@ -720,7 +722,7 @@ TRUNCATE f;
 
 -- ---- rows that only seem to move, or seem not to ----
 
--- what a query deletes and inserts itself is no move: the key stays seen, in whatever plan
+-- what a query deletes it may insert again, once and under the same key; what it moves it has not deleted
 
 CREATE TABLE m (k int, part int) PARTITION BY LIST (part);
 CREATE TABLE m1 PARTITION OF m FOR VALUES IN (1);
