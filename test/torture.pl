@@ -13,10 +13,17 @@
 #            Each session knows what rows it has put there, moved, and deleted, by the
 #            transactions that were acknowledged; the table "done" says how those ended
 #            that were not. The rows of the table must be these, exactly.
-#   history  every key that was taken, and given back, by trigger, in the transaction of
-#            the row. The filter must have seen these keys and no others, but for its
-#            rate of false positives; each row that was refused must have a twin here.
+#   history  every key that was taken, by trigger, in the transaction of the row, and
+#            every key that dedup_forget() took out. The filter must have seen the keys
+#            whose last entry here is "taken", and no others, but for its rate of false
+#            positives; each row that was refused must have a twin here. A DELETE makes no
+#            entry: the key of a deleted row stays seen.
 #   views    a second table, whose filter "recent" forgets: the promise of the window.
+#
+# The sessions check the rule for deleted rows at once. A key that a session has taken
+# stays taken until this session forgets the key, so each session can predict the answer
+# for its own keys: the key of a row that this transaction has deleted must get in, once
+# for each deleted row; every other key that the session has taken must be refused.
 #
 # Random numbers begin with TORTURE_SEED, which is printed; the timing of processes makes
 # each run another one all the same.
@@ -99,6 +106,7 @@ max_wal_size = 64MB
 min_wal_size = 32MB
 autovacuum_naptime = 2s
 deadlock_timeout = 20ms
+allow_in_place_tablespaces = on
 restart_after_crash = on
 log_min_messages = log
 log_line_prefix = '%m [%p] %e '
@@ -215,12 +223,15 @@ sub read_round
 }
 
 my ($me, $log, $psql, $next_id, $next_tx, $next_u, $next_v, $generation);
-my (%rows, @ids);				# committed rows of this session: id => [k, part, n]
+my (%rows, @ids);				# committed rows of this session: id => [k, part, n, p]
+my (%taken, @gone);				# keys that it has taken; and those of them without a row
 my $unknown;					# the transaction that was not answered, and its effects
 
 # The transaction: what it has done, in order; a savepoint is a length of this list.
-#   ['+', id, k, part, n]  ['u', id, k, part, n]  ['-', id]: rows of clicks
+#   ['+', id, k, part, n, p]  ['u', id, k, part, n, p]  ['-', id]: rows of clicks
 #   ['v', k]: row of views  ['k', k]: took a key  ['f', k]: forgot one
+#   ['d', k]: deleted a row with this key, which may come in again
+#   ['a', k]: it has come in again
 my ($tx, $step, @effects, @savepoints);
 
 sub note
@@ -230,16 +241,77 @@ sub note
 	return;
 }
 
+# Whether this transaction has taken a key (1) or forgotten it (0); else undefined.
 sub own_key
 {
 	my ($k) = @_;
-	my $own = 0;
+	foreach my $effect (reverse @effects)
+	{
+		next if $effect->[1] != $k;
+		return 1 if $effect->[0] eq 'k';
+		return 0 if $effect->[0] eq 'f';
+	}
+	return;
+}
+
+# Whether the key is seen for certain: this session has taken it.
+sub known_key
+{
+	my ($k) = @_;
+	return own_key($k) // $taken{$k};
+}
+
+# How many rows with a key this transaction has deleted and not inserted again, by key.
+sub deleted_keys
+{
+	my %deleted;
 	foreach my $effect (@effects)
 	{
-		$own = 1 if $effect->[0] eq 'k' && $effect->[1] == $k;
-		$own = 0 if $effect->[0] eq 'f' && $effect->[1] == $k;
+		$deleted{ $effect->[1] }++ if $effect->[0] eq 'd';
+		$deleted{ $effect->[1] }-- if $effect->[0] eq 'a';
 	}
-	return $own;
+	delete @deleted{ grep { $deleted{$_} < 1 } keys %deleted };
+	return %deleted;
+}
+
+sub may_come_again
+{
+	my ($k) = @_;
+	my %deleted = deleted_keys();
+	return $deleted{$k};
+}
+
+# A row with this key has landed.
+sub take_key
+{
+	my ($k) = @_;
+	if (may_come_again($k))
+	{
+		push @effects, [ 'a', $k ];
+		note("G $tx $k");
+	}
+	elsif (known_key($k))
+	{
+		note("X $tx the key $k, which was taken, got in by $step");
+	}
+	push @effects, [ 'k', $k ];
+	return;
+}
+
+# A row with this key was refused.
+sub refuse_key
+{
+	my ($k) = @_;
+	if (may_come_again($k)) { note("X $tx the key $k of a deleted row was refused by $step") }
+	elsif (!own_key($k)) { note("R $tx $k $step") }
+	return;
+}
+
+# Rows of this session are deleted.
+sub lose_rows
+{
+	push @effects, [ 'd', row($_)->[0] ], [ '-', $_ ] foreach @_;
+	return;
 }
 
 # The state of a row as this transaction sees it.
@@ -250,21 +322,43 @@ sub row
 	foreach my $effect (@effects)
 	{
 		next if $effect->[0] !~ /[-+u]/ || $effect->[1] != $id;
-		$row = $effect->[0] eq '-' ? undef : [ @$effect[ 2 .. 4 ] ];
+		$row = $effect->[0] eq '-' ? undef : [ @$effect[ 2 .. 5 ] ];
 	}
 	return $row;
 }
 
+# A row of this session, if one is found at once.
 sub random_row
 {
-	return @ids ? $ids[ rand @ids ] : undef;
+	for (1 .. 5)
+	{
+		my $id = @ids ? $ids[ rand @ids ] : 0;
+		return $id if row($id);
+	}
+	return;
+}
+
+sub random_rows
+{
+	my ($count) = @_;
+	my %rows = map { $_ => 1 } grep { defined } map { scalar random_row() } 1 .. $count;
+	return sort { $a <=> $b } keys %rows;
 }
 
 my ($low, $high);				# keys of this round
 
-# Any of them; or one that other sessions use at this moment, which is new for all.
+# Any of them; or one that other sessions use at this moment, which is new for all; or one
+# whose row was deleted.
 sub random_key
 {
+	my $which = rand();
+	if ($which < 0.08)
+	{
+		my %deleted = deleted_keys();
+		my @deleted = sort { $a <=> $b } keys %deleted;
+		return $deleted[ rand @deleted ] if @deleted;
+	}
+	return $gone[ rand @gone ] if $which > 0.95 && @gone;
 	return $low + int(rand($high - $low)) if rand() < 0.6;
 	return $high - $keys_a_round + (int(time * 200) + int(rand 20)) % $keys_a_round;
 }
@@ -272,41 +366,95 @@ sub random_key
 sub new_row
 {
 	my ($k) = @_;
-	return { id => ++$next_id, k => defined $k ? $k : random_key(), part => int(rand 3), v => 'plain' };
+	return { id => ++$next_id, k => defined $k ? $k : random_key(), part => random_part(), v => 'plain' };
 }
+
+# Three partitions are for all, one is for this session only: its own rows are all that a
+# TRUNCATE of that partition deletes.
+sub own_part { return 2 + $me }
+sub random_part { return rand() < 0.25 ? own_part() : int(rand 3) }
 
 sub values_of
 {
-	return join(', ', map { "($_->{id}, $_->{k}, $_->{part}, 0, '$_->{v}', " . ($_->{u} || 'NULL::bigint') . ')' } @_);
+	return join(
+		', ',
+		map {
+			"($_->{id}, $_->{k}, $_->{part}, 0, '$_->{v}', " . ($_->{u} || 'NULL::bigint') . ', ' . ($_->{p} || 'NULL::bigint') . ')'
+		} @_);
 }
 
-# What has come of rows that were sent: those that landed are ours now, and those that
-# did not and should have were refused.
+# What has come of rows that were sent, in this order: those that landed are ours now,
+# and those that did not and should have were refused.
 sub account
 {
 	my ($landed, @sent) = @_;
 	my %landed = map { $_ => 1 } @$landed;
 	foreach my $row (@sent)
 	{
-		next if !$landed{ $row->{id} };
-		push @effects, [ 'k', $row->{k} ], [ '+', $row->{id}, $row->{k}, $row->{part}, 0 ];
-	}
-	foreach my $row (@sent)
-	{
-		next if $landed{ $row->{id} };
-		next if $row->{may_not_land} || own_key($row->{k});
-		note("R $tx $row->{k} $step");
+		if ($landed{ $row->{id} })
+		{
+			take_key($row->{k});
+			push @effects, [ '+', $row->{id}, $row->{k}, $row->{part}, 0, $row->{p} || '' ];
+		}
+		elsif (!$row->{may_not_land})
+		{
+			refuse_key($row->{k});
+		}
 	}
 	return;
+}
+
+# Inserts rows and accounts for them.
+sub insert_rows
+{
+	my @sent = @_;
+	my @landed = $psql->ask("INSERT INTO clicks VALUES @{[ values_of(@sent) ]} RETURNING id");
+	account(\@landed, @sent) if !$psql->{error};
+	return;
+}
+
+# Gives a row a new key, in place or in another partition. A duplicate is an error; the
+# unique index has no say.
+sub change_key
+{
+	my ($id, $new, $to) = @_;
+	my ($k, $part, $n, $p) = @{ row($id) };
+	my @changed = $psql->ask("UPDATE clicks SET k = $new, part = $to, n = n + 1, u = NULL WHERE id = $id RETURNING id");
+	if ($psql->{error} eq '23505')
+	{
+		refuse_key($new);
+	}
+	elsif (!$psql->{error})
+	{
+		note("X $tx row $id is gone") if @changed != 1;
+		take_key($new);
+		push @effects, [ 'd', $k ], [ 'u', $id, $new, $to, $n + 1, $p ];
+	}
+	return;
+}
+
+sub move_filter
+{
+	my ($filter) = @_;
+	my $where = rand() < 0.5 ? 'aside' : 'pg_default';
+	$psql->ask("ALTER TABLE $filter SET TABLESPACE $where");
+	return;
+}
+
+# Rows that take the place of others: with the same keys, each perhaps twice, in any
+# partition. Returns them, and the list (old id, new id, new part) for a statement.
+sub successors
+{
+	my @rows = map { my $row = new_row(row($_)->[0]); $row->{old} = $_; $row } @_;
+	push @rows, map { my $row = new_row($_->{k}); $row->{old} = $_->{old}; $row } @rows if rand() < 0.3;
+	return (\@rows, join(', ', map { "($_->{old}, $_->{id}, $_->{part})" } @rows));
 }
 
 # Each of these is one step of a transaction. A step that failed leaves its SQLSTATE in
 # $psql->{error}.
 my %steps = (
 	single => sub {
-		my $row = new_row();
-		my @landed = $psql->ask("INSERT INTO clicks VALUES @{[ values_of($row) ]} RETURNING id");
-		account(\@landed, $row) if !$psql->{error};
+		insert_rows(new_row());
 	},
 	several => sub {
 		my @sent = map { new_row() } 1 .. 2 + int(rand 30);
@@ -315,17 +463,18 @@ my %steps = (
 		# mostly in key order, as the documentation advises
 		@sent = sort { $a->{k} <=> $b->{k} } @sent if rand() < 0.8;
 		my @landed = $psql->ask(
-			"INSERT INTO clicks SELECT * FROM (VALUES @{[ values_of(@sent) ]}) v(id, k, part, n, v, u) RETURNING id");
+			"INSERT INTO clicks SELECT * FROM (VALUES @{[ values_of(@sent) ]}) v(id, k, part, n, v, u, p) RETURNING id");
 		account(\@landed, @sent) if !$psql->{error};
 	},
 	partition => sub {
-		my @sent = sort { $a->{k} <=> $b->{k} } map { my $row = new_row(); $row->{part} = 1; $row } 1 .. 3;
-		my @landed = $psql->ask("INSERT INTO clicks1 VALUES @{[ values_of(@sent) ]} RETURNING id");
+		my $part = rand() < 0.5 ? 1 : own_part();
+		my @sent = sort { $a->{k} <=> $b->{k} } map { my $row = new_row(); $row->{part} = $part; $row } 1 .. 3;
+		my @landed = $psql->ask("INSERT INTO clicks$part VALUES @{[ values_of(@sent) ]} RETURNING id");
 		account(\@landed, @sent) if !$psql->{error};
 	},
 	copy => sub {
 		my @sent = sort { $a->{k} <=> $b->{k} } map { new_row() } 1 .. 1 + int(rand 20);
-		my $lines = join '', map { join("\t", @$_{qw(id k part)}, 0, $_->{v}, '\\N') . "\n" } @sent;
+		my $lines = join '', map { join("\t", @$_{qw(id k part)}, 0, $_->{v}, '\\N', '\\N') . "\n" } @sent;
 		$psql->ask("COPY clicks FROM STDIN;\n$lines\\.\n");
 		return if $psql->{error};
 		my @landed = $psql->ask('SELECT id FROM clicks WHERE id IN (' . join(', ', map { $_->{id} } @sent) . ')');
@@ -348,7 +497,10 @@ my %steps = (
 		}
 		my @landed = $psql->ask(
 			"INSERT INTO clicks VALUES @{[ values_of(@sent) ]} ON CONFLICT DO NOTHING RETURNING id");
-		account(\@landed, @sent) if !$psql->{error};
+		return if $psql->{error};
+		account(\@landed, @sent);
+		# the key of a row that did not land goes even if the filter gets another file at once
+		move_filter('seen') if rand() < 0.03;
 	},
 	# a later trigger leaves them out
 	left_out => sub {
@@ -356,8 +508,7 @@ my %steps = (
 		$sent[0]{v} = 'leave out';
 		$sent[0]{may_not_land} = 1;
 		$sent[1]{k} = $sent[0]{k} if rand() < 0.5;
-		my @landed = $psql->ask("INSERT INTO clicks VALUES @{[ values_of(@sent) ]} RETURNING id");
-		account(\@landed, @sent) if !$psql->{error};
+		insert_rows(@sent);
 	},
 	# fails in the midst: a CHECK constraint, or a division by zero in the query
 	fails => sub {
@@ -365,7 +516,7 @@ my %steps = (
 		$sent[-1]{v} = 'bad' if rand() < 0.5;
 		my $last = $sent[-1]{v} eq 'bad' ? 'n' : "n / (CASE WHEN id = $sent[-1]{id} THEN 0 ELSE 1 END)";
 		my @landed = $psql->ask(
-			"INSERT INTO clicks SELECT id, k, part, $last, v, u FROM (VALUES @{[ values_of(@sent) ]}) v(id, k, part, n, v, u) RETURNING id");
+			"INSERT INTO clicks SELECT id, k, part, $last, v, u, p FROM (VALUES @{[ values_of(@sent) ]}) v(id, k, part, n, v, u, p) RETURNING id");
 		# the bad row may have been a duplicate and was left out
 		account(\@landed, @sent) if !$psql->{error};
 	},
@@ -402,6 +553,7 @@ my %steps = (
 		{
 			if ($new{$k})
 			{
+				note("X $tx the key $k, which was taken, is new by $step") if known_key($k);
 				push @effects, [ 'k', $k ];
 			}
 			elsif (!own_key($k))
@@ -412,48 +564,45 @@ my %steps = (
 	},
 	# to another partition, or to and fro
 	move => sub {
-		my %moved;
-		for (1 .. 1 + int(rand 10))
-		{
-			my $id = random_row();
-			$moved{$id} = 1 if defined $id && row($id);
-		}
-		return if !%moved;
+		my @sent = random_rows(1 + int(rand 10));
+		return if !@sent;
 		my $by = 1 + int(rand 2);
-		my @moved = $psql->ask("UPDATE clicks SET part = (part + $by) % 3, n = n + 1 WHERE id IN (@{[ join(', ', keys %moved) ]}) RETURNING id");
+		my $own = rand() < 0.25;
+		my $part = $own ? own_part() : "(part + $by) % 3";
+		my @moved = $psql->ask("UPDATE clicks SET part = $part, n = n + 1 WHERE id IN (@{[ join(', ', @sent) ]}) RETURNING id");
 		return if $psql->{error};
-		note("X $tx a moved row is gone: @{[ join(', ', sort keys %moved) ]} became @moved")
-		  if @moved != keys %moved;
+		note("X $tx a moved row is gone: @{[ join(', ', @sent) ]} became @moved") if @moved != @sent;
 		foreach my $id (@moved)
 		{
-			my ($k, $part, $n) = @{ row($id) };
-			push @effects, [ 'u', $id, $k, ($part + $by) % 3, $n + 1 ];
+			my ($k, $old, $n, $p) = @{ row($id) };
+			push @effects, [ 'u', $id, $k, $own ? own_part() : ($old + $by) % 3, $n + 1, $p ];
 		}
 	},
-	# with a new key, in place or to another partition; a duplicate is an error (and the
-	# unique index has no say)
+	# with a new key, in place or to another partition
 	rekey => sub {
 		my $id = random_row();
-		return if !defined $id || !row($id);
-		my ($k, $part, $n) = @{ row($id) };
+		return if !defined $id;
 		my $new = random_key();
-		my $to = rand() < 0.5 ? $part : ($part + 1) % 3;
-		return if $new == $k;
-		my @changed = $psql->ask("UPDATE clicks SET k = $new, part = $to, n = n + 1, u = NULL WHERE id = $id RETURNING id");
-		if ($psql->{error} eq '23505')
-		{
-			note("R $tx $new $step") if !own_key($new);
-		}
-		elsif (!$psql->{error})
-		{
-			note("X $tx row $id is gone") if @changed != 1;
-			push @effects, [ 'k', $new ], [ 'u', $id, $new, $to, $n + 1 ];
-		}
+		my ($k, $part) = @{ row($id) };
+		change_key($id, $new, rand() < 0.5 ? $part : random_part()) if $new != $k;
+	},
+	# two rows exchange their keys by way of a third key
+	exchange => sub {
+		my ($a, $b) = random_rows(2);
+		my $between = random_key();
+		return if !defined $b;
+		my ($k_a, $part_a) = @{ row($a) };
+		my ($k_b, $part_b) = @{ row($b) };
+		return if $between == $k_a || $between == $k_b;
+		($part_a, $part_b) = ($part_b, $part_a) if rand() < 0.3;
+		change_key($a, $between, $part_a);
+		change_key($b, $k_a, $part_b) if !$psql->{error};
+		change_key($a, $k_b, $part_a) if !$psql->{error};
 	},
 	# the row and its key
 	forget => sub {
 		my $id = random_row();
-		return if !defined $id || !$rows{$id} || !row($id);
+		return if !defined $id || !$rows{$id};
 		my ($k) = @{ row($id) };
 		return if own_key($k) || $rows{$id}[0] != $k;
 		$psql->ask("DELETE FROM clicks WHERE id = $id");
@@ -462,13 +611,91 @@ my %steps = (
 		return if $psql->{error} || !defined $there;
 		note("X $tx the key $k of committed row $id is not there to forget") if $there ne 't';
 		$psql->ask("INSERT INTO history (k, taken) VALUES ($k, false)");
-		push @effects, [ 'f', $k ], [ '-', $id ] if !$psql->{error};
+		return if $psql->{error};
+		lose_rows($id);
+		push @effects, [ 'f', $k ];
 	},
 	delete => sub {
-		my $id = random_row();
-		return if !defined $id || !row($id);
-		$psql->ask("DELETE FROM clicks WHERE id = $id");
-		push @effects, [ '-', $id ] if !$psql->{error};
+		my @sent = random_rows(1 + int(rand 8));
+		return if !@sent;
+		my @deleted = $psql->ask("DELETE FROM clicks WHERE id IN (@{[ join(', ', @sent) ]}) RETURNING id");
+		return if $psql->{error};
+		note("X $tx of the rows @{[ join(', ', @sent) ]} only these could be deleted: @deleted") if @deleted != @sent;
+		lose_rows(@sent);
+	},
+	# the keys of deleted rows, in new rows, some of them twice
+	again => sub {
+		my %deleted = deleted_keys();
+		my @keys = sort { $a <=> $b } keys %deleted;
+		@keys = splice @keys, rand @keys, 20 if @keys > 20;
+		return if !@keys;
+		push @keys, $keys[0] if rand() < 0.3;
+		insert_rows(map { new_row($_) } sort { $a <=> $b } @keys);
+	},
+	# deletes and inserts again in one statement
+	replace => sub {
+		my @old = random_rows(1 + int(rand 8));
+		return if !@old;
+		my ($sent, $list) = successors(@old);
+		my @landed = $psql->ask(
+			"WITH d AS (DELETE FROM clicks WHERE id IN (@{[ join(', ', @old) ]}) RETURNING id, k)
+			INSERT INTO clicks SELECT v.new, d.k, v.part, 0, 'plain'
+			FROM d JOIN (VALUES $list) v(old, new, part) ON v.old = d.id ORDER BY v.new RETURNING id");
+		return if $psql->{error};
+		lose_rows(@old);
+		account(\@landed, @$sent);
+	},
+	# the same by way of a temporary table, and again after ROLLBACK TO
+	aside => sub {
+		my @old = random_rows(1 + int(rand 8));
+		return if !@old;
+		my ($sent, $list) = successors(@old);
+		$psql->ask('CREATE TEMPORARY TABLE kept (id bigint, k bigint)');
+		return if $psql->{error};
+		$psql->ask(
+			"WITH d AS (DELETE FROM clicks WHERE id IN (@{[ join(', ', @old) ]}) RETURNING id, k)
+			INSERT INTO kept SELECT * FROM d");
+		return if $psql->{error};
+		lose_rows(@old);
+		for my $last (rand() < 0.4 ? (0, 1) : 1)
+		{
+			my $before = @effects;
+			$psql->ask('SAVEPOINT inner');
+			my @landed = $psql->ask(
+				"INSERT INTO clicks SELECT v.new, d.k, v.part, 0, 'plain'
+				FROM kept d JOIN (VALUES $list) v(old, new, part) ON v.old = d.id ORDER BY v.new RETURNING id");
+			return if $psql->{error};
+			account(\@landed, @$sent);
+			$psql->ask($last ? 'RELEASE inner' : 'ROLLBACK TO inner');
+			$#effects = $before - 1 if !$last;
+		}
+		$psql->ask('DROP TABLE kept');
+	},
+	# rows with a parent, whose deletion deletes them
+	family => sub {
+		my @sent = map { new_row() } 1 .. 1 + int(rand 5);
+		$_->{p} = $sent[0]{id} foreach @sent;
+		$psql->ask("INSERT INTO parents VALUES ($sent[0]{id})");
+		insert_rows(sort { $a->{k} <=> $b->{k} } @sent) if !$psql->{error};
+	},
+	cascade => sub {
+		my ($parent) = grep { $_ } map { row($_)->[3] } random_rows(20);
+		return if !$parent;
+		my @children = grep { my $row = row($_); $row && $row->[3] && $row->[3] == $parent } $parent .. $parent + 4;
+		$psql->ask("DELETE FROM parents WHERE id = $parent");
+		lose_rows(@children) if !$psql->{error};
+	},
+	# all rows of the session's own partition, of which some come again by other steps
+	truncate => sub {
+		my %ids = map { $_ => 1 } keys %rows, map { $_->[1] } grep { $_->[0] eq '+' } @effects;
+		my @there = grep { my $row = row($_); $row && $row->[1] == own_part() } sort { $a <=> $b } keys %ids;
+		$psql->ask('TRUNCATE clicks' . own_part());
+		lose_rows(@there) if !$psql->{error};
+	},
+	# a filter gets another file: not often, since everybody has to wait
+	tablespace => sub {
+		return if rand() < 0.8;
+		move_filter(rand() < 0.7 ? 'seen' : 'recent');
 	},
 	# the second table: new keys, recent ones, old ones
 	views => sub {
@@ -515,7 +742,8 @@ my %steps = (
 my @step_names = (
 	('single') x 6, ('several') x 6, ('partition') x 2, ('copy') x 3, ('on_conflict') x 3,
 	('left_out') x 2, ('fails') x 2, ('exceptions') x 2, ('functions') x 3, ('move') x 4, ('rekey') x 2,
-	'forget', 'delete', ('views') x 4, ('savepoint') x 5, ('release') x 2, ('rollback_to') x 2);
+	'exchange', 'forget', ('delete') x 3, ('again') x 4, ('replace') x 2, 'aside', ('family') x 2, ('cascade') x 2,
+	'truncate', 'tablespace', ('views') x 4, ('savepoint') x 6, ('release') x 2, ('rollback_to') x 3);
 
 sub apply_effects
 {
@@ -529,9 +757,13 @@ sub apply_effects
 		}
 		$rows{$id} = [@row] if $what eq 'u';
 		delete $rows{$id} if $what eq '-';
+		$taken{$id} = 1 if $what eq 'k';
+		delete $taken{$id} if $what eq 'f';
+		push @gone, $id if $what eq 'd';
 	}
 	# of late ones only
 	splice @ids, 0, @ids - 2000 if @ids > 4000;
+	splice @gone, 0, @gone - 500 if @gone > 1000;
 	return;
 }
 
@@ -656,7 +888,8 @@ sub session
 		if ($of != $generation)
 		{
 			$generation = $of;
-			%rows = @ids = ();
+			%rows = %taken = ();
+			@ids = @gone = ();
 			undef $unknown;
 		}
 		if ($unknown)
@@ -693,7 +926,10 @@ sub maintenance
 		'CHECKPOINT', 'VACUUM seen', 'VACUUM recent', 'VACUUM FREEZE seen', 'VACUUM clicks', 'VACUUM FREEZE recent',
 		"SELECT * FROM dedup_stats('seen')", "SELECT count(*) FROM dedup_check('seen')",
 		"SELECT octet_length(dedup_snapshot('recent')::bytea)", 'ANALYZE clicks', 'COPY seen TO STDOUT',
-		"SELECT count(*) FROM generate_series(1, 1000) k WHERE dedup_seen('seen', k)");
+		"SELECT count(*) FROM generate_series(1, 1000) k WHERE dedup_seen('seen', k)",
+		'ALTER TABLE seen SET TABLESPACE aside', 'ALTER TABLE seen SET TABLESPACE pg_default',
+		'ALTER TABLE recent SET TABLESPACE aside', 'ALTER TABLE recent SET TABLESPACE pg_default',
+		'REINDEX TABLE clicks0', 'REINDEX TABLE clicks3', 'REINDEX TABLE CONCURRENTLY clicks1');
 	while (1)
 	{
 		my ($round) = read_round();
@@ -731,6 +967,7 @@ sub read_logs
 			elsif ($what eq 'A') { $acknowledged{$number} = $rest; $figures{ $rest eq 'c' ? 'committed' : 'rolled back' }++ }
 			elsif ($what eq 'R') { my ($k, $by) = split / /, $rest; $refused{$k} = "$by of $number"; $figures{refused}++ }
 			elsif ($what eq 'V') { $refused_views{$rest}++; $figures{'refused views'}++ }
+			elsif ($what eq 'G') { $figures{'inserted again'}++ }
 			elsif ($what eq 'E') { $figures{errors}++; $figures{deadlocks}++ if $number eq '40P01' }
 			elsif ($what eq 'X') { violation("session $n: $rest") }
 		}
@@ -789,14 +1026,14 @@ sub compare
 	{
 		foreach my $effect (split /;/, $effects_of{$number})
 		{
-			my ($what, $id, @row) = split /,/, $effect;
+			my ($what, $id, @row) = split /,/, $effect, -1;
 			if ($what eq 'v') { $expected_views{"$id|$number"} = 1 }
 			elsif ($what eq '-') { delete $expected{$id} }
 			else { $expected{$id} = join('|', @row) }
 		}
 	}
 	my (@extra, @other, $found);
-	foreach my $line ($session->ask('SELECT id, k, part, n FROM clicks'))
+	foreach my $line ($session->ask('SELECT id, k, part, n, p FROM clicks'))
 	{
 		my ($id, $row) = split /\|/, $line, 2;
 		$found++;
@@ -875,7 +1112,7 @@ sub compare
 sub next_generation
 {
 	my ($session) = @_;
-	$session->ask('TRUNCATE clicks, views, history, done, seen, recent');
+	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent');
 	violation("TRUNCATE failed with $session->{error}") if $session->{error};
 	%effects_of = %acknowledged = %refused = %refused_views = ();
 	return;
@@ -951,9 +1188,13 @@ my $control = connect_to_server();
 my $capacity = $keys_a_round * $generation_rounds;
 foreach my $sql (
 	'CREATE EXTENSION streamdedup',
-	q{CREATE TABLE clicks (id bigint, k bigint, part int, n int, v text CHECK (v <> 'bad'), u bigint) PARTITION BY LIST (part)},
-	(map { "CREATE TABLE clicks$_ PARTITION OF clicks FOR VALUES IN ($_)" } 0 .. 2),
+	q{CREATE TABLESPACE aside LOCATION ''},
+	'CREATE TABLE parents (id bigint PRIMARY KEY)',
+	q{CREATE TABLE clicks (id bigint, k bigint, part int, n int, v text CHECK (v <> 'bad'), u bigint,
+		p bigint REFERENCES parents ON DELETE CASCADE) PARTITION BY LIST (part)},
+	(map { "CREATE TABLE clicks$_ PARTITION OF clicks FOR VALUES IN ($_)" } 0 .. 2 + $sessions),
 	'CREATE UNIQUE INDEX ON clicks (u, part)',
+	'CREATE INDEX ON clicks (p)',
 	'CREATE INDEX ON clicks (id)',
 	'CREATE TABLE views (seq bigserial, k bigint, tx bigint)',
 	'CREATE TABLE done (tx bigint PRIMARY KEY)',
