@@ -546,16 +546,22 @@ static HeapTuple
 GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 {
 	Relation	rel = trigger->tg_relation;
-	GuardSite  *site = GetSite(fcinfo, trigger);
 	GuardRow   *row = FindGuardRow();
-	const Oid	filter_oid = site->plan->clause.filter;
 	bool		moves = IsLogicalWorker() ||
 		(row != NULL && row->updated_in == RelationGetRelid(rel) &&
 		 ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self));
+	GuardSite  *site;
+	Oid			filter_oid;
 	uint64		hash = 0;
 	bool		has_key;
 	bool		marked;
 
+	/* Rows can be deleted under a guard that is not valid; none can be inserted. */
+	if (!moves && fcinfo->flinfo->fn_extra == NULL &&
+		FindGuardPlan(rel, trigger->tg_trigger->tgfoid) == NULL)
+		return trigger->tg_trigtuple;
+	site = GetSite(fcinfo, trigger);
+	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
 	{
 		LiveFilter	filter;
