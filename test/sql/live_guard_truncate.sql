@@ -130,6 +130,24 @@ INSERT INTO m SELECT i, 1 + i % 2, 'reloaded' FROM generate_series(1, 100) i, ge
 COMMIT;
 SELECT count(*), count(DISTINCT k) FROM m;
 
+-- in a session that has not loaded the library: one partition, and the whole table
+
+\c -
+BEGIN;
+TRUNCATE live_guard_truncate.m2;
+INSERT INTO live_guard_truncate.m VALUES (1, 2, 'again'), (1, 2, 'dup'), (2, 2, 'dup'), (3, 1, 'again');
+COMMIT;
+\c -
+BEGIN;
+TRUNCATE live_guard_truncate.m;
+SAVEPOINT s;
+INSERT INTO live_guard_truncate.m VALUES (1, 1, 'undone');
+ROLLBACK TO s;
+INSERT INTO live_guard_truncate.m VALUES (1, 1, 'again'), (1, 1, 'dup'), (2, 2, 'again'), (5, 2, 'dup');
+COMMIT;
+SET search_path = live_guard_truncate, public;
+SELECT * FROM m ORDER BY k;
+
 -- with a foreign key and CASCADE
 
 \set QUIET on

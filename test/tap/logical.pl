@@ -103,8 +103,21 @@ foreach my $table (@tables)
 	is(rows($table), "1|74|74|updated\n2|36|36|again,alone,changed,first", "$table: rows that stay are updated");
 	$catch_up->("DELETE FROM $table WHERE part = 2");
 	is(rows($table), '1|74|74|updated', "$table: and deleted");
+	# deleted and inserted again, truncated and loaded again, once and twice, in one transaction
+	$catch_up->("INSERT INTO $table SELECT k, 1, 'old' FROM generate_series(3001, 3010) k");
+	$catch_up->("BEGIN; DELETE FROM $table WHERE k > 3000;
+		INSERT INTO $table SELECT k, 2, 'new' FROM generate_series(3001, 3010) k; COMMIT");
+	is(rows($table), "1|74|74|updated\n2|10|10|new", "$table: rows deleted and inserted again are kept");
+	$catch_up->("BEGIN; TRUNCATE $table; INSERT INTO $table SELECT k, 1, 'load' FROM generate_series(3001, 3010) k;
+		INSERT INTO $table VALUES (3001, 2, 'dup'), (5000, 2, 'load'); COMMIT");
+	is(rows($table), "1|10|10|load\n2|1|1|load", "$table: as are those loaded again after TRUNCATE, and no others");
+	$catch_up->("BEGIN; TRUNCATE $table; INSERT INTO $table SELECT k, 1, 'first' FROM generate_series(3001, 3010) k;
+		TRUNCATE $table; INSERT INTO $table SELECT k, 1, 'second' FROM generate_series(3001, 3010) k; COMMIT");
+	is(rows($table), "1|10|10|second", "$table: after TRUNCATE twice, too");
+	$catch_up->("DELETE FROM $table");
+
 	$catch_up->("INSERT INTO $table VALUES (2000, 2, 'last')");
-	is(rows($table), "1|74|74|updated\n2|1|1|last", "$table: replication goes on");
+	is(rows($table), '2|1|1|last', "$table: replication goes on");
 	no_bad_pages($subscriber, "${table}_seen", $table);
 }
 $subscriber->stop;
