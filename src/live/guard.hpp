@@ -294,12 +294,13 @@ extern void GuardRowLanded(Relation heap, Relation index, const Datum *values,
 /* Partitions beside a guarded one that the same filter does not guard just now. */
 struct UnguardedPartitions
 {
+	MemoryContextCallback over;
 	bool		may_move;		/* the query may move rows, as far as is known */
 	bool		only_moves;		/* every row that it inserts is one that it moves */
 	List	   *partitions;		/* OIDs */
 };
 
-/* What the calling BEFORE INSERT trigger of a partition has to look at. */
+/* What the calling BEFORE INSERT trigger of a partition has to look at, for its query. */
 extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relation rel,
 													const GuardPlan *plan, Oid function);
 

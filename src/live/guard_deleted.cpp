@@ -43,6 +43,7 @@ struct Run
 	int			tier;
 	uint64		rows;
 	uint64	   *first;			/* first key of each block */
+	uint8	   *over;			/* a bit for each row that is over; NULL: they are written back */
 	uint64		cached;			/* block in `block` plus one, or 0 */
 	DeletedRow *block;			/* or NULL */
 };
@@ -77,6 +78,7 @@ static DeletedRow *table;
 static int	table_bits;
 static Size table_count;
 static int	table_most_bits;
+static Size most_bits_of_run;	/* rows of a run that has bits */
 
 /* Entries that were collected: in a file first, then in an array. */
 static DeletedRow *collected;
@@ -157,6 +159,7 @@ Activate(void)
 
 	/* While the table grows, there are two. */
 	most = get_hash_memory_limit() / 2 / sizeof(DeletedRow);
+	most_bits_of_run = most * 64;	/* a quarter of the memory */
 	collected_most = (int) Min(most / 2, (Size) 1 << 24);
 	table_most_bits = FIRST_BITS;
 	while (table_most_bits < 28 && ((Size) 2 << table_most_bits) <= most)
@@ -465,8 +468,16 @@ CloseRun(Run *run)
 	FileClose(run->file);
 	if (run->first != NULL)
 		pfree(run->first);
+	if (run->over != NULL)
+		pfree(run->over);
 	if (run->block != NULL)
 		pfree(run->block);
+}
+
+static bool
+HasOverBit(const Run *run, uint64 at)
+{
+	return run->over != NULL && (run->over[at / 8] & 1 << at % 8) != 0;
 }
 
 /* Ends what StartRun() began. Returns false, and no run, if nothing was written. */
@@ -502,10 +513,23 @@ static void
 WriteBack(Run *run, int at)
 {
 	const uint64 block = run->cached - 1;
+	const uint64 row = block * BLOCK_ROWS + at;
+
+	/* Most rows are used up for good: then a bit in memory saves the writing. */
+	if (IsOver(run->block[at]))
+	{
+		if (run->over == NULL && run->rows <= most_bits_of_run)
+			run->over = (uint8 *) MemoryContextAllocZero(context, run->rows / 8 + 1);
+		if (run->over != NULL)
+		{
+			run->over[row / 8] |= 1 << row % 8;
+			return;
+		}
+	}
 
 	/* If this fails, the cached block is not what is in the file. */
 	run->cached = 0;
-	WriteRows(run->file, &run->block[at], 1, block * BLOCK_ROWS + at);
+	WriteRows(run->file, &run->block[at], 1, row);
 	run->cached = block + 1;
 }
 
@@ -534,7 +558,7 @@ NextRow(Cursor *cursor)
 		DeletedRow *block = ReadBlock(cursor->run, cursor->at / BLOCK_ROWS, &rows);
 
 		cursor->row = block[cursor->at % BLOCK_ROWS];
-		if (!IsOver(cursor->row))
+		if (!IsOver(cursor->row) && !HasOverBit(cursor->run, cursor->at))
 		{
 			cursor->at++;
 			return true;
@@ -789,7 +813,8 @@ VisitRows(uint64 key, Visit visit)
 					end = middle;
 			}
 			for (; in_block < rows && block[in_block].key == key; in_block++)
-				if (visit(&block[in_block], false))
+				if (!HasOverBit(run, at / BLOCK_ROWS * BLOCK_ROWS + in_block) &&
+					visit(&block[in_block], false))
 				{
 					WriteBack(run, in_block);
 					return true;

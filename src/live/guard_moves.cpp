@@ -108,12 +108,10 @@ GuardExecutorStart(QueryDesc *query, int eflags)
 	}
 }
 
-/* Whether the query whose BEFORE trigger is running may move rows, and only moves them. */
+/* Whether a query, which runs in this context, may move rows, and only moves them. */
 static bool
-MayMove(bool *only_moves)
+MayMove(MemoryContext context, bool *only_moves)
 {
-	MemoryContext context = MemoryContextGetParent(CurrentMemoryContext);
-
 	*only_moves = false;
 	for (GuardQuery *query = guard_queries; query != NULL; query = query->below)
 		if (query->context == context)
@@ -165,31 +163,45 @@ IsGuardedBy(Relation rel, Oid filter, Oid function)
 		GuardTriggerFires(triggers.remove->tgenabled);
 }
 
+/* What was found last: for a query, a tree of partitions and a filter. */
+static MemoryContext found_in = NULL;
+static Oid	found_root;
+static Oid	found_filter;
+static UnguardedPartitions *found_last;
+
+static void
+FoundPartitionsOver(void *arg)
+{
+	if (found_last == arg)
+		found_in = NULL;
+}
+
+/*
+ * The target is one of the partitions that are looked at: it is guarded, or its guard's
+ * trigger would not ask. All targets of a query share what was found.
+ */
 UnguardedPartitions *
 FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *plan, Oid function)
 {
+	const Oid	root = RootOfPartition(rel);
 	UnguardedPartitions *found;
-	bool		only_moves = false;
-	bool		may_move = rel->rd_rel->relispartition && MayMove(&only_moves);
-	MemoryContext old = MemoryContextSwitchTo(context);
+	MemoryContext old;
 
+	if (found_in == context && found_root == root && found_filter == plan->clause.filter)
+		return found_last;
+	old = MemoryContextSwitchTo(context);
 	found = (UnguardedPartitions *) palloc0(sizeof(UnguardedPartitions));
-	found->may_move = may_move;
-	found->only_moves = only_moves;
-	if (may_move && !only_moves)
+	found->may_move = MayMove(MemoryContextGetParent(old), &found->only_moves);
+	if (found->may_move && !found->only_moves)
 	{
-		List	   *tables = find_all_inheritors(RootOfPartition(rel), NoLock, NULL);
+		List	   *tables = find_all_inheritors(root, NoLock, NULL);
 		ListCell   *cell;
 
 		foreach(cell, tables)
 		{
-			Relation	table;
-
-			if (lfirst_oid(cell) == RelationGetRelid(rel))
-				continue;
-
 			/* Only looked at, and only for its triggers: it needs no lock. */
-			table = RelationIdGetRelation(lfirst_oid(cell));
+			Relation	table = RelationIdGetRelation(lfirst_oid(cell));
+
 			if (!RelationIsValid(table))
 				continue;
 			if (table->rd_rel->relkind != RELKIND_PARTITIONED_TABLE &&
@@ -199,6 +211,13 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 		}
 		list_free(tables);
 	}
+	found_in = context;
+	found_root = root;
+	found_filter = plan->clause.filter;
+	found_last = found;
+	found->over.func = FoundPartitionsOver;
+	found->over.arg = found;
+	MemoryContextRegisterResetCallback(context, &found->over);
 	MemoryContextSwitchTo(old);
 	return found;
 }
