@@ -16,37 +16,10 @@
  * before a look-up as far as needed for each run to be larger than all younger ones
  * together. So a look-up reads one block of 8 kB or a few.
  */
-#include "live/guard.hpp"
-
-extern "C" {
-#include "commands/tablespace.h"
-#include "storage/fd.h"
-#include "utils/resowner.h"
-#include "utils/wait_event.h"
-}
+#include "live/deleted_runs.hpp"
 
 namespace
 {
-
-struct DeletedRow
-{
-	uint64		key;			/* see KeyOf() */
-	SubTransactionId deleted;	/* by; invalid: an empty place */
-	SubTransactionId used;		/* inserted again by, or invalid */
-};
-static_assert(sizeof(DeletedRow) == 16, "rows are written to files");
-
-/* A sorted file of rows. */
-struct Run
-{
-	File		file;
-	int			tier;
-	uint64		rows;
-	uint64	   *first;			/* first key of each block */
-	uint8	   *over;			/* a bit for each row that is over; NULL: they are written back */
-	uint64		cached;			/* block in `block` plus one, or 0 */
-	DeletedRow *block;			/* or NULL */
-};
 
 /* Ids of subtransactions that were undone, both ends included. */
 struct Undone
@@ -64,9 +37,6 @@ struct Begun
 
 }							/* namespace */
 
-constexpr int BLOCK_ROWS = BLCKSZ / sizeof(DeletedRow);
-constexpr int MERGED_RUNS = 64;
-
 /* Places behind the table's last home; places that a key may be off its home. */
 constexpr Size SLACK = 1024;
 constexpr Size FARTHEST = 1000;
@@ -78,7 +48,6 @@ static DeletedRow *table;
 static int	table_bits;
 static Size table_count;
 static int	table_most_bits;
-static Size most_bits_of_run;	/* rows of a run that has bits */
 
 /* Entries that were collected: in a file first, then in an array. */
 static DeletedRow *collected;
@@ -88,10 +57,6 @@ static int	collected_most;
 static File collected_file = -1;
 static uint64 collected_in_file;
 static uint64 collected_taken;	/* from the file into the table */
-
-static Run *runs;
-static int	run_count;
-static int	run_room;
 
 static Undone *undone;
 static int	undone_count;
@@ -104,21 +69,6 @@ static int	begun_count;
 static int	begun_room;
 
 /* ---- small things ----------------------------------------------------------- */
-
-/* One more element of an array that doubles. */
-template <typename Element>
-static Element *
-OneMore(Element **array, int *count, int *room)
-{
-	if (*count == *room)
-	{
-		*room = Max(16, 2 * *room);
-		*array = (Element *) (*array == NULL ?
-							  MemoryContextAllocHuge(context, sizeof(Element) * (Size) *room) :
-							  repalloc_huge(*array, sizeof(Element) * (Size) *room));
-	}
-	return &(*array)[(*count)++];
-}
 
 /* One key for a filter and a hash in it, spread over all 64 bits. */
 static uint64
@@ -159,7 +109,7 @@ Activate(void)
 
 	/* While the table grows, there are two. */
 	most = get_hash_memory_limit() / 2 / sizeof(DeletedRow);
-	most_bits_of_run = most * 64;	/* a quarter of the memory */
+	BeginDeletedRuns(context, most * 64);	/* bits in a quarter of the memory */
 	collected_most = (int) Min(most / 2, (Size) 1 << 24);
 	table_most_bits = FIRST_BITS;
 	while (table_most_bits < 28 && ((Size) 2 << table_most_bits) <= most)
@@ -198,7 +148,7 @@ IsUsed(const DeletedRow &row)
  * whenever its use is, since what is still running of the two is the current
  * subtransaction.
  */
-static bool
+bool
 IsOver(const DeletedRow &row)
 {
 	SubTransactionId current = GetCurrentSubTransactionId();
@@ -222,7 +172,7 @@ DeletedRowsSubtransactionBegins(int level)
 {
 	if (context == NULL)
 		return;
-	*OneMore(&begun, &begun_count, &begun_room) = {level, live};
+	*OneMore(context, &begun, &begun_count, &begun_room) = {level, live};
 	ReserveUndone();
 }
 
@@ -261,13 +211,9 @@ DeletedRowsSubtransactionAborts(int level, SubTransactionId id, SubTransactionId
 void
 ForgetDeletedRows(bool close)
 {
-	if (close)
-	{
-		for (int i = 0; i < run_count; i++)
-			FileClose(runs[i].file);
-		if (collected_file >= 0)
-			FileClose(collected_file);
-	}
+	ForgetDeletedRuns(close);
+	if (close && collected_file >= 0)
+		FileClose(collected_file);
 
 	/* The memory is the transaction's. */
 	context = NULL;
@@ -278,8 +224,6 @@ ForgetDeletedRows(bool close)
 	table = NULL;
 	table_bits = 0;
 	table_count = 0;
-	runs = NULL;
-	run_count = run_room = 0;
 	undone = NULL;
 	undone_count = undone_room = 0;
 	begun = NULL;
@@ -369,314 +313,15 @@ RebuildTable(int bits)
 		pfree(old);
 }
 
-/* ---- runs --------------------------------------------------------------------- */
-
-namespace
-{
-
-/* Writes a run, row by row. */
-struct RunWriter
-{
-	Run			run;
-	int			room;			/* blocks that `first` has room for */
-	int			rows;			/* in `block` */
-	DeletedRow *block;
-};
-
-}							/* namespace */
-
-/* A file that lives as long as the transaction, whatever query writes it. */
-static File
-OpenFile(void)
-{
-	ResourceOwner owner = CurrentResourceOwner;
-	File		file;
-
-	PrepareTempTablespaces();
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	file = OpenTemporaryFile(false);
-	CurrentResourceOwner = owner;
-	return file;
-}
-
-static void
-WriteRows(File file, const DeletedRow *rows, int count, uint64 at)
-{
-	int			bytes = count * (int) sizeof(DeletedRow);
-
-	errno = 0;
-	if ((int) FileWrite(file, (char *) rows, bytes, (off_t) (at * sizeof(DeletedRow)),
-						WAIT_EVENT_BUFFILE_WRITE) != bytes)
-	{
-		if (errno == 0)
-			errno = ENOSPC;
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not write the keys of deleted rows to a temporary file: %m")));
-	}
-}
-
-static void
-ReadRows(File file, DeletedRow *rows, int count, uint64 at)
-{
-	int			bytes = count * (int) sizeof(DeletedRow);
-
-	errno = 0;
-	if ((int) FileRead(file, (char *) rows, bytes, (off_t) (at * sizeof(DeletedRow)),
-					   WAIT_EVENT_BUFFILE_READ) != bytes)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read the keys of deleted rows from a temporary file: %m")));
-}
-
-static void
-StartRun(RunWriter *writer, int tier)
-{
-	memset(writer, 0, sizeof *writer);
-	writer->run.file = OpenFile();
-	writer->run.tier = tier;
-	writer->block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
-}
-
-static void
-WriteBlock(RunWriter *writer)
-{
-	CHECK_FOR_INTERRUPTS();
-	if (writer->rows > 0)
-		WriteRows(writer->run.file, writer->block, writer->rows, writer->run.rows - writer->rows);
-	writer->rows = 0;
-}
-
-static void
-WriteRow(RunWriter *writer, const DeletedRow &row)
-{
-	if (writer->run.rows % BLOCK_ROWS == 0)
-	{
-		int			blocks = (int) (writer->run.rows / BLOCK_ROWS);
-
-		*OneMore(&writer->run.first, &blocks, &writer->room) = row.key;
-	}
-	writer->block[writer->rows++] = row;
-	writer->run.rows++;
-	if (writer->rows == BLOCK_ROWS)
-		WriteBlock(writer);
-}
-
-static void
-CloseRun(Run *run)
-{
-	FileClose(run->file);
-	if (run->first != NULL)
-		pfree(run->first);
-	if (run->over != NULL)
-		pfree(run->over);
-	if (run->block != NULL)
-		pfree(run->block);
-}
-
-static bool
-HasOverBit(const Run *run, uint64 at)
-{
-	return run->over != NULL && (run->over[at / 8] & 1 << at % 8) != 0;
-}
-
-/* Ends what StartRun() began. Returns false, and no run, if nothing was written. */
-static bool
-FinishRun(RunWriter *writer, Run *run)
-{
-	WriteBlock(writer);
-	pfree(writer->block);
-	*run = writer->run;
-	if (run->rows > 0)
-		return true;
-	CloseRun(run);
-	return false;
-}
-
-/* The rows of a block, through the run's cache. */
-static DeletedRow *
-ReadBlock(Run *run, uint64 block, int *rows)
-{
-	*rows = (int) Min((uint64) BLOCK_ROWS, run->rows - block * BLOCK_ROWS);
-	if (run->cached == block + 1)
-		return run->block;
-	if (run->block == NULL)
-		run->block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
-	run->cached = 0;
-	ReadRows(run->file, run->block, *rows, block * BLOCK_ROWS);
-	run->cached = block + 1;
-	return run->block;
-}
-
-/* Writes the cached block's row `at` back. */
-static void
-WriteBack(Run *run, int at)
-{
-	const uint64 block = run->cached - 1;
-	const uint64 row = block * BLOCK_ROWS + at;
-
-	/* Most rows are used up for good: then a bit in memory saves the writing. */
-	if (IsOver(run->block[at]))
-	{
-		if (run->over == NULL && run->rows <= most_bits_of_run)
-			run->over = (uint8 *) MemoryContextAllocZero(context, run->rows / 8 + 1);
-		if (run->over != NULL)
-		{
-			run->over[row / 8] |= 1 << row % 8;
-			return;
-		}
-	}
-
-	/* If this fails, the cached block is not what is in the file. */
-	run->cached = 0;
-	WriteRows(run->file, &run->block[at], 1, row);
-	run->cached = block + 1;
-}
-
-/* ---- merging -------------------------------------------------------------------- */
-
-namespace
-{
-
-/* Where a merge has got to in a run. */
-struct Cursor
-{
-	Run		   *run;
-	uint64		at;
-	DeletedRow	row;
-};
-
-}							/* namespace */
-
-/* Moves on to the next row that is not over. Returns false at the end. */
-static bool
-NextRow(Cursor *cursor)
-{
-	for (; cursor->at < cursor->run->rows; cursor->at++)
-	{
-		int			rows;
-		DeletedRow *block = ReadBlock(cursor->run, cursor->at / BLOCK_ROWS, &rows);
-
-		cursor->row = block[cursor->at % BLOCK_ROWS];
-		if (!IsOver(cursor->row) && !HasOverBit(cursor->run, cursor->at))
-		{
-			cursor->at++;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Moves the first cursor of a heap, ordered by key, to where it belongs. */
-static void
-SiftDown(Cursor *heap, int count)
-{
-	Cursor		moving = heap[0];
-	int			at = 0;
-
-	for (;;)
-	{
-		int			child = 2 * at + 1;
-
-		if (child + 1 < count && heap[child + 1].row.key < heap[child].row.key)
-			child++;
-		if (child >= count || moving.row.key <= heap[child].row.key)
-			break;
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = moving;
-}
-
-/* Makes one run of all from `from` on. If this fails, they are as they were. */
-static void
-MergeRuns(int from)
-{
-	int			count = 0;
-	Cursor	   *heap = (Cursor *) MemoryContextAlloc(context, sizeof(Cursor) * (run_count - from));
-	RunWriter	writer;
-	Run			merged;
-	bool		some;
-
-	StartRun(&writer, runs[from].tier + 1);
-	for (int i = from; i < run_count; i++)
-	{
-		Cursor		cursor = {&runs[i], 0, {}};
-		int			at = count;
-
-		if (!NextRow(&cursor))
-			continue;
-		for (count++; at > 0 && heap[(at - 1) / 2].row.key > cursor.row.key; at = (at - 1) / 2)
-			heap[at] = heap[(at - 1) / 2];
-		heap[at] = cursor;
-	}
-	while (count > 0)
-	{
-		WriteRow(&writer, heap[0].row);
-		if (!NextRow(&heap[0]))
-			heap[0] = heap[--count];
-		if (count > 0)
-			SiftDown(heap, count);
-	}
-	pfree(heap);
-	some = FinishRun(&writer, &merged);
-	for (int i = from; i < run_count; i++)
-		CloseRun(&runs[i]);
-	run_count = from;
-	if (some)
-		runs[run_count++] = merged;
-}
-
-/* Merges the youngest runs while there are enough of one tier. */
-static void
-MergeTiers(void)
-{
-	for (;;)
-	{
-		int			from = run_count;
-
-		while (from > 0 && runs[from - 1].tier == runs[run_count - 1].tier)
-			from--;
-		if (run_count - from < MERGED_RUNS)
-			return;
-		MergeRuns(from);
-	}
-}
-
-/* Before a look-up: each run that is left is larger than all younger ones together. */
-static void
-MergeForLookup(void)
-{
-	int			from = run_count - 1;
-	uint64		rows;
-
-	if (run_count < 2)
-		return;
-	rows = runs[from].rows;
-	while (from > 0 && runs[from - 1].rows < 2 * rows)
-		rows += runs[--from].rows;
-	if (from < run_count - 1)
-		MergeRuns(from);
-}
-
 /* ---- entries ---------------------------------------------------------------------- */
 
 /* Writes the table to a run, and empties it. */
 static void
 SpillTable(void)
 {
-	RunWriter	writer;
-	Run			run;
-
-	StartRun(&writer, 0);
-	for (Size i = 0; i < TablePlaces(); i++)
-		if (table[i].deleted != InvalidSubTransactionId)
-			WriteRow(&writer, table[i]);
-	if (FinishRun(&writer, &run))
-		*OneMore(&runs, &run_count, &run_room) = run;
+	AddDeletedRun(table, TablePlaces());
 	memset(table, 0, TablePlaces() * sizeof(DeletedRow));
 	table_count = 0;
-	MergeTiers();
 }
 
 static void
@@ -719,7 +364,7 @@ CollectRow(const DeletedRow &row)
 		else
 		{
 			if (collected_file < 0)
-				collected_file = OpenFile();
+				collected_file = OpenDeletedFile();
 			WriteRows(collected_file, collected, collected_count, collected_in_file);
 			collected_in_file += collected_count;
 			collected_count = 0;
@@ -779,52 +424,7 @@ VisitRows(uint64 key, Visit visit)
 			 table[at].deleted != InvalidSubTransactionId && table[at].key == key; at++)
 			if (visit(&table[at], true))
 				return true;
-	MergeForLookup();
-	for (int i = run_count - 1; i >= 0; i--)
-	{
-		Run		   *run = &runs[i];
-		uint64		low = 0;
-		uint64		high = (run->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-
-		/* The key's first row is in the last block that begins below it, or begins the next. */
-		while (low < high)
-		{
-			uint64		middle = (low + high) / 2;
-
-			if (run->first[middle] < key)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		for (uint64 at = (low == 0 ? 0 : low - 1) * BLOCK_ROWS; at < run->rows;)
-		{
-			int			rows;
-			DeletedRow *block = ReadBlock(run, at / BLOCK_ROWS, &rows);
-			int			in_block = 0;
-
-			CHECK_FOR_INTERRUPTS();
-			for (int end = rows; in_block < end;)
-			{
-				int			middle = (in_block + end) / 2;
-
-				if (block[middle].key < key)
-					in_block = middle + 1;
-				else
-					end = middle;
-			}
-			for (; in_block < rows && block[in_block].key == key; in_block++)
-				if (!HasOverBit(run, at / BLOCK_ROWS * BLOCK_ROWS + in_block) &&
-					visit(&block[in_block], false))
-				{
-					WriteBack(run, in_block);
-					return true;
-				}
-			if (in_block < rows)
-				break;
-			at = (at / BLOCK_ROWS + 1) * BLOCK_ROWS;
-		}
-	}
-	return false;
+	return VisitDeletedRuns(key, [&](DeletedRow *row) { return visit(row, false); });
 }
 
 static void
