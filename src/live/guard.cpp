@@ -49,8 +49,9 @@ struct GuardSite
 	Oid			root;			/* of the partitions that the table belongs to */
 	UnguardedPartitions *unguarded; /* NULL: not looked for yet */
 	bool		parents_checked;
-	bool		has_seed;
+	bool		has_seed;		/* and what follows it */
 	dedup::KeySeed seed;
+	bool		may_delete;		/* the owner may add keys, so deleted rows may come again */
 	NullableDatum columns[INDEX_MAX_KEYS];
 	NullableDatum old_columns[INDEX_MAX_KEYS];
 };
@@ -103,18 +104,39 @@ GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 
 /* ---- keys ----------------------------------------------------------------- */
 
+/* The owner of a table, or InvalidOid if it is gone. */
+static Oid
+OwnerOf(Oid table)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+bool
+GuardOwnerMayAdd(const GuardPlan *plan)
+{
+	Oid			owner = OwnerOf(plan->guarded);
+
+	return OidIsValid(owner) &&
+		pg_class_aclcheck(plan->clause.filter, owner, ACL_INSERT) == ACLCHECK_OK;
+}
+
 /* The privilege that counts is that of the guarded table's owner. */
 static LiveFilter
 OpenGuardFilter(GuardSite *site)
 {
 	if (unlikely(!OidIsValid(site->owner)))
 	{
-		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(site->plan->guarded));
-
-		if (!HeapTupleIsValid(tuple))
+		site->owner = OwnerOf(site->plan->guarded);
+		if (!OidIsValid(site->owner))
 			elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
-		site->owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-		ReleaseSysCache(tuple);
 	}
 	LiveFilter	filter = OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
 
@@ -287,6 +309,18 @@ HasRows(Relation rel)
 	return found;
 }
 
+/* Whether a table has a trigger that calls a function: of a guard that may be incomplete. */
+static bool
+HasTriggerOf(Relation rel, Oid function)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (triggers->triggers[i].tgfoid == function)
+			return true;
+	return false;
+}
+
 /* The tables that a table inherits from directly. */
 static List *
 ParentsOf(Oid relid)
@@ -331,7 +365,8 @@ CheckParents(GuardSite *site, Relation rel, Oid function)
 		if (parent == NULL)
 			continue;
 		plan = FindGuardPlan(parent, function);
-		if (plan != NULL && plan->clause.filter == site->plan->clause.filter && HasRows(parent))
+		if ((plan != NULL ? plan->clause.filter == site->plan->clause.filter :
+			 HasTriggerOf(parent, function)) && HasRows(parent))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
@@ -345,6 +380,15 @@ CheckParents(GuardSite *site, Relation rel, Oid function)
 }
 
 /* ---- inserted rows ----------------------------------------------------------- */
+
+static bool
+ComesFromUnguarded(GuardSite *site, const TriggerData *trigger)
+{
+	if (site->unguarded == NULL)
+		site->unguarded = FindUnguardedPartitions(GetMemoryChunkContext(site), trigger->tg_relation,
+												  site->plan, trigger->tg_trigger->tgfoid);
+	return MayComeFromUnguarded(site->unguarded);
+}
 
 static HeapTuple
 GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
@@ -366,13 +410,8 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	LoadColumns(plan, trigger->tg_trigslot, site->columns);
 	filter = OpenGuardFilter(site);
 	has_key = HashGuardKey(plan, site->columns, filter.key_seed(), &hash);
-	if (rel->rd_rel->relispartition && !moving)
-	{
-		if (site->unguarded == NULL)
-			site->unguarded = FindUnguardedPartitions(GetMemoryChunkContext(site), rel, plan,
-													  trigger->tg_trigger->tgfoid);
-		unguarded = MayComeFromUnguarded(site->unguarded, site->root);
-	}
+	if (rel->rd_rel->relispartition && !moving && !IsLogicalWorker())
+		unguarded = ComesFromUnguarded(site, trigger);
 
 	if (moving)
 	{
@@ -419,7 +458,12 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	ReadTruncatedRows(filter);
 	uses = UseDeletedRow(filter_oid, hash, &use);
 	answer = TestAndAdd(filter, hash);
-	if (answer == LiveAnswer::Duplicate && !uses && MayBeRemovedRow(filter_oid))
+
+	/* What a worker cannot tell from a row that moves it keeps: an error would stop it. */
+	if (answer == LiveAnswer::Duplicate && !uses &&
+		(MayBeRemovedRow(filter_oid) ||
+		 (IsLogicalWorker() && plan->mode == GuardMode::Skip && !moving &&
+		  rel->rd_rel->relispartition && ComesFromUnguarded(site, trigger))))
 		answer = LiveAnswer::TooOld;
 	if (answer == LiveAnswer::Duplicate && !uses)
 	{
@@ -570,6 +614,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 			ReportIncompleteGuard(rel);
 		filter = OpenLiveUnchecked(filter_oid, AccessShareLock);
 		site->seed = filter.key_seed();
+		site->may_delete = GuardOwnerMayAdd(site->plan);
 		site->has_seed = true;
 		CloseLive(filter);
 	}
@@ -586,7 +631,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		row->root = site->root;
 		row->moved = {has_key, filter_oid, hash};
 	}
-	if (has_key && !marked)
+	if (has_key && !marked && site->may_delete)
 	{
 		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
 		if (site->removable)
@@ -649,7 +694,6 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetGuardLevel(1);
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
-			ForgetGuardMoves();
 			TrimGuardPlans();
 			break;
 		default:

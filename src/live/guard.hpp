@@ -117,6 +117,9 @@ extern void CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may
 /* Between transactions: throws the plans away if they have become too many. */
 extern void TrimGuardPlans(void);
 
+/* Whether the owner of the guarded table may add keys to the filter, as the guard does. */
+extern bool GuardOwnerMayAdd(const GuardPlan *plan);
+
 /* Whether a trigger fires in this session as its role for replication is now. */
 extern bool GuardTriggerFires(char enabled);
 
@@ -298,6 +301,7 @@ struct UnguardedPartitions
 	bool		may_move;		/* the query may move rows, as far as is known */
 	bool		only_moves;		/* every row that it inserts is one that it moves */
 	List	   *partitions;		/* OIDs */
+	int64	   *deleted;		/* rows, from each, when it was asked last */
 };
 
 /* What the calling BEFORE INSERT trigger of a partition has to look at, for its query. */
@@ -306,12 +310,10 @@ extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relat
 
 /*
  * Whether the row that the trigger is fired for may come from one of these, where no guard
- * has seen it go. To be asked for every row.
+ * has seen it go. To be asked for every row; in a worker that applies changes, where each
+ * row is a query of its own, for duplicates only.
  */
-extern bool MayComeFromUnguarded(const UnguardedPartitions *unguarded, Oid root);
-
-/* At the end of a transaction. */
-extern void ForgetGuardMoves(void);
+extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
 /* Installs a hook; once, from InitLiveGuard(). */
 extern void InitGuardMoves(void);

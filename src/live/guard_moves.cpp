@@ -23,7 +23,9 @@ extern "C" {
 #include "nodes/plannodes.h"
 #include "pgstat.h"
 #include "replication/logicalworker.h"
+#include "tcop/pquery.h"
 #include "utils/lsyscache.h"
+#include "utils/portal.h"
 #include "utils/relcache.h"
 }
 
@@ -74,24 +76,37 @@ MovesRows(const Plan *plan)
 #endif
 }
 
+/* The same of a whole statement; and whether every row that it inserts is one that moves. */
+static bool
+MovesInside(const PlannedStmt *statement, bool *only_moves)
+{
+	bool		may_move;
+	ListCell   *cell;
+
+	*only_moves = false;
+	if (statement->commandType == CMD_UTILITY)
+		return false;
+	may_move = MovesRows(statement->planTree);
+	*only_moves = may_move && statement->commandType == CMD_UPDATE && !statement->hasModifyingCTE;
+
+	/* A WITH clause's UPDATE is a plan of its own. */
+	if (statement->hasModifyingCTE)
+		foreach(cell, statement->subplans)
+			may_move = may_move || MovesRows((const Plan *) lfirst(cell));
+	return may_move;
+}
+
 static void
 GuardExecutorStart(QueryDesc *query, int eflags)
 {
-	const PlannedStmt *statement = query->plannedstmt;
-	bool		may_move = MovesRows(statement->planTree);
-	bool		only_moves = may_move && query->operation == CMD_UPDATE &&
-		!statement->hasModifyingCTE;
-	ListCell   *cell;
+	bool		only_moves;
+	bool		may_move = MovesInside(query->plannedstmt, &only_moves);
 
 	if (previous_executor_start != NULL)
 		previous_executor_start(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
 
-	/* A WITH clause's UPDATE is a plan of its own. */
-	if (statement->hasModifyingCTE)
-		foreach(cell, statement->subplans)
-			may_move = may_move || MovesRows((const Plan *) lfirst(cell));
 	if (may_move || loading_statement == GetCurrentStatementStartTimestamp())
 	{
 		MemoryContext context = query->estate->es_query_cxt;
@@ -119,7 +134,28 @@ MayMove(MemoryContext context, bool *only_moves)
 			*only_moves = query->only_moves;
 			return query->may_move;
 		}
-	return loading_statement == GetCurrentStatementStartTimestamp() || IsLogicalWorker();
+	if (IsLogicalWorker())
+		return true;
+	if (loading_statement != GetCurrentStatementStartTimestamp())
+		return false;
+
+	/* The statement itself, not one inside of it: then the portal has its plan. */
+	if (ActivePortal != NULL && MemoryContextGetParent(context) == ActivePortal->portalContext)
+	{
+		ListCell   *cell;
+
+		foreach(cell, ActivePortal->stmts)
+		{
+			const PlannedStmt *statement = (const PlannedStmt *) lfirst(cell);
+			bool		only;
+
+			/* A utility statement, as EXPLAIN is, can run any query. */
+			if (statement->commandType == CMD_UTILITY || MovesInside(statement, &only))
+				return true;
+		}
+		return false;
+	}
+	return true;
 }
 
 /* ---- partitions ------------------------------------------------------------- */
@@ -210,6 +246,7 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 			RelationClose(table);
 		}
 		list_free(tables);
+		found->deleted = (int64 *) palloc0(sizeof(int64) * (list_length(found->partitions) + 1));
 	}
 	found_in = context;
 	found_root = root;
@@ -224,55 +261,61 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 
 /* ---- deleted rows, by the server's own count ---------------------------------- */
 
-/* How many rows this transaction has deleted from tables; -1 if nobody counts. */
+/*
+ * How many rows this session has ever deleted from a table, whatever became of that: it
+ * never goes down while the table's statistics are not sent away, at the end of the
+ * transaction. -1: nobody counts.
+ */
 static int64
-CountDeleted(const List *tables)
+CountDeleted(Oid table)
 {
+	Relation	rel = RelationIdGetRelation(table);
 	int64		deleted = 0;
-	ListCell   *cell;
 
-	foreach(cell, tables)
+	if (!RelationIsValid(rel))
+		return 0;
+	if (rel->pgstat_info != NULL)
 	{
-		Relation	rel = RelationIdGetRelation(lfirst_oid(cell));
-
-		if (!RelationIsValid(rel))
-			continue;
-		if (rel->pgstat_info != NULL)
-			for (const PgStat_TableXactStatus *level = rel->pgstat_info->trans; level != NULL;
-				 level = level->upper)
-				deleted += level->tuples_deleted;
-		else if (!pgstat_track_counts)
-			deleted = -1;
-		RelationClose(rel);
-		if (deleted < 0)
-			break;
+#if PG_VERSION_NUM >= 160000
+		deleted = rel->pgstat_info->counts.tuples_deleted;
+#else
+		deleted = rel->pgstat_info->t_counts.t_tuples_deleted;
+#endif
+		for (const PgStat_TableXactStatus *level = rel->pgstat_info->trans; level != NULL;
+			 level = level->upper)
+#if PG_VERSION_NUM >= 150000
+			deleted += level->tuples_deleted + level->deleted_pre_truncdrop;
+#else
+			deleted += level->tuples_deleted + level->deleted_pre_trunc;
+#endif
 	}
+	else if (!pgstat_track_counts)
+		deleted = -1;
+	RelationClose(rel);
 	return deleted;
 }
 
-/* The last count, and for which partitions. */
-static Oid	counted_root = InvalidOid;
-static int64 counted_deleted = 0;
-
+/*
+ * The partition that a moved row comes from is open in the query, so its count is there and
+ * has changed since the last look, whatever has happened to others.
+ */
 bool
-MayComeFromUnguarded(const UnguardedPartitions *unguarded, Oid root)
+MayComeFromUnguarded(UnguardedPartitions *unguarded)
 {
-	int64		before = counted_root == root ? counted_deleted : 0;
+	bool		changed = false;
+	ListCell   *cell;
+	int			i = 0;
 
 	if (!unguarded->may_move || unguarded->only_moves)
 		return unguarded->only_moves;
-	if (unguarded->partitions == NIL)
-		return false;
-	counted_root = root;
-	counted_deleted = CountDeleted(unguarded->partitions);
-	return counted_deleted < 0 || counted_deleted != before;
-}
+	foreach(cell, unguarded->partitions)
+	{
+		int64		now = CountDeleted(lfirst_oid(cell));
 
-void
-ForgetGuardMoves(void)
-{
-	counted_root = InvalidOid;
-	counted_deleted = 0;
+		changed = changed || now < 0 || now != unguarded->deleted[i];
+		unguarded->deleted[i++] = now;
+	}
+	return changed;
 }
 
 void

@@ -9,93 +9,41 @@
  * old file, and costs no more than without a guard; the first row that the transaction
  * inserts under the same filter then reads that file once, for the keys in it.
  *
- * Columns of keys that are stored out of line are in the old file of the TOAST table.
- *
  * Where a table was created or truncated in the same subtransaction before, TRUNCATE
  * shortens its file in place. The library is loaded by then, so its rows are read before,
  * in a hook. A worker that applies changes does not call that: there it is known that rows
  * were removed, but not which, and so all keys of the filter may come again.
  */
-#include "live/guard.hpp"
-#include "pg/keys.hpp"
+#include "live/truncation.hpp"
 
 extern "C" {
 #include "access/genam.h"
-#include "access/detoast.h"
 #include "access/heapam.h"
-#include "access/heaptoast.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/heap.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_trigger.h"
 #include "pgstat.h"
+#include "replication/logicalworker.h"
 #include "storage/bufmgr.h"
-#include "storage/bufpage.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/smgr.h"
 #include "tcop/utility.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "replication/logicalworker.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 }
 
-#if PG_VERSION_NUM >= 160000
-typedef RelFileLocator FileLocator;
-#define FileNumberOf(rel) ((rel)->rd_locator.relNumber)
-#define FileSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
-#define SetFile(file, space, db, number) \
-	((file)->spcOid = (space), (file)->dbOid = (db), (file)->relNumber = (number))
-#else
-typedef RelFileNode FileLocator;
-#define FileNumberOf(rel) ((rel)->rd_node.relNode)
-#define FileSubid(rel) ((rel)->rd_newRelfilenodeSubid)
-#define SetFile(file, space, db, number) \
-	((file)->spcNode = (space), (file)->dbNode = (db), (file)->relNode = (number))
-#endif
-
-#if PG_VERSION_NUM >= 170000
-#define OpenFile(file) smgropen((file), INVALID_PROC_NUMBER)
-#else
-#define OpenFile(file) smgropen((file), InvalidBackendId)
-#endif
-
 namespace
 {
-
-/* A guarded table that this transaction has truncated. */
-struct Truncation
-{
-	SubTransactionId subid;
-	Oid			heap;
-	FileLocator before;			/* the file with its rows */
-	bool		has_toast;
-	FileLocator toast;			/* that of its TOAST table */
-	Oid			after;			/* the number of the empty one */
-	bool		permanent;
-	TupleDesc	desc;
-	const GuardPlan *plan;
-	Oid			filter_file;	/* of the filter then */
-	bool		warn;			/* when it commits, unless the filter is truncated, too */
-
-	/*
-	 * How far its rows have been read: first those whose keys are all in line, up to a
-	 * row; then the others, up to a row of the list that begins with a block.
-	 */
-	BlockNumber block;
-	OffsetNumber offset;
-	bool		has_external;	/* there are others */
-	BlockNumber external_block;
-	int			external_noted;
-	bool		done;
-};
 
 /* Rows were removed under a filter, and nobody knows which. */
 struct UnknownRows
@@ -104,24 +52,16 @@ struct UnknownRows
 	SubTransactionId subid;
 };
 
-/* A value that is stored out of line, while it is being put together. */
-struct ExternalValue
-{
-	Oid			id;
-	struct varlena *value;
-	int32		size;			/* of the data behind its header */
-};
-
 }							/* namespace */
 
 /* In TopTransactionContext. */
 static List *truncations = NIL;
 
-/* Tables whose rows the hook has read before they are truncated in place. */
-static List *announced = NIL;
-
 /* In TopTransactionContext, too. */
 static List *unknown_rows = NIL;
+
+/* All relations that the statement which is running truncates, as far as it is known. */
+static List *truncating = NIL;
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 
@@ -143,17 +83,22 @@ static const GuardPlan *
 FiringGuard(Relation heap)
 {
 	const TriggerDesc *triggers = heap->trigdesc;
+	List	   *functions = NIL;
+	ListCell   *cell;
 
+	/* The list can go when a function is looked up. */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		const Trigger *trigger = &triggers->triggers[i];
-		Oid			function = trigger->tgfoid;
+		if (TRIGGER_FOR_DELETE(triggers->triggers[i].tgtype) &&
+			GuardTriggerFires(triggers->triggers[i].tgenabled))
+			functions = lappend_oid(functions, triggers->triggers[i].tgfoid);
+	foreach(cell, functions)
+		if (IsGuardTriggerFunction(lfirst_oid(cell)))
+		{
+			const GuardPlan *plan = FindGuardPlan(heap, lfirst_oid(cell));
 
-		if (!TRIGGER_FOR_DELETE(trigger->tgtype) || !GuardTriggerFires(trigger->tgenabled) ||
-			!IsGuardTriggerFunction(function))
-			continue;
-		return FindGuardPlan(heap, function);
-	}
+			return plan != NULL && IsLiveRelationId(plan->clause.filter) &&
+				GuardOwnerMayAdd(plan) ? plan : NULL;
+		}
 	return NULL;
 }
 
@@ -165,46 +110,6 @@ SeedOf(Oid filter)
 
 	CloseLive(live);
 	return seed;
-}
-
-/* Whether a row was marked as a duplicate, so that its key is another row's. */
-static bool
-IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc)
-{
-	bool		isnull;
-	Datum		mark;
-
-	if (plan->mode != GuardMode::Mark)
-		return false;
-	mark = heap_getattr(tuple, plan->clause.mark, desc, &isnull);
-	return !isnull && DatumGetBool(mark);
-}
-
-/* The columns of a row's key. Returns whether any of them is stored out of line. */
-static bool
-LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *columns)
-{
-	const GuardClause &clause = plan->clause;
-	bool		external = false;
-
-	for (int i = 0; i < clause.columns; i++)
-	{
-		columns[i].value = heap_getattr(tuple, clause.attnums[i], desc, &columns[i].isnull);
-		external = external || (!columns[i].isnull && plan->typlen[i] == -1 &&
-								VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)));
-	}
-	return external;
-}
-
-/* Makes a deleted row of one that was removed. */
-static void
-NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
-			   SubTransactionId subid)
-{
-	uint64		hash;
-
-	if (HashColumns(plan->keys, columns, NullKeys::Skip, seed, &hash))
-		NoteDeletedRow(plan->clause.filter, hash, subid);
 }
 
 /* ---- TRUNCATE that gives the table a new file ---------------------------------- */
@@ -283,6 +188,34 @@ QualifiedName(Oid relid)
 									  get_rel_name(relid));
 }
 
+/* Whether a relation is one that is being truncated: by the statement, or by its lock. */
+static bool
+IsTruncated(Oid relid)
+{
+	return truncating != NIL ? list_member_oid(truncating, relid) : HoldsExclusively(relid);
+}
+
+/* The uppermost table that is truncated as a whole, and this one with it. */
+static Oid
+TruncatedWhole(Oid table)
+{
+	Relation	rel = RelationIdGetRelation(table);
+	bool		partition = RelationIsValid(rel) && rel->rd_rel->relispartition;
+	List	   *ancestors = partition ? get_partition_ancestors(table) : NIL;
+	ListCell   *cell;
+
+	if (RelationIsValid(rel))
+		RelationClose(rel);
+	foreach(cell, ancestors)
+	{
+		if (!IsTruncated(lfirst_oid(cell)))
+			break;
+		table = lfirst_oid(cell);
+	}
+	list_free(ancestors);
+	return table;
+}
+
 /*
  * Says once a statement that the filter keeps the keys. Of a whole partitioned table that
  * is truncated only the table itself is named.
@@ -291,59 +224,63 @@ static void
 WarnOfKeys(Oid table, Oid filter)
 {
 	static TimestampTz warned_at;
+	static CommandId warned_in;
 	static Oid	warned_table;
 	static Oid	warned_filter;
-	Relation	rel = RelationIdGetRelation(table);
-	Oid			root = table;
+	CommandId	command = ActiveSnapshotSet() ? GetActiveSnapshot()->curcid : InvalidCommandId;
 
-	if (RelationIsValid(rel))
-	{
-		Oid			above = RootOfPartition(rel);
-
-		if (above != table && HoldsExclusively(above))
-			root = above;
-		RelationClose(rel);
-	}
-	if (get_rel_name(root) == NULL || get_rel_name(filter) == NULL ||
-		(warned_at == GetCurrentStatementStartTimestamp() && warned_table == root &&
-		 warned_filter == filter))
+	table = TruncatedWhole(table);
+	if (get_rel_name(table) == NULL || get_rel_name(filter) == NULL ||
+		(warned_at == GetCurrentStatementStartTimestamp() && warned_in == command &&
+		 warned_table == table && warned_filter == filter))
 		return;
 	warned_at = GetCurrentStatementStartTimestamp();
-	warned_table = root;
+	warned_in = command;
+	warned_table = table;
 	warned_filter = filter;
 	ereport(WARNING,
 			(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
-					get_rel_name(filter), get_rel_name(root)),
+					get_rel_name(filter), get_rel_name(table)),
 			 errdetail("This transaction may insert the removed rows again. After it their keys are duplicates."),
-			 get_rel_relispartition(root) ?
+			 get_rel_relispartition(table) ?
 			 errhint("dedup_forget() takes single keys out of the filter.") :
-			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedName(root), QualifiedName(filter))));
+			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedName(table), QualifiedName(filter))));
 }
 
 /* ---- TRUNCATE in place ------------------------------------------------------------ */
+
+/* How many rows this transaction has inserted into a table, whatever became of them. */
+static int64
+CountInserted(Relation heap)
+{
+	int64		rows = 0;
+
+	if (heap->pgstat_info != NULL)
+		for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
+			 level = level->upper)
+#if PG_VERSION_NUM >= 150000
+			rows += level->tuples_inserted + level->inserted_pre_truncdrop;
+#else
+			rows += level->tuples_inserted + level->inserted_pre_trunc;
+#endif
+	return pgstat_track_counts ? rows : PG_INT64_MAX;
+}
 
 /*
  * A worker has removed rows by TRUNCATE that it had inserted in the same transaction. To
  * refuse one of them when it comes again would lose it.
  */
 static void
-NoteUnknownRows(Relation heap, const GuardPlan *plan)
+NoteUnknownRows(Relation heap, const Truncation *truncation)
 {
 	MemoryContext old;
 	UnknownRows *unknown;
-	int64		rows = pgstat_track_counts ? 0 : 1;
 
-	if (!IsLogicalWorker() || FileSubid(heap) != GetCurrentSubTransactionId())
-		return;
-	if (heap->pgstat_info != NULL)
-		for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
-			 level = level->upper)
-			rows += level->tuples_inserted;
-	if (rows == 0)
+	if (!IsLogicalWorker() || CountInserted(heap) <= truncation->inserted)
 		return;
 	old = MemoryContextSwitchTo(TopTransactionContext);
 	unknown = (UnknownRows *) palloc(sizeof(UnknownRows));
-	*unknown = {plan->clause.filter, GetCurrentSubTransactionId()};
+	*unknown = {truncation->plan->clause.filter, GetCurrentSubTransactionId()};
 	unknown_rows = lappend(unknown_rows, unknown);
 	MemoryContextSwitchTo(old);
 }
@@ -355,43 +292,58 @@ IsTruncatedTogether(Relation filter)
 	FileLocator before;
 	CommandId	since;
 
-	return FileBefore(filter, &before, &since) && ActiveSnapshotSet() &&
-		since >= GetActiveSnapshot()->curcid;
+	return list_member_oid(truncating, RelationGetRelid(filter)) ||
+		(FileBefore(filter, &before, &since) && ActiveSnapshotSet() &&
+		 since >= GetActiveSnapshot()->curcid);
 }
 
-static void
-NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
+/* A note of a TRUNCATE, whose rows are not to be read, for a start. */
+static Truncation *
+AddTruncation(Relation heap, const GuardPlan *plan)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 	Truncation *truncation = (Truncation *) palloc0(sizeof(Truncation));
-	LiveFilter	filter = OpenLiveUnchecked(plan->clause.filter, AccessShareLock);
 
 	truncation->subid = GetCurrentSubTransactionId();
 	truncation->heap = RelationGetRelid(heap);
-	truncation->before = before;
 	truncation->after = FileNumberOf(heap);
+	truncation->inserted = CountInserted(heap);
+	truncation->plan = plan;
+	truncation->done = true;
+	truncations = lappend(truncations, truncation);
+	MemoryContextSwitchTo(old);
+	return truncation;
+}
+
+/* TRUNCATE, or a rewrite that has left nothing, has given the table a new file. */
+static void
+NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
+{
+	Truncation *truncation = AddTruncation(heap, plan);
+	LiveFilter	filter = OpenLiveUnchecked(plan->clause.filter, AccessShareLock);
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+	truncation->before = before;
 	truncation->permanent = heap->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 	truncation->desc = CreateTupleDescCopyConstr(RelationGetDescr(heap));
-	truncation->plan = plan;
 	truncation->filter_file = FileNumberOf(filter.rel);
 	truncation->offset = FirstOffsetNumber;
+	MemoryContextSwitchTo(old);
 	if (OidIsValid(heap->rd_rel->reltoastrelid))
 	{
 		Relation	toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
 		CommandId	since;
 
+		truncation->toast_table = RelationGetRelid(toast);
 		truncation->has_toast = FileBefore(toast, &truncation->toast, &since);
 		table_close(toast, NoLock);
 	}
-	if (smgrnblocks(OpenFile(before), MAIN_FORKNUM) == 0 || IsTruncatedTogether(filter.rel))
-		truncation->done = true;
-	else
-		truncation->warn = HoldsExclusively(plan->clause.filter);
-	truncations = lappend(truncations, truncation);
-	MemoryContextSwitchTo(old);
+	truncation->done = IsTruncatedTogether(filter.rel) || !HasTruncatedRows(truncation);
 	CloseLive(filter);
 
-	/* TRUNCATE has locked all of its tables; the filter may be one that is to come. */
+	/* Where the statement is not known, TRUNCATE has at least locked all of its tables. */
+	truncation->warn = !truncation->done && truncating == NIL &&
+		HoldsExclusively(plan->clause.filter);
 	if (!truncation->done && !truncation->warn)
 		WarnOfKeys(truncation->heap, plan->clause.filter);
 }
@@ -408,20 +360,15 @@ GuardIndexBuilt(Relation heap)
 		!IsTransactionState() || RelationGetNumberOfBlocks(heap) != 0)
 		return;
 	plan = FiringGuard(heap);
-	if (plan == NULL || !IsLiveRelationId(plan->clause.filter))
+	if (plan == NULL)
 		return;
-	if (list_member_oid(announced, RelationGetRelid(heap)))
-	{
-		announced = list_delete_oid(announced, RelationGetRelid(heap));
-		return;
-	}
 	foreach(cell, truncations)
 	{
-		const Truncation *truncation = (const Truncation *) lfirst(cell);
+		Truncation *truncation = (Truncation *) lfirst(cell);
 
 		if (truncation->heap == RelationGetRelid(heap) && truncation->after == FileNumberOf(heap))
 		{
-			NoteUnknownRows(heap, plan);
+			NoteUnknownRows(heap, truncation);
 			return;
 		}
 	}
@@ -440,6 +387,7 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 														  ALLOCSET_DEFAULT_SIZES);
 	HeapTuple	tuple;
+	bool		any = false;
 
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
@@ -450,12 +398,30 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 		LoadTuple(plan, tuple, RelationGetDescr(heap), columns);
 		if (!IsMarkedTuple(plan, tuple, RelationGetDescr(heap)))
 			NoteRemovedRow(plan, columns, seed, subid);
+		any = true;
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
 	}
 	table_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	MemoryContextDelete(context);
+	(void) AddTruncation(heap, plan);
+	if (any && !list_member_oid(truncating, plan->clause.filter))
+		WarnOfKeys(RelationGetRelid(heap), plan->clause.filter);
+}
+
+/* Whether a trigger could still change what the table holds when it is truncated. */
+static bool
+HasTruncateTrigger(Relation heap)
+{
+	const TriggerDesc *triggers = heap->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (TRIGGER_FOR_TRUNCATE(triggers->triggers[i].tgtype) &&
+			TRIGGER_FOR_BEFORE(triggers->triggers[i].tgtype) &&
+			GuardTriggerFires(triggers->triggers[i].tgenabled))
+			return true;
+	return false;
 }
 
 /*
@@ -466,6 +432,7 @@ static void
 BeforeTruncate(const TruncateStmt *statement)
 {
 	const SubTransactionId subid = GetCurrentSubTransactionId();
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 	List	   *tables = NIL;
 	ListCell   *cell;
 
@@ -483,6 +450,8 @@ BeforeTruncate(const TruncateStmt *statement)
 	if (statement->behavior == DROP_CASCADE)
 		for (List *more; (more = heap_truncate_find_FKs(tables)) != NIL;)
 			tables = list_concat_unique_oid(tables, more);
+	MemoryContextSwitchTo(old);
+	truncating = tables;
 	foreach(cell, tables)
 	{
 		Relation	heap = RelationIdGetRelation(lfirst_oid(cell));
@@ -492,15 +461,16 @@ BeforeTruncate(const TruncateStmt *statement)
 			continue;
 		if (heap->rd_rel->relkind == RELKIND_RELATION &&
 			(heap->rd_createSubid == subid || FileSubid(heap) == subid) &&
-			HoldsExclusively(RelationGetRelid(heap)) &&
-			(plan = FiringGuard(heap)) != NULL && IsLiveRelationId(plan->clause.filter))
+			HoldsExclusively(RelationGetRelid(heap)) && (plan = FiringGuard(heap)) != NULL)
 		{
-			MemoryContext old;
-
+			if (HasTruncateTrigger(heap))
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						 errmsg("cannot truncate the guarded table \"%s\" again in the transaction that has created or truncated it",
+								RelationGetRelationName(heap)),
+						 errdetail("It has a trigger BEFORE TRUNCATE, which may change its rows after the guard has read their keys."),
+						 errhint("Delete the rows instead.")));
 			ReadBeforeTruncate(heap, plan);
-			old = MemoryContextSwitchTo(TopTransactionContext);
-			announced = lappend_oid(announced, lfirst_oid(cell));
-			MemoryContextSwitchTo(old);
 		}
 		RelationClose(heap);
 	}
@@ -515,6 +485,7 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 					QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
 {
 	bool		truncates = IsA(statement->utilityStmt, TruncateStmt);
+	List	   *outer = truncating;
 
 	if (truncates)
 		BeforeTruncate((const TruncateStmt *) statement->utilityStmt);
@@ -531,257 +502,10 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 #endif
 								context, params, environment, dest, completion);
 	if (truncates)
-		announced = NIL;
+		truncating = outer;
 }
 
-/* ---- reading the old files ---------------------------------------------------------- */
-
-/*
- * Runs visit(tuple) over the rows of a block of a relation's old file that a snapshot sees,
- * from an offset on. The page is not locked then: a pin is enough for its rows to stay.
- */
-template <typename Visit>
-static void
-VisitOldBlock(const FileLocator &file, bool permanent, Oid relid, BlockNumber block,
-			  OffsetNumber from, Snapshot snapshot, BufferAccessStrategy strategy, Visit visit)
-{
-	OffsetNumber visible[MaxHeapTuplesPerPage];
-	int			count = 0;
-	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, block, RBM_NORMAL, strategy
-#if PG_VERSION_NUM >= 150000
-												   , permanent
-#endif
-												   );
-	Page		page = BufferGetPage(buffer);
-	HeapTupleData tuple;
-
-	tuple.t_tableOid = relid;
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	for (OffsetNumber at = from; !PageIsNew(page) && at <= PageGetMaxOffsetNumber(page) &&
-		 count < (int) lengthof(visible); at++)
-	{
-		ItemId		item = PageGetItemId(page, at);
-
-		if (!ItemIdIsNormal(item))
-			continue;
-		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
-		tuple.t_len = ItemIdGetLength(item);
-		ItemPointerSet(&tuple.t_self, block, at);
-		if (HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer))
-			visible[count++] = at;
-	}
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	for (int i = 0; i < count; i++)
-	{
-		ItemId		item = PageGetItemId(page, visible[i]);
-
-		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
-		tuple.t_len = ItemIdGetLength(item);
-		ItemPointerSet(&tuple.t_self, block, visible[i]);
-		visit(&tuple);
-	}
-	ReleaseBuffer(buffer);
-}
-
-/* Notes the rows of a block whose keys are in line. */
-static void
-ReadInlineRows(Truncation *truncation, const LiveFilter &filter, Snapshot snapshot,
-			   BufferAccessStrategy strategy, MemoryContext context)
-{
-	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, truncation->block,
-				  truncation->offset, snapshot, strategy, [&](HeapTuple tuple) {
-		MemoryContext old = MemoryContextSwitchTo(context);
-		NullableDatum columns[INDEX_MAX_KEYS];
-
-		if (IsMarkedTuple(truncation->plan, tuple, truncation->desc))
-			;
-		else if (LoadTuple(truncation->plan, tuple, truncation->desc, columns))
-			truncation->has_external = true;
-		else
-			NoteRemovedRow(truncation->plan, columns, filter.key_seed(), truncation->subid);
-		truncation->offset = OffsetNumberNext(ItemPointerGetOffsetNumber(&tuple->t_self));
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
-	});
-}
-
-static int
-CompareExternalValues(const void *left, const void *right)
-{
-	const Oid	a = ((const ExternalValue *) left)->id;
-	const Oid	b = ((const ExternalValue *) right)->id;
-
-	return a < b ? -1 : a > b;
-}
-
-/* Puts values together, which are sorted, by reading the TOAST table's old file once. */
-static void
-ReadExternalValues(const Truncation *truncation, ExternalValue *values, int count,
-				   Snapshot snapshot, BufferAccessStrategy strategy)
-{
-	BlockNumber blocks = smgrnblocks(OpenFile(truncation->toast), MAIN_FORKNUM);
-	Relation	heap = RelationIdGetRelation(truncation->heap);
-	Relation	toast = NULL;
-	TupleDesc	desc;
-
-	/* TOAST tables are alike. */
-	if (RelationIsValid(heap) && OidIsValid(heap->rd_rel->reltoastrelid))
-		toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
-	if (toast == NULL)
-		elog(ERROR, "could not find the TOAST table of relation %u", truncation->heap);
-	desc = RelationGetDescr(toast);
-	for (BlockNumber block = 0; block < blocks; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		VisitOldBlock(truncation->toast, truncation->permanent, RelationGetRelid(toast), block,
-					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
-			bool		isnull;
-			ExternalValue wanted = {};
-			ExternalValue *found;
-			struct varlena *chunk;
-			int64		at;
-
-			wanted.id = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
-			found = (ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
-											  CompareExternalValues);
-			if (found == NULL)
-				return;
-			at = DatumGetInt32(heap_getattr(tuple, 2, desc, &isnull)) * (int64) TOAST_MAX_CHUNK_SIZE;
-			chunk = (struct varlena *) DatumGetPointer(heap_getattr(tuple, 3, desc, &isnull));
-			if (at < 0 || at + (int64) VARSIZE_ANY_EXHDR(chunk) > found->size)
-				ereport(ERROR,
-						(errcode(ERRCODE_DATA_CORRUPTED),
-						 errmsg("unexpected chunk of TOAST value %u in %s", found->id,
-								RelationGetRelationName(toast))));
-			memcpy(VARDATA(found->value) + at, VARDATA_ANY(chunk), VARSIZE_ANY_EXHDR(chunk));
-		});
-	}
-	table_close(toast, NoLock);
-	RelationClose(heap);
-}
-
-/* Rows whose keys are stored out of line, in part, that are read together. */
-constexpr int EXTERNAL_ROWS = 1024;
-
-/*
- * Notes rows with a key that is stored out of line, some at a time: those of one block or
- * more, until they are many or long.
- */
-static void
-ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
-				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
-{
-	const GuardPlan *plan = truncation->plan;
-	const Size	most = (Size) work_mem * 1024;
-	MemoryContext old = MemoryContextSwitchTo(context);
-	List	   *rows = NIL;
-	Size		bytes = 0;
-	int			room = 64;
-	int			count = 0;
-	int			at = 0;
-	ExternalValue *values = (ExternalValue *) palloc(sizeof(ExternalValue) * room);
-	BlockNumber block = truncation->external_block;
-	ListCell   *cell;
-
-	for (; block < blocks && bytes < most && list_length(rows) < EXTERNAL_ROWS; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
-					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
-			NullableDatum columns[INDEX_MAX_KEYS];
-
-			if (IsMarkedTuple(plan, tuple, truncation->desc) ||
-				!LoadTuple(plan, tuple, truncation->desc, columns))
-				return;
-			rows = lappend(rows, heap_copytuple(tuple));
-			for (int i = 0; i < plan->clause.columns; i++)
-			{
-				struct varatt_external pointer;
-				ExternalValue *value;
-
-				if (columns[i].isnull || plan->typlen[i] != -1 ||
-					!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
-					continue;
-				VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
-				if (count == room)
-				{
-					room *= 2;
-					values = (ExternalValue *) repalloc(values, sizeof(ExternalValue) * room);
-				}
-				value = &values[count++];
-				value->id = pointer.va_valueid;
-#if PG_VERSION_NUM >= 140000
-				value->size = (int32) VARATT_EXTERNAL_GET_EXTSIZE(pointer);
-#else
-				value->size = pointer.va_extsize;
-#endif
-				value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
-				if (value->size < pointer.va_rawsize - (int32) VARHDRSZ)	/* compressed */
-					SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
-				else
-					SET_VARSIZE(value->value, value->size + VARHDRSZ);
-				bytes += value->size;
-			}
-		});
-	}
-	qsort(values, count, sizeof(ExternalValue), CompareExternalValues);
-	if (count > 0)
-		ReadExternalValues(truncation, values, count, snapshot, strategy);
-	foreach(cell, rows)
-	{
-		NullableDatum columns[INDEX_MAX_KEYS];
-
-		if (at++ < truncation->external_noted)
-			continue;
-		LoadTuple(plan, (HeapTuple) lfirst(cell), truncation->desc, columns);
-		for (int i = 0; i < plan->clause.columns; i++)
-		{
-			struct varatt_external pointer;
-			ExternalValue wanted = {};
-			const ExternalValue *found;
-
-			if (columns[i].isnull || plan->typlen[i] != -1 ||
-				!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
-				continue;
-			VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
-			wanted.id = pointer.va_valueid;
-			found = (const ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
-													CompareExternalValues);
-			columns[i].value = PointerGetDatum(found->value);
-		}
-		NoteRemovedRow(plan, columns, filter.key_seed(), truncation->subid);
-		truncation->external_noted = at;
-	}
-	truncation->external_block = block;
-	truncation->external_noted = 0;
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(context);
-}
-
-/* If this fails within a subtransaction, it goes on later from where it was. */
-static void
-ReadTruncation(Truncation *truncation, const LiveFilter &filter)
-{
-	BlockNumber blocks = smgrnblocks(OpenFile(truncation->before), MAIN_FORKNUM);
-	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
-														  ALLOCSET_DEFAULT_SIZES);
-
-	while (truncation->block < blocks)
-	{
-		CHECK_FOR_INTERRUPTS();
-		ReadInlineRows(truncation, filter, snapshot, strategy, context);
-		truncation->block++;
-		truncation->offset = FirstOffsetNumber;
-	}
-	while (truncation->has_external && truncation->has_toast && truncation->external_block < blocks)
-		ReadExternalRows(truncation, blocks, filter, snapshot, strategy, context);
-	truncation->done = true;
-	MemoryContextDelete(context);
-	UnregisterSnapshot(snapshot);
-	FreeAccessStrategy(strategy);
-}
+/* ---- the next row --------------------------------------------------------------------- */
 
 void
 ReadTruncatedRows(const LiveFilter &filter)
@@ -825,7 +549,7 @@ ForgetTruncations(SubTransactionId id)
 {
 	ListCell   *cell;
 
-	announced = NIL;
+	truncating = NIL;
 	if (id == TopSubTransactionId)
 	{
 		truncations = unknown_rows = NIL;

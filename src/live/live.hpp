@@ -23,10 +23,10 @@
  *   guard.cpp      triggers that keep out rows whose key was seen; guard_plan.cpp what
  *                  the guard of a table is, guard_rows.cpp makes a key count only if
  *                  its row landed, guard_index.cpp the index that tells so,
- *                  guard_deleted.cpp rows that were deleted and may be inserted again,
- *                  guard_truncate.cpp those that TRUNCATE removed, guard_moves.cpp
- *                  rows that move to another partition, guard_setup.cpp making and
- *                  dropping guards
+ *                  guard_deleted.cpp rows that were deleted and may be inserted again
+ *                  (deleted_runs.cpp their files), guard_truncate.cpp those that TRUNCATE
+ *                  removed (truncation.cpp reads them), guard_moves.cpp rows that move to
+ *                  another partition, guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer

@@ -397,6 +397,32 @@ INSERT INTO m VALUES (7, 1, 'dup');
 COMMIT;
 SELECT tableoid::regclass AS partition, k, v FROM m ORDER BY k;
 
+-- ---- whoever may not add to the filter gets no right by deleting rows of a table of his own ----
+
 \set QUIET on
+CREATE ROLE regress_dedup_stranger;
+GRANT USAGE, CREATE ON SCHEMA live_guard_deleted TO regress_dedup_stranger;
+DROP TABLE m;
+TRUNCATE t, f;
+SELECT dedup_guard('t', 'f', '{k}') \gset
+INSERT INTO t VALUES (1), (2);
+GRANT INSERT ON t TO regress_dedup_stranger;
+SET ROLE regress_dedup_stranger;
+CREATE TABLE own (k int);
+INSERT INTO own VALUES (1), (1), (2);
+CREATE INDEX ON own USING streamdedup_guard (k);
+CREATE TRIGGER a BEFORE INSERT OR UPDATE ON own FOR EACH ROW EXECUTE FUNCTION dedup_guard_trigger('skip', 'x');
+CREATE TRIGGER b BEFORE DELETE ON own FOR EACH ROW WHEN ('f'::regclass IS NOT NULL OR OLD.k IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
+\set QUIET off
+BEGIN;
+DELETE FROM own WHERE k = 2;
+TRUNCATE own;
+INSERT INTO t VALUES (1), (1), (2);
+COMMIT;
+\set QUIET on
+RESET ROLE;
+DROP OWNED BY regress_dedup_stranger;
+DROP ROLE regress_dedup_stranger;
+
 SET client_min_messages = error;
 DROP SCHEMA live_guard_deleted CASCADE;

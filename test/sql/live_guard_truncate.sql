@@ -195,13 +195,103 @@ INSERT INTO t VALUES (5, 'again'), (5, 'dup');
 COMMIT;
 SELECT * FROM t;
 
--- locked by this transaction, but not truncated: the warning comes when it commits
+-- locked by this transaction, but not truncated: a warning
 
 BEGIN;
 LOCK TABLE f;
 TRUNCATE t;
 COMMIT;
 TRUNCATE f;
+
+-- in a session that has not loaded the library such a lock puts the warning off until the commit
+
+\c -
+BEGIN;
+INSERT INTO live_guard_truncate.t VALUES (6, 'new');
+COMMIT;
+\c -
+BEGIN;
+LOCK TABLE live_guard_truncate.f;
+TRUNCATE live_guard_truncate.t;
+COMMIT;
+SET search_path = live_guard_truncate, public;
+BEGIN;
+TRUNCATE f;
+TRUNCATE t, f;
+COMMIT;
+
+-- what was rewritten before is read once, whatever builds the index anew afterwards; an empty rewrite is no TRUNCATE
+
+\set QUIET on
+INSERT INTO t VALUES (1, 'first'), (2, 'first');
+\set QUIET off
+BEGIN;
+ALTER TABLE t ALTER v TYPE varchar(30);
+TRUNCATE t;
+REINDEX TABLE t;
+INSERT INTO t VALUES (1, 'again'), (1, 'dup');
+ALTER TABLE t ALTER v TYPE varchar(40);
+TRUNCATE t;
+REINDEX TABLE t;
+INSERT INTO t VALUES (1, 'third'), (1, 'dup'), (2, 'again');
+COMMIT;
+SELECT * FROM t ORDER BY k;
+DELETE FROM t;
+VACUUM FULL t;
+ALTER TABLE t ALTER v TYPE text;
+INSERT INTO t VALUES (1, 'dup');
+
+-- a trigger BEFORE TRUNCATE may change what is read: not twice in one transaction
+
+\set QUIET on
+CREATE FUNCTION add_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (99, 'late'); RETURN NULL; END $$;
+CREATE TRIGGER add_one BEFORE TRUNCATE ON t EXECUTE FUNCTION add_one();
+\set QUIET off
+BEGIN;
+TRUNCATE t;
+INSERT INTO t VALUES (99, 'again'), (99, 'dup');
+TRUNCATE t;
+ROLLBACK;
+\set QUIET on
+DROP TRIGGER add_one ON t;
+\set QUIET off
+
+-- keys out of line of a table that is gone when they are read
+
+\set QUIET on
+CREATE TABLE long (k text);
+ALTER TABLE long ALTER k SET STORAGE EXTERNAL;
+CREATE TABLE short (k text);
+SELECT dedup_guard('long', 'f', '{k}') \gset
+SELECT dedup_guard('short', 'f', '{k}') \gset
+INSERT INTO long SELECT repeat('x', 5000) || i FROM generate_series(1, 3) i;
+\set QUIET off
+BEGIN;
+TRUNCATE long;
+DROP TABLE long;
+INSERT INTO short SELECT repeat('x', 5000) || i FROM generate_series(1, 4) i, generate_series(1, 2);
+COMMIT;
+SELECT count(*), count(DISTINCT k) FROM short;
+DROP TABLE short;
+
+-- a partition of partitions, and one whose root is only locked
+
+\set QUIET on
+CREATE TABLE sub (k int, part int) PARTITION BY LIST (part);
+CREATE TABLE sub1 PARTITION OF sub FOR VALUES IN (1) PARTITION BY RANGE (k);
+CREATE TABLE sub1a PARTITION OF sub1 FOR VALUES FROM (0) TO (100);
+CREATE TABLE sub1b PARTITION OF sub1 FOR VALUES FROM (100) TO (200);
+TRUNCATE f;
+SELECT dedup_guard('sub', 'f', '{k}') \gset
+INSERT INTO sub VALUES (1, 1), (101, 1);
+\set QUIET off
+BEGIN;
+LOCK TABLE sub;
+TRUNCATE sub1a;
+TRUNCATE sub1;
+ROLLBACK;
+TRUNCATE sub, f;
+DROP TABLE sub;
 
 -- ---- other events that build the guard's index anew: no right, no warning ----
 
