@@ -124,6 +124,14 @@ CloseRun(DeletedRun *run)
 		pfree(run->block);
 }
 
+/* Gives up what StartRun() began, after an error. */
+static void
+AbandonRun(RunWriter *writer)
+{
+	pfree(writer->block);
+	CloseRun(&writer->run);
+}
+
 /* Ends what StartRun() began. Returns false, and no run, if nothing was written. */
 static bool
 FinishRun(RunWriter *writer, DeletedRun *run)
@@ -243,25 +251,36 @@ MergeRuns(int from)
 	bool		some;
 
 	StartRun(&writer, runs[from].tier + 1);
-	for (int i = from; i < run_count; i++)
+	PG_TRY();
 	{
-		Cursor		cursor = {&runs[i], 0, {}};
-		int			at = count;
+		for (int i = from; i < run_count; i++)
+		{
+			Cursor		cursor = {&runs[i], 0, {}};
+			int			at = count;
 
-		if (!NextRow(&cursor))
-			continue;
-		for (count++; at > 0 && heap[(at - 1) / 2].row.key > cursor.row.key; at = (at - 1) / 2)
-			heap[at] = heap[(at - 1) / 2];
-		heap[at] = cursor;
+			if (!NextRow(&cursor))
+				continue;
+			for (count++; at > 0 && heap[(at - 1) / 2].row.key > cursor.row.key; at = (at - 1) / 2)
+				heap[at] = heap[(at - 1) / 2];
+			heap[at] = cursor;
+		}
+		while (count > 0)
+		{
+			WriteRow(&writer, heap[0].row);
+			if (!NextRow(&heap[0]))
+				heap[0] = heap[--count];
+			if (count > 0)
+				SiftDown(heap, count);
+		}
+		WriteBlock(&writer);
 	}
-	while (count > 0)
+	PG_CATCH();
 	{
-		WriteRow(&writer, heap[0].row);
-		if (!NextRow(&heap[0]))
-			heap[0] = heap[--count];
-		if (count > 0)
-			SiftDown(heap, count);
+		AbandonRun(&writer);
+		pfree(heap);
+		PG_RE_THROW();
 	}
+	PG_END_TRY();
 	pfree(heap);
 	some = FinishRun(&writer, &merged);
 	for (int i = from; i < run_count; i++)
@@ -333,11 +352,28 @@ AddDeletedRun(const DeletedRow *places, Size count)
 
 	MergeTiers();
 	StartRun(&writer, 0);
-	for (Size i = 0; i < count; i++)
-		if (places[i].deleted != InvalidSubTransactionId)
-			WriteRow(&writer, places[i]);
+	PG_TRY();
+	{
+		for (Size i = 0; i < count; i++)
+			if (places[i].deleted != InvalidSubTransactionId)
+				WriteRow(&writer, places[i]);
+		WriteBlock(&writer);
+	}
+	PG_CATCH();
+	{
+		AbandonRun(&writer);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	if (FinishRun(&writer, &run))
 		*OneMore(context, &runs, &run_count, &run_room) = run;
+}
+
+void
+ForgetRunHints(void)
+{
+	for (int i = 0; i < run_count; i++)
+		runs[i].hint_row = 0;
 }
 
 void

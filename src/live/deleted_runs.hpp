@@ -70,6 +70,8 @@ struct DeletedRun
 	uint64		rows;
 	uint64	   *first;			/* first key of each block */
 	uint8	   *over;			/* a bit for each row that is over; NULL: they are written back */
+	uint64		hint_key;		/* of this key no row before `hint_row` can be used */
+	uint64		hint_row;		/* 0: no hint */
 	uint64		cached;			/* block in `block` plus one, or 0 */
 	DeletedRow *block;			/* or NULL */
 };
@@ -83,6 +85,9 @@ extern uint64 FirstBlockOf(const DeletedRun *run, uint64 key);
 /* The rows of a block, through the run's cache. */
 extern DeletedRow *ReadBlock(DeletedRun *run, uint64 block, int *rows);
 
+/* Uses of rows were undone: what the hints say no longer holds. */
+extern void ForgetRunHints(void);
+
 /* Keeps the change of row `at` of the block that was read last. */
 extern void WriteBack(DeletedRun *run, int at);
 
@@ -95,11 +100,12 @@ HasOverBit(const DeletedRun *run, uint64 at)
 
 /*
  * Runs visit(row) over the rows of a key until it returns true; the row is kept as it is
- * then. Returns whether it did.
+ * then. Returns whether it did. `usable`: only rows that can be used are looked for, and
+ * the one that is found is used: so the next look-up of the key need not pass it.
  */
 template <typename Visit>
 static inline bool
-VisitDeletedRuns(uint64 key, Visit visit)
+VisitDeletedRuns(uint64 key, bool usable, Visit visit)
 {
 	int			count;
 	DeletedRun *runs = RunsForLookup(&count);
@@ -107,8 +113,10 @@ VisitDeletedRuns(uint64 key, Visit visit)
 	for (int i = count - 1; i >= 0; i--)
 	{
 		DeletedRun *run = &runs[i];
+		const uint64 from = usable && run->hint_key == key ? run->hint_row : 0;
+		uint64		at = from > 0 ? from / BLOCK_ROWS * BLOCK_ROWS : FirstBlockOf(run, key) * BLOCK_ROWS;
 
-		for (uint64 at = FirstBlockOf(run, key) * BLOCK_ROWS; at < run->rows; at += BLOCK_ROWS)
+		for (; at < run->rows; at += BLOCK_ROWS)
 		{
 			int			rows;
 			DeletedRow *block = ReadBlock(run, at / BLOCK_ROWS, &rows);
@@ -124,10 +132,17 @@ VisitDeletedRuns(uint64 key, Visit visit)
 				else
 					end = middle;
 			}
+			if (at + in_block < from)
+				in_block = (int) (from - at);
 			for (; in_block < rows && block[in_block].key == key; in_block++)
 				if (!HasOverBit(run, at + in_block) && visit(&block[in_block]))
 				{
 					WriteBack(run, in_block);
+					if (usable)
+					{
+						run->hint_key = key;
+						run->hint_row = at + in_block + 1;
+					}
 					return true;
 				}
 			if (in_block < rows)

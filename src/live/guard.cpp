@@ -81,18 +81,16 @@ FiresLater(Relation rel, Oid than, int16 events)
 	return false;
 }
 
+/* Makes what a trigger keeps for its query, by a plan. */
 static GuardSite *
-GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
+MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *plan)
 {
-	GuardSite  *site = (GuardSite *) fcinfo->flinfo->fn_extra;
-
-	if (likely(site != NULL))
-		return site;
+	GuardSite  *site;
 
 	/* We are called in the per-tuple memory of the query whose trigger state this is. */
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
 												sizeof(GuardSite));
-	site->plan = GetGuardPlan(trigger->tg_relation, trigger->tg_trigger->tgfoid);
+	site->plan = plan;
 	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
 								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
 	site->removable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
@@ -100,6 +98,17 @@ GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	site->root = RootOfPartition(trigger->tg_relation);
 	fcinfo->flinfo->fn_extra = site;
 	return site;
+}
+
+static GuardSite *
+GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
+{
+	GuardSite  *site = (GuardSite *) fcinfo->flinfo->fn_extra;
+
+	if (likely(site != NULL))
+		return site;
+	return MakeSite(fcinfo, trigger,
+					GetGuardPlan(trigger->tg_relation, trigger->tg_trigger->tgfoid));
 }
 
 /* ---- keys ----------------------------------------------------------------- */
@@ -600,11 +609,18 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	bool		has_key;
 	bool		marked;
 
-	/* Rows can be deleted under a guard that is not valid; none can be inserted. */
-	if (!moves && fcinfo->flinfo->fn_extra == NULL &&
-		FindGuardPlan(rel, trigger->tg_trigger->tgfoid) == NULL)
-		return trigger->tg_trigtuple;
-	site = GetSite(fcinfo, trigger);
+	site = (GuardSite *) fcinfo->flinfo->fn_extra;
+	if (unlikely(site == NULL) && moves)
+		site = GetSite(fcinfo, trigger);
+	else if (unlikely(site == NULL))
+	{
+		const GuardPlan *plan = FindGuardPlan(rel, trigger->tg_trigger->tgfoid, true);
+
+		/* Rows can be deleted under a guard that is not valid; none can be inserted. */
+		if (plan == NULL)
+			return trigger->tg_trigtuple;
+		site = MakeSite(fcinfo, trigger, plan);
+	}
 	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
 	{
@@ -631,7 +647,8 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		row->root = site->root;
 		row->moved = {has_key, filter_oid, hash};
 	}
-	if (has_key && !marked && site->may_delete)
+	if (has_key && !marked && site->may_delete &&
+		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{
 		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
 		if (site->removable)

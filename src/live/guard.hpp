@@ -100,8 +100,11 @@ struct GuardPlan
  */
 extern const GuardPlan *GetGuardPlan(Relation rel, Oid function);
 
-/* The same, but NULL where GetGuardPlan() raises an error. */
-extern const GuardPlan *FindGuardPlan(Relation rel, Oid function);
+/*
+ * The same, but NULL where GetGuardPlan() raises an error. `deletes`: for a row that is
+ * deleted, so that it does not matter whether the other trigger is enabled, too.
+ */
+extern const GuardPlan *FindGuardPlan(Relation rel, Oid function, bool deletes = false);
 
 /*
  * Checks, once a query, that we will be told what lands in this table; learns whether
@@ -154,6 +157,9 @@ extern void ReturnDeletedRow(const DeletedRowUse &use);
 
 /* The row was not deleted after all. Without effect if it was inserted again already. */
 extern void RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+
+/* Rows that this subtransaction has deleted may be noted yet, later. */
+extern void KeepDeletedRowsOf(SubTransactionId id);
 
 /* What subtransactions at this nesting level do, and the end of the transaction. */
 extern void DeletedRowsSubtransactionBegins(int level);
@@ -272,6 +278,9 @@ extern void SettleGuardRow(GuardRow *row);
  */
 extern void CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter,
 							   uint64 hash);
+
+/* Whether this row is one for which that was said already, by a trigger around this one. */
+extern bool IsDeletionPending(Relation rel, ItemPointer tid);
 
 /* Before a (sub)transaction of this nesting level commits. */
 extern void SettleGuardLevel(int level);

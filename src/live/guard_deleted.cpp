@@ -168,6 +168,13 @@ NoteSubtransaction(SubTransactionId id)
 }
 
 void
+KeepDeletedRowsOf(SubTransactionId id)
+{
+	if (context != NULL)
+		NoteSubtransaction(id);
+}
+
+void
 DeletedRowsSubtransactionBegins(int level)
 {
 	if (context == NULL)
@@ -191,6 +198,7 @@ DeletedRowsSubtransactionAborts(int level, SubTransactionId id, SubTransactionId
 
 	if (context == NULL)
 		return;
+	ForgetRunHints();
 	while (begun_count > 0 && begun[begun_count - 1].level >= level)
 		before = begun[--begun_count].live;
 	live = before;
@@ -379,7 +387,8 @@ TakeCollected(void)
 {
 	if (collected_file >= 0)
 	{
-		DeletedRow *block = (DeletedRow *) MemoryContextAlloc(context, BLCKSZ);
+		PGAlignedBlock buffer;
+		DeletedRow *block = (DeletedRow *) buffer.data;
 
 		while (collected_taken < collected_in_file)
 		{
@@ -391,7 +400,6 @@ TakeCollected(void)
 				if (!IsOver(block[i]))
 					PutRow(block[i]);
 		}
-		pfree(block);
 		FileClose(collected_file);
 		collected_file = -1;
 		collected_in_file = collected_taken = 0;
@@ -412,11 +420,11 @@ TakeCollected(void)
 
 /*
  * Runs visit(row, in_table) over the entries of a key until it returns true; a run's row
- * is written back then. Returns whether it did.
+ * is written back then. Returns whether it did. `usable` as for VisitDeletedRuns().
  */
 template <typename Visit>
 static bool
-VisitRows(uint64 key, Visit visit)
+VisitRows(uint64 key, bool usable, Visit visit)
 {
 	TakeCollected();
 	if (table != NULL)
@@ -424,7 +432,7 @@ VisitRows(uint64 key, Visit visit)
 			 table[at].deleted != InvalidSubTransactionId && table[at].key == key; at++)
 			if (visit(&table[at], true))
 				return true;
-	return VisitDeletedRuns(key, [&](DeletedRow *row) { return visit(row, false); });
+	return VisitDeletedRuns(key, usable, [&](DeletedRow *row) { return visit(row, false); });
 }
 
 static void
@@ -451,7 +459,7 @@ UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use)
 		return false;
 	current = GetCurrentSubTransactionId();
 	key = KeyOf(filter, hash);
-	return VisitRows(key, [&](DeletedRow *row, bool in_table) {
+	return VisitRows(key, true, [&](DeletedRow *row, bool in_table) {
 		if (IsUndone(row->deleted) || IsUsed(*row))
 			return false;
 		*use = {key, row->deleted, current};
@@ -468,7 +476,8 @@ ReturnDeletedRow(const DeletedRowUse &use)
 {
 	if (context == NULL)
 		return;
-	if (!VisitRows(use.key, [&](DeletedRow *row, bool) {
+	ForgetRunHints();
+	if (!VisitRows(use.key, false, [&](DeletedRow *row, bool) {
 		if (row->deleted != use.deleted || row->used != use.used)
 			return false;
 		row->used = InvalidSubTransactionId;
@@ -482,7 +491,7 @@ RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted)
 {
 	if (context == NULL)
 		return;
-	VisitRows(KeyOf(filter, hash), [&](DeletedRow *row, bool in_table) {
+	VisitRows(KeyOf(filter, hash), false, [&](DeletedRow *row, bool in_table) {
 		if (row->deleted != deleted || IsUsed(*row))
 			return false;
 		row->used = deleted;

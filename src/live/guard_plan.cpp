@@ -426,8 +426,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
  * triggers.
  */
 static const char *
-ReadGuard(Relation rel, Oid function, const GuardPlan **plan, GuardTriggers *triggers,
-		  const Trigger **odd)
+ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan,
+		  GuardTriggers *triggers, const Trigger **odd)
 {
 	const char *flaw = FindTriggers(rel, function, triggers, odd);
 
@@ -442,7 +442,7 @@ ReadGuard(Relation rel, Oid function, const GuardPlan **plan, GuardTriggers *tri
 		return not_a_heap_table;
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return gettext_noop("The table is temporary.");
-	if ((rel->rd_rel->relispartition || IsLogicalWorker()) &&
+	if (!deletes && (rel->rd_rel->relispartition || IsLogicalWorker()) &&
 		triggers->write->tgenabled != triggers->remove->tgenabled)
 		return not_enabled_alike;
 
@@ -485,7 +485,7 @@ GetGuardPlan(Relation rel, Oid function)
 	const GuardPlan *plan = NULL;
 	GuardTriggers triggers;
 	const Trigger *odd = NULL;
-	const char *flaw = ReadGuard(rel, function, &plan, &triggers, &odd);
+	const char *flaw = ReadGuard(rel, function, false, &plan, &triggers, &odd);
 
 	if (flaw == NULL)
 		return plan;
@@ -505,13 +505,13 @@ GetGuardPlan(Relation rel, Oid function)
 }
 
 const GuardPlan *
-FindGuardPlan(Relation rel, Oid function)
+FindGuardPlan(Relation rel, Oid function, bool deletes)
 {
 	const GuardPlan *plan = NULL;
 	GuardTriggers triggers;
 	const Trigger *odd = NULL;
 
-	return ReadGuard(rel, function, &plan, &triggers, &odd) == NULL ? plan : NULL;
+	return ReadGuard(rel, function, deletes, &plan, &triggers, &odd) == NULL ? plan : NULL;
 }
 
 void

@@ -287,7 +287,7 @@ LookAtTuple(Relation heap, ItemPointer tid, TransactionId xid)
 	return state;
 }
 
-/* Whether the row at a place is one that this transaction has deleted. */
+/* Whether the row at a place is one that this transaction has deleted, and not updated. */
 static bool
 IsDeletedByUs(Relation heap, const ItemPointerData *tid)
 {
@@ -296,6 +296,8 @@ IsDeletedByUs(Relation heap, const ItemPointerData *tid)
 	VisitTuple(heap, tid, [&](HeapTupleHeader tuple) {
 		deleted = !(tuple->t_infomask & HEAP_XMAX_INVALID) &&
 			!HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+			(ItemPointerEquals(&tuple->t_ctid, const_cast<ItemPointer>(tid)) ||
+			 HeapTupleHeaderIndicatesMovedPartitions(tuple)) &&
 			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
 	});
 	return deleted;
@@ -436,6 +438,17 @@ CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter, uin
 	deletion->tid = *tid;
 	deletion->filter = filter;
 	deletion->hash = hash;
+}
+
+bool
+IsDeletionPending(Relation rel, ItemPointer tid)
+{
+	for (int i = 0; i < guard_deletion_count; i++)
+		if (guard_deletions[i].heap == RelationGetRelid(rel) &&
+			guard_deletions[i].file == RelationFile(rel) &&
+			ItemPointerEquals(&guard_deletions[i].tid, tid))
+			return true;
+	return false;
 }
 
 /* Those of rows that are over, or of `row`, whose trigger for INSERT is being fired. */

@@ -312,6 +312,7 @@ AddTruncation(Relation heap, const GuardPlan *plan)
 	truncation->done = true;
 	truncations = lappend(truncations, truncation);
 	MemoryContextSwitchTo(old);
+	KeepDeletedRowsOf(truncation->subid);
 	return truncation;
 }
 

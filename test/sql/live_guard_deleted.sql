@@ -192,6 +192,29 @@ SELECT k, count(*) FROM t WHERE k BETWEEN 14 AND 22 GROUP BY k ORDER BY k;
 DROP TRIGGER "~~stay" ON t;
 \set QUIET off
 
+-- one that it prevents by updating the row, or by deleting it itself: one row, one right
+
+\set QUIET on
+CREATE TABLE soft (k int, v text, gone boolean DEFAULT false);
+SELECT dedup_guard('soft', 'f', '{k}') \gset
+CREATE FUNCTION soft() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF OLD.v = 'update' THEN UPDATE soft SET gone = true WHERE k = OLD.k; RETURN NULL; END IF;
+	IF pg_trigger_depth() = 1 THEN DELETE FROM soft WHERE k = OLD.k; RETURN NULL; END IF;
+	RETURN OLD;
+END $$;
+CREATE TRIGGER "~~soft" BEFORE DELETE ON soft FOR EACH ROW EXECUTE FUNCTION soft();
+INSERT INTO soft VALUES (401, 'update'), (402, 'delete');
+\set QUIET off
+BEGIN;
+DELETE FROM soft WHERE k = 401;
+INSERT INTO soft VALUES (401, 'dup');
+DELETE FROM soft WHERE k = 402;
+INSERT INTO soft VALUES (402, 'again'), (402, 'dup');
+COMMIT;
+SELECT * FROM soft ORDER BY k;
+DROP TABLE soft;
+
 -- cascades; and a trigger that puts the row elsewhere under the same filter after it is gone
 
 \set QUIET on
@@ -316,6 +339,48 @@ BEGIN
 END $$;
 SELECT * FROM t WHERE k BETWEEN 53 AND 60 ORDER BY k;
 
+-- what was undone in between says nothing of what TRUNCATE removed in a savepoint of its own
+
+\set QUIET on
+CREATE TABLE truncated (k int);
+SELECT dedup_guard('truncated', 'f', '{k}') \gset
+INSERT INTO truncated SELECT i FROM generate_series(501, 510) i;
+SET client_min_messages = error;
+\set QUIET off
+BEGIN;
+DELETE FROM t WHERE k = 62;
+SAVEPOINT a; DELETE FROM t WHERE k = 63; ROLLBACK TO a; RELEASE a;
+SAVEPOINT b; TRUNCATE truncated; RELEASE b;
+SAVEPOINT c; DELETE FROM t WHERE k = 64; ROLLBACK TO c; RELEASE c;
+INSERT INTO truncated SELECT i FROM generate_series(501, 510) i, generate_series(1, 2);
+INSERT INTO t VALUES (62, 'again'), (63, 'dup'), (64, 'dup');
+COMMIT;
+SELECT count(*), count(DISTINCT k) FROM truncated;
+RESET client_min_messages;
+DROP TABLE truncated;
+
+-- many rows of one key
+
+\set QUIET on
+CREATE TABLE many (k int, i int);
+INSERT INTO many SELECT 600, i FROM generate_series(1, 20000) i;
+SELECT dedup_guard('many', 'f', '{k}') \gset
+SET work_mem = '64kB';
+\set QUIET off
+BEGIN;
+DELETE FROM many;
+INSERT INTO many SELECT 600, i FROM generate_series(1, 5000) i;
+SAVEPOINT s;
+INSERT INTO many SELECT 600, i FROM generate_series(1, 5000) i;
+ROLLBACK TO s;
+INSERT INTO many SELECT 600, i FROM generate_series(1, 20000) i;
+COMMIT;
+SELECT count(*) FROM many;
+\set QUIET on
+RESET work_mem;
+DROP TABLE many;
+\set QUIET off
+
 -- a prepared transaction has none; nor has who comes after it
 
 \set QUIET on
@@ -387,6 +452,12 @@ SELECT dedup_guard('m', 'f', '{k}') \gset
 INSERT INTO m SELECT i, 1 + i % 3, 'first' FROM generate_series(1, 12) i;
 \set QUIET off
 WITH d AS (DELETE FROM m WHERE k <= 3 RETURNING *) INSERT INTO m SELECT k, 1 + part % 3, 'moved' FROM d;
+BEGIN;
+ALTER TABLE m1 DISABLE TRIGGER "~dedup_guard";
+DELETE FROM m1 WHERE k = 9;
+ALTER TABLE m1 ENABLE TRIGGER "~dedup_guard";
+INSERT INTO m VALUES (9, 1, 'again'), (9, 1, 'dup');
+COMMIT;
 BEGIN;
 UPDATE m SET part = 1 + part % 3, k = k + 100 WHERE k IN (4, 5, 6);
 INSERT INTO m VALUES (4, 1, 'again'), (5, 2, 'again'), (6, 3, 'again'), (4, 2, 'dup'), (104, 1, 'dup');
