@@ -12,6 +12,7 @@
 
 extern "C" {
 #include "access/genam.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/indexing.h"
@@ -367,7 +368,7 @@ CheckParents(GuardSite *site, Relation rel, Oid function)
 	while (tables != NIL)
 	{
 		Oid			relid = linitial_oid(tables);
-		Relation	parent = try_table_open(relid, AccessShareLock);
+		Relation	parent = try_relation_open(relid, AccessShareLock);
 		const GuardPlan *plan;
 
 		tables = list_delete_first(tables);
@@ -382,7 +383,7 @@ CheckParents(GuardSite *site, Relation rel, Oid function)
 							RelationGetRelationName(rel), RelationGetRelationName(parent)),
 					 errdetail("If the rows of the parent are being moved here, they would be lost."),
 					 errhint("To move them, delete and insert them in one transaction, for example by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take the guard off with dedup_unguard() first.")));
-		table_close(parent, AccessShareLock);
+		relation_close(parent, AccessShareLock);
 		tables = list_concat_unique_oid(tables, ParentsOf(relid));
 	}
 	site->parents_checked = true;

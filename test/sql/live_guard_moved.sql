@@ -104,7 +104,9 @@ INSERT INTO n VALUES (100, 1, 'dup');
 \else
 \set merge 'UPDATE n SET part = 1, k = k + 100 WHERE k IN (8, 9) AND part = 2'
 \endif
+\set QUIET on
 :merge;
+\set QUIET off
 SELECT count(*), count(DISTINCT k) FROM n1;
 
 -- beside other statements in WITH
