@@ -11,6 +11,7 @@
 #   regress   pg_regress, isolation and TAP tests
 #   valgrind  some of the regression tests, the server under valgrind
 #   fuzz      a minute of fuzzing (FUZZ_SECONDS)
+#   guards    a minute of guards made by hand, at random (GUARD_FUZZ_SECONDS)
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   papers    the programs that measure error rates build, and one table comes out
 #   install   installing as a user does; dump and restore
@@ -30,7 +31,7 @@ cd "$(dirname "$0")/.."
 # Parts that use all cores run alone, in this order. After them the parts that use one
 # core run, as many at a time as there are cores, but at most four; they start in this order.
 wide_parts=(gcc clang unit sanitize frozen)
-narrow_parts=(regress valgrind fuzz torture papers install demo)
+narrow_parts=(regress valgrind fuzz guards torture papers install demo)
 # Parts that run only if they are named.
 extra_parts=(thorough)
 
@@ -202,6 +203,17 @@ part_torture() {
 		perl test/torture.pl "${TORTURE_SECONDS:-30}" > "$tmp/torture.out" 2>&1 || rc=$?
 	cat "$tmp/torture.out"
 	show '^torture|^VIOLATION|^  ' "$tmp/torture.out"
+	return "$rc"
+}
+
+# Guards that are made by hand, at random, by a role that may create tables.
+part_guards() {
+	local rc=0
+	build_gcc
+	test/pgtmp.sh --install "$tmp/gcc" --in "$tmp/gcc" -- \
+		perl test/guard_fuzz.pl "${GUARD_FUZZ_SECONDS:-60}" > "$tmp/guards.out" 2>&1 || rc=$?
+	cat "$tmp/guards.out"
+	show '^guard_fuzz|^VIOLATION|^  ' "$tmp/guards.out"
 	return "$rc"
 }
 
