@@ -324,6 +324,12 @@ extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relat
  */
 extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
+/*
+ * Before a duplicate is left out of a table: 55000 if the table inherits, not as a
+ * partition, from one that the same filter guards and that has rows of its own.
+ */
+extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+
 /* Installs a hook; once, from InitLiveGuard(). */
 extern void InitGuardMoves(void);
 

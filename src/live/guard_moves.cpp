@@ -1,5 +1,6 @@
 /*
- * Rows that move to a guarded partition from one that is not guarded.
+ * Rows that move to a guarded partition from one that is not guarded, or to a table from
+ * one that it inherits from.
  *
  * An UPDATE or MERGE that moves a row to another partition deletes it there and inserts it
  * here. Where the guard's triggers fire for both, the row is known by them (guard.cpp).
@@ -15,18 +16,26 @@
 #include "live/guard.hpp"
 
 extern "C" {
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
+#include "executor/tuptable.h"
 #include "nodes/plannodes.h"
 #include "pgstat.h"
 #include "replication/logicalworker.h"
 #include "tcop/pquery.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/portal.h"
 #include "utils/relcache.h"
+#include "utils/snapmgr.h"
 }
 
 /* ---- queries --------------------------------------------------------------- */
@@ -316,6 +325,92 @@ MayComeFromUnguarded(UnguardedPartitions *unguarded)
 		unguarded->deleted[i++] = now;
 	}
 	return changed;
+}
+
+/* ---- tables that inherit ---------------------------------------------------- */
+
+/* Whether a table itself holds a row that we can see. */
+static bool
+HasRows(Relation rel)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		found = table_scan_getnextslot(scan, ForwardScanDirection, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+/* Whether a table has a trigger that calls a function: of a guard that may be incomplete. */
+static bool
+HasTriggerOf(Relation rel, Oid function)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (triggers->triggers[i].tgfoid == function)
+			return true;
+	return false;
+}
+
+/* The tables that a table inherits from directly. */
+static List *
+ParentsOf(Oid relid)
+{
+	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
+	List	   *parents = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		parents = lappend_oid(parents, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return parents;
+}
+
+/*
+ * Rows are moved from a table to one that inherits from it by copying them and truncating
+ * the parent afterwards. The copies are duplicates while the parent has the rows; to leave
+ * them out would lose them. So while a parent with the same filter has rows of its own,
+ * a duplicate is an error.
+ */
+void
+CheckGuardedParents(Relation rel, Oid filter, Oid function)
+{
+	List	   *tables;
+
+	if (rel->rd_rel->relispartition)
+		return;
+	tables = ParentsOf(RelationGetRelid(rel));
+	while (tables != NIL)
+	{
+		Oid			relid = linitial_oid(tables);
+		Relation	parent = try_relation_open(relid, AccessShareLock);
+		const GuardPlan *plan;
+
+		tables = list_delete_first(tables);
+		if (parent == NULL)
+			continue;
+		plan = FindGuardPlan(parent, function);
+		if ((plan != NULL ? plan->clause.filter == filter :
+			 HasTriggerOf(parent, function)) && HasRows(parent))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
+							RelationGetRelationName(rel), RelationGetRelationName(parent)),
+					 errdetail("If the rows of the parent are being moved here, they would be lost."),
+					 errhint("To move them, delete and insert them in one transaction, for example by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take the guard off with dedup_unguard() first.")));
+		relation_close(parent, AccessShareLock);
+		tables = list_concat_unique_oid(tables, ParentsOf(relid));
+	}
 }
 
 void
