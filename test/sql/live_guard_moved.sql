@@ -139,24 +139,32 @@ SELECT count(*) AS before FROM n \gset
 \set QUIET off
 BEGIN;
 SAVEPOINT s;
+\set QUIET on
 :move_200;
+\set QUIET off
 ROLLBACK TO s;
 :move_12;
 ROLLBACK;
 BEGIN;
+\set QUIET on
 :move_200;
+\set QUIET off
 TRUNCATE n2;
 INSERT INTO n VALUES (12, 2, 'x');
 :move_12;
 ROLLBACK;
 BEGIN;
 DELETE FROM n WHERE k = 300 AND part = 4;
+\set QUIET on
 :move_201;
+\set QUIET off
 :move_301;
 ROLLBACK;
 BEGIN;
 DELETE FROM n WHERE k = 11 AND part = 3;
+\set QUIET on
 :move_200;
+\set QUIET off
 GRANT SELECT ON n3a TO public;
 :move_12;
 ROLLBACK;
