@@ -43,6 +43,12 @@ inline constexpr uint64_t kQuick = 5;
 inline constexpr uint64_t kQuick = 1;
 #endif
 
+#ifdef DEDUP_TEST_SANITIZE
+inline constexpr bool kSanitize = true;
+#else
+inline constexpr bool kSanitize = false;
+#endif
+
 // SplitMix64, as the expected values in recent_test.cpp define it.
 class Random {
  public:
