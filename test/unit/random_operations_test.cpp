@@ -1,6 +1,6 @@
-// A million random operations a method (in the thorough run) against two twins: the reference filter,
-// which must give the same answers and the same bytes, and the set of all keys
-// that were ever added, which says what an answer must be.
+// Random operations of each method against two twins, a million in the thorough run: the
+// reference filter, which must give the same answers and the same bytes, and the set of
+// all keys that were ever added, which says what an answer must be.
 
 #include <gtest/gtest.h>
 
