@@ -280,7 +280,7 @@ Bytes RandomImage(const Shape& shape, Random* random) {
 TEST(AnyBits, AreSafe) {
   Random random(1);
   for (const Shape& shape : SomeShapes()) {
-    for (uint64_t i = 0; i < 60; ++i) {
+    for (uint64_t i = 0; i < 60 / kQuick; ++i) {
       const Bytes image = RandomImage(shape, &random), other = RandomImage(shape, &random);
       UseInEveryWay(image, other, &random);
       if (HasFatalFailure()) return;

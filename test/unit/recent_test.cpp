@@ -320,20 +320,24 @@ struct Published {
   double value, tolerance;
 };
 
+// The tolerances are those of the mean of five streams. The mean of fewer streams has a larger
+// standard deviation, by the square root of the ratio.
 void ExpectErrors(const Shape& shape, bool zipf, Published fpr, Published fnr) {
+  constexpr uint64_t kSeeds = 5 / kQuick;
+  const double wider = std::sqrt(5.0 / static_cast<double>(kSeeds));
   double false_positives = 0, false_negatives = 0;
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const std::vector<uint64_t> stream = PublishedStream(zipf, seed);
     const Errors errors = ErrorsOf(shape, stream, seed);
     // The generator check: exact.
     if (seed == 1) {
       EXPECT_EQ(errors.distinct, zipf ? 220319u : 644588u);
     }
-    false_positives += errors.false_positives / 5;
-    false_negatives += errors.false_negatives / 5;
+    false_positives += errors.false_positives / kSeeds;
+    false_negatives += errors.false_negatives / kSeeds;
   }
-  EXPECT_NEAR(false_positives, fpr.value, fpr.tolerance) << NameOf(shape);
-  EXPECT_NEAR(false_negatives, fnr.value, fnr.tolerance) << NameOf(shape);
+  EXPECT_NEAR(false_positives, fpr.value, wider * fpr.tolerance) << NameOf(shape);
+  EXPECT_NEAR(false_negatives, fnr.value, wider * fnr.tolerance) << NameOf(shape);
 }
 
 // In 1,048,576 bits with 13-bit fingerprints, a reference simulation of the same

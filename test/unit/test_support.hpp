@@ -35,6 +35,20 @@ inline constexpr uint64_t kThin = 5;
 inline constexpr uint64_t kThin = 1;
 #endif
 
+// The quick run divides the number of trials of some long tests by kQuick, with and without
+// the sanitizers. The thorough run has kQuick = 1, also with the sanitizers.
+#ifdef DEDUP_TEST_QUICK
+inline constexpr uint64_t kQuick = 5;
+#else
+inline constexpr uint64_t kQuick = 1;
+#endif
+
+#ifdef DEDUP_TEST_SANITIZE
+inline constexpr bool kSanitize = true;
+#else
+inline constexpr bool kSanitize = false;
+#endif
+
 // SplitMix64, as the expected values in recent_test.cpp define it.
 class Random {
  public:
