@@ -24,21 +24,6 @@ extern bool IsOver(const DeletedRow &row);
 
 constexpr int BLOCK_ROWS = BLCKSZ / sizeof(DeletedRow);
 
-/* One more element of an array that doubles. */
-template <typename Element>
-static inline Element *
-OneMore(MemoryContext context, Element **array, int *count, int *room)
-{
-	if (*count == *room)
-	{
-		*room = Max(16, 2 * *room);
-		*array = (Element *) (*array == NULL ?
-							  MemoryContextAllocHuge(context, sizeof(Element) * (Size) *room) :
-							  repalloc_huge(*array, sizeof(Element) * (Size) *room));
-	}
-	return &(*array)[(*count)++];
-}
-
 /* ---- files ---------------------------------------------------------------------- */
 
 extern File OpenDeletedFile(void);

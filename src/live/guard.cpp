@@ -125,10 +125,7 @@ OwnerOf(Oid table)
 bool
 GuardOwnerMayAdd(const GuardPlan *plan)
 {
-	Oid			owner = OwnerOf(plan->guarded);
-
-	return OidIsValid(owner) &&
-		pg_class_aclcheck(plan->clause.filter, owner, ACL_INSERT) == ACLCHECK_OK;
+	return TableOwnerMayAdd(plan->guarded, plan->clause.filter);
 }
 
 /* The privilege that counts is that of the guarded table's owner. */

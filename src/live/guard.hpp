@@ -28,6 +28,21 @@ extern "C" {
 
 struct KeyPlan;
 
+/* One more element of an array that doubles. */
+template <typename Element>
+static inline Element *
+OneMore(MemoryContext context, Element **array, int *count, int *room)
+{
+	if (*count == *room)
+	{
+		*room = Max(16, 2 * *room);
+		*array = (Element *) (*array == NULL ?
+							  MemoryContextAllocHuge(context, sizeof(Element) * (Size) *room) :
+							  repalloc_huge(*array, sizeof(Element) * (Size) *room));
+	}
+	return &(*array)[(*count)++];
+}
+
 #define GUARD_ACCESS_METHOD "streamdedup_guard"
 #define GUARD_FUNCTION "dedup_guard_trigger"
 
@@ -119,6 +134,9 @@ extern void CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may
 
 /* Between transactions: throws the plans away if they have become too many. */
 extern void TrimGuardPlans(void);
+
+/* A relation's name with its schema, quoted; palloc'd. */
+extern char *QualifiedGuardName(Oid relid);
 
 /* Whether the owner of the guarded table may add keys to the filter, as the guard does. */
 extern bool GuardOwnerMayAdd(const GuardPlan *plan);

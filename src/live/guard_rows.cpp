@@ -90,23 +90,6 @@ static int	copied_file_capacity = 0;
 
 static ExecutorEnd_hook_type previous_executor_end = NULL;
 
-/* One more element of an array that doubles and stays for the session. */
-template <typename Element>
-static Element *
-OneMore(Element **array, int *count, int *capacity)
-{
-	if (*count == *capacity)
-	{
-		int			doubled = Max(16, 2 * *capacity);
-		Size		bytes = sizeof(Element) * doubled;
-
-		*array = (Element *) (*array == NULL ? MemoryContextAlloc(TopMemoryContext, bytes) :
-							  repalloc(*array, bytes));
-		*capacity = doubled;
-	}
-	return &(*array)[(*count)++];
-}
-
 /* ---- rows in hand --------------------------------------------------------- */
 
 /* The row's memory goes: the server is done with it. Runs in aborts; cannot fail. */
@@ -207,7 +190,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 			 bool may_kill)
 {
 	TransactionId xid = GetCurrentTransactionId();
-	GuardNote  *note = OneMore(&guard_notes, &guard_note_count, &guard_note_capacity);
+	GuardNote  *note = OneMore(TopMemoryContext, &guard_notes, &guard_note_count, &guard_note_capacity);
 
 	note->row = row;
 	note->counts = effect.counts;
@@ -427,7 +410,7 @@ SettleDeletion(int i)
 void
 CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter, uint64 hash)
 {
-	GuardDeletion *deletion = OneMore(&guard_deletions, &guard_deletion_count,
+	GuardDeletion *deletion = OneMore(TopMemoryContext, &guard_deletions, &guard_deletion_count,
 									 &guard_deletion_capacity);
 
 	deletion->row = row;
@@ -526,7 +509,7 @@ ForgetGuardLevel(int level)
 void
 NoteLiveFileCopied(Relation rel, Oid to)
 {
-	*OneMore(&copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
+	*OneMore(TopMemoryContext, &copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
 }
 
 bool

@@ -45,11 +45,11 @@ constexpr int MAX_DROPPED = 8;
 
 }							/* namespace */
 
-static const char *
-QualifiedName(Relation rel)
+char *
+QualifiedGuardName(Oid relid)
 {
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
 }
 
 /* Runs what is not NULL of some commands. */
@@ -457,7 +457,7 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 							   RelationGetNamespace(rel), false);
 	initStringInfo(&command);
 	appendStringInfo(&command, "CREATE INDEX %s ON %s USING " GUARD_ACCESS_METHOD " (",
-					 quote_identifier(*name), QualifiedName(rel));
+					 quote_identifier(*name), QualifiedGuardName(RelationGetRelid(rel)));
 	for (int i = 0; i < request.columns; i++)
 		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ", quote_identifier(request.names[i]));
 	appendStringInfoChar(&command, ')');
@@ -472,7 +472,7 @@ WriteTriggerCommand(Relation rel, const char *function, const GuardRequest &requ
 
 	return psprintf("CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
 					" FOR EACH ROW EXECUTE FUNCTION %s(%s, %s)",
-					QualifiedName(rel), function, quote_literal_cstr(modes[(int) request.mode]),
+					QualifiedGuardName(RelationGetRelid(rel)), function, quote_literal_cstr(modes[(int) request.mode]),
 					quote_literal_cstr(constraint));
 }
 
@@ -485,7 +485,7 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 	appendStringInfo(&command,
 					 "CREATE TRIGGER \"" GUARD_DELETE_TRIGGER "\" BEFORE DELETE ON %s"
 					 " FOR EACH ROW WHEN ('%u'::pg_catalog.regclass IS NOT NULL",
-					 QualifiedName(rel), request.filter);
+					 QualifiedGuardName(RelationGetRelid(rel)), request.filter);
 	for (int i = 0; i < request.columns; i++)
 		appendStringInfo(&command, " OR OLD.%s IS NULL", quote_identifier(request.names[i]));
 	if (request.mark != NULL)
@@ -589,7 +589,7 @@ DropTriggerCommands(Relation rel, Oid function, char **commands)
 							RelationGetRelationName(rel)),
 					 errhint("Call dedup_unguard() for that table.")));
 		commands[n++] = psprintf("DROP TRIGGER %s ON %s", quote_identifier(trigger->tgname),
-								 QualifiedName(rel));
+								 QualifiedGuardName(RelationGetRelid(rel)));
 	}
 	return n;
 }

@@ -181,13 +181,6 @@ HoldsExclusively(Oid relid)
 #endif
 }
 
-static char *
-QualifiedName(Oid relid)
-{
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-									  get_rel_name(relid));
-}
-
 /* Whether a relation is one that is being truncated: by the statement, or by its lock. */
 static bool
 IsTruncated(Oid relid)
@@ -244,7 +237,7 @@ WarnOfKeys(Oid table, Oid filter)
 			 errdetail("This transaction may insert the removed rows again. After it their keys are duplicates."),
 			 get_rel_relispartition(table) ?
 			 errhint("dedup_forget() takes single keys out of the filter.") :
-			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedName(table), QualifiedName(filter))));
+			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedGuardName(table), QualifiedGuardName(filter))));
 }
 
 /* ---- TRUNCATE in place ------------------------------------------------------------ */

@@ -236,6 +236,9 @@ extern void InitLiveRefusals(void);
 /* The function that the CHECK constraint of a live filter calls. */
 extern bool IsLiveCheckFunction(Oid function);
 
+/* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
+extern bool TableOwnerMayAdd(Oid table, Oid filter);
+
 /* The functions that triggers on live filters and guarded tables may call. */
 extern bool IsRestoreTriggerFunction(Oid function);
 extern bool IsGuardTriggerFunction(Oid function);

@@ -246,9 +246,8 @@ IsRestoreTriggerFunction(Oid function)
 	return IsOurFunction(function, dedup_restore_trigger, "dedup_restore_trigger");
 }
 
-/* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
-static bool
-OwnerMayAdd(Oid table, Oid filter)
+bool
+TableOwnerMayAdd(Oid table, Oid filter)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
 	Oid			owner;
@@ -282,7 +281,7 @@ IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
 		return false;
 	qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, desc, &isnull);
 	return !isnull && ReadGuardClause(TextDatumGetCString(qual), &clause) &&
-		clause.filter == filter && OwnerMayAdd(trigger->tgrelid, filter);
+		clause.filter == filter && TableOwnerMayAdd(trigger->tgrelid, filter);
 }
 
 /* The table of an enabled guard that uses the filter, or InvalidOid. */
