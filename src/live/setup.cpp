@@ -199,6 +199,10 @@ DEDUP_FUNCTION(dedup_is_live)
 {
 	Oid			relid = PG_GETARG_OID(0);
 
+	if (get_rel_name(relid) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
 	if (!IsLiveRelationId(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

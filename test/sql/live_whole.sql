@@ -90,6 +90,11 @@ SET client_min_messages = warning;
 DROP TABLE a, a_all CASCADE;
 SELECT count(*) FROM regress_stranger.x;
 
+-- what the constraint calls, called by hand
+
+SELECT dedup_is_live(0), dedup_is_live(1);
+SELECT dedup_is_live('pg_class'::regclass);
+
 \set QUIET on
 DROP SCHEMA regress_stranger CASCADE;
 DROP ROLE regress_stranger, regress_writers;
