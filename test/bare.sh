@@ -20,12 +20,11 @@ esac
 [ "$(id -u)" = 0 ] || { echo "bare.sh: only root can make a Debian system" >&2; exit 2; }
 setup_packages bare
 
-# The mirror that this system's own apt uses for bookworm, or Debian's.
+# The mirror that this system's own apt uses for bookworm. Nothing if there is none:
+# debootstrap knows one itself.
 mirror() {
-	local found
-	found=$(cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null |
-		sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm .*/\2/p' | sed -n 1p)
-	echo "${found:-http://deb.debian.org/debian}"
+	cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null |
+		sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm .*/\2/p' | sed -n 1p
 }
 
 top=$(mktemp -d "${TMPDIR:-/tmp}/bare.XXXXXX")
@@ -104,7 +103,8 @@ in_root() {
 }
 
 echo "== debootstrap"
-run debootstrap --variant=minbase --include=git bookworm "$root" "$(mirror)" > "$top/debootstrap.log" 2>&1 ||
+# shellcheck disable=SC2046  # one word or none
+run debootstrap --variant=minbase --include=git bookworm "$root" $(mirror) > "$top/debootstrap.log" 2>&1 ||
 	{ tail -n 30 "$top/debootstrap.log"; exit 1; }
 
 # The network and apt work inside as they do outside. No service is started.
