@@ -134,6 +134,35 @@ bool WriteWaiting(const std::string& folder) {
   return good;
 }
 
+// A window of four keys, of which hash 0, which the fuzzer asks for, is the next to go.
+bool WriteSmall(const std::string& folder) {
+  bool good = true;
+  for (const Method* method : kMethods) {
+    Request request;
+    request.keys = 4;
+    request.fpr = 0.001;
+    Shape shape;
+    if (!method->has_rate() || PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk ||
+        !method->forgets(shape)) {
+      continue;
+    }
+    // From a full body on, so that the method decides what goes.
+    Header header;
+    Bytes working = Fill(shape, 200, &header);
+    if (working.empty() || TestAndAdd(working.data(), &header, 0) == Outcome::kFull) return false;
+    Bytes last = working;
+    for (uint64_t key = 200; key < 1000 && Contains(working.data(), header, 0); ++key) {
+      last = working;
+      if (TestAndAdd(working.data(), &header, Derived(key, 0)) == Outcome::kFull) return false;
+    }
+    if (Check(last.data(), last.size(), &header) != Flaw::kNone) return false;
+    Bytes stored(CanonicalBytes(header));
+    WriteCanonical(last.data(), header, stored.data());
+    good = Write(folder, method->name + std::string("-small"), 0, stored) && good;
+  }
+  return good;
+}
+
 // A full window by time, with its clock at generation 1000.
 bool WriteTimed(const std::string& folder) {
   Shape shape;
@@ -194,7 +223,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!dedup::WriteImages(argv[1]) || !dedup::WriteWaiting(argv[1]) ||
-      !dedup::WriteTimed(argv[1]) || !dedup::WriteTexts(argv[1])) {
+      !dedup::WriteSmall(argv[1]) || !dedup::WriteTimed(argv[1]) || !dedup::WriteTexts(argv[1])) {
     std::fprintf(stderr, "make_corpus: could not write to \"%s\"\n", argv[1]);
     return 1;
   }
