@@ -185,7 +185,7 @@ build_suite() {
 build_variant() {
 	cp -a "$tmp/setting" "$tmp/$1"
 	make -C "$tmp/$1" -j"$(nproc)" with_llvm=no CXX="g++ $2" \
-		-W src/query/distinct_plan.cpp -W src/query/distinct_exec.cpp
+		-W src/query/distinct/plan.cpp -W src/query/distinct/exec.cpp
 }
 
 # run NAME TREE [SETTING]...: the suite; results in $tmp/NAME.results.

@@ -14,7 +14,7 @@
  * how many slots are in use, how many keys of a time window gave way early; from line 2
  * on 144 slots.
  */
-#include "live/store.hpp"
+#include "live/store/store.hpp"
 
 extern "C" {
 #include "access/relation.h"

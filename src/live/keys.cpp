@@ -2,7 +2,7 @@
  * Test-and-add, ask, forget and take back in live filters; waiting for other
  * transactions.
  */
-#include "live/store.hpp"
+#include "live/store/store.hpp"
 
 extern "C" {
 #include "storage/lmgr.h"

@@ -2,15 +2,15 @@
  * Live filters: relations whose pages are a filter that all sessions share.
  *
  * A live filter is a relation of the table access method `streamdedup`. Its pages
- * (page.hpp) are changed in place under their buffer's lock and logged as generic
+ * (core/page.hpp) are changed in place under their buffer's lock and logged as generic
  * WAL records; there are no tuples. A key is in flight, with its transaction's id
  * beside it, until some later visitor of the page finds that transaction ended.
  *
  * Who does what:
- *   page.hpp       the bytes of a page; knows no PostgreSQL
+ *   core/page.hpp     the bytes of a page; knows no PostgreSQL
+ *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
+ *   store/settle.cpp  what becomes of entries whose transactions have ended; new entries
  *   filter.cpp     opens a live filter, its parameters, access rights
- *   pages.cpp      buffers, locks, WAL records, extension, overflow pages
- *   settle.cpp     what becomes of entries whose transactions have ended; new entries
  *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
  *   table_am.cpp   the access method: scans for dumps, what it refuses, files
  *   restore.cpp    COPY FROM: rows of a dump become pages again
@@ -20,13 +20,6 @@
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   setup.cpp      making filters; statistics, checks, what keeps restores honest
- *   guard.cpp      triggers that keep out rows whose key was seen; guard_plan.cpp what
- *                  the guard of a table is, guard_rows.cpp makes a key count only if
- *                  its row landed, guard_index.cpp the index that tells so,
- *                  guard_deleted.cpp rows that were deleted and may be inserted again
- *                  (deleted_runs.cpp their files), guard_truncate.cpp those that TRUNCATE
- *                  removed (truncation.cpp reads them), guard_moves.cpp rows that move to
- *                  another partition, guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
@@ -38,7 +31,7 @@
 
 #include "pg/pg.hpp"
 #include "core/methods/fifo_line.hpp"
-#include "live/page.hpp"
+#include "core/page.hpp"
 
 extern "C" {
 #include "access/tableam.h"
@@ -214,7 +207,7 @@ extern void SettleLiveCounters(const LiveFilter &filter);
 /* Registers the transaction callbacks; once, from _PG_init. */
 extern void InitLiveCounters(void);
 
-/* ---- guard (guard.cpp, guard_rows.cpp) -------------------------------------- */
+/* ---- guard (guard/triggers.cpp, guard/rows.cpp) -------------------------------------- */
 
 /*
  * Takes back the keys of rows that did not land, of queries that have ended. Called

@@ -5,7 +5,7 @@
  * empty again.
  */
 #include "live/page_type.hpp"
-#include "live/store.hpp"
+#include "live/store/store.hpp"
 #include "live/table_am.hpp"
 
 extern "C" {

@@ -2,9 +2,9 @@
  * Making live filters, and what there is to know of one: dedup_create, dedup_stats,
  * dedup_check; and what keeps a restore honest.
  */
-#include "live/guard.hpp"
+#include "guard/guard.hpp"
 #include "live/page_type.hpp"
-#include "live/store.hpp"
+#include "live/store/store.hpp"
 #include "pg/keys.hpp"
 #include "value/datum.hpp"
 

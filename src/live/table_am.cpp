@@ -6,7 +6,7 @@
  * that would read or write a tuple by its place is refused. VACUUM has vacuum.cpp.
  */
 #include "live/page_type.hpp"
-#include "live/store.hpp"
+#include "live/store/store.hpp"
 #include "live/table_am.hpp"
 
 extern "C" {

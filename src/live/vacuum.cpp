@@ -3,7 +3,7 @@
  * transaction that a page still names, finds free overflow pages that the map of them
  * has lost, and gives those at the end of the file back. VACUUM FULL copies the file.
  */
-#include "live/store.hpp"
+#include "live/store/store.hpp"
 #include "live/table_am.hpp"
 
 extern "C" {

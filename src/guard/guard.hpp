@@ -1,0 +1,354 @@
+/*
+ * What the parts of the guard share.
+ *
+ * A guarded table has three objects:
+ *
+ *   trigger ~dedup_guard          BEFORE INSERT OR UPDATE, each row; its arguments are
+ *                                 the mode and the constraint name for errors
+ *   trigger ~dedup_guard_delete   BEFORE DELETE, each row; its WHEN clause, which is
+ *                                 always true, names the filter and the columns
+ *   index <table>_dedup_guard     of access method streamdedup_guard on the key columns:
+ *                                 stores nothing, tells us that a row landed
+ *
+ * The clause is the guard's description: the server keeps its references through
+ * renames and dumps, maps them for each partition, and refuses to drop or alter what
+ * they point to. It is on the trigger that single-row statements fire least, since
+ * the server reads a clause anew for every statement that fires its trigger.
+ */
+#ifndef STREAMDEDUP_LIVE_GUARD_HPP
+#define STREAMDEDUP_LIVE_GUARD_HPP
+
+#include "live/live.hpp"
+
+extern "C" {
+#include "nodes/pg_list.h"
+#include "storage/itemptr.h"
+#include "utils/reltrigger.h"
+}
+
+struct KeyPlan;
+
+/* One more element of an array that doubles. */
+template <typename Element>
+static inline Element *
+OneMore(MemoryContext context, Element **array, int *count, int *room)
+{
+	if (*count == *room)
+	{
+		*room = Max(16, 2 * *room);
+		*array = (Element *) (*array == NULL ?
+							  MemoryContextAllocHuge(context, sizeof(Element) * (Size) *room) :
+							  repalloc_huge(*array, sizeof(Element) * (Size) *room));
+	}
+	return &(*array)[(*count)++];
+}
+
+#define GUARD_ACCESS_METHOD "streamdedup_guard"
+#define GUARD_FUNCTION "dedup_guard_trigger"
+
+/* Triggers fire in the order of their names' bytes: these after every usual one. */
+#define GUARD_TRIGGER "~dedup_guard"
+#define GUARD_DELETE_TRIGGER "~dedup_guard_delete"
+
+enum class GuardMode
+{
+	Skip,						/* leave the row out */
+	Reject,						/* 23505 */
+	Mark						/* set a column */
+};
+
+/* ---- what a table's guard is (plan.cpp) ------------------------------- */
+
+/* The triggers of a guarded table. */
+struct GuardTriggers
+{
+	const Trigger *write;		/* BEFORE INSERT OR UPDATE */
+	const Trigger *remove;		/* BEFORE DELETE */
+};
+
+/*
+ * Finds the triggers of a table that call `function`; either can be missing. A trigger
+ * that cannot be part of a guard, or is its second one of a kind, is an error (55000).
+ */
+extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
+
+/* What a guard's WHEN clause says. */
+struct GuardClause
+{
+	Oid			filter;
+	int			columns;
+	AttrNumber	attnums[INDEX_MAX_KEYS];
+	Oid			types[INDEX_MAX_KEYS];
+	Oid			collations[INDEX_MAX_KEYS];
+	AttrNumber	mark;			/* column that says whether the row is a duplicate, or 0 */
+};
+
+/*
+ * Whether an index is a guard index that is in use and sees every change of the key: of
+ * plain columns, with the key's among them, and of all rows.
+ */
+extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns,
+							   const AttrNumber *attnums);
+
+/* Reads a clause as pg_trigger has it; false if it is not one that dedup_guard() writes. */
+extern bool ReadGuardClause(const char *qual, GuardClause *clause);
+
+/* What a guard does on one table, by its triggers. Cached by the write trigger. */
+struct GuardPlan
+{
+	const char *qual;			/* the clause, mode and constraint name it was made from */
+	const char *mode_text;
+	const char *constraint;
+	Oid			guarded;		/* the table that dedup_guard() was called for */
+	GuardMode	mode;
+	GuardClause clause;
+	KeyPlan    *keys;
+	int16		typlen[INDEX_MAX_KEYS];
+	bool		typbyval[INDEX_MAX_KEYS];
+};
+
+/*
+ * The plan of a table's guard, whose triggers call `function`; kept until the end of the
+ * transaction at least. Call it once a query: it holds the guard against the table's
+ * columns as they are now. 55000 if there is no guard, or one that dedup_guard() does not
+ * make, by whoever it was made or altered.
+ */
+extern const GuardPlan *GetGuardPlan(Relation rel, Oid function);
+
+/*
+ * The same, but NULL where GetGuardPlan() raises an error. `deletes`: for a row that is
+ * deleted, so that it does not matter whether the other trigger is enabled, too.
+ */
+extern const GuardPlan *FindGuardPlan(Relation rel, Oid function, bool deletes = false);
+
+/*
+ * Checks, once a query, that we will be told what lands in this table; learns whether
+ * that is final: `may_kill` becomes true if not, and is left alone otherwise.
+ */
+extern void CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill);
+
+/* 55000. `flaw` is the DETAIL: a sentence, not translated yet. */
+[[noreturn]] extern void ReportIncompleteGuard(Relation rel, const char *flaw = NULL);
+[[noreturn]] extern void ReportNoGuardTrigger(Relation rel, const Trigger *trigger,
+											  const char *flaw);
+
+/* Between transactions: throws the plans away if they have become too many. */
+extern void TrimGuardPlans(void);
+
+/* A relation's name with its schema, quoted; palloc'd. */
+extern char *QualifiedGuardName(Oid relid);
+
+/* Whether the owner of the guarded table may add keys to the filter, as the guard does. */
+extern bool GuardOwnerMayAdd(const GuardPlan *plan);
+
+/* Whether a trigger fires in this session as its role for replication is now. */
+extern bool GuardTriggerFires(char enabled);
+
+/* The uppermost table of the partition tree that a table is in; itself, if in none. */
+extern Oid RootOfPartition(Relation rel);
+
+/* ---- rows that were deleted (deleted.cpp) ------------------------------ */
+
+/*
+ * A row that this transaction deletes from a guarded table may be inserted again: its key
+ * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
+ * deleted it. May write to a temporary file.
+ */
+extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+
+/* A deleted row that was inserted again. */
+struct DeletedRowUse
+{
+	uint64		key;
+	SubTransactionId deleted;
+	SubTransactionId used;
+};
+
+/*
+ * Uses one deleted row of this key up, for the current subtransaction. Returns false if
+ * there is none.
+ */
+extern bool UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use);
+
+/* The row that used it did not land: it can be used again. */
+extern void ReturnDeletedRow(const DeletedRowUse &use);
+
+/* The row was not deleted after all. Without effect if it was inserted again already. */
+extern void RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+
+/* Rows that this subtransaction has deleted may be noted yet, later. */
+extern void KeepDeletedRowsOf(SubTransactionId id);
+
+/* What subtransactions at this nesting level do, and the end of the transaction. */
+extern void DeletedRowsSubtransactionBegins(int level);
+extern void DeletedRowsSubtransactionCommits(int level);
+extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
+											SubTransactionId parent);
+/* `close`: closes the files, too; else the end of the transaction does. */
+extern void ForgetDeletedRows(bool close);
+
+/* ---- rows that TRUNCATE has removed (truncate.cpp) ---------------------- */
+
+/*
+ * Called when the guard index of a table is built: if it is because the table was
+ * truncated, this transaction may insert the removed rows again.
+ */
+extern void GuardIndexBuilt(Relation heap);
+
+/*
+ * Makes deleted rows (above) of those that this transaction has removed by TRUNCATE under
+ * a filter, by reading them once. Called before a key is added to the filter.
+ */
+extern void ReadTruncatedRows(const LiveFilter &filter);
+
+/*
+ * Whether this transaction has removed rows under a filter of which nobody knows the keys,
+ * so that none may be refused.
+ */
+extern bool MayBeRemovedRow(Oid filter);
+
+/* Before a transaction commits: warns of keys that it leaves behind. */
+extern void WarnOfTruncatedKeys(void);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetTruncations(SubTransactionId id);
+
+/* Installs a hook; once, from InitLiveGuard(). */
+extern void InitGuardTruncate(void);
+
+/* ---- rows that have not landed yet (rows.cpp) -------------------------- */
+
+/* A key, and the filter that it is for. */
+struct GuardedKey
+{
+	bool		exists;			/* no column of it is NULL */
+	Oid			filter;
+	uint64		hash;
+};
+
+/*
+ * A row that a query is working on; lives in the query's per-tuple memory, and in the
+ * list until that is reset.
+ */
+struct GuardRow
+{
+	MemoryContextCallback over;
+	GuardRow   *below;
+	MemoryContext context;
+	int			level;			/* nesting of the query's (sub)transaction */
+	int			depth;			/* of triggers, where the row lands */
+	Oid			heap;			/* where it goes, by the guard `plan` */
+	const GuardPlan *plan;
+	dedup::KeySeed seed;
+	bool		has_key;		/* that it is to land with */
+	uint64		hash;
+	bool		changeable;		/* by triggers that fire after the guard's */
+
+	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
+	Oid			updated_in;
+	ItemPointerData updated;
+
+	/* The key that an UPDATE takes out of the table when it lands. */
+	GuardedKey	freed;
+
+	/* Deleted, and not inserted elsewhere yet: its key then. */
+	bool		moving;
+	bool		marked;			/* as a duplicate */
+	Oid			root;			/* of the partitions that it moves between */
+	GuardedKey	moved;
+};
+
+/* The row that the calling trigger is fired for, if an earlier trigger entered it. */
+extern GuardRow *FindGuardRow(void);
+
+/*
+ * Enters that row, unless `row` is it already, as on its way to `rel` with a key, or with
+ * none.
+ */
+extern GuardRow *EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan,
+							   dedup::KeySeed seed, bool has_key, uint64 hash);
+
+/* Whether any row is in hand: then each that may land is entered, so that it is found. */
+extern bool HaveGuardRows(void);
+
+/* What counts unless the row does not land. */
+struct GuardEffect
+{
+	bool		counts;			/* in `counter` */
+	LiveCounter counter;		/* New: the key was added, too */
+	const DeletedRowUse *use;	/* or NULL */
+};
+extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
+						 uint64 hash, bool may_kill);
+
+/*
+ * Whether this key was added for the row, and noted. If so, the note goes along with the
+ * row: it is now about the table that the row was entered for last.
+ */
+extern bool MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash);
+
+/* Decides about the key of a row in hand, if not NULL, which did not land as it was. */
+extern void SettleGuardRow(GuardRow *row);
+
+/*
+ * The row in hand is about to be deleted, but a trigger that fires later could keep it:
+ * when it is over, NoteDeletedRow() is taken back if it is still there.
+ */
+extern void CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter,
+							   uint64 hash);
+
+/* Whether this row is one for which that was said already, by a trigger around this one. */
+extern bool IsDeletionPending(Relation rel, ItemPointer tid);
+
+/* Before a (sub)transaction of this nesting level commits. */
+extern void SettleGuardLevel(int level);
+
+/* After it has ended. */
+extern void ForgetGuardLevel(int level);
+
+/* A filter that the caller may use because it is in use, by his own guard. */
+extern LiveFilter OpenLiveUnchecked(Oid filter, LOCKMODE lock);
+
+/* Installs a hook; once, from InitLiveGuard(). */
+extern void InitGuardRows(void);
+
+/* Whether one file of a relation goes on as another: it was moved, not truncated. */
+extern bool IsSameFile(Oid before, Oid now);
+
+/* Called by the guard index for every row that has got into a table. */
+extern void GuardRowLanded(Relation heap, Relation index, const Datum *values,
+						   const bool *isnull, ItemPointer tid);
+
+/* ---- rows that move to another partition (moves.cpp) ------------------- */
+
+/* Partitions beside a guarded one that the same filter does not guard just now. */
+struct UnguardedPartitions
+{
+	MemoryContextCallback over;
+	bool		may_move;		/* the query may move rows, as far as is known */
+	bool		only_moves;		/* every row that it inserts is one that it moves */
+	List	   *partitions;		/* OIDs */
+	int64	   *deleted;		/* rows, from each, when it was asked last */
+};
+
+/* What the calling BEFORE INSERT trigger of a partition has to look at, for its query. */
+extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relation rel,
+													const GuardPlan *plan, Oid function);
+
+/*
+ * Whether the row that the trigger is fired for may come from one of these, where no guard
+ * has seen it go. To be asked for every row; in a worker that applies changes, where each
+ * row is a query of its own, for duplicates only.
+ */
+extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
+
+/*
+ * Before a duplicate is left out of a table: 55000 if the table inherits, not as a
+ * partition, from one that the same filter guards and that has rows of its own.
+ */
+extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+
+/* Installs a hook; once, from InitLiveGuard(). */
+extern void InitGuardMoves(void);
+
+#endif							/* STREAMDEDUP_LIVE_GUARD_HPP */

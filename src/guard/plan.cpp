@@ -1,0 +1,596 @@
+/*
+ * What a table's guard is, read from its triggers and indexes (guard.hpp), and the
+ * session's cache of it.
+ */
+#include "guard/guard.hpp"
+#include "pg/keys.hpp"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_trigger.h"
+#include "commands/defrem.h"
+#include "nodes/nodes.h"
+#include "nodes/primnodes.h"
+#include "replication/logicalworker.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+namespace
+{
+
+struct GuardPlanEntry
+{
+	Oid			trigger;
+	GuardPlan  *plan;
+};
+
+}							/* namespace */
+
+static MemoryContext guard_plan_context = NULL;
+static HTAB *guard_plans = NULL;
+static long guard_plans_made = 0;
+
+/* So many plans are kept; more are thrown away together, between transactions. */
+constexpr long GUARD_PLANS_KEPT = 256;
+
+/*
+ * A flaw is the DETAIL of an error: what is wrong with a guard. Any role that owns a
+ * table can make triggers and indexes for it by hand, so nothing that they say is
+ * taken for granted.
+ */
+
+/* ---- triggers --------------------------------------------------------------- */
+
+static bool
+IsKindOfTrigger(const Trigger *trigger, int16 events)
+{
+	return trigger->tgtype == (TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | events);
+}
+
+static bool
+IsWriteTrigger(const Trigger *trigger)
+{
+	return IsKindOfTrigger(trigger, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
+}
+
+static bool
+ReadMode(const char *text, GuardMode *mode)
+{
+	if (strcmp(text, "skip") == 0)
+		*mode = GuardMode::Skip;
+	else if (strcmp(text, "reject") == 0)
+		*mode = GuardMode::Reject;
+	else if (strcmp(text, "mark") == 0)
+		*mode = GuardMode::Mark;
+	else
+		return false;
+	return true;
+}
+
+/* Why a trigger is not one of a guard, or NULL if it is. */
+static const char *
+FlawOfTrigger(const Trigger *trigger)
+{
+	GuardMode	mode;
+
+	if (IsWriteTrigger(trigger))
+	{
+		if (trigger->tgnattr != 0)
+			return gettext_noop("It fires for an UPDATE of some columns only.");
+		if (trigger->tgqual != NULL)
+			return gettext_noop("It is BEFORE INSERT OR UPDATE and has a WHEN condition.");
+		if (trigger->tgnargs != 2)
+			return gettext_noop("It does not have two arguments: the mode and the constraint name.");
+		if (!ReadMode(trigger->tgargs[0], &mode))
+			return gettext_noop("Its first argument is not skip, reject or mark.");
+		return NULL;
+	}
+	if (IsKindOfTrigger(trigger, TRIGGER_TYPE_DELETE))
+	{
+		if (trigger->tgnargs != 0)
+			return gettext_noop("It is BEFORE DELETE and has arguments.");
+		if (trigger->tgqual == NULL)
+			return gettext_noop("It is BEFORE DELETE and has no WHEN condition, which names the filter and the columns.");
+		return NULL;
+	}
+	return gettext_noop("A guard has one trigger BEFORE INSERT OR UPDATE and one BEFORE DELETE, both FOR EACH ROW.");
+}
+
+/*
+ * Finds the triggers that call `function`. Returns a flaw of one of them, which is then
+ * in `odd`, or NULL.
+ */
+static const char *
+FindTriggers(Relation rel, Oid function, GuardTriggers *found, const Trigger **odd)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+
+	*found = {};
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+		const Trigger **place = IsWriteTrigger(trigger) ? &found->write : &found->remove;
+		const char *flaw;
+
+		if (trigger->tgfoid != function)
+			continue;
+		flaw = FlawOfTrigger(trigger);
+		if (flaw == NULL && *place != NULL)
+			flaw = gettext_noop("The table has another trigger of that kind.");
+		if (flaw != NULL)
+		{
+			*odd = trigger;
+			return flaw;
+		}
+		*place = trigger;
+	}
+	return NULL;
+}
+
+void
+ReportNoGuardTrigger(Relation rel, const Trigger *trigger, const char *flaw)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("trigger \"%s\" of table \"%s\" is not part of a guard",
+					trigger->tgname, RelationGetRelationName(rel)),
+			 errdetail_internal("%s", _(flaw)),
+			 errhint("Drop it; dedup_guard() makes the triggers of a guard.")));
+	pg_unreachable();
+}
+
+GuardTriggers
+FindGuardTriggers(Relation rel, Oid function)
+{
+	GuardTriggers found;
+	const Trigger *odd = NULL;
+	const char *flaw = FindTriggers(rel, function, &found, &odd);
+
+	if (flaw != NULL)
+		ReportNoGuardTrigger(rel, odd, flaw);
+	return found;
+}
+
+/*
+ * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
+ * gone.
+ */
+static Oid
+GuardedTable(Oid trigger)
+{
+	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	Oid			table = InvalidOid;
+
+	while (OidIsValid(trigger))
+	{
+		ScanKeyData key;
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(trigger));
+		scan = systable_beginscan(pg_trigger, TriggerOidIndexId, true, NULL, 1, &key);
+		tuple = systable_getnext(scan);
+		table = InvalidOid;
+		trigger = InvalidOid;
+		if (HeapTupleIsValid(tuple))
+		{
+			table = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+			trigger = ((Form_pg_trigger) GETSTRUCT(tuple))->tgparentid;
+		}
+		systable_endscan(scan);
+	}
+	table_close(pg_trigger, AccessShareLock);
+	return table;
+}
+
+/* ---- the clause ------------------------------------------------------------- */
+
+static const char *const not_our_clause =
+	gettext_noop("The WHEN condition of its trigger BEFORE DELETE is not one that dedup_guard() writes.");
+
+/* 'filter'::regclass IS NOT NULL */
+static bool
+ReadFilterTest(const NullTest *test, GuardClause *clause)
+{
+	const Const *constant = (const Const *) test->arg;
+
+	if (test->nulltesttype != IS_NOT_NULL || !IsA(constant, Const) ||
+		constant->consttype != REGCLASSOID || constant->constisnull || !constant->constbyval)
+		return false;
+	clause->filter = DatumGetObjectId(constant->constvalue);
+	return OidIsValid(clause->filter);
+}
+
+/* OLD.column IS NULL for each column of the key, OLD.mark IS NOT NULL as the last. */
+static bool
+ReadColumnTest(const NullTest *test, GuardClause *clause)
+{
+	const Var  *var = (const Var *) test->arg;
+
+	if (!IsA(var, Var) || var->varno != PRS2_OLD_VARNO || var->varlevelsup != 0 ||
+		clause->mark != 0)
+		return false;
+	if (test->nulltesttype == IS_NOT_NULL)
+	{
+		clause->mark = var->varattno;
+		return var->vartype == BOOLOID && var->varattno > 0;
+	}
+	if (clause->columns == INDEX_MAX_KEYS)
+		return false;
+	clause->attnums[clause->columns] = var->varattno;
+	clause->types[clause->columns] = var->vartype;
+	clause->collations[clause->columns] = var->varcollid;
+	clause->columns++;
+	return true;
+}
+
+/* Reads a clause as pg_trigger has it; returns a flaw, or NULL. */
+static const char *
+ReadClause(const char *qual, GuardClause *clause)
+{
+	const BoolExpr *expr = (const BoolExpr *) stringToNode(qual);
+	ListCell   *cell;
+
+	memset(clause, 0, sizeof *clause);
+	if (expr == NULL || !IsA(expr, BoolExpr) || expr->boolop != OR_EXPR)
+		return not_our_clause;
+	foreach(cell, expr->args)
+	{
+		const NullTest *test = (const NullTest *) lfirst(cell);
+
+		if (test == NULL || !IsA(test, NullTest) || test->arg == NULL)
+			return not_our_clause;
+		if (OidIsValid(clause->filter) ? !ReadColumnTest(test, clause) :
+			!ReadFilterTest(test, clause))
+			return not_our_clause;
+	}
+	return clause->columns > 0 ? NULL : not_our_clause;
+}
+
+bool
+ReadGuardClause(const char *qual, GuardClause *clause)
+{
+	return ReadClause(qual, clause) == NULL;
+}
+
+/* Whether a column is there, can be used by triggers, and is of that type. */
+static bool
+IsUsableColumn(TupleDesc desc, AttrNumber attnum, Oid type, Oid collation)
+{
+	Form_pg_attribute column;
+
+	if (attnum <= 0 || attnum > desc->natts)
+		return false;
+	column = TupleDescAttr(desc, attnum - 1);
+	return !column->attisdropped && column->attgenerated == '\0' &&
+		column->atttypid == type && column->attcollation == collation;
+}
+
+/* Holds a clause against the table and the filter as they are now. */
+static const char *
+FlawOfClause(Relation rel, const GuardClause &clause)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < clause.columns; i++)
+	{
+		if (!IsUsableColumn(desc, clause.attnums[i], clause.types[i], clause.collations[i]))
+			return gettext_noop("Its key has something else than plain columns of the table.");
+		for (int j = 0; j < i; j++)
+			if (clause.attnums[j] == clause.attnums[i])
+				return gettext_noop("Its key has a column twice.");
+		if (clause.attnums[i] == clause.mark)
+			return gettext_noop("The column that marks duplicates is part of the key.");
+	}
+	if (clause.mark != 0 && !IsUsableColumn(desc, clause.mark, BOOLOID, InvalidOid))
+		return gettext_noop("The column that marks duplicates is not a plain boolean column.");
+
+	/* The descriptor can be another after this, with the same columns. */
+	if (!IsLiveRelationId(clause.filter))
+		return gettext_noop("The relation that its trigger BEFORE DELETE names is not a live filter.");
+	if (get_rel_persistence(clause.filter) == RELPERSISTENCE_TEMP)
+		return gettext_noop("Its live filter is temporary.");
+	return NULL;
+}
+
+/*
+ * Whether a live filter was made with parameters, and not by hand without them. Needs no
+ * lock: the filter cannot be dropped while the trigger that names it is there.
+ */
+static bool
+HasParameters(Oid filter)
+{
+	Relation	rel = RelationIdGetRelation(filter);
+	bool		has;
+
+	if (!RelationIsValid(rel))
+		return false;
+	has = LiveHasParameters(rel);
+	RelationClose(rel);
+	return has;
+}
+
+/* ---- plans ------------------------------------------------------------------ */
+
+static const char *const no_write_trigger =
+	gettext_noop("Its trigger BEFORE INSERT OR UPDATE is missing.");
+static const char *const no_delete_trigger =
+	gettext_noop("Its trigger BEFORE DELETE is missing.");
+static const char *const not_enabled_alike =
+	gettext_noop("A row that moves to another partition could be lost.");
+static const char *const not_a_heap_table =
+	gettext_noop("A guard works on heap tables only, and on partitions that are.");
+
+static void
+MakeGuardPlanCache(void)
+{
+	HASHCTL		info = {};
+
+	guard_plan_context = AllocSetContextCreateInternal(TopMemoryContext, "dedup_guard plans",
+													   ALLOCSET_DEFAULT_SIZES);
+	info.keysize = sizeof(Oid);
+	info.entrysize = sizeof(GuardPlanEntry);
+	info.hcxt = guard_plan_context;
+	guard_plans = hash_create("dedup_guard plans", 32, &info,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	guard_plans_made = 0;
+}
+
+/* The plan that was made for a write trigger, if nothing of it has changed since. */
+static const GuardPlan *
+FindCachedPlan(const GuardTriggers &triggers)
+{
+	GuardPlanEntry *entry;
+
+	if (guard_plans == NULL)
+		return NULL;
+	entry = (GuardPlanEntry *) hash_search(guard_plans, &triggers.write->tgoid, HASH_FIND, NULL);
+	if (entry == NULL || strcmp(entry->plan->qual, triggers.remove->tgqual) != 0 ||
+		strcmp(entry->plan->mode_text, triggers.write->tgargs[0]) != 0 ||
+		strcmp(entry->plan->constraint, triggers.write->tgargs[1]) != 0)
+		return NULL;
+	return entry->plan;
+}
+
+/*
+ * Makes a plan and puts it into the cache; returns a flaw, or NULL. A plan that is
+ * replaced stays, since a query may be using it. A plan that has a flaw, or whose making
+ * fails, goes with the caller's memory.
+ */
+static const char *
+MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **made)
+{
+	MemoryContext context;
+	MemoryContext old;
+	GuardPlanEntry *entry;
+	GuardPlan  *plan;
+	Oid			trigger = triggers.write->tgoid;
+	const char *flaw;
+	bool		found;
+
+	context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard plan",
+											ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	plan = (GuardPlan *) palloc0(sizeof(GuardPlan));
+	plan->qual = pstrdup(triggers.remove->tgqual);
+	plan->mode_text = pstrdup(triggers.write->tgargs[0]);
+	plan->constraint = pstrdup(triggers.write->tgargs[1]);
+	MemoryContextSwitchTo(old);
+
+	/* The relation's triggers can be others, at another place, after any look-up. */
+	flaw = ReadClause(plan->qual, &plan->clause);
+	if (flaw == NULL)
+		flaw = FlawOfClause(rel, plan->clause);
+	if (flaw != NULL)
+		return flaw;
+	if (!HasParameters(plan->clause.filter))
+		return gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
+	for (int i = 0; i < plan->clause.columns; i++)
+		if (!IsHashableType(plan->clause.types[i]))
+			return gettext_noop("The type of a column of its key has no hash function.");
+	(void) ReadMode(plan->mode_text, &plan->mode);
+	if ((plan->mode == GuardMode::Mark) != (plan->clause.mark != 0))
+		return gettext_noop("Its triggers do not agree on whether a column marks duplicates.");
+	plan->guarded = GuardedTable(trigger);
+	if (!OidIsValid(plan->guarded))
+		return gettext_noop("One of its triggers has just been dropped.");
+
+	plan->keys = MakeColumnsKeyPlan(context, plan->clause.columns, plan->clause.types,
+									plan->clause.collations);
+	for (int i = 0; i < plan->clause.columns; i++)
+		get_typlenbyval(plan->clause.types[i], &plan->typlen[i], &plan->typbyval[i]);
+
+	if (guard_plans == NULL)
+		MakeGuardPlanCache();
+	entry = (GuardPlanEntry *) hash_search(guard_plans, &trigger, HASH_ENTER, &found);
+	entry->plan = plan;
+	MemoryContextSetParent(context, guard_plan_context);
+	guard_plans_made++;
+	*made = plan;
+	return NULL;
+}
+
+/*
+ * Finds the plan of a table's guard, from this session's cache if its triggers are as
+ * they were, and holds it against the table. Returns a flaw, or NULL. If the flaw is
+ * that of one trigger, it is in `odd`; a table that has no guard has the flaw of no
+ * triggers.
+ */
+static const char *
+ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan,
+		  GuardTriggers *triggers, const Trigger **odd)
+{
+	const char *flaw = FindTriggers(rel, function, triggers, odd);
+
+	if (flaw != NULL)
+		return flaw;
+	if (triggers->write == NULL)
+		return no_write_trigger;
+	if (triggers->remove == NULL)
+		return no_delete_trigger;
+	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE &&
+		(rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID))
+		return not_a_heap_table;
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		return gettext_noop("The table is temporary.");
+	if (!deletes && (rel->rd_rel->relispartition || IsLogicalWorker()) &&
+		triggers->write->tgenabled != triggers->remove->tgenabled)
+		return not_enabled_alike;
+
+	*plan = FindCachedPlan(*triggers);
+	if (*plan != NULL)
+		return FlawOfClause(rel, (*plan)->clause);
+	return MakeGuardPlan(rel, *triggers, plan);
+}
+
+[[noreturn]] static void
+ReportUnguardable(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" cannot be guarded", RelationGetRelationName(rel)),
+			 errdetail_internal("%s", _(not_a_heap_table)),
+			 errhint("Drop its guard triggers, or the relation.")));
+	pg_unreachable();
+}
+
+void
+ReportIncompleteGuard(Relation rel, const char *flaw)
+{
+	bool		incomplete = flaw == NULL || flaw == no_write_trigger || flaw == no_delete_trigger;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 incomplete ?
+			 errmsg("the guard of table \"%s\" is incomplete", RelationGetRelationName(rel)) :
+			 errmsg("the guard of table \"%s\" is not valid", RelationGetRelationName(rel)),
+			 flaw != NULL ? errdetail_internal("%s", _(flaw)) :
+			 errdetail("One of its triggers is missing or was changed."),
+			 errhint("Run dedup_unguard() and dedup_guard() again.")));
+	pg_unreachable();
+}
+
+const GuardPlan *
+GetGuardPlan(Relation rel, Oid function)
+{
+	const GuardPlan *plan = NULL;
+	GuardTriggers triggers;
+	const Trigger *odd = NULL;
+	const char *flaw = ReadGuard(rel, function, false, &plan, &triggers, &odd);
+
+	if (flaw == NULL)
+		return plan;
+	if (odd != NULL)
+		ReportNoGuardTrigger(rel, odd, flaw);
+	if (flaw == not_enabled_alike)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
+						RelationGetRelationName(rel)),
+				 errdetail_internal("%s", _(flaw)),
+				 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" in the same way.",
+						 triggers.write->tgname, triggers.remove->tgname)));
+	if (flaw == not_a_heap_table)
+		ReportUnguardable(rel);
+	ReportIncompleteGuard(rel, flaw);
+}
+
+const GuardPlan *
+FindGuardPlan(Relation rel, Oid function, bool deletes)
+{
+	const GuardPlan *plan = NULL;
+	GuardTriggers triggers;
+	const Trigger *odd = NULL;
+
+	return ReadGuard(rel, function, deletes, &plan, &triggers, &odd) == NULL ? plan : NULL;
+}
+
+void
+TrimGuardPlans(void)
+{
+	if (guard_plans_made > GUARD_PLANS_KEPT)
+	{
+		guard_plans = NULL;
+		guard_plans_made = 0;
+		MemoryContextDelete(guard_plan_context);
+		guard_plan_context = NULL;
+	}
+}
+
+/* ---- indexes ---------------------------------------------------------------- */
+
+bool
+IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	Form_pg_index form;
+	bool		usable;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	usable = ((Form_pg_class) GETSTRUCT(tuple))->relam == access_method;
+	ReleaseSysCache(tuple);
+	if (!usable)
+		return false;
+
+	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	usable = form->indisvalid && form->indisready && form->indislive &&
+		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
+		heap_attisnull(tuple, Anum_pg_index_indexprs, NULL);
+	for (int i = 0; usable && i < columns; i++)
+	{
+		usable = false;
+		for (int j = 0; j < form->indnatts; j++)
+			usable = usable || form->indkey.values[j] == attnums[i];
+	}
+	ReleaseSysCache(tuple);
+	return usable;
+}
+
+void
+CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
+{
+	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
+	List	   *indexes;
+	ListCell   *cell;
+	bool		usable = false;
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		ReportUnguardable(rel);
+
+	indexes = RelationGetIndexList(rel);
+	foreach(cell, indexes)
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		Form_pg_index form;
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		form = (Form_pg_index) GETSTRUCT(tuple);
+		if (form->indisunique || form->indisexclusion)
+			*may_kill = true;
+		ReleaseSysCache(tuple);
+		if (!usable)
+			usable = IsUsableGuardIndex(lfirst_oid(cell), access_method, clause.columns,
+										clause.attnums);
+	}
+	list_free(indexes);
+	if (!usable)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" has no valid guard index", RelationGetRelationName(rel)),
+				 errdetail("Without it a key would count even if its row did not land."),
+				 errhint("REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
+}

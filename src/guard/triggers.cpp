@@ -1,0 +1,689 @@
+/*
+ * The guard: triggers that keep rows out whose key a live filter has seen.
+ *
+ * A trigger tests and adds the row's key before the row lands; rows.cpp makes
+ * the key count only if it does. plan.cpp reads what the table's guard is. A row
+ * that this transaction has deleted may be inserted again: deleted.cpp and
+ * truncate.cpp remember it. moves.cpp finds rows that come from a partition
+ * without a guard.
+ */
+#include "guard/guard.hpp"
+#include "pg/keys.hpp"
+
+extern "C" {
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "executor/tuptable.h"
+#include "mb/pg_wchar.h"
+#include "replication/logicalworker.h"
+#include "utils/acl.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+#include "utils/syscache.h"
+}
+
+namespace
+{
+
+/* What a trigger keeps for its query. */
+struct GuardSite
+{
+	const GuardPlan *plan;
+	bool		checked;		/* the guard index is there */
+	bool		may_kill;		/* ON CONFLICT can kill a row that is in the guard index */
+	Oid			owner;			/* of the guarded table */
+	bool		filter_checked; /* it is one that dedup_create() has made */
+	bool		changeable;		/* triggers fire after the guard's, which may change a row */
+	bool		removable;		/* the same for DELETE */
+	Oid			root;			/* of the partitions that the table belongs to */
+	UnguardedPartitions *unguarded; /* NULL: not looked for yet */
+	bool		parents_checked;
+	bool		has_seed;		/* and what follows it */
+	dedup::KeySeed seed;
+	bool		may_delete;		/* the owner may add keys, so deleted rows may come again */
+	NullableDatum columns[INDEX_MAX_KEYS];
+	NullableDatum old_columns[INDEX_MAX_KEYS];
+};
+
+}							/* namespace */
+
+/* Bytes of a column that an error shows. */
+constexpr int DESCRIBED_BYTES = 256;
+
+/* Whether a trigger fires after another one, before a row is written, for such an event. */
+static bool
+FiresLater(Relation rel, Oid than, int16 events)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+	bool		later = false;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgoid == than)
+			later = true;
+		else if (later && TRIGGER_FOR_ROW(trigger->tgtype) && TRIGGER_FOR_BEFORE(trigger->tgtype) &&
+				 (trigger->tgtype & events) != 0 && trigger->tgenabled != TRIGGER_DISABLED)
+			return true;
+	}
+	return false;
+}
+
+/* Makes what a trigger keeps for its query, by a plan. */
+static GuardSite *
+MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *plan)
+{
+	GuardSite  *site;
+
+	/* We are called in the per-tuple memory of the query whose trigger state this is. */
+	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
+												sizeof(GuardSite));
+	site->plan = plan;
+	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
+								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
+	site->removable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
+								 TRIGGER_TYPE_DELETE);
+	site->root = RootOfPartition(trigger->tg_relation);
+	fcinfo->flinfo->fn_extra = site;
+	return site;
+}
+
+static GuardSite *
+GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
+{
+	GuardSite  *site = (GuardSite *) fcinfo->flinfo->fn_extra;
+
+	if (likely(site != NULL))
+		return site;
+	return MakeSite(fcinfo, trigger,
+					GetGuardPlan(trigger->tg_relation, trigger->tg_trigger->tgfoid));
+}
+
+/* ---- keys ----------------------------------------------------------------- */
+
+/* The owner of a table, or InvalidOid if it is gone. */
+static Oid
+OwnerOf(Oid table)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+bool
+GuardOwnerMayAdd(const GuardPlan *plan)
+{
+	return TableOwnerMayAdd(plan->guarded, plan->clause.filter);
+}
+
+/* The privilege that counts is that of the guarded table's owner. */
+static LiveFilter
+OpenGuardFilter(GuardSite *site)
+{
+	if (unlikely(!OidIsValid(site->owner)))
+	{
+		site->owner = OwnerOf(site->plan->guarded);
+		if (!OidIsValid(site->owner))
+			elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
+	}
+	LiveFilter	filter = OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
+
+	if (unlikely(!site->filter_checked))
+	{
+		if (!LiveIsWhole(filter.rel))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("live filter \"%s\" cannot guard a table", LiveName(filter)),
+					 errdetail("It was not made by dedup_create(), or its constraint or its trigger is missing."),
+					 errhint("Make another filter with dedup_create().")));
+		site->filter_checked = true;
+	}
+	return filter;
+}
+
+static void
+LoadColumns(const GuardPlan *plan, TupleTableSlot *slot, NullableDatum *columns)
+{
+	for (int i = 0; i < plan->clause.columns; i++)
+		columns[i].value = slot_getattr(slot, plan->clause.attnums[i], &columns[i].isnull);
+}
+
+/* False if a column is NULL: then there is no key, as in a UNIQUE constraint. */
+static bool
+HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
+			 uint64 *hash)
+{
+	return HashColumns(plan->keys, columns, NullKeys::Skip, seed, hash);
+}
+
+/* Whether two keys are the same to the last bit. */
+static bool
+SameColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDatum *b)
+{
+	for (int i = 0; i < plan->clause.columns; i++)
+	{
+		if (a[i].isnull != b[i].isnull)
+			return false;
+		if (!a[i].isnull &&
+			!datum_image_eq(a[i].value, b[i].value, plan->typbyval[i], plan->typlen[i]))
+			return false;
+	}
+	return true;
+}
+
+static LiveAnswer
+TestAndAdd(const LiveFilter &filter, uint64 hash)
+{
+	uint32		generation = 0;
+
+	if (filter.parameters.ttl != 0)
+		generation = LiveGeneration(filter, GetCurrentTimestamp());
+	return LiveTestAndAdd(filter, hash, generation);
+}
+
+/*
+ * "(a, b)=(1, x)", or NULL if the user may not see that, by the rules of unique
+ * indexes.
+ */
+static char *
+DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
+{
+	const GuardClause &clause = plan->clause;
+	Oid			relid = RelationGetRelid(rel);
+	StringInfoData text;
+
+	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
+		return NULL;
+	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		for (int i = 0; i < clause.columns; i++)
+			if (pg_attribute_aclcheck(relid, clause.attnums[i], GetUserId(),
+									  ACL_SELECT) != ACLCHECK_OK)
+				return NULL;
+
+	initStringInfo(&text);
+	for (int i = 0; i < clause.columns; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), clause.attnums[i] - 1);
+
+		appendStringInfo(&text, "%s%s", i == 0 ? "(" : ", ",
+						 quote_identifier(NameStr(column->attname)));
+	}
+	for (int i = 0; i < clause.columns; i++)
+	{
+		Oid			output;
+		bool		varlena;
+		char	   *value;
+		int			length;
+
+		getTypeOutputInfo(clause.types[i], &output, &varlena);
+		value = OidOutputFunctionCall(output, columns[i].value);
+		length = (int) strlen(value);
+		appendStringInfoString(&text, i == 0 ? ")=(" : ", ");
+		if (length <= DESCRIBED_BYTES)
+			appendStringInfoString(&text, value);
+		else
+			appendStringInfo(&text, "%.*s...", pg_mbcliplen(value, length, DESCRIBED_BYTES),
+							 value);
+	}
+	appendStringInfoChar(&text, ')');
+	return text.data;
+}
+
+[[noreturn]] static void
+RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
+		  const NullableDatum *columns)
+{
+	char	   *key = DescribeKey(rel, plan, columns);
+
+	CountLive(filter, LiveCounter::Rejected, 1);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("duplicate key value violates live filter \"%s\"",
+					RelationGetRelationName(filter.rel)),
+			 key != NULL ? errdetail("Key %s already exists.", key) : 0,
+			 errtableconstraint(rel, plan->constraint)));
+	pg_unreachable();
+}
+
+/* ---- the triggers --------------------------------------------------------- */
+
+/* The row, with its mark set. */
+static HeapTuple
+MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	int			column = plan->clause.mark;
+	Datum		value;
+	bool		isnull;
+
+	if (plan->mode != GuardMode::Mark)
+		return tuple;
+	value = heap_getattr(tuple, column, desc, &isnull);
+	if (!isnull && DatumGetBool(value) == duplicate)
+		return tuple;
+	value = BoolGetDatum(duplicate);
+	isnull = false;
+	return heap_modify_tuple_by_cols(tuple, desc, 1, &column, &value, &isnull);
+}
+
+/* A row that moves has been deleted already: to leave it out would lose it. */
+[[noreturn]] static void
+RefuseMove(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot move a row to partition \"%s\" from one whose guard is not enabled",
+					RelationGetRelationName(rel)),
+			 errdetail("The filter has its key, so the guard would leave the row out, and it would be lost."),
+			 errhint("Guard the partitioned table, and enable both triggers, \"%s\" and \"%s\", on all partitions or on none.",
+					 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
+	pg_unreachable();
+}
+
+/* ---- inserted rows ----------------------------------------------------------- */
+
+static bool
+ComesFromUnguarded(GuardSite *site, const TriggerData *trigger)
+{
+	if (site->unguarded == NULL)
+		site->unguarded = FindUnguardedPartitions(GetMemoryChunkContext(site), trigger->tg_relation,
+												  site->plan, trigger->tg_trigger->tgfoid);
+	return MayComeFromUnguarded(site->unguarded);
+}
+
+static HeapTuple
+GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
+{
+	const GuardPlan *plan = site->plan;
+	const Oid	filter_oid = plan->clause.filter;
+	Relation	rel = trigger->tg_relation;
+	HeapTuple	tuple = trigger->tg_trigtuple;
+	GuardRow   *row = FindGuardRow();
+	bool		moving = row != NULL && row->moving && row->root == site->root;
+	bool		unguarded = false;
+	LiveFilter	filter;
+	LiveAnswer	answer;
+	DeletedRowUse use;
+	bool		uses;
+	uint64		hash = 0;
+	bool		has_key;
+
+	LoadColumns(plan, trigger->tg_trigslot, site->columns);
+	filter = OpenGuardFilter(site);
+	has_key = HashGuardKey(plan, site->columns, filter.key_seed(), &hash);
+	if (rel->rd_rel->relispartition && !moving && !IsLogicalWorker())
+		unguarded = ComesFromUnguarded(site, trigger);
+
+	if (moving)
+	{
+		/*
+		 * The row was there before, so its key needs no asking; or BEFORE UPDATE has
+		 * added the new key, and noted it.
+		 */
+		row->moving = false;
+		EnterGuardRow(row, rel, plan, filter.key_seed(), has_key, hash);
+		row->changeable = site->changeable;
+		if (has_key && MoveGuardNote(row, filter_oid, hash))
+		{
+			CloseLive(filter);
+			return tuple;
+		}
+		SettleGuardRow(row);
+		if (has_key && row->moved.exists && row->moved.filter == filter_oid && row->moved.hash == hash)
+		{
+			/* A row that is marked as a duplicate stays so, and has no deleted row to use. */
+			if (!row->marked && UseDeletedRow(filter_oid, hash, &use))
+				NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
+			CloseLive(filter);
+			return tuple;
+		}
+	}
+	else
+	{
+		if (row != NULL)
+			row->moving = row->freed.exists = false;
+		SettleGuardRow(row);
+	}
+
+	if (!has_key)
+	{
+		const bool	marked = moving && row->marked;
+
+		/* No note; so that none of an outer query's is taken for this row's. */
+		if (HaveGuardRows() || site->changeable)
+			EnterGuardRow(row, rel, plan, filter.key_seed(), false, 0)->changeable = site->changeable;
+		CloseLive(filter);
+		return MarkRow(rel, plan, tuple, marked);
+	}
+
+	ReadTruncatedRows(filter);
+	uses = UseDeletedRow(filter_oid, hash, &use);
+	answer = TestAndAdd(filter, hash);
+
+	/* What a worker cannot tell from a row that moves it keeps: an error would stop it. */
+	if (answer == LiveAnswer::Duplicate && !uses &&
+		(MayBeRemovedRow(filter_oid) ||
+		 (IsLogicalWorker() && plan->mode == GuardMode::Skip && !moving &&
+		  rel->rd_rel->relispartition && ComesFromUnguarded(site, trigger))))
+		answer = LiveAnswer::TooOld;
+	if (answer == LiveAnswer::Duplicate && !uses)
+	{
+		if (plan->mode == GuardMode::Reject || moving)
+			RejectRow(rel, plan, filter, site->columns);
+		if (plan->mode == GuardMode::Skip)
+		{
+			if (unguarded)
+				RefuseMove(rel);
+			if (!site->parents_checked)
+				CheckGuardedParents(rel, filter_oid, trigger->tg_trigger->tgfoid);
+			site->parents_checked = true;
+			CountLive(filter, LiveCounter::Skipped, 1);
+			CloseLive(filter);
+			return NULL;
+		}
+	}
+	if (uses || answer == LiveAnswer::New || answer == LiveAnswer::Duplicate || HaveGuardRows() ||
+		site->changeable)
+	{
+		row = EnterGuardRow(row, rel, plan, filter.key_seed(), true, hash);
+		row->changeable = site->changeable;
+	}
+	if (answer == LiveAnswer::New)
+		NoteGuardRow(row, filter, {true, LiveCounter::New, uses ? &use : NULL}, hash, site->may_kill);
+	else if (uses)
+		NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
+	else if (answer == LiveAnswer::Duplicate)
+		NoteGuardRow(row, filter, {true, LiveCounter::Marked, NULL}, hash, site->may_kill);
+	CloseLive(filter);
+	return MarkRow(rel, plan, tuple, answer == LiveAnswer::Duplicate && !uses);
+}
+
+/* ---- updated and deleted rows -------------------------------------------------- */
+
+/* Whether a row is marked as a duplicate: then its key is another row's. */
+static bool
+IsMarked(const GuardPlan *plan, TupleTableSlot *slot)
+{
+	bool		isnull;
+	Datum		mark;
+
+	if (plan->mode != GuardMode::Mark)
+		return false;
+	mark = slot_getattr(slot, plan->clause.mark, &isnull);
+	return !isnull && DatumGetBool(mark);
+}
+
+/*
+ * An UPDATE that changes the key takes a new one, and the old one is then that of a
+ * deleted row. That the new one is a duplicate is an error in every mode: an UPDATE that
+ * silently leaves rows as they were helps nobody.
+ */
+static HeapTuple
+GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
+{
+	const GuardPlan *plan = site->plan;
+	const Oid	filter_oid = plan->clause.filter;
+	Relation	rel = trigger->tg_relation;
+	GuardRow   *row = FindGuardRow();
+	bool		entered = false;
+
+	/* ON CONFLICT DO UPDATE: the row that was to be inserted did not land. */
+	if (row != NULL)
+	{
+		row->moving = row->freed.exists = row->changeable = false;
+		SettleGuardRow(row);
+	}
+
+	LoadColumns(plan, trigger->tg_trigslot, site->old_columns);
+	LoadColumns(plan, trigger->tg_newslot, site->columns);
+	if (!SameColumns(plan, site->old_columns, site->columns) || site->changeable)
+	{
+		LiveFilter	filter = OpenGuardFilter(site);
+		const dedup::KeySeed seed = filter.key_seed();
+		uint64		hash = 0;
+		uint64		old_hash = 0;
+		bool		has_key = HashGuardKey(plan, site->columns, seed, &hash);
+		bool		had_key = HashGuardKey(plan, site->old_columns, seed, &old_hash);
+
+		if (has_key != had_key || (has_key && hash != old_hash))
+		{
+			DeletedRowUse use;
+			bool		uses = false;
+			LiveAnswer	answer = LiveAnswer::TooOld;
+
+			if (has_key)
+			{
+				ReadTruncatedRows(filter);
+				uses = UseDeletedRow(filter_oid, hash, &use);
+				answer = TestAndAdd(filter, hash);
+				if (answer == LiveAnswer::Duplicate && !uses)
+					RejectRow(rel, plan, filter, site->columns);
+			}
+			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
+			if (answer == LiveAnswer::New || uses)
+				NoteGuardRow(row, filter, {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
+							 hash, false);
+			row->freed = {had_key && !IsMarked(plan, trigger->tg_trigslot), filter_oid, old_hash};
+			entered = true;
+		}
+		else if (site->changeable)
+		{
+			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
+			entered = true;
+		}
+		if (entered)
+			row->changeable = site->changeable;
+		CloseLive(filter);
+	}
+	if (!entered && (HaveGuardRows() || rel->rd_rel->relispartition))
+		row = EnterGuardRow(row, rel, plan, {}, false, 0);
+	if (rel->rd_rel->relispartition)
+	{
+		row->updated_in = RelationGetRelid(rel);
+		row->updated = trigger->tg_trigtuple->t_self;
+	}
+	return trigger->tg_newtuple;
+}
+
+/*
+ * Remembers the row as one that may be inserted again; and, if BEFORE UPDATE has just fired
+ * for it, as one that is on its way to another partition.
+ */
+static HeapTuple
+GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
+{
+	Relation	rel = trigger->tg_relation;
+	GuardRow   *row = FindGuardRow();
+	bool		moves = IsLogicalWorker() ||
+		(row != NULL && row->updated_in == RelationGetRelid(rel) &&
+		 ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self));
+	GuardSite  *site;
+	Oid			filter_oid;
+	uint64		hash = 0;
+	bool		has_key;
+	bool		marked;
+
+	site = (GuardSite *) fcinfo->flinfo->fn_extra;
+	if (unlikely(site == NULL) && moves)
+		site = GetSite(fcinfo, trigger);
+	else if (unlikely(site == NULL))
+	{
+		const GuardPlan *plan = FindGuardPlan(rel, trigger->tg_trigger->tgfoid, true);
+
+		/* Rows can be deleted under a guard that is not valid; none can be inserted. */
+		if (plan == NULL)
+			return trigger->tg_trigtuple;
+		site = MakeSite(fcinfo, trigger, plan);
+	}
+	filter_oid = site->plan->clause.filter;
+	if (!site->has_seed)
+	{
+		LiveFilter	filter;
+
+		if (!IsLiveRelationId(filter_oid))
+			ReportIncompleteGuard(rel);
+		filter = OpenLiveUnchecked(filter_oid, AccessShareLock);
+		site->seed = filter.key_seed();
+		site->may_delete = GuardOwnerMayAdd(site->plan);
+		site->has_seed = true;
+		CloseLive(filter);
+	}
+	LoadColumns(site->plan, trigger->tg_trigslot, site->columns);
+	has_key = HashGuardKey(site->plan, site->columns, site->seed, &hash);
+	marked = IsMarked(site->plan, trigger->tg_trigslot);
+	if (moves)
+	{
+		if (row == NULL)
+			row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
+		row->moving = true;
+		row->marked = marked;
+		row->freed.exists = false;
+		row->root = site->root;
+		row->moved = {has_key, filter_oid, hash};
+	}
+	if (has_key && !marked && site->may_delete &&
+		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
+	{
+		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
+		if (site->removable)
+		{
+			if (row == NULL)
+				row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
+			CheckDeletionLater(row, rel, &trigger->tg_trigtuple->t_self, filter_oid, hash);
+		}
+	}
+	return trigger->tg_trigtuple;
+}
+
+/*
+ * dedup_guard_trigger() returns trigger
+ */
+DEDUP_FUNCTION(dedup_guard_trigger)
+{
+	const TriggerData *trigger = (const TriggerData *) fcinfo->context;
+	GuardSite  *site;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
+	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
+							 gettext_noop("It is not fired BEFORE each row."));
+
+	SettleLandedRows();
+	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		PG_RETURN_POINTER(GuardDeletedRow(fcinfo, trigger));
+
+	site = GetSite(fcinfo, trigger);
+	if (unlikely(!site->checked))
+	{
+		CheckGuardedTable(trigger->tg_relation, site->plan->clause, &site->may_kill);
+		site->checked = true;
+	}
+	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		PG_RETURN_POINTER(GuardInsertedRow(site, trigger));
+	PG_RETURN_POINTER(GuardUpdatedRow(site, trigger));
+}
+
+/* ---- ends of transactions -------------------------------------------------- */
+
+static void
+GuardTransactionCallback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			SettleGuardLevel(1);
+			WarnOfTruncatedKeys();
+			ForgetDeletedRows(true);
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			ForgetGuardLevel(1);
+			ForgetDeletedRows(event != XACT_EVENT_ABORT);
+			ForgetTruncations(TopSubTransactionId);
+			TrimGuardPlans();
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransactionId parent,
+							void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			DeletedRowsSubtransactionBegins(level);
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			SettleGuardLevel(level);
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			DeletedRowsSubtransactionCommits(level);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			ForgetGuardLevel(level);
+			DeletedRowsSubtransactionAborts(level, id, parent);
+			ForgetTruncations(id);
+			break;
+	}
+}
+
+/*
+ * The server calls the callback that was registered last first, and taking keys back
+ * changes the counters: so this comes after InitLiveCounters().
+ */
+void
+InitLiveGuard(void)
+{
+	InitGuardRows();
+	InitGuardMoves();
+	InitGuardTruncate();
+	RegisterXactCallback(GuardTransactionCallback, NULL);
+	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
+}
+
+/* ---- questions of others -------------------------------------------------- */
+
+bool
+IsGuardTriggerFunction(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	FmgrInfo	info;
+	Datum		source;
+	bool		isnull;
+	bool		named;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	named = !isnull && ((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId &&
+		strcmp(TextDatumGetCString(source), GUARD_FUNCTION) == 0;
+	ReleaseSysCache(tuple);
+	if (!named)
+		return false;
+
+	/* Some other library may have a function of that name. */
+	fmgr_info(function, &info);
+	return info.fn_addr == dedup_guard_trigger;
+}

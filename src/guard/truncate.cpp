@@ -1,0 +1,565 @@
+/*
+ * Rows that TRUNCATE removes from guarded tables: the same transaction may insert them
+ * again, as it may those that it deletes.
+ *
+ * Triggers on TRUNCATE are not cloned to partitions, and no hook is called in a session
+ * that has not loaded the library. But a table's indexes are built anew when it is
+ * truncated, the guard's too: that is the event. The table has a new, empty file then, and
+ * the old one stays until the transaction commits. So TRUNCATE only makes a note of the
+ * old file, and costs no more than without a guard; the first row that the transaction
+ * inserts under the same filter then reads that file once, for the keys in it.
+ *
+ * Where a table was created or truncated in the same subtransaction before, TRUNCATE
+ * shortens its file in place. The library is loaded by then, so its rows are read before,
+ * in a hook. A worker that applies changes does not call that: there it is known that rows
+ * were removed, but not which, and so all keys of the filter may come again.
+ */
+#include "guard/truncation.hpp"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/heap.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "pgstat.h"
+#include "replication/logicalworker.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/smgr.h"
+#include "tcop/utility.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+}
+
+namespace
+{
+
+/* Rows were removed under a filter, and nobody knows which. */
+struct UnknownRows
+{
+	Oid			filter;
+	SubTransactionId subid;
+};
+
+}							/* namespace */
+
+/* In TopTransactionContext. */
+static List *truncations = NIL;
+
+/* In TopTransactionContext, too. */
+static List *unknown_rows = NIL;
+
+/* All relations that the statement which is running truncates, as far as it is known. */
+static List *truncating = NIL;
+
+static ProcessUtility_hook_type previous_process_utility = NULL;
+
+bool
+MayBeRemovedRow(Oid filter)
+{
+	ListCell   *cell;
+
+	foreach(cell, unknown_rows)
+		if (((const UnknownRows *) lfirst(cell))->filter == filter)
+			return true;
+	return false;
+}
+
+/* ---- the guard of a table ---------------------------------------------------- */
+
+/* The plan of the table's guard, if it has one whose triggers fire just now; or NULL. */
+static const GuardPlan *
+FiringGuard(Relation heap)
+{
+	const TriggerDesc *triggers = heap->trigdesc;
+	List	   *functions = NIL;
+	ListCell   *cell;
+
+	/* The list can go when a function is looked up. */
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (TRIGGER_FOR_DELETE(triggers->triggers[i].tgtype) &&
+			GuardTriggerFires(triggers->triggers[i].tgenabled))
+			functions = lappend_oid(functions, triggers->triggers[i].tgfoid);
+	foreach(cell, functions)
+		if (IsGuardTriggerFunction(lfirst_oid(cell)))
+		{
+			const GuardPlan *plan = FindGuardPlan(heap, lfirst_oid(cell));
+
+			return plan != NULL && IsLiveRelationId(plan->clause.filter) &&
+				GuardOwnerMayAdd(plan) ? plan : NULL;
+		}
+	return NULL;
+}
+
+static dedup::KeySeed
+SeedOf(Oid filter)
+{
+	LiveFilter	live = OpenLiveUnchecked(filter, AccessShareLock);
+	dedup::KeySeed seed = live.key_seed();
+
+	CloseLive(live);
+	return seed;
+}
+
+/* ---- TRUNCATE that gives the table a new file ---------------------------------- */
+
+/* The row of pg_class of a relation as a snapshot sees it; a copy, or NULL. */
+static HeapTuple
+ReadClass(Oid relid, Snapshot snapshot)
+{
+	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, ClassOidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		tuple = heap_copytuple(tuple);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return tuple;
+}
+
+/*
+ * The file that a table had before this transaction gave it the one that it has, and the
+ * command that did. False if it did not.
+ */
+static bool
+FileBefore(Relation heap, FileLocator *file, CommandId *since)
+{
+	HeapTuple	now = ReadClass(RelationGetRelid(heap), SnapshotSelf);
+	bool		found = false;
+
+	if (!HeapTupleIsValid(now))
+		return false;
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(now->t_data)))
+	{
+		/* What the commands before that one have left. */
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		HeapTuple	before;
+
+		*since = snapshot->curcid = HeapTupleHeaderGetCmin(now->t_data);
+		before = ReadClass(RelationGetRelid(heap), snapshot);
+		UnregisterSnapshot(snapshot);
+		if (HeapTupleIsValid(before))
+		{
+			Form_pg_class form = (Form_pg_class) GETSTRUCT(before);
+
+			SetFile(file, OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
+					MyDatabaseId, form->relfilenode);
+			found = OidIsValid(form->relfilenode) && form->relfilenode != FileNumberOf(heap);
+			heap_freetuple(before);
+		}
+	}
+	heap_freetuple(now);
+	return found;
+}
+
+static bool
+HoldsExclusively(Oid relid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+#if PG_VERSION_NUM >= 170000
+	return LockHeldByMe(&tag, AccessExclusiveLock, false);
+#else
+	return LockHeldByMe(&tag, AccessExclusiveLock);
+#endif
+}
+
+/* Whether a relation is one that is being truncated: by the statement, or by its lock. */
+static bool
+IsTruncated(Oid relid)
+{
+	return truncating != NIL ? list_member_oid(truncating, relid) : HoldsExclusively(relid);
+}
+
+/* The uppermost table that is truncated as a whole, and this one with it. */
+static Oid
+TruncatedWhole(Oid table)
+{
+	Relation	rel = RelationIdGetRelation(table);
+	bool		partition = RelationIsValid(rel) && rel->rd_rel->relispartition;
+	List	   *ancestors = partition ? get_partition_ancestors(table) : NIL;
+	ListCell   *cell;
+
+	if (RelationIsValid(rel))
+		RelationClose(rel);
+	foreach(cell, ancestors)
+	{
+		if (!IsTruncated(lfirst_oid(cell)))
+			break;
+		table = lfirst_oid(cell);
+	}
+	list_free(ancestors);
+	return table;
+}
+
+/*
+ * Says once a statement that the filter keeps the keys. Of a whole partitioned table that
+ * is truncated only the table itself is named.
+ */
+static void
+WarnOfKeys(Oid table, Oid filter)
+{
+	static TimestampTz warned_at;
+	static CommandId warned_in;
+	static Oid	warned_table;
+	static Oid	warned_filter;
+	CommandId	command = ActiveSnapshotSet() ? GetActiveSnapshot()->curcid : InvalidCommandId;
+
+	table = TruncatedWhole(table);
+	if (get_rel_name(table) == NULL || get_rel_name(filter) == NULL ||
+		(warned_at == GetCurrentStatementStartTimestamp() && warned_in == command &&
+		 warned_table == table && warned_filter == filter))
+		return;
+	warned_at = GetCurrentStatementStartTimestamp();
+	warned_in = command;
+	warned_table = table;
+	warned_filter = filter;
+	ereport(WARNING,
+			(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
+					get_rel_name(filter), get_rel_name(table)),
+			 errdetail("This transaction may insert the removed rows again. After it their keys are duplicates."),
+			 get_rel_relispartition(table) ?
+			 errhint("dedup_forget() takes single keys out of the filter.") :
+			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedGuardName(table), QualifiedGuardName(filter))));
+}
+
+/* ---- TRUNCATE in place ------------------------------------------------------------ */
+
+/* How many rows this transaction has inserted into a table, whatever became of them. */
+static int64
+CountInserted(Relation heap)
+{
+	int64		rows = 0;
+
+	if (heap->pgstat_info != NULL)
+		for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
+			 level = level->upper)
+#if PG_VERSION_NUM >= 150000
+			rows += level->tuples_inserted + level->inserted_pre_truncdrop;
+#else
+			rows += level->tuples_inserted + level->inserted_pre_trunc;
+#endif
+	return pgstat_track_counts ? rows : PG_INT64_MAX;
+}
+
+/*
+ * A worker has removed rows by TRUNCATE that it had inserted in the same transaction. To
+ * refuse one of them when it comes again would lose it.
+ */
+static void
+NoteUnknownRows(Relation heap, const Truncation *truncation)
+{
+	MemoryContext old;
+	UnknownRows *unknown;
+
+	if (!IsLogicalWorker() || CountInserted(heap) <= truncation->inserted)
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	unknown = (UnknownRows *) palloc(sizeof(UnknownRows));
+	*unknown = {truncation->plan->clause.filter, GetCurrentSubTransactionId()};
+	unknown_rows = lappend(unknown_rows, unknown);
+	MemoryContextSwitchTo(old);
+}
+
+/* Whether the filter got its file by the command that is running, too. */
+static bool
+IsTruncatedTogether(Relation filter)
+{
+	FileLocator before;
+	CommandId	since;
+
+	return list_member_oid(truncating, RelationGetRelid(filter)) ||
+		(FileBefore(filter, &before, &since) && ActiveSnapshotSet() &&
+		 since >= GetActiveSnapshot()->curcid);
+}
+
+/* A note of a TRUNCATE, whose rows are not to be read, for a start. */
+static Truncation *
+AddTruncation(Relation heap, const GuardPlan *plan)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	Truncation *truncation = (Truncation *) palloc0(sizeof(Truncation));
+
+	truncation->subid = GetCurrentSubTransactionId();
+	truncation->heap = RelationGetRelid(heap);
+	truncation->after = FileNumberOf(heap);
+	truncation->inserted = CountInserted(heap);
+	truncation->plan = plan;
+	truncation->done = true;
+	truncations = lappend(truncations, truncation);
+	MemoryContextSwitchTo(old);
+	KeepDeletedRowsOf(truncation->subid);
+	return truncation;
+}
+
+/* TRUNCATE, or a rewrite that has left nothing, has given the table a new file. */
+static void
+NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
+{
+	Truncation *truncation = AddTruncation(heap, plan);
+	LiveFilter	filter = OpenLiveUnchecked(plan->clause.filter, AccessShareLock);
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+	truncation->before = before;
+	truncation->permanent = heap->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	truncation->desc = CreateTupleDescCopyConstr(RelationGetDescr(heap));
+	truncation->filter_file = FileNumberOf(filter.rel);
+	truncation->offset = FirstOffsetNumber;
+	MemoryContextSwitchTo(old);
+	if (OidIsValid(heap->rd_rel->reltoastrelid))
+	{
+		Relation	toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
+		CommandId	since;
+
+		truncation->toast_table = RelationGetRelid(toast);
+		truncation->has_toast = FileBefore(toast, &truncation->toast, &since);
+		table_close(toast, NoLock);
+	}
+	truncation->done = IsTruncatedTogether(filter.rel) || !HasTruncatedRows(truncation);
+	CloseLive(filter);
+
+	/* Where the statement is not known, TRUNCATE has at least locked all of its tables. */
+	truncation->warn = !truncation->done && truncating == NIL &&
+		HoldsExclusively(plan->clause.filter);
+	if (!truncation->done && !truncation->warn)
+		WarnOfKeys(truncation->heap, plan->clause.filter);
+}
+
+void
+GuardIndexBuilt(Relation heap)
+{
+	const GuardPlan *plan;
+	FileLocator before;
+	CommandId	since;
+	ListCell   *cell;
+
+	if (heap->rd_rel->relkind != RELKIND_RELATION || heap->rd_rel->relam != HEAP_TABLE_AM_OID ||
+		!IsTransactionState() || RelationGetNumberOfBlocks(heap) != 0)
+		return;
+	plan = FiringGuard(heap);
+	if (plan == NULL)
+		return;
+	foreach(cell, truncations)
+	{
+		Truncation *truncation = (Truncation *) lfirst(cell);
+
+		if (truncation->heap == RelationGetRelid(heap) && truncation->after == FileNumberOf(heap))
+		{
+			NoteUnknownRows(heap, truncation);
+			return;
+		}
+	}
+	if (FileBefore(heap, &before, &since))
+		NoteTruncation(heap, plan, before);
+}
+
+/* Reads the rows of a table that is about to be truncated in place. */
+static void
+ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
+{
+	const SubTransactionId subid = GetCurrentSubTransactionId();
+	const dedup::KeySeed seed = SeedOf(plan->clause.filter);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(heap, snapshot, 0, NULL);
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
+														  ALLOCSET_DEFAULT_SIZES);
+	HeapTuple	tuple;
+	bool		any = false;
+
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+		NullableDatum columns[INDEX_MAX_KEYS];
+
+		CHECK_FOR_INTERRUPTS();
+		LoadTuple(plan, tuple, RelationGetDescr(heap), columns);
+		if (!IsMarkedTuple(plan, tuple, RelationGetDescr(heap)))
+			NoteRemovedRow(plan, columns, seed, subid);
+		any = true;
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	MemoryContextDelete(context);
+	(void) AddTruncation(heap, plan);
+	if (any && !list_member_oid(truncating, plan->clause.filter))
+		WarnOfKeys(RelationGetRelid(heap), plan->clause.filter);
+}
+
+/* Whether a trigger could still change what the table holds when it is truncated. */
+static bool
+HasTruncateTrigger(Relation heap)
+{
+	const TriggerDesc *triggers = heap->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (TRIGGER_FOR_TRUNCATE(triggers->triggers[i].tgtype) &&
+			TRIGGER_FOR_BEFORE(triggers->triggers[i].tgtype) &&
+			GuardTriggerFires(triggers->triggers[i].tgenabled))
+			return true;
+	return false;
+}
+
+/*
+ * TRUNCATE works in place on tables that this subtransaction has created or truncated, so
+ * it has locked them exclusively before.
+ */
+static void
+BeforeTruncate(const TruncateStmt *statement)
+{
+	const SubTransactionId subid = GetCurrentSubTransactionId();
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	List	   *tables = NIL;
+	ListCell   *cell;
+
+	foreach(cell, statement->relations)
+	{
+		const RangeVar *name = (const RangeVar *) lfirst(cell);
+		Oid			relid = RangeVarGetRelid(name, NoLock, true);
+
+		if (!OidIsValid(relid))
+			continue;
+		tables = list_concat_unique_oid(tables, name->inh ?
+										find_all_inheritors(relid, NoLock, NULL) :
+										list_make1_oid(relid));
+	}
+	if (statement->behavior == DROP_CASCADE)
+		for (List *more; (more = heap_truncate_find_FKs(tables)) != NIL;)
+			tables = list_concat_unique_oid(tables, more);
+	MemoryContextSwitchTo(old);
+	truncating = tables;
+	foreach(cell, tables)
+	{
+		Relation	heap = RelationIdGetRelation(lfirst_oid(cell));
+		const GuardPlan *plan;
+
+		if (!RelationIsValid(heap))
+			continue;
+		if (heap->rd_rel->relkind == RELKIND_RELATION &&
+			(heap->rd_createSubid == subid || FileSubid(heap) == subid) &&
+			HoldsExclusively(RelationGetRelid(heap)) && (plan = FiringGuard(heap)) != NULL)
+		{
+			if (HasTruncateTrigger(heap))
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						 errmsg("cannot truncate the guarded table \"%s\" again in the transaction that has created or truncated it",
+								RelationGetRelationName(heap)),
+						 errdetail("It has a trigger BEFORE TRUNCATE, which may change its rows after the guard has read their keys."),
+						 errhint("Delete the rows instead.")));
+			ReadBeforeTruncate(heap, plan);
+		}
+		RelationClose(heap);
+	}
+}
+
+static void
+GuardProcessUtility(PlannedStmt *statement, const char *query,
+#if PG_VERSION_NUM >= 140000
+					bool read_only_tree,
+#endif
+					ProcessUtilityContext context, ParamListInfo params,
+					QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
+{
+	bool		truncates = IsA(statement->utilityStmt, TruncateStmt);
+	List	   *outer = truncating;
+
+	if (truncates)
+		BeforeTruncate((const TruncateStmt *) statement->utilityStmt);
+	if (previous_process_utility != NULL)
+		previous_process_utility(statement, query,
+#if PG_VERSION_NUM >= 140000
+								 read_only_tree,
+#endif
+								 context, params, environment, dest, completion);
+	else
+		standard_ProcessUtility(statement, query,
+#if PG_VERSION_NUM >= 140000
+								read_only_tree,
+#endif
+								context, params, environment, dest, completion);
+	if (truncates)
+		truncating = outer;
+}
+
+/* ---- the next row --------------------------------------------------------------------- */
+
+void
+ReadTruncatedRows(const LiveFilter &filter)
+{
+	ListCell   *cell;
+
+	foreach(cell, truncations)
+	{
+		Truncation *truncation = (Truncation *) lfirst(cell);
+
+		/* If the filter was truncated since, its keys went along. */
+		if (!truncation->done && truncation->plan->clause.filter == RelationGetRelid(filter.rel) &&
+			IsSameFile(truncation->filter_file, FileNumberOf(filter.rel)))
+			ReadTruncation(truncation, filter);
+	}
+}
+
+/* ---- ends of transactions ------------------------------------------------------------ */
+
+void
+WarnOfTruncatedKeys(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, truncations)
+	{
+		Truncation *truncation = (Truncation *) lfirst(cell);
+		Relation	rel = truncation->warn ?
+			RelationIdGetRelation(truncation->plan->clause.filter) : NULL;
+
+		if (!RelationIsValid(rel))
+			continue;
+		if (IsSameFile(truncation->filter_file, FileNumberOf(rel)))
+			WarnOfKeys(truncation->heap, truncation->plan->clause.filter);
+		RelationClose(rel);
+	}
+}
+
+void
+ForgetTruncations(SubTransactionId id)
+{
+	ListCell   *cell;
+
+	truncating = NIL;
+	if (id == TopSubTransactionId)
+	{
+		truncations = unknown_rows = NIL;
+		return;
+	}
+	foreach(cell, truncations)
+		if (((const Truncation *) lfirst(cell))->subid >= id)
+			truncations = foreach_delete_current(truncations, cell);
+	foreach(cell, unknown_rows)
+		if (((const UnknownRows *) lfirst(cell))->subid >= id)
+			unknown_rows = foreach_delete_current(unknown_rows, cell);
+}
+
+void
+InitGuardTruncate(void)
+{
+	previous_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = GuardProcessUtility;
+}

@@ -1,0 +1,330 @@
+/*
+ * Reads the rows that a TRUNCATE has removed, from the files that the table and its TOAST
+ * table had before: those stay until the transaction commits.
+ */
+#include "guard/truncation.hpp"
+#include "pg/keys.hpp"
+
+extern "C" {
+#include "access/detoast.h"
+#include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/table.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+}
+
+namespace
+{
+
+/* A value that is stored out of line, while it is being put together. */
+struct ExternalValue
+{
+	Oid			id;
+	struct varlena *value;
+	int32		size;			/* of the data behind its header */
+};
+
+}							/* namespace */
+
+/* ---- rows --------------------------------------------------------------------------- */
+
+bool
+IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+	Datum		mark;
+
+	if (plan->mode != GuardMode::Mark)
+		return false;
+	mark = heap_getattr(tuple, plan->clause.mark, desc, &isnull);
+	return !isnull && DatumGetBool(mark);
+}
+
+bool
+LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *columns)
+{
+	const GuardClause &clause = plan->clause;
+	bool		external = false;
+
+	for (int i = 0; i < clause.columns; i++)
+	{
+		columns[i].value = heap_getattr(tuple, clause.attnums[i], desc, &columns[i].isnull);
+		external = external || (!columns[i].isnull && plan->typlen[i] == -1 &&
+								VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)));
+	}
+	return external;
+}
+
+void
+NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
+			   SubTransactionId subid)
+{
+	uint64		hash;
+
+	if (HashColumns(plan->keys, columns, NullKeys::Skip, seed, &hash))
+		NoteDeletedRow(plan->clause.filter, hash, subid);
+}
+
+/* ---- reading the old files ---------------------------------------------------------- */
+
+/*
+ * Runs visit(tuple) over the rows of a block of a relation's old file that a snapshot sees,
+ * from an offset on. The page is not locked then: a pin is enough for its rows to stay.
+ */
+template <typename Visit>
+static void
+VisitOldBlock(const FileLocator &file, bool permanent, Oid relid, BlockNumber block,
+			  OffsetNumber from, Snapshot snapshot, BufferAccessStrategy strategy, Visit visit)
+{
+	OffsetNumber visible[MaxHeapTuplesPerPage];
+	int			count = 0;
+	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, block, RBM_NORMAL, strategy
+#if PG_VERSION_NUM >= 150000
+												   , permanent
+#endif
+												   );
+	Page		page = BufferGetPage(buffer);
+	HeapTupleData tuple;
+
+	tuple.t_tableOid = relid;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	for (OffsetNumber at = from; !PageIsNew(page) && at <= PageGetMaxOffsetNumber(page) &&
+		 count < (int) lengthof(visible); at++)
+	{
+		ItemId		item = PageGetItemId(page, at);
+
+		if (!ItemIdIsNormal(item))
+			continue;
+		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+		tuple.t_len = ItemIdGetLength(item);
+		ItemPointerSet(&tuple.t_self, block, at);
+		if (HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer))
+			visible[count++] = at;
+	}
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	for (int i = 0; i < count; i++)
+	{
+		ItemId		item = PageGetItemId(page, visible[i]);
+
+		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+		tuple.t_len = ItemIdGetLength(item);
+		ItemPointerSet(&tuple.t_self, block, visible[i]);
+		visit(&tuple);
+	}
+	ReleaseBuffer(buffer);
+}
+
+bool
+HasTruncatedRows(const Truncation *truncation)
+{
+	BlockNumber blocks = smgrnblocks(OpenFile(truncation->before), MAIN_FORKNUM);
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		found = false;
+
+	for (BlockNumber block = 0; block < blocks && !found; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
+					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple) { found = true; });
+	}
+	UnregisterSnapshot(snapshot);
+	FreeAccessStrategy(strategy);
+	return found;
+}
+
+/* Notes the rows of a block whose keys are in line. */
+static void
+ReadInlineRows(Truncation *truncation, const LiveFilter &filter, Snapshot snapshot,
+			   BufferAccessStrategy strategy, MemoryContext context)
+{
+	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, truncation->block,
+				  truncation->offset, snapshot, strategy, [&](HeapTuple tuple) {
+		MemoryContext old = MemoryContextSwitchTo(context);
+		NullableDatum columns[INDEX_MAX_KEYS];
+
+		if (IsMarkedTuple(truncation->plan, tuple, truncation->desc))
+			;
+		else if (LoadTuple(truncation->plan, tuple, truncation->desc, columns))
+			truncation->has_external = true;
+		else
+			NoteRemovedRow(truncation->plan, columns, filter.key_seed(), truncation->subid);
+		truncation->offset = OffsetNumberNext(ItemPointerGetOffsetNumber(&tuple->t_self));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	});
+}
+
+static int
+CompareExternalValues(const void *left, const void *right)
+{
+	const Oid	a = ((const ExternalValue *) left)->id;
+	const Oid	b = ((const ExternalValue *) right)->id;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Puts values together, which are sorted, by reading the TOAST table's old file once. */
+static void
+ReadExternalValues(const Truncation *truncation, ExternalValue *values, int count,
+				   Snapshot snapshot, BufferAccessStrategy strategy)
+{
+	BlockNumber blocks = smgrnblocks(OpenFile(truncation->toast), MAIN_FORKNUM);
+	TupleDesc	desc = CreateTemplateTupleDesc(3);
+
+	/* TOAST tables are alike. */
+	TupleDescInitEntry(desc, 1, "chunk_id", OIDOID, -1, 0);
+	TupleDescInitEntry(desc, 2, "chunk_seq", INT4OID, -1, 0);
+	TupleDescInitEntry(desc, 3, "chunk_data", BYTEAOID, -1, 0);
+	for (BlockNumber block = 0; block < blocks; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		VisitOldBlock(truncation->toast, truncation->permanent, truncation->toast_table, block,
+					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
+			bool		isnull;
+			ExternalValue wanted = {};
+			ExternalValue *found;
+			struct varlena *chunk;
+			int64		at;
+
+			wanted.id = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
+			found = (ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
+											  CompareExternalValues);
+			if (found == NULL)
+				return;
+			at = DatumGetInt32(heap_getattr(tuple, 2, desc, &isnull)) * (int64) TOAST_MAX_CHUNK_SIZE;
+			chunk = (struct varlena *) DatumGetPointer(heap_getattr(tuple, 3, desc, &isnull));
+			if (at < 0 || at + (int64) VARSIZE_ANY_EXHDR(chunk) > found->size)
+				ereport(ERROR,
+						(errcode(ERRCODE_DATA_CORRUPTED),
+						 errmsg("unexpected chunk of TOAST value %u in the former file of relation %u",
+								found->id, truncation->toast_table)));
+			memcpy(VARDATA(found->value) + at, VARDATA_ANY(chunk), VARSIZE_ANY_EXHDR(chunk));
+		});
+	}
+}
+
+/* Rows whose keys are stored out of line, in part, that are read together. */
+constexpr int EXTERNAL_ROWS = 1024;
+
+/*
+ * Notes rows with a key that is stored out of line, some at a time: those of one block or
+ * more, until they are many or long.
+ */
+static void
+ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
+				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
+{
+	const GuardPlan *plan = truncation->plan;
+	const Size	most = (Size) work_mem * 1024;
+	MemoryContext old = MemoryContextSwitchTo(context);
+	List	   *rows = NIL;
+	Size		bytes = 0;
+	int			room = 64;
+	int			count = 0;
+	int			at = 0;
+	ExternalValue *values = (ExternalValue *) palloc(sizeof(ExternalValue) * room);
+	BlockNumber block = truncation->external_block;
+	ListCell   *cell;
+
+	for (; block < blocks && bytes < most && list_length(rows) < EXTERNAL_ROWS; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
+					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
+			NullableDatum columns[INDEX_MAX_KEYS];
+
+			if (IsMarkedTuple(plan, tuple, truncation->desc) ||
+				!LoadTuple(plan, tuple, truncation->desc, columns))
+				return;
+			rows = lappend(rows, heap_copytuple(tuple));
+			for (int i = 0; i < plan->clause.columns; i++)
+			{
+				struct varatt_external pointer;
+				ExternalValue *value;
+
+				if (columns[i].isnull || plan->typlen[i] != -1 ||
+					!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
+					continue;
+				VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
+				if (count == room)
+				{
+					room *= 2;
+					values = (ExternalValue *) repalloc(values, sizeof(ExternalValue) * room);
+				}
+				value = &values[count++];
+				value->id = pointer.va_valueid;
+#if PG_VERSION_NUM >= 140000
+				value->size = (int32) VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+#else
+				value->size = pointer.va_extsize;
+#endif
+				value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
+				if (value->size < pointer.va_rawsize - (int32) VARHDRSZ)	/* compressed */
+					SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
+				else
+					SET_VARSIZE(value->value, value->size + VARHDRSZ);
+				bytes += value->size;
+			}
+		});
+	}
+	qsort(values, count, sizeof(ExternalValue), CompareExternalValues);
+	if (count > 0)
+		ReadExternalValues(truncation, values, count, snapshot, strategy);
+	foreach(cell, rows)
+	{
+		NullableDatum columns[INDEX_MAX_KEYS];
+
+		if (at++ < truncation->external_noted)
+			continue;
+		LoadTuple(plan, (HeapTuple) lfirst(cell), truncation->desc, columns);
+		for (int i = 0; i < plan->clause.columns; i++)
+		{
+			struct varatt_external pointer;
+			ExternalValue wanted = {};
+			const ExternalValue *found;
+
+			if (columns[i].isnull || plan->typlen[i] != -1 ||
+				!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
+				continue;
+			VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
+			wanted.id = pointer.va_valueid;
+			found = (const ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
+													CompareExternalValues);
+			columns[i].value = PointerGetDatum(found->value);
+		}
+		NoteRemovedRow(plan, columns, filter.key_seed(), truncation->subid);
+		truncation->external_noted = at;
+	}
+	truncation->external_block = block;
+	truncation->external_noted = 0;
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
+}
+
+void
+ReadTruncation(Truncation *truncation, const LiveFilter &filter)
+{
+	BlockNumber blocks = smgrnblocks(OpenFile(truncation->before), MAIN_FORKNUM);
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
+														  ALLOCSET_DEFAULT_SIZES);
+
+	while (truncation->block < blocks)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ReadInlineRows(truncation, filter, snapshot, strategy, context);
+		truncation->block++;
+		truncation->offset = FirstOffsetNumber;
+	}
+	while (truncation->has_external && truncation->has_toast && truncation->external_block < blocks)
+		ReadExternalRows(truncation, blocks, filter, snapshot, strategy, context);
+	truncation->done = true;
+	MemoryContextDelete(context);
+	UnregisterSnapshot(snapshot);
+	FreeAccessStrategy(strategy);
+}

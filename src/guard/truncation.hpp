@@ -1,0 +1,83 @@
+/*
+ * A TRUNCATE of a guarded table, and the rows that it has removed: what truncate.cpp
+ * notes, and truncation.cpp reads.
+ */
+#ifndef STREAMDEDUP_LIVE_TRUNCATION_HPP
+#define STREAMDEDUP_LIVE_TRUNCATION_HPP
+
+#include "guard/guard.hpp"
+
+extern "C" {
+#include "storage/smgr.h"
+}
+
+#if PG_VERSION_NUM >= 160000
+typedef RelFileLocator FileLocator;
+#define FileNumberOf(rel) ((rel)->rd_locator.relNumber)
+#define FileSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
+#define SetFile(file, space, db, number) \
+	((file)->spcOid = (space), (file)->dbOid = (db), (file)->relNumber = (number))
+#else
+typedef RelFileNode FileLocator;
+#define FileNumberOf(rel) ((rel)->rd_node.relNode)
+#define FileSubid(rel) ((rel)->rd_newRelfilenodeSubid)
+#define SetFile(file, space, db, number) \
+	((file)->spcNode = (space), (file)->dbNode = (db), (file)->relNode = (number))
+#endif
+
+#if PG_VERSION_NUM >= 170000
+#define OpenFile(file) smgropen((file), INVALID_PROC_NUMBER)
+#else
+#define OpenFile(file) smgropen((file), InvalidBackendId)
+#endif
+
+/* A guarded table that this transaction has truncated. */
+struct Truncation
+{
+	SubTransactionId subid;
+	Oid			heap;
+	FileLocator before;			/* the file with its rows */
+	bool		has_toast;
+	FileLocator toast;			/* that of its TOAST table */
+	Oid			toast_table;
+	Oid			after;			/* the number of the empty one */
+	int64		inserted;		/* rows, by this transaction until then */
+	bool		permanent;
+	TupleDesc	desc;
+	const GuardPlan *plan;
+	Oid			filter_file;	/* of the filter then */
+	bool		warn;			/* when it commits, unless the filter is truncated, too */
+
+	/*
+	 * How far its rows have been read: first those whose keys are all in line, up to a
+	 * row; then the others, up to a row of the list that begins with a block.
+	 */
+	BlockNumber block;
+	OffsetNumber offset;
+	bool		has_external;	/* there are others */
+	BlockNumber external_block;
+	int			external_noted;
+	bool		done;
+};
+
+/* Whether a row was marked as a duplicate, so that its key is another row's. */
+extern bool IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc);
+
+/* The columns of a row's key. Returns whether any of them is stored out of line. */
+extern bool LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc,
+					  NullableDatum *columns);
+
+/* Makes a deleted row of one that was removed. */
+extern void NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns,
+						   dedup::KeySeed seed, SubTransactionId subid);
+
+/* Whether a TRUNCATE has removed any row. */
+extern bool HasTruncatedRows(const Truncation *truncation);
+
+/*
+ * Makes deleted rows of all that a TRUNCATE has removed. If this fails within a
+ * subtransaction, it goes on later from where it was.
+ */
+extern void ReadTruncation(Truncation *truncation, const LiveFilter &filter);
+
+#endif							/* STREAMDEDUP_LIVE_TRUNCATION_HPP */

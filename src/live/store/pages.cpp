@@ -1,0 +1,404 @@
+/*
+ * Buffers, WAL records, extension and overflow pages of live filters.
+ *
+ * GenericXLog compares two pages byte by byte to find what changed, which costs ten
+ * times the change itself. What changes is known here, so the same kind of record
+ * (resource manager RM_GENERIC_ID, replayed by the server's own generic_redo) is put
+ * together by hand: for each page fragments of {uint16 offset, uint16 length, bytes}.
+ */
+#include "live/store/store.hpp"
+
+extern "C" {
+#include "access/generic_xlog.h"
+#include "access/xloginsert.h"
+#include "storage/freespace.h"
+#include "storage/indexfsm.h"
+#include "storage/lmgr.h"
+#include "storage/smgr.h"
+}
+
+/* Critical sections count in a volatile, which C++20 deprecates. */
+#if defined(__clang__)
+#pragma GCC diagnostic ignored "-Wdeprecated-volatile"
+#else
+#pragma GCC diagnostic ignored "-Wvolatile"
+#endif
+
+using dedup::LoadU32;
+using dedup::StoreU32;
+using namespace dedup::live;
+
+/* ---- reading -------------------------------------------------------------- */
+
+void
+ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("invalid page in block %u of live filter \"%s\"", block,
+					RelationGetRelationName(rel)),
+			 errdetail("%s", flaw),
+			 errhint("dedup_check() names all such pages. Restore the filter from a backup, or make it anew from the keys of its table.")));
+	pg_unreachable();
+}
+
+/*
+ * Whether the file is known to be as long as the filter. The flag is the target block
+ * of the storage manager's entry, which nothing else uses for this relation, and which
+ * is reset whenever the file may have been truncated or replaced.
+ */
+static bool
+KnownLong(const LiveFilter &filter)
+{
+	return RelationGetTargetBlock(filter.rel) != InvalidBlockNumber;
+}
+
+static bool
+IsLong(const LiveFilter &filter, BlockNumber block)
+{
+	if (KnownLong(filter) && block <= CountersBlock(filter))
+		return true;
+	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, CountersBlock(filter)))
+		return RelationGetNumberOfBlocks(filter.rel) > block;
+	if (!RecoveryInProgress())
+		RelationSetTargetBlock(filter.rel, 0);
+	return true;
+}
+
+bool
+HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
+{
+	const char *flaw;
+
+	if (!IsLong(filter, block))
+		return false;
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	LockBuffer(held->buffer, lock);
+	if (PageIsNew((Page) held->bytes))
+	{
+		UnlockReleaseBuffer(held->buffer);
+		return false;
+	}
+	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
+	if (unlikely(flaw != NULL))
+		ReportBadPage(filter.rel, block, flaw);
+	return true;
+}
+
+void
+ReleasePage(const HeldPage &held)
+{
+	UnlockReleaseBuffer(held.buffer);
+}
+
+/* ---- collecting and making a change ---------------------------------------- */
+
+namespace
+{
+
+constexpr int MAX_CHANGED = 3;
+
+/* Above this many bytes of fragments the page's image is logged instead. */
+constexpr size_t MAX_FRAGMENTS = 6000;
+
+struct ChangedPage
+{
+	HeldPage	held;
+	const uint8_t *scratch;		/* the whole new page, or null */
+	bool		whole;			/* log the image */
+	size_t		size;			/* of the fragments */
+	char		fragments[MAX_FRAGMENTS + 256];
+};
+
+ChangedPage changed[MAX_CHANGED];
+int			changed_count;
+
+}							/* namespace */
+
+void
+StartChange(void)
+{
+	changed_count = 0;
+}
+
+static ChangedPage *
+ChangedPageOf(const HeldPage &held)
+{
+	for (int i = 0; i < changed_count; i++)
+		if (changed[i].held.buffer == held.buffer)
+			return &changed[i];
+	if (changed_count >= MAX_CHANGED)
+		elog(ERROR, "too many pages in one change of a live filter");
+	ChangedPage *page = &changed[changed_count++];
+
+	page->held = held;
+	page->scratch = NULL;
+	page->whole = false;
+	page->size = 0;
+	return page;
+}
+
+/* False: too many bytes, the image is logged. */
+static bool
+AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size)
+{
+	uint16		head[2] = {(uint16) offset, (uint16) size};
+
+	if (page->size + sizeof head + size > sizeof page->fragments)
+	{
+		page->whole = true;
+		return false;
+	}
+	memcpy(page->fragments + page->size, head, sizeof head);
+	memcpy(page->fragments + page->size + sizeof head, bytes, size);
+	page->size += sizeof head + size;
+	return true;
+}
+
+void
+ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
+{
+	ChangedPage *page = ChangedPageOf(held);
+
+	Assert(page->scratch == NULL && offset + size <= BLCKSZ);
+	if (size > 256 || !AppendFragment(page, offset, bytes, size))
+		elog(ERROR, "too large a change of a page of a live filter");
+}
+
+void
+ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
+{
+	ChangedPage *page = ChangedPageOf(held);
+	size_t		at = kMagicAt;
+
+	Assert(page->scratch == NULL && page->size == 0);
+	page->scratch = scratch;
+	/* Runs of words that differ, to the byte. */
+	while (at < BLCKSZ && !page->whole)
+	{
+		size_t		end;
+
+		if (memcmp(held.bytes + at, scratch + at, 8) == 0)
+		{
+			at += 8;
+			continue;
+		}
+		end = at + 8;
+		while (end < BLCKSZ && memcmp(held.bytes + end, scratch + end, 8) != 0)
+			end += 8;
+
+		size_t		from = at,
+					to = end;
+
+		while (held.bytes[from] == scratch[from])
+			from++;
+		while (held.bytes[to - 1] == scratch[to - 1])
+			to--;
+		if (page->size + to - from + 4 > MAX_FRAGMENTS ||
+			!AppendFragment(page, from, scratch + from, to - from))
+			page->whole = true;
+		at = end;
+	}
+}
+
+void
+ChangeWith(const HeldPage &held)
+{
+	(void) ChangedPageOf(held);
+}
+
+void
+LogWhole(const HeldPage &held)
+{
+	ChangedPageOf(held)->whole = true;
+}
+
+void
+MakeChange(const LiveFilter &filter)
+{
+	bool		logged = RelationNeedsWAL(filter.rel);
+
+	START_CRIT_SECTION();
+	for (int i = 0; i < changed_count; i++)
+	{
+		ChangedPage *page = &changed[i];
+
+		if (page->scratch != NULL && page->whole)
+			memcpy(page->held.bytes + kMagicAt, page->scratch + kMagicAt, BLCKSZ - kMagicAt);
+		else
+			for (size_t at = 0; at < page->size;)
+			{
+				uint16		head[2];
+
+				memcpy(head, page->fragments + at, sizeof head);
+				memcpy(page->held.bytes + head[0], page->fragments + at + sizeof head, head[1]);
+				at += sizeof head + head[1];
+			}
+		MarkBufferDirty(page->held.buffer);
+	}
+	if (logged)
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		for (int i = 0; i < changed_count; i++)
+		{
+			ChangedPage *page = &changed[i];
+
+			if (page->whole)
+				XLogRegisterBuffer((uint8) i, page->held.buffer,
+								   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+			else
+			{
+				XLogRegisterBuffer((uint8) i, page->held.buffer, REGBUF_STANDARD);
+				if (page->size > 0)
+					XLogRegisterBufData((uint8) i, page->fragments, (int) page->size);
+			}
+		}
+		lsn = XLogInsert(RM_GENERIC_ID, 0);
+		for (int i = 0; i < changed_count; i++)
+			PageSetLSN((Page) changed[i].held.bytes, lsn);
+	}
+	END_CRIT_SECTION();
+	changed_count = 0;
+}
+
+/* ---- pages to change -------------------------------------------------------- */
+
+/* Makes the file as long as the filter: zero pages, which are empty ones, unlogged. */
+static void
+MakeLong(const LiveFilter &filter)
+{
+	BlockNumber want = CountersBlock(filter) + 1;
+	BlockNumber have;
+
+	if (KnownLong(filter))
+		return;
+	if (RelationGetNumberOfBlocks(filter.rel) < want)
+	{
+		LockRelationForExtension(filter.rel, ExclusiveLock);
+		have = RelationGetNumberOfBlocks(filter.rel);
+#if PG_VERSION_NUM >= 160000
+		if (have < want)
+			smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have), false);
+#else
+		PGAlignedBlock zero;
+
+		memset(zero.data, 0, BLCKSZ);
+		for (; have < want; have++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
+		}
+#endif
+		UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	}
+	RelationSetTargetBlock(filter.rel, 0);
+}
+
+/* PostgreSQL's header: no line pointers, and no hole that would be cleared on replay. */
+static void
+InitHeader(uint8_t *bytes)
+{
+	PageHeader	header = (PageHeader) bytes;
+
+	PageInit((Page) bytes, BLCKSZ, 0);
+	header->pd_lower = BLCKSZ;
+	header->pd_upper = BLCKSZ;
+	header->pd_special = BLCKSZ;
+}
+
+/* What HoldPageToChange() does with a page that is pinned. */
+static inline void
+LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
+{
+	const char *flaw;
+
+	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (PageIsNew((Page) held->bytes))
+	{
+		StartChange();
+		LogWhole(*held);
+		InitHeader(held->bytes);
+		InitPage(held->bytes, kind, block, filter.parameters.geometry.layout, 0);
+		MakeChange(filter);
+		return;
+	}
+	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
+	if (unlikely(flaw != NULL))
+		ReportBadPage(filter.rel, block, flaw);
+}
+
+void
+HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
+{
+	MakeLong(filter);
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	LockToChange(filter, block, kind, held);
+}
+
+void
+HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address, HeldPage *held)
+{
+	const BlockNumber block = (BlockNumber) address.group;
+
+	MakeLong(filter);
+	held->block = block;
+	held->buffer = ReadBuffer(filter.rel, block);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	/* Three cache misses side by side, instead of one after the other. */
+	dedup::PrefetchToWrite(held->bytes);
+	dedup::PrefetchToWrite(held->bytes + kTagsAt);
+	dedup::PrefetchToWrite(held->bytes + kMainArea.lines_at +
+						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
+	dedup::Prefetch(LineAt(held->bytes, address.line));
+	LockToChange(filter, block, Kind::kMain, held);
+}
+
+void
+HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
+{
+	BlockNumber block;
+
+	while ((block = GetFreeIndexPage(filter.rel)) != InvalidBlockNumber)
+	{
+		/* The map is only a hint: what it names may be long gone, or in use. */
+		if (block <= CountersBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
+			continue;
+		held->block = block;
+		held->buffer = ReadBuffer(filter.rel, block);
+		held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+		if (ConditionalLockBuffer(held->buffer))
+		{
+			if (PageIsNew((Page) held->bytes))
+			{
+				InitHeader(held->bytes);
+				return;
+			}
+			if (HeaderFlaw(held->bytes, Kind::kFree, block,
+						   filter.parameters.geometry.layout) == NULL)
+				return;
+			LockBuffer(held->buffer, BUFFER_LOCK_UNLOCK);
+		}
+		ReleaseBuffer(held->buffer);
+	}
+	LockRelationForExtension(filter.rel, ExclusiveLock);
+	held->buffer = ReadBuffer(filter.rel, P_NEW);
+	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
+	UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	held->block = BufferGetBlockNumber(held->buffer);
+	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	InitHeader(held->bytes);
+}
+
+void
+RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
+{
+	RecordFreeIndexPage(filter.rel, block);
+	/* So that a search finds it at once. */
+	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
+}

@@ -1,0 +1,461 @@
+/*
+ * Settling: what becomes of entries whose transactions have ended; and putting new ones
+ * into a page or its chain, which settles it where there is no room.
+ */
+#include "live/store/store.hpp"
+
+extern "C" {
+#include "access/subtrans.h"
+#include "storage/procarray.h"
+#include "utils/snapmgr.h"
+}
+
+using dedup::LoadU32;
+using dedup::StoreU32;
+using namespace dedup::live;
+
+/* ---- transactions ----------------------------------------------------------- */
+
+uint64
+WideXid(TransactionId xid)
+{
+	static TransactionId last = InvalidTransactionId;
+	static uint64 last_wide;
+
+	if (xid != last)
+	{
+		uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+		uint64		wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
+
+		/* It may be the next one itself: the xmin of a snapshot with nobody running. */
+		if (wide > next)
+			wide -= (uint64) 1 << 32;
+		last_wide = wide;
+		last = xid;
+	}
+	return last_wide;
+}
+
+/* Whether every snapshot, of dumps too, sees what this committed transaction did. */
+static bool
+SeenByAll(Relation rel, TransactionId xid)
+{
+#if PG_VERSION_NUM >= 140000
+	return GlobalVisCheckRemovableXid(rel, xid);
+#else
+	return TransactionIdPrecedes(xid, GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM));
+#endif
+}
+
+Verdict
+JudgeXid(Relation rel, uint64 wide)
+{
+	TransactionId xid = (TransactionId) wide;
+
+	if (wide == kFrozen)
+		return Verdict::kCommitted;
+	if (!TransactionIdIsNormal(xid) || TransactionIdIsCurrentTransactionId(xid) ||
+		TransactionIdIsInProgress(xid))
+		return Verdict::kKeep;
+	if (!TransactionIdDidCommit(xid))
+		return Verdict::kAborted;
+	return SeenByAll(rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
+}
+
+/*
+ * The nearest ancestor of a subtransaction of ours that is still running: itself, if it
+ * is. `current` is the innermost that has an id.
+ */
+static TransactionId
+NearestRunning(TransactionId ended, TransactionId current)
+{
+	/* Parents have smaller ids than their children, so the two walks up meet there. */
+	while (TransactionIdIsValid(ended) && TransactionIdIsValid(current) && ended != current)
+	{
+		if (TransactionIdFollows(ended, current))
+			ended = SubTransGetParent(ended);
+		else
+			current = SubTransGetParent(current);
+	}
+	return ended == current ? ended : InvalidTransactionId;
+}
+
+/* Whether a tag is of a subtransaction of ours that has ended; who has its keys now. */
+static bool
+HasEnded(uint64 wide, TransactionId *heir)
+{
+	TransactionId xid = (TransactionId) wide;
+	TransactionId current = GetCurrentTransactionIdIfAny();
+
+	if (wide == kNoXid || wide == kFrozen || !TransactionIdIsValid(current) || xid == current ||
+		!TransactionIdIsCurrentTransactionId(xid))
+		return false;
+	*heir = NearestRunning(xid, current);
+	return TransactionIdIsValid(*heir) && *heir != xid;
+}
+
+/* Gives the keys of subtransactions of ours that have ended to their heirs. */
+static void
+RetagEnded(uint8_t *page)
+{
+	const AreaShape &area = AreaOf(page);
+	TransactionId heir;
+
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+		if (HasEnded(LoadTag(page, tag).xid, &heir))
+			Retag(page, tag, WideXid(heir));
+}
+
+/* ---- settling ----------------------------------------------------------------- */
+
+/* Entries must name tags and lines that exist. */
+static void
+CheckEntries(const LiveFilter &filter, const HeldPage &page)
+{
+	const AreaShape &area = AreaOf(page.bytes);
+	bool		bad = false;
+
+	ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
+		if (entry.tag > area.tags || entry.line >= kLines || LoadTag(page.bytes, entry.tag).xid == kNoXid)
+			bad = true;
+	});
+	if (bad)
+		ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
+}
+
+/* The verdicts on a page's tags. Returns whether there is anything to settle. */
+static bool
+JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *verdicts)
+{
+	const AreaShape &area = AreaOf(page);
+	bool		any = false;
+
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		uint64		xid = LoadTag(page, tag).xid;
+
+		if (xid == kNoXid)
+			continue;
+		verdicts[tag] = JudgeXid(filter.rel, xid);
+		/* Lines that may yet go away as a whole take nothing in. */
+		if (loading && verdicts[tag] == Verdict::kCommitted)
+			verdicts[tag] = Verdict::kKeep;
+		if (verdicts[tag] != Verdict::kKeep)
+			any = true;
+	}
+	return any;
+}
+
+/* Settles one page of a chain in scratch copies of it and of the main page. */
+static void
+SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
+			  uint8_t *page_scratch, bool fold, Settled *settled)
+{
+	Verdict		verdicts[256];
+	bool		loading = LoaderOf(main_scratch) != kNoXid;
+
+	CheckEntries(filter, page);
+	RetagEnded(page_scratch);
+	if (JudgeTags(filter, page_scratch, loading, verdicts))
+		Settle(main_scratch, page_scratch, filter.parameters.geometry, verdicts, fold, settled);
+}
+
+/* What became of a COPY that loaded the lines of this page. */
+static void
+SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
+{
+	uint64		loader = LoaderOf(main_scratch);
+
+	if (loader == kNoXid)
+		return;
+	switch (JudgeXid(filter.rel, loader))
+	{
+		case Verdict::kKeep:
+			return;
+		case Verdict::kCommitted:
+			NoteSettled(main_scratch, loader);
+			break;
+		case Verdict::kAborted:
+			memset(LineAt(main_scratch, 0), 0, kLines * dedup::kLineBytes);
+			StoreU32(main_scratch + kClockAt, 0);
+			break;
+	}
+	dedup::StoreU64(main_scratch + kLoaderAt, kNoXid);
+}
+
+/* Locks a page of a main page's chain. */
+static void
+HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
+{
+	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
+		LoadU32(page->bytes + kOwnerAt) != main.block)
+		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
+}
+
+/* The blocks of a chain, from the main page on; null if there is none. */
+static BlockNumber *
+ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
+{
+	BlockNumber *chain = NULL;
+	int			room = 0;
+
+	*length = 0;
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		if (page.block == main.block)
+			return false;
+		if (*length == room)
+		{
+			room = Max(16, 2 * room);
+			chain = (BlockNumber *) (chain == NULL ? palloc(room * sizeof(BlockNumber)) :
+									 repalloc(chain, room * sizeof(BlockNumber)));
+		}
+		chain[(*length)++] = page.block;
+		return false;
+	});
+	return chain;
+}
+
+/*
+ * Moves what is left of an overflow page and will stay, the keys of a set whose lines
+ * are full, to the main page while that has room.
+ */
+static void
+MoveFrozen(uint8_t *main, uint8_t *page)
+{
+	ForEachEntry(page, kOverflowArea, [&](unsigned place, const Entry &entry) {
+		const Tag	tag = LoadTag(page, entry.tag);
+
+		if (tag.xid == kFrozen && !entry.forgotten &&
+			PutEntry(main, kMainArea, tag, entry.line, entry.rest, false))
+			page[EntryAt(kOverflowArea, place)] = 0;
+	});
+}
+
+bool
+SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
+{
+	PGAlignedBlock main_scratch;
+	uint8_t    *scratch = (uint8_t *) main_scratch.data;
+	Settled		settled = {};
+	bool		changes = false;
+	BlockNumber freed[64];
+	int			freed_count = 0;
+	int			length = 0;
+
+	memcpy(scratch, main.bytes, BLCKSZ);
+	SettleLoader(filter, scratch);
+	if (!fold)
+		fold = CountEntries(scratch, kMainArea) > kMainArea.lines * kEntriesPerLine / 2;
+	SettleScratch(filter, main, scratch, scratch, fold, &settled);
+	StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + settled.early);
+	if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
+	{
+		StartChange();
+		ChangeToScratch(main, scratch);
+		MakeChange(filter);
+		changes = true;
+	}
+
+	/*
+	 * The chain, from its tail on, where the oldest entries are. A page that becomes
+	 * empty leaves it: the page before it, or the main page, then points past it.
+	 */
+	BlockNumber *chain = ReadChain(filter, main, &length);
+
+	for (int i = length - 1; i >= 0; i--)
+	{
+		HeldPage	before = main;
+		HeldPage	page;
+		PGAlignedBlock page_scratch;
+		uint8_t    *copy = (uint8_t *) page_scratch.data;
+		Settled		here = {};
+		bool		empty;
+
+		if (i > 0)
+			HoldChained(filter, main, chain[i - 1], &before);
+		HoldChained(filter, main, chain[i], &page);
+		memcpy(scratch, main.bytes, BLCKSZ);
+		memcpy(copy, page.bytes, BLCKSZ);
+		SettleScratch(filter, page, scratch, copy, true, &here);
+		MoveFrozen(scratch, copy);
+		empty = CountEntries(copy, kOverflowArea) == 0 && freed_count < (int) lengthof(freed);
+		StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + here.early);
+		settled.early += here.early;
+
+		StartChange();
+		if (empty)
+		{
+			copy[kKindAt] = (uint8_t) Kind::kFree;
+			StoreU32(copy + kNextAt, 0);
+			if (i == 0)
+				StoreU32(scratch + kNextAt, NextOf(page.bytes));
+			/* A chain changes under the main page's lock, on a standby too. */
+			ChangeWith(main);
+		}
+		if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
+			ChangeToScratch(main, scratch);
+		if (empty && i > 0)
+			ChangeBytes(before, kNextAt, page.bytes + kNextAt, 4);
+		if (memcmp(copy, page.bytes, BLCKSZ) != 0)
+		{
+			ChangeToScratch(page, copy);
+			MakeChange(filter);
+			changes = true;
+		}
+		if (empty)
+			freed[freed_count++] = page.block;
+		ReleasePage(page);
+		if (i > 0)
+			ReleasePage(before);
+	}
+	if (chain != NULL)
+		pfree(chain);
+	for (int i = 0; i < freed_count; i++)
+		RecordFreeOverflowPage(filter, freed[i]);
+	if (settled.early > 0)
+		NoteLiveEarly(filter, settled.early);
+	return changes;
+}
+
+/* ---- putting an entry ----------------------------------------------------------- */
+
+/* As PutEntry(), on a page itself: a change of one or two short fragments. */
+static bool
+PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsigned line,
+			uint64 rest, bool forgotten)
+{
+	const AreaShape &area = AreaOf(page.bytes);
+	const TagChoice choice = ChooseTag(page.bytes, area, tag.xid, tag.generation);
+	const int	place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, line, rest);
+	uint8_t		entry[8];
+	uint8_t		turn;
+
+	if (place < 0)
+		return false;
+	StartChange();
+	if (!choice.found)
+	{
+		uint8_t		bytes[kTagBytes];
+
+		dedup::StoreU64(bytes, tag.xid);
+		StoreU32(bytes + 8, tag.generation);
+		StoreU32(bytes + 12, 0);
+		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
+	}
+	dedup::StoreU64(entry, PackEntry({choice.tag, page.bytes[kTurnAt], line, forgotten, rest},
+									 page.bytes[kEpochAt]));
+	ChangeBytes(page, EntryAt(area, (unsigned) place), entry, sizeof entry);
+	turn = TurnBehind(page.bytes, area, rest);
+	if (turn != page.bytes[kTurnAt])
+		ChangeBytes(page, kTurnAt, &turn, 1);
+	MakeChange(filter);
+	return true;
+}
+
+/* Whether some tag of the page can be settled, by one look at each. */
+static bool
+CanSettle(const LiveFilter &filter, const uint8_t *page)
+{
+	const AreaShape &area = AreaOf(page);
+
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		uint64		xid = LoadTag(page, tag).xid;
+		TransactionId heir;
+
+		if (xid != kNoXid && JudgeXid(filter.rel, xid) != Verdict::kKeep &&
+			(xid != kFrozen || filter.parameters.geometry.forgets))
+			return true;
+		if (HasEnded(xid, &heir))
+			return true;
+	}
+	return false;
+}
+
+void
+PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
+	   unsigned line, uint64 rest, bool forgotten)
+{
+	HeldPage	overflow;
+	PGAlignedBlock fresh;
+	uint8_t    *copy = (uint8_t *) fresh.data;
+	BlockNumber next;
+
+	if (scratch != NULL)
+	{
+		if (PutEntry(scratch, kMainArea, tag, line, rest, forgotten))
+		{
+			StartChange();
+			ChangeToScratch(main, scratch);
+			MakeChange(filter);
+			return;
+		}
+	}
+	else
+	{
+		if (PutDirectly(filter, main, tag, line, rest, forgotten))
+			return;
+		if (CanSettle(filter, main.bytes))
+		{
+			SettlePage(filter, main, false);
+			if (PutDirectly(filter, main, tag, line, rest, forgotten))
+				return;
+			/* Freeing tags was not enough, or the key's lines of the area are full. */
+			SettlePage(filter, main, true);
+			if (PutDirectly(filter, main, tag, line, rest, forgotten))
+				return;
+		}
+	}
+
+	/* An overflow page with room, if there is one. */
+	for (next = NextOf(main.bytes); next != 0;)
+	{
+		if (!HoldPage(filter, next, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &overflow))
+			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
+		next = NextOf(overflow.bytes);
+		if (scratch != NULL)
+		{
+			memcpy(copy, overflow.bytes, BLCKSZ);
+			if (PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
+			{
+				StartChange();
+				ChangeToScratch(main, scratch);
+				ChangeToScratch(overflow, copy);
+				MakeChange(filter);
+				ReleasePage(overflow);
+				return;
+			}
+		}
+		else if (PutDirectly(filter, overflow, tag, line, rest, forgotten))
+		{
+			ReleasePage(overflow);
+			return;
+		}
+		ReleasePage(overflow);
+	}
+
+	/* A new one, at the chain's head. */
+	HoldNewOverflowPage(filter, &overflow);
+	memcpy(copy, overflow.bytes, BLCKSZ);
+	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
+	StoreU32(copy + kNextAt, NextOf(main.bytes));
+	if (!PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
+		elog(ERROR, "no room in an empty overflow page");
+	StartChange();
+	if (scratch != NULL)
+	{
+		StoreU32(scratch + kNextAt, overflow.block);
+		ChangeToScratch(main, scratch);
+	}
+	else
+	{
+		uint8_t		link[4];
+
+		StoreU32(link, overflow.block);
+		ChangeBytes(main, kNextAt, link, sizeof link);
+	}
+	ChangeToScratch(overflow, copy);
+	LogWhole(overflow);
+	MakeChange(filter);
+	ReleasePage(overflow);
+}

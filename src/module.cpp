@@ -1,0 +1,33 @@
+/*
+ * What makes the library a PostgreSQL module.
+ */
+#include "live/live.hpp"
+#include "query/distinct/hook.hpp"
+#include "pg/settings.hpp"
+#include "query/distinct/hook.hpp"
+
+extern "C" {
+#pragma GCC visibility push(default)
+#ifdef PG_MODULE_MAGIC_EXT
+PG_MODULE_MAGIC_EXT(.name = "streamdedup", .version = "0.1.0");
+#else
+PG_MODULE_MAGIC;
+#endif
+
+void		_PG_init(void);
+#pragma GCC visibility pop
+}
+
+/*
+ * Callbacks are called last registered first: the guard's, which may still take keys
+ * back and count rows, before those of the counters.
+ */
+void
+_PG_init(void)
+{
+	InitSettings();
+	InitLiveCounters();
+	InitLiveGuard();
+	InitLiveRefusals();
+	InitApproximate();
+}

@@ -1,0 +1,311 @@
+/*
+ * Replacing count(DISTINCT x), in the query before it is planned.
+ *
+ * Everything that the planner does with an aggregate then holds for ours: FILTER, HAVING,
+ * grouping sets, partial aggregation in parallel workers. The text of a view stays as it
+ * is, and EXPLAIN VERBOSE shows the aggregate that runs.
+ *
+ * What is left exact:
+ *   - types that have no hash function, among them anonymous records, or that are
+ *     compared here by another equality than their default one, which is what keys are
+ *     hashed by; a type that can be collated, without a collation
+ *   - all counts in a database without the extension, or with a version of it that has no
+ *     such aggregate, and those of a user who may not call it
+ *   - counts over foreign tables alone whose wrapper can have the other server count: the
+ *     rows would come here instead
+ *   - what is out of scope (scope.hpp)
+ */
+#include "query/distinct/count.hpp"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_proc.h"
+#include "foreign/fdwapi.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/acl.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/plancache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+}
+
+namespace
+{
+
+/* count("any"); fmgroids.h has no name for it on 13. */
+constexpr Oid COUNT_ANY_OID = 2147;
+
+const char *const EXTENSION = "streamdedup";
+const char *const AGGREGATE = "approx_count_distinct";
+
+}							/* namespace */
+
+/* ---- the aggregate ---------------------------------------------------------- */
+
+/* What FindAggregate() found, while it holds. */
+static bool aggregate_known = false;
+static Oid	aggregate_oid = InvalidOid;
+static uint64 changes = 0;
+
+/* A count was left exact for want of the aggregate, and perhaps is so in a cached plan. */
+static bool was_missing = false;
+
+/*
+ * Whatever is done to the extension as a whole touches rows of pg_proc: creating it,
+ * dropping it, moving it to another schema; so do GRANT and REVOKE. Plans with the
+ * aggregate go by themselves, as those with any function.
+ */
+static void
+ProcChanged(Datum arg, int cache, uint32 hash)
+{
+	aggregate_known = false;
+	changes++;
+	if (was_missing)
+	{
+		was_missing = false;
+		ResetPlanCache();
+	}
+}
+
+/*
+ * The aggregate of this database's extension, wherever that was put, or InvalidOid. By
+ * its name in the extension's schema, and only if it is a member: anybody may make a
+ * function of that name there, who may create there.
+ */
+static Oid
+LookUpAggregate(void)
+{
+	Oid			extension = InvalidOid;
+	Oid			schema = InvalidOid;
+	Oid			aggregate = InvalidOid;
+	Oid			any = ANYOID;
+	oidvector  *arguments;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Relation	rel;
+
+	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(EXTENSION));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
+		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	if (!OidIsValid(extension))
+		return InvalidOid;
+
+	arguments = buildoidvector(&any, 1);
+	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE),
+							PointerGetDatum(arguments), ObjectIdGetDatum(schema));
+	pfree(arguments);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+
+		if (form->prokind == PROKIND_AGGREGATE && form->prorettype == INT8OID)
+			aggregate = form->oid;
+		ReleaseSysCache(tuple);
+	}
+	if (OidIsValid(aggregate) &&
+		getExtensionOfObject(ProcedureRelationId, aggregate) != extension)
+		return InvalidOid;
+	return aggregate;
+}
+
+/* The same, remembered until something changes. */
+static Oid
+FindAggregate(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+	{
+		CacheRegisterSyscacheCallback(PROCOID, ProcChanged, (Datum) 0);
+		registered = true;
+	}
+	if (!aggregate_known)
+	{
+		uint64		before = changes;
+
+		aggregate_oid = LookUpAggregate();
+		aggregate_known = changes == before;
+	}
+	return aggregate_oid;
+}
+
+static bool
+MayCall(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#endif
+}
+
+/* ---- what can be replaced --------------------------------------------------- */
+
+bool
+IsHashedEquality(Oid type, Oid equality)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR | TYPECACHE_HASH_OPFAMILY |
+											  TYPECACHE_HASH_EXTENDED_PROC);
+
+	return OidIsValid(entry->eq_opr) && entry->eq_opr == equality &&
+		OidIsValid(entry->hash_extended_proc) &&
+		get_opfamily_member(entry->hash_opf, entry->hash_opintype, entry->hash_opintype,
+							HTEqualStrategyNumber) == equality;
+}
+
+bool
+IsCountDistinct(const Aggref *aggregate)
+{
+	return aggregate->aggfnoid == COUNT_ANY_OID && aggregate->aggdistinct != NIL;
+}
+
+/*
+ * Whether the query reads foreign tables only, of wrappers that may pass grouping on to
+ * the other server.
+ */
+static bool
+IsForeign(const Query *query)
+{
+	bool		foreign = false;
+	ListCell   *cell;
+
+	check_stack_depth();
+	foreach(cell, query->rtable)
+	{
+		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		switch (entry->rtekind)
+		{
+			case RTE_RELATION:
+				if (entry->relkind != RELKIND_FOREIGN_TABLE ||
+					GetFdwRoutineByRelId(entry->relid)->GetForeignUpperPaths == NULL)
+					return false;
+				foreign = true;
+				break;
+			case RTE_SUBQUERY:
+				if (!IsForeign(entry->subquery))
+					return false;
+				foreign = true;
+				break;
+			case RTE_JOIN:
+#if PG_VERSION_NUM >= 180000
+			case RTE_GROUP:
+#endif
+				break;
+			default:
+				return false;
+		}
+	}
+	return foreign;
+}
+
+/*
+ * The parser lets count(DISTINCT x) be ordered by x only; by which operator and in which
+ * direction does not change a count, but the operator says what equality is.
+ */
+static bool
+CanReplace(const Aggref *aggregate, const ScopeLevel *level)
+{
+	SortGroupClause *distinct;
+	Node	   *argument;
+	Oid			type;
+	ListCell   *cell;
+
+	if (list_length(aggregate->args) != 1 || list_length(aggregate->aggdistinct) != 1 ||
+		aggregate->aggkind != AGGKIND_NORMAL || aggregate->aggvariadic)
+		return false;
+	distinct = linitial_node(SortGroupClause, aggregate->aggdistinct);
+	foreach(cell, aggregate->aggorder)
+		if (lfirst_node(SortGroupClause, cell)->tleSortGroupRef != distinct->tleSortGroupRef)
+			return false;
+
+	argument = (Node *) linitial_node(TargetEntry, aggregate->args)->expr;
+	type = exprType(argument);
+	if (!IsHashedEquality(type, distinct->eqop) ||
+		(OidIsValid(get_typcollation(type)) && !OidIsValid(exprCollation(argument))))
+		return false;
+
+	for (Index up = aggregate->agglevelsup; up > 0; up--)
+	{
+		level = level->outer;
+		if (level == NULL)
+			return false;
+	}
+	return !IsForeign(level->query);
+}
+
+static void
+Replace(Aggref *aggregate, Oid by)
+{
+	TargetEntry *argument = linitial_node(TargetEntry, aggregate->args);
+
+	aggregate->aggfnoid = by;
+	aggregate->aggdistinct = NIL;
+	aggregate->aggorder = NIL;
+	aggregate->aggtranstype = InvalidOid;	/* the planner fills it in */
+	aggregate->inputcollid = exprCollation((Node *) argument->expr);
+	argument->ressortgroupref = 0;
+}
+
+/* ---- the whole query -------------------------------------------------------- */
+
+namespace
+{
+
+struct Replacing
+{
+	Oid			aggregate;		/* that replaces */
+	int			replaced;
+};
+
+}							/* namespace */
+
+static void
+VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
+{
+	Replacing  *replacing = (Replacing *) walk->context;
+
+	if (!IsCountDistinct(aggregate) || !CanReplace(aggregate, level))
+		return;
+	Replace(aggregate, replacing->aggregate);
+	replacing->replaced++;
+}
+
+Query *
+RewriteCountDistinct(Query *query, List *barred_with)
+{
+	Replacing	replacing = {};
+	ScopeWalk	walk = {};
+	Query	   *copy;
+
+	replacing.aggregate = FindAggregate();
+	if (!OidIsValid(replacing.aggregate) || !MayCall(replacing.aggregate))
+	{
+		was_missing = true;
+		return query;
+	}
+	walk.visit_aggregate = VisitAggregate;
+	walk.context = &replacing;
+	walk.barred_with = barred_with;
+	copy = (Query *) copyObjectImpl(query);
+	WalkScope(copy, &walk);
+	return replacing.replaced > 0 ? copy : query;
+}

@@ -1,0 +1,25 @@
+/*
+ * count(DISTINCT x) becomes approx_count_distinct(x) where that means the same.
+ */
+#ifndef STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP
+#define STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP
+
+#include "query/distinct/scope.hpp"
+
+/*
+ * Whether the type's default equality is this operator, and is one that a hash function of
+ * 64 bits goes with: by one of 32 bits a million keys lose a hundred, however exact the
+ * filter. The type cache looks into arrays, ranges and composite types; for anonymous
+ * records, and arrays of them, it says no.
+ */
+extern bool IsHashedEquality(Oid type, Oid equality);
+
+extern bool IsCountDistinct(const Aggref *aggregate);
+
+/*
+ * The query with each count(DISTINCT x) in scope replaced that can be: a copy; or the query
+ * itself if there is none. `barred_with` as of a walk.
+ */
+extern Query *RewriteCountDistinct(Query *query, List *barred_with);
+
+#endif							/* STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP */

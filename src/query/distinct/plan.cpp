@@ -1,0 +1,405 @@
+/*
+ * The planner's side of SELECT DISTINCT through a filter: where a path is offered, and
+ * the plan that it becomes.
+ *
+ * The exact ways stay in the race; at the costs given here ours wins where it is offered,
+ * which is decided, not left to estimates: not where the input comes sorted by the keys
+ * (Unique is exact and free), nor for few rows. It starts exact, so an estimate that is
+ * too high costs nothing.
+ */
+#include "query/distinct/distinct.hpp"
+
+#include "query/distinct/hook.hpp"
+#include "query/distinct/count.hpp"
+
+extern "C" {
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/planner.h"
+#include "optimizer/tlist.h"
+}
+
+static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
+
+/*
+ * Of fewer rows hashing is exact, fits memory, and takes no time. test/server_regress.sh
+ * builds with 0, where ours is taken wherever it may be: it then costs next to nothing,
+ * its input included.
+ */
+#ifndef DEDUP_LEAST_ROWS
+#define DEDUP_LEAST_ROWS 1000
+#endif
+static const double LEAST_ROWS = DEDUP_LEAST_ROWS;
+static const Cost COST_FACTOR = DEDUP_LEAST_ROWS > 0 ? 1 : 0.0001;
+
+/* ---- the plan's own fields ---------------------------------------------------- */
+
+List *
+PackDistinctPlan(const DistinctPlanFields *fields)
+{
+	return list_make4(fields->columns, fields->types, fields->collations,
+					  makeInteger(fields->filters));
+}
+
+void
+UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
+{
+	fields->columns = (List *) linitial(custom_private);
+	fields->types = (List *) lsecond(custom_private);
+	fields->collations = (List *) lthird(custom_private);
+	fields->filters = intVal(lfourth(custom_private));
+}
+
+/* ---- which statements and queries ----------------------------------------------- */
+
+/*
+ * Queries that may be approximate carry this where the server has the identifier of a
+ * whole statement, which only top queries have: it is kept when the planner copies them.
+ */
+#define QUERY_MARK UINT64CONST(0x6465647570646973)
+
+static void
+MarkQuery(const ScopeLevel *level, ScopeWalk *walk)
+{
+	if (level->outer != NULL)
+		level->query->queryId = QUERY_MARK;
+}
+
+void
+MarkDistinctQueries(Query *query, List *barred_with)
+{
+	ScopeWalk	walk = {};
+
+	walk.visit_query = MarkQuery;
+	walk.barred_with = barred_with;
+	WalkScope(query, &walk);
+}
+
+static bool
+MayBeApproximate(PlannerInfo *root)
+{
+	return PlanningApproximate() &&
+		(root->parent_root == NULL || root->parse->queryId == QUERY_MARK);
+}
+
+/* ---- which DISTINCT --------------------------------------------------------------- */
+
+static List *
+DistinctClause(PlannerInfo *root)
+{
+#if PG_VERSION_NUM >= 160000
+	return root->processed_distinctClause;
+#else
+	return root->parse->distinctClause;
+#endif
+}
+
+/* Our hash has to see as equal what the query calls equal. */
+static bool
+KeysAreHashable(PlannerInfo *root, List *clause)
+{
+	ListCell   *cell;
+
+	foreach(cell, clause)
+	{
+		SortGroupClause *key = lfirst_node(SortGroupClause, cell);
+		Node	   *expr = get_sortgroupclause_expr(key, root->parse->targetList);
+
+		if (!key->hashable || !IsHashedEquality(exprType(expr), key->eqop))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Two columns of one volatile expression, such as random(), are told apart by their
+ * place alone, and the server looks ours up by equal().
+ */
+static bool
+HasVolatileTwins(PathTarget *target)
+{
+	ListCell   *cell;
+
+	foreach(cell, target->exprs)
+	{
+		Node	   *expr = (Node *) lfirst(cell);
+
+		for (int i = 0; i < foreach_current_index(cell); i++)
+			if (equal(expr, list_nth(target->exprs, i)) && contain_volatile_functions(expr))
+				return true;
+	}
+	return false;
+}
+
+static bool
+MayBeFiltered(PlannerInfo *root, RelOptInfo *input_rel)
+{
+	Query	   *parse = root->parse;
+	Path	   *cheapest = input_rel->cheapest_total_path;
+
+	return MayBeApproximate(root) &&
+		DistinctClause(root) != NIL &&
+		/* Which row of a key wins is the query's to say. */
+		!(parse->hasDistinctOn &&
+		  list_length(root->sort_pathkeys) > list_length(root->distinct_pathkeys)) &&
+		cheapest != NULL && cheapest->rows >= LEAST_ROWS &&
+		!pathkeys_contained_in(root->distinct_pathkeys, cheapest->pathkeys) &&
+		KeysAreHashable(root, DistinctClause(root)) &&
+		!HasVolatileTwins(cheapest->pathtarget);
+}
+
+/* ---- paths -------------------------------------------------------------------------- */
+
+static Plan *PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist,
+						  List *clauses, List *custom_plans);
+
+static const CustomPathMethods PathMethods = {
+	.CustomName = "ApproximateDistinct",
+	.PlanCustomPath = PlanDistinct,
+	.ReparameterizeCustomPathByChild = NULL,
+};
+
+/*
+ * Makes a path over another. `rows` is the number of distinct rows that the exact paths
+ * expect; `filters` how many filters a row passes on its way, ours included.
+ */
+static Path *
+MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, int filters,
+				 bool partial)
+{
+	CustomPath *path = makeNode(CustomPath);
+	List	   *references = NIL;
+	ListCell   *cell;
+
+	foreach(cell, DistinctClause(root))
+		references = lappend_int(references,
+								 (int) lfirst_node(SortGroupClause, cell)->tleSortGroupRef);
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = rel;
+	path->path.pathtarget = child->pathtarget;
+	path->path.param_info = child->param_info;
+	path->path.parallel_aware = partial;
+	path->path.parallel_safe = rel->consider_parallel && child->parallel_safe;
+	path->path.parallel_workers = child->parallel_workers;
+	path->path.pathkeys = child->pathkeys;
+	path->path.rows = clamp_row_est(Min(rows, child->rows));
+	path->path.startup_cost = COST_FACTOR * child->startup_cost;
+	path->path.total_cost = COST_FACTOR *
+		(child->total_cost +
+		 0.5 * cpu_operator_cost * list_length(references) * child->rows +
+		 0.5 * cpu_tuple_cost * path->path.rows);
+#if PG_VERSION_NUM >= 180000
+	path->path.disabled_nodes = child->disabled_nodes;
+#endif
+	path->custom_paths = list_make1(child);
+	path->custom_private = list_make2(references, makeInteger(filters));
+	path->methods = &PathMethods;
+	return (Path *) path;
+}
+
+/* Over the cheapest path of a relation, and over all of an order that is worth keeping. */
+static void
+AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows,
+				 int filters)
+{
+	ListCell   *cell;
+
+	foreach(cell, input_rel->pathlist)
+	{
+		Path	   *child = (Path *) lfirst(cell);
+
+		if (child != input_rel->cheapest_total_path && child->pathkeys == NIL &&
+			child != input_rel->cheapest_startup_path)
+			continue;
+		if (child->param_info != NULL ||
+			pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
+			continue;
+		add_path(output_rel, MakeDistinctPath(root, output_rel, child, rows, filters, false));
+	}
+}
+
+static void
+AddUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+			  RelOptInfo *output_rel, void *extra)
+{
+	if (previous_upper_paths_hook != NULL)
+		previous_upper_paths_hook(root, stage, input_rel, output_rel, extra);
+
+#if PG_VERSION_NUM >= 150000
+	if (stage == UPPERREL_PARTIAL_DISTINCT)
+	{
+		Path	   *child;
+
+		if (input_rel->partial_pathlist == NIL || output_rel->partial_pathlist == NIL ||
+			!MayBeFiltered(root, input_rel))
+			return;
+		child = (Path *) linitial(input_rel->partial_pathlist);
+		if (!pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
+			add_partial_path(output_rel,
+							 MakeDistinctPath(root, output_rel, child,
+											  ((Path *) linitial(output_rel->partial_pathlist))->rows,
+											  2, true));
+		return;
+	}
+#endif
+	if (stage != UPPERREL_DISTINCT)
+		return;
+
+	if (!MayBeFiltered(root, input_rel) || output_rel->pathlist == NIL)
+		return;
+	{
+		double		rows = ((Path *) linitial(output_rel->pathlist))->rows;
+
+		AddDistinctPaths(root, input_rel, output_rel, rows, 1);
+#if PG_VERSION_NUM >= 150000
+		AddDistinctPaths(root, fetch_upper_rel(root, UPPERREL_PARTIAL_DISTINCT, NULL),
+						 output_rel, rows, 2);
+#endif
+	}
+}
+
+/* ---- the plan -------------------------------------------------------------------------- */
+
+static Plan *
+PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
+			 List *custom_plans)
+{
+	CustomScan *scan = makeNode(CustomScan);
+	Plan	   *child = (Plan *) linitial(custom_plans);
+	DistinctPlanFields fields = {};
+	ListCell   *cell;
+
+	fields.filters = intVal(lsecond(path->custom_private));
+	foreach(cell, (List *) linitial(path->custom_private))
+	{
+		TargetEntry *entry = get_sortgroupref_tle((Index) lfirst_int(cell), child->targetlist);
+
+		fields.columns = lappend_int(fields.columns, entry->resno);
+		fields.types = lappend_oid(fields.types, exprType((Node *) entry->expr));
+		fields.collations = lappend_oid(fields.collations, exprCollation((Node *) entry->expr));
+	}
+	scan->scan.plan.targetlist = tlist;
+	scan->scan.scanrelid = 0;
+	scan->flags = path->flags;
+	scan->custom_plans = custom_plans;
+	scan->custom_private = PackDistinctPlan(&fields);
+	/* A copy: the server changes it in place. */
+	scan->custom_scan_tlist = (List *) copyObjectImpl(child->targetlist);
+	scan->methods = &DistinctScanMethods;
+	return &scan->scan.plan;
+}
+
+/* ---- the finished plan ------------------------------------------------------------------ */
+
+/* Whether the row that comes out is the row that goes in, column by column. */
+static bool
+PassesRowsOn(CustomScan *scan)
+{
+	ListCell   *cell;
+
+	if (list_length(scan->scan.plan.targetlist) != list_length(scan->custom_scan_tlist))
+		return false;
+	foreach(cell, scan->scan.plan.targetlist)
+	{
+		Node	   *out = (Node *) lfirst_node(TargetEntry, cell)->expr;
+		TargetEntry *in = (TargetEntry *) list_nth(scan->custom_scan_tlist,
+												   foreach_current_index(cell));
+
+		/* By an equal column, where two are; constants are left as they are. */
+		if (IsA(out, Var) && ((Var *) out)->varno == INDEX_VAR)
+			out = (Node *) ((TargetEntry *) list_nth(scan->custom_scan_tlist,
+													 ((Var *) out)->varattno - 1))->expr;
+		if (!equal(out, in->expr))
+			return false;
+	}
+	return true;
+}
+
+static void
+FinishNode(CustomScan *scan)
+{
+	ListCell   *cell;
+
+	if (scan->custom_plans == NIL || !PassesRowsOn(scan))
+		return;
+	foreach(cell, scan->scan.plan.targetlist)
+	{
+		TargetEntry *out = lfirst_node(TargetEntry, cell);
+		TargetEntry *in = (TargetEntry *) list_nth(scan->custom_scan_tlist,
+												   foreach_current_index(cell));
+		Node	   *expr = (Node *) in->expr;
+
+		out->expr = (Expr *) makeVar(INDEX_VAR, in->resno, exprType(expr), exprTypmod(expr),
+									 exprCollation(expr), 0);
+		in->expr = (Expr *) makeVar(OUTER_VAR, in->resno, exprType(expr), exprTypmod(expr),
+									exprCollation(expr), 0);
+	}
+	scan->scan.plan.lefttree = (Plan *) linitial(scan->custom_plans);
+	scan->custom_plans = NIL;
+}
+
+static void FinishPlan(Plan *plan);
+
+static void
+FinishPlans(List *plans)
+{
+	ListCell   *cell;
+
+	foreach(cell, plans)
+		FinishPlan((Plan *) lfirst(cell));
+}
+
+static void
+FinishPlan(Plan *plan)
+{
+	if (plan == NULL)
+		return;
+	check_stack_depth();
+	switch (nodeTag(plan))
+	{
+		case T_CustomScan:
+			if (((CustomScan *) plan)->methods == &DistinctScanMethods)
+				FinishNode((CustomScan *) plan);
+			FinishPlans(((CustomScan *) plan)->custom_plans);
+			break;
+		case T_SubqueryScan:
+			FinishPlan(((SubqueryScan *) plan)->subplan);
+			break;
+		case T_Append:
+			FinishPlans(((Append *) plan)->appendplans);
+			break;
+		case T_MergeAppend:
+			FinishPlans(((MergeAppend *) plan)->mergeplans);
+			break;
+#if PG_VERSION_NUM < 140000
+		case T_ModifyTable:
+			FinishPlans(((ModifyTable *) plan)->plans);
+			break;
+#endif
+		default:
+			break;
+	}
+	FinishPlan(plan->lefttree);
+	FinishPlan(plan->righttree);
+}
+
+void
+FinishDistinctPlan(PlannedStmt *statement)
+{
+	FinishPlan(statement->planTree);
+	FinishPlans(statement->subplans);
+}
+
+void
+InitDistinct(void)
+{
+	RegisterCustomScanMethods(&DistinctScanMethods);
+	previous_upper_paths_hook = create_upper_paths_hook;
+	create_upper_paths_hook = AddUpperPaths;
+}
