@@ -24,7 +24,7 @@ override with_llvm = no
 # -Wno-unused-parameter, -Wno-missing-field-initializers: server headers again.
 PG_CXXFLAGS = -MMD -MP -std=c++20 -fno-exceptions -fno-rtti -fvisibility=hidden \
 	-Wall -Wextra -Wno-register -Wno-unused-parameter -Wno-missing-field-initializers
-PG_CPPFLAGS = -I$(srcdir)/src -DDEDUP_METHODS_ELSEWHERE
+PG_CPPFLAGS = -I$(srcdir)/src
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)

@@ -18,8 +18,7 @@ setup_list() {
 	# that Debian marks as essential (bash, coreutils, diffutils, findutils, grep, gzip,
 	# sed, tar, util-linux) are not listed: every Debian system has them.
 
-	# Compiles and installs the extension. server-dev depends on clang and LLVM, which
-	# make the bitcode. xxHash is used as a header.
+	# Compiles and installs the extension. xxHash is used as a header.
 	local build="g++ make libxxhash-dev"
 
 	# The server. procps has ps, and mawk has awk.

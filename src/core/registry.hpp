@@ -9,71 +9,46 @@
 #include <cstring>
 
 #include "method.hpp"
-#include "methods/a2.hpp"
-#include "methods/apbf.hpp"
-#include "methods/b_dbf.hpp"
-#include "methods/blocked_bloom.hpp"
-#include "methods/bloom.hpp"
-#include "methods/count_min.hpp"
-#include "methods/counting_bloom.hpp"
-#include "methods/cuckoo.hpp"
-#include "methods/dsqf.hpp"
-#include "methods/fifo.hpp"
-#include "methods/fp_lru.hpp"
-#include "methods/hll.hpp"
-#include "methods/lru.hpp"
-#include "methods/qht.hpp"
-#include "methods/qhtd.hpp"
-#include "methods/qqht.hpp"
-#include "methods/qqhtd.hpp"
-#include "methods/quotient.hpp"
-#include "methods/recent.hpp"
-#include "methods/ring.hpp"
-#include "methods/rsbf.hpp"
-#include "methods/sbf.hpp"
-#include "methods/sqf.hpp"
+
+// A new method is one line here.
+#define DEDUP_METHODS(X) \
+  X(blocked_bloom) \
+  X(bloom) \
+  X(recent) \
+  X(ring) \
+  X(fifo) \
+  X(counting_bloom) \
+  X(sbf) \
+  X(rsbf) \
+  X(sqf) \
+  X(dsqf) \
+  X(qht) \
+  X(qhtd) \
+  X(qqht) \
+  X(qqhtd) \
+  X(cuckoo) \
+  X(quotient) \
+  X(a2) \
+  X(b_dbf) \
+  X(lru) \
+  X(fp_lru) \
+  X(apbf) \
+  X(hll) \
+  X(count_min)
+
+#define DEDUP_DECLARE_METHOD(name) \
+  namespace dedup::name {          \
+  extern const Method kMethod;     \
+  }
+DEDUP_METHODS(DEDUP_DECLARE_METHOD)
+#undef DEDUP_DECLARE_METHOD
 
 namespace dedup {
 
-inline constexpr size_t kMethodCount = 23;
-
-// A program of many translation units compiles the methods once: it is built with
-// DEDUP_METHODS_ELSEWHERE, and links methods.cpp.
-#ifdef DEDUP_METHODS_ELSEWHERE
-extern const Method* const kMethods[kMethodCount];
-#endif
-#if !defined(DEDUP_METHODS_ELSEWHERE) || defined(DEDUP_METHODS_HERE)
-#ifndef DEDUP_METHODS_HERE
-inline
-#endif
-    // clang-format off
-constexpr const Method* const kMethods[kMethodCount] = {
-    &blocked_bloom::kMethod,
-    &bloom::kMethod,
-    &recent::kMethod,
-    &ring::kMethod,
-    &fifo::kMethod,
-    &counting_bloom::kMethod,
-    &sbf::kMethod,
-    &rsbf::kMethod,
-    &sqf::kMethod,
-    &dsqf::kMethod,
-    &qht::kMethod,
-    &qhtd::kMethod,
-    &qqht::kMethod,
-    &qqhtd::kMethod,
-    &cuckoo::kMethod,
-    &quotient::kMethod,
-    &a2::kMethod,
-    &b_dbf::kMethod,
-    &lru::kMethod,
-    &fp_lru::kMethod,
-    &apbf::kMethod,
-    &hll::kMethod,
-    &count_min::kMethod,
-};
-// clang-format on
-#endif
+#define DEDUP_METHOD_ADDRESS(name) &name::kMethod,
+inline constexpr const Method* kMethods[] = {DEDUP_METHODS(DEDUP_METHOD_ADDRESS)};
+#undef DEDUP_METHOD_ADDRESS
+inline constexpr size_t kMethodCount = sizeof kMethods / sizeof kMethods[0];
 
 // The method with this code, or null.
 inline const Method* MethodByCode(uint8_t code) noexcept {
@@ -125,7 +100,7 @@ inline const Method& FilterMethod(double fpr) noexcept {
 // What dedup_window() picks: a filter that remembers the last keys.
 inline const Method& WindowMethod() noexcept { return recent::kMethod; }
 
-// What counts distinct keys in the fewest bytes.
+// What counts distinct keys in the fewest bytes. sketch.hpp adds to it without a call.
 inline const Method& CountMethod() noexcept { return hll::kMethod; }
 
 }  // namespace dedup

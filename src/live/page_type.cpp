@@ -2,6 +2,7 @@
  * Input and output of dedup_page; see page_type.hpp for the format. Text is base64,
  * binary the bytes themselves. Everything that comes in is checked before it is used.
  */
+#include "core/methods/fifo.hpp"
 #include "live/page_type.hpp"
 #include "pg/base64.hpp"
 

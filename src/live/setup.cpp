@@ -2,6 +2,7 @@
  * Making live filters, and what there is to know of one: dedup_create, dedup_stats,
  * dedup_check; and what keeps a restore honest.
  */
+#include "core/methods/fifo.hpp"
 #include "guard/guard.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"

@@ -39,14 +39,13 @@ extern "C" {
 
 /*
  * Declares an SQL-callable function and exports it; everything else of the
- * library is hidden. Never inlined, so that the server's JIT, which inlines from
- * our bitcode, leaves it where hidden names can be found.
+ * library is hidden.
  */
 #define DEDUP_FUNCTION(name) \
 	extern "C" { \
 	_Pragma("GCC visibility push(default)") \
 	PG_FUNCTION_INFO_V1(name); \
-	__attribute__((noinline)) Datum name(PG_FUNCTION_ARGS); \
+	Datum name(PG_FUNCTION_ARGS); \
 	_Pragma("GCC visibility pop") \
 	} \
 	Datum name(PG_FUNCTION_ARGS)

@@ -7,6 +7,7 @@
  * aggregate's context; room doubles, so that is rare. No memory context or
  * expanded object a group: hash aggregation walks all of them at each new group.
  */
+#include "core/sketch.hpp"
 #include "pg/keys.hpp"
 #include "value/datum.hpp"
 
@@ -192,7 +193,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 		uint64		hash;
 
 		if (HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
-			dedup::hll::Add(image + header->body_at(), dedup::hll::P(header->shape), hash);
+			dedup::AddToSketch(header->shape, image + header->body_at(), hash);
 		PG_RETURN_POINTER(value);
 	}
 	site->sketch = false;

@@ -12,6 +12,7 @@
 
 #include "core/filter.hpp"
 #include "core/image.hpp"
+#include "core/methods/hll.hpp"
 #include "core/registry.hpp"
 
 namespace {

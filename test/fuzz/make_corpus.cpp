@@ -11,6 +11,7 @@
 
 #include "core/filter.hpp"
 #include "core/image.hpp"
+#include "core/methods/fifo.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
 

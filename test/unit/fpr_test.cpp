@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/methods/fifo.hpp"
 #include "test_support.hpp"
 
 namespace dedup::test {

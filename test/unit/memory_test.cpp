@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/methods/fifo.hpp"
 #include "test_support.hpp"
 
 namespace dedup::test {

@@ -1,6 +1,7 @@
 // The pages of live filters: entries and tags against a plain list, settling by verdict,
 // the order in which keys are folded, and the bytes of a page.
 
+#include "core/methods/fifo.hpp"
 #include "core/page.hpp"
 
 #include <gtest/gtest.h>

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "core/methods/fifo.hpp"
 #include "test_support.hpp"
 
 namespace dedup::test {

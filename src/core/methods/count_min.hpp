@@ -238,39 +238,7 @@ inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* b
   return true;
 }
 
-inline constexpr Method kMethod = {
-    .name = "count_min",
-    .code = 23,
-    .answers = Answers::kFrequency,
-    .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
-    .merge_keeps_all = true,
-    .granule = kGranule,
-    .promise = "counts are never too low, and seldom too high by more than epsilon of all sights",
-    .merging = "sum of the counters: the promise holds for the sights of both inputs together",
-    .cost = "depth cache lines a key",
-    .missed = [](const Shape&) noexcept { return 0.0; },
-    .options = kOptions,
-    .option_count = sizeof kOptions / sizeof kOptions[0],
-    .sizing = "epsilon=0.001 delta=0.01",
-    .plan = Plan,
-    .valid = Valid,
-    // Where the counters depend on the order of the sights, it is kept as far as it can be.
-    .exact_order =
-        [](const Shape& shape) noexcept {
-          return Conservative(shape) ? ExactOrder::kFirstSight : ExactOrder::kSorted;
-        },
-    .describe = Describe,
-    .test_and_add = TestAndAdd,
-    .contains = Contains,
-    .insert = Insert,
-    .merge = Merge,
-    .read = Read,
-    .expected_fpr = nullptr,
-    .add_counts = AddCounts,
-    .frequency = FrequencyIn,
-    .epsilon = Epsilon,
-    .sound = Sound,
-};
+extern const Method kMethod;
 
 }  // namespace dedup::count_min
 

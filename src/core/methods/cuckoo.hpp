@@ -313,39 +313,7 @@ inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* b
 
 inline bool Strict(const Shape& shape) noexcept { return LayoutOf(shape).strict; }
 
-inline constexpr Method kMethod = {
-    .name = "cuckoo",
-    .code = 15,
-    .remembers =
-        [](const Shape& shape) noexcept {
-          return LayoutOf(shape).strict ? Remembers::kAll : Remembers::kByChance;
-        },
-    .merge_keeps_all = false,
-    .granule = kGranule,
-    .promise = "none for a single key: when full it drops random ones",
-    .merging =
-        "a fair sample of both inputs' fingerprints; strict=on: the union, or an error when full",
-    .cost = "2 cache lines a key, one more a move",
-    .missed = Missed,
-    .options = kOptions,
-    .option_count = sizeof kOptions / sizeof kOptions[0],
-    .variant = "strict=on",
-    .variant_promise = "never forgets what is not taken back: refuses keys when it is full",
-    .plan = Plan,
-    .valid = Valid,
-    .exact_order = [](const Shape&) noexcept { return ExactOrder::kFirstSight; },
-    .describe = Describe,
-    .test_and_add = TestAndAdd,
-    .contains = Contains,
-    .insert = Insert,
-    .merge = Merge,
-    .read = Read,
-    .expected_fpr = ExpectedFpr,
-    .forget = Forget,
-    .may_forget = Strict,
-    .may_be_full = Strict,
-    .sound = Sound,
-};
+extern const Method kMethod;
 
 }  // namespace dedup::cuckoo
 

@@ -25,10 +25,7 @@ namespace dedup::qht {
 
 inline constexpr qht_row::Rule kRule = {{.queue = false, .duplicates = false}, 1};
 
-inline constexpr Method kMethod = qht_row::MethodOf<kRule>(
-    "qht", 11,
-    "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
-    "at random: two full filters keep half of the keys of each");
+extern const Method kMethod;
 
 }  // namespace dedup::qht
 

@@ -22,10 +22,7 @@ namespace dedup::qhtd {
 
 inline constexpr qht_row::Rule kRule = {{.queue = false, .duplicates = true}, 1};
 
-inline constexpr Method kMethod = qht_row::MethodOf<kRule>(
-    "qhtd", 12,
-    "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
-    "at random: two full filters keep half of the keys of each");
+extern const Method kMethod;
 
 }  // namespace dedup::qhtd
 

@@ -27,11 +27,7 @@ namespace dedup::qqhtd {
 
 inline constexpr qht_row::Rule kRule = {{.queue = true, .duplicates = true}, 4};
 
-inline constexpr Method kMethod = qht_row::MethodOf<kRule>(
-    "qqhtd", 14,
-    "none: the last k sights of each row, of the last n distinct keys 19 % are missed with "
-    "k = 4, 27 % with k = 2, 37 % with k = 1",
-    "by age: two full filters keep the younger half of each row");
+extern const Method kMethod;
 
 }  // namespace dedup::qqhtd
 

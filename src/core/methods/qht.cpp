@@ -1,0 +1,12 @@
+// The method qht as a table of functions: qht.hpp has them.
+
+#include "qht.hpp"
+
+namespace dedup::qht {
+
+constinit const Method kMethod = qht_row::MethodOf<kRule>(
+    "qht", 11,
+    "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
+    "at random: two full filters keep half of the keys of each");
+
+}  // namespace dedup::qht

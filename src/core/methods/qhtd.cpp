@@ -1,0 +1,12 @@
+// The method qhtd as a table of functions: qhtd.hpp has them.
+
+#include "qhtd.hpp"
+
+namespace dedup::qhtd {
+
+constinit const Method kMethod = qht_row::MethodOf<kRule>(
+    "qhtd", 12,
+    "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
+    "at random: two full filters keep half of the keys of each");
+
+}  // namespace dedup::qhtd

@@ -1,0 +1,21 @@
+// Adding to a filter of CountMethod() where each key costs a few nanoseconds, and a call
+// through the method's table would be a good part of that.
+
+#ifndef STREAMDEDUP_CORE_SKETCH_HPP_
+#define STREAMDEDUP_CORE_SKETCH_HPP_
+
+#include <cstdint>
+
+#include "methods/hll.hpp"
+
+namespace dedup {
+
+// Adds a key to the body of a filter of CountMethod() in one of its full forms. The header
+// does not change.
+inline void AddToSketch(const Shape& shape, uint8_t* body, uint64_t hash) noexcept {
+  hll::Add(body, hll::P(shape), hash);
+}
+
+}  // namespace dedup
+
+#endif  // STREAMDEDUP_CORE_SKETCH_HPP_
