@@ -56,15 +56,17 @@ sub sections
 		{
 			$block->{text} .= "$_\n";
 		}
-		elsif (/^```\s*(\w*)\s*(\w*)$/)
+		elsif (/^\s*```/)
 		{
-			$block = { language => $1, where => $2, line => $line, text => '' };
+			/^```(\w+)(?: (publisher|subscriber))?$/ or BAIL_OUT("$file:$line: not a start of a block");
+			$block = { language => $1, where => $2 || 'publisher', line => $line, text => '' };
 		}
 		elsif (/^## (.*)/)
 		{
 			push @sections, { title => $1, blocks => [] };
 		}
 	}
+	$block and BAIL_OUT("$file:$block->{line}: a block without an end");
 	return @sections;
 }
 
@@ -74,7 +76,6 @@ my %nodes;
 sub node_of
 {
 	my ($where) = @_;
-	$where = 'publisher' unless $where eq 'subscriber';
 	$nodes{$where} ||= start_node($where, allows_streaming => 'logical');
 	return $nodes{$where};
 }
@@ -122,7 +123,7 @@ sub run_sql
 sub run_python
 {
 	my ($block, $database) = @_;
-	my $node = node_of('');
+	my $node = node_of('publisher');
 	my $program = $block->{text};
 	my $output;
 	$program = $django . $program if $program =~ /^from django/m;
@@ -140,7 +141,7 @@ sub missing_extension
 		while ($block->{language} eq 'sql' && $block->{text} =~ /CREATE EXTENSION (\w+)/g)
 		{
 			return "no extension $1"
-			  if node_of('')->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = '$1'") eq '0';
+			  if node_of('publisher')->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = '$1'") eq '0';
 		}
 	}
 	return '';
@@ -167,14 +168,13 @@ foreach my $recipe (@recipes)
 	my $database = 'recipe_' . ++$number;
 	my ($ran, $title) = (0, $recipe->{title});
 	my $missing = missing_extension($recipe);
-	my %where = ('' => 1, map { $_->{where} => 1 } @{ $recipe->{blocks} });
+	my %where = (publisher => 1, map { $_->{where} => 1 } @{ $recipe->{blocks} });
 
 	# Whatever can be run here: each recipe has a block whose result is shown.
 	ok((grep { defined $_->{prints} } @{ $recipe->{blocks} }), "$title: shows a result");
 	foreach my $where (grep { $missing eq '' } sort keys %where)
 	{
 		my $node = node_of($where);
-		next if $node->safe_psql('postgres', "SELECT count(*) FROM pg_database WHERE datname = '$database'") ne '0';
 		$node->safe_psql('postgres', "CREATE DATABASE $database");
 		$node->safe_psql($database, 'SET client_min_messages = warning; CREATE EXTENSION streamdedup');
 	}
@@ -206,7 +206,7 @@ foreach my $recipe (@recipes)
 
 # README: its first example, in which some days have no filter yet.
 my ($example) = slurp_file("$top/README.md") =~ /```sql\n(CREATE EXTENSION streamdedup;.*?)```/s;
-my $node = node_of('');
+my $node = node_of('publisher');
 $node->safe_psql('postgres', 'CREATE DATABASE readme');
 $node->safe_psql('readme', q{
 	CREATE TABLE clicks (user_id bigint, ad_id bigint, at timestamptz);
