@@ -29,8 +29,10 @@ setup_list() {
 
 	# cmake and libgtest-dev build the unit tests. PostgreSQL's modules for TAP tests need
 	# IPC::Run. libFuzzer and clang's sanitizers have a package of their own. pg_partman is
-	# an extension that one of the TAP tests uses.
+	# an extension that two of the TAP tests use. docs/recipes.md, which a TAP test runs, has
+	# blocks in Python for drivers and ORMs.
 	local check="cmake libgtest-dev perl libipc-run-perl clang-$clang libclang-rt-$clang-dev valgrind"
+	check="$check python3 python3-psycopg python3-psycopg2 python3-asyncpg python3-sqlalchemy python3-django"
 	local check_server="postgresql-$pg-partman"
 
 	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py is Python.

@@ -73,6 +73,10 @@ COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, bool
 
 -- ---- one filter ----
 
+-- A parameter without a type raises 42P18 as a key, since VARIADIC "any" tells the parser no
+-- type. The server raises it before any function of ours runs, so the comments of the
+-- functions are the place for the hint.
+
 -- Not STRICT: a NULL key leaves the filter as it is.
 CREATE FUNCTION dedup_add_support(internal) RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -80,33 +84,33 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION dedup_add(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20 SUPPORT dedup_add_support;
 
-COMMENT ON FUNCTION dedup_add(dedup_filter, "any") IS 'the filter with one more key';
+COMMENT ON FUNCTION dedup_add(dedup_filter, "any") IS 'the filter with one more key; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_add_all(filter dedup_filter, keys anyarray) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 SUPPORT dedup_add_support;
 
-COMMENT ON FUNCTION dedup_add_all(dedup_filter, anyarray) IS 'the filter with every element of an array added';
+COMMENT ON FUNCTION dedup_add_all(dedup_filter, anyarray) IS 'the filter with every element of an array added; a parameter needs a type: $1::bigint[]';
 
 CREATE FUNCTION dedup_contains(filter dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_contains(dedup_filter, "any") IS 'whether the key was added, or is taken for one that was';
+COMMENT ON FUNCTION dedup_contains(dedup_filter, "any") IS 'whether the key was added, or is taken for one that was; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION is_new(filter dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_is_new_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION is_new(dedup_filter, "any") IS 'whether the key was not added';
+COMMENT ON FUNCTION is_new(dedup_filter, "any") IS 'whether the key was not added; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_frequency(filter dedup_filter, VARIADIC key "any") RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_frequency(dedup_filter, "any") IS 'how often the key was added, by a count_min filter';
+COMMENT ON FUNCTION dedup_frequency(dedup_filter, "any") IS 'how often the key was added, by a count_min filter; a parameter as a key needs a type: $1::bigint';
 
 -- Not STRICT: a NULL key leaves the filter as it is.
 CREATE FUNCTION dedup_forget(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_forget_value' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20;
 
-COMMENT ON FUNCTION dedup_forget(dedup_filter, "any") IS 'the filter without a key that was new when it was added';
+COMMENT ON FUNCTION dedup_forget(dedup_filter, "any") IS 'the filter without a key that was new when it was added; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_merge(dedup_filter, dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
@@ -168,7 +172,7 @@ CREATE AGGREGATE dedup_agg(VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys, for a million at a rate of 0.01';
+COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys, for a million at a rate of 0.01; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
 	SFUNC = dedup_agg_trans,
@@ -180,7 +184,7 @@ CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg(dedup_filter, "any") IS 'filter of all keys, made as the prototype';
+COMMENT ON AGGREGATE dedup_agg(dedup_filter, "any") IS 'filter of all keys, made as the prototype; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_merge_agg(filter dedup_filter) (
 	SFUNC = dedup_merge_agg_trans,
@@ -204,7 +208,7 @@ CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %';
+COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
 
 -- ---- queries ----
 
@@ -212,12 +216,12 @@ COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: e
 CREATE FUNCTION dedup_is_new(VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C WINDOW STABLE PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_is_new("any") IS 'whether the row''s key is new in its partition, by a filter that fills hash_mem';
+COMMENT ON FUNCTION dedup_is_new("any") IS 'whether the row''s key is new in its partition, by a filter that fills hash_mem; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_is_new(prototype dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_is_new_prototype' LANGUAGE C WINDOW IMMUTABLE PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_is_new(dedup_filter, "any") IS 'whether the row''s key is new in its partition, by a filter made as the prototype';
+COMMENT ON FUNCTION dedup_is_new(dedup_filter, "any") IS 'whether the row''s key is new in its partition, by a filter made as the prototype; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_new_keys_support(internal) RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
@@ -226,7 +230,7 @@ CREATE FUNCTION dedup_new_keys(filter dedup_filter, keys anyarray) RETURNS SETOF
 AS 'MODULE_PATHNAME', 'dedup_new_keys_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100
 ROWS 100 SUPPORT dedup_new_keys_support;
 
-COMMENT ON FUNCTION dedup_new_keys(dedup_filter, anyarray) IS 'the keys that the filter does not remember';
+COMMENT ON FUNCTION dedup_new_keys(dedup_filter, anyarray) IS 'the keys that the filter does not remember; a parameter needs a type: $1::bigint[]';
 
 -- Not STRICT: a NULL is an error. They run a query of the caller's.
 CREATE FUNCTION dedup_rows(query text, VARIADIC key_columns text[]) RETURNS SETOF record
@@ -296,40 +300,40 @@ AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE CO
 CREATE FUNCTION is_new(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION is_new(text, "any") IS 'whether the key is new to a live filter, which remembers it';
-COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to a live filter, which remembers it';
+COMMENT ON FUNCTION is_new(text, "any") IS 'whether the key is new to a live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to a live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION is_new_at(name text, at timestamptz, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new_at' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION is_new_at(name regclass, at timestamptz, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new_at_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION is_new_at(text, timestamptz, "any") IS 'is_new() by the event''s own time';
-COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the event''s own time';
+COMMENT ON FUNCTION is_new_at(text, timestamptz, "any") IS 'is_new() by the event''s own time; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the event''s own time; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_seen(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_seen' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
 CREATE FUNCTION dedup_seen(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_seen_oid' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
 
-COMMENT ON FUNCTION dedup_seen(text, "any") IS 'whether a live filter has the key; asks only';
-COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether a live filter has the key; asks only';
+COMMENT ON FUNCTION dedup_seen(text, "any") IS 'whether a live filter has the key; asks only; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether a live filter has the key; asks only; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_forget(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION dedup_forget(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_forget_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of a live filter';
-COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of a live filter';
+COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of a live filter; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of a live filter; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_new_keys(name text, keys anyarray) RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
 CREATE FUNCTION dedup_new_keys(name regclass, keys anyarray) RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME', 'dedup_live_new_keys_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
 
-COMMENT ON FUNCTION dedup_new_keys(text, anyarray) IS 'the keys that are new to a live filter, which remembers them';
-COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the keys that are new to a live filter, which remembers them';
+COMMENT ON FUNCTION dedup_new_keys(text, anyarray) IS 'the keys that are new to a live filter, which remembers them; a parameter needs a type: $1::bigint[]';
+COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the keys that are new to a live filter, which remembers them; a parameter needs a type: $1::bigint[]';
 
 CREATE FUNCTION dedup_snapshot(name text) RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_live_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
