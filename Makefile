@@ -5,7 +5,7 @@ EXTENSION = streamdedup
 MODULE_big = streamdedup
 DATA = $(wildcard $(srcdir)/src/install/*.sql)
 
-SOURCES = src/core/methods.cpp src/pg/module.cpp src/pg/settings.cpp src/pg/loading.cpp src/pg/keys.cpp src/pg/key_hash.cpp src/pg/base64.cpp \
+SOURCES = src/core/methods.cpp src/pg/module.cpp src/pg/settings.cpp src/pg/loading.cpp src/pg/keys.cpp src/pg/equality.cpp src/pg/key_hash.cpp src/pg/base64.cpp \
 	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/advise.cpp src/value/functions.cpp \
 	src/value/aggregate.cpp src/value/stats.cpp \
 	src/query/own_filter.cpp src/query/window.cpp src/query/new_keys.cpp src/query/rows.cpp \

@@ -60,6 +60,7 @@ struct ValuePlan
 	Oid			collation;
 	bool		extended;		/* OwnHash: the function takes a seed */
 	FmgrInfo	hash;			/* OwnHash */
+	bool		in_call;		/* OwnHash: the function, in SQL, is running */
 	TypeCacheEntry *typcache;	/* ranges */
 	ValuePlan  *element;		/* Array, Range, Multirange, CollatedCString */
 
@@ -70,6 +71,7 @@ struct ValuePlan
 	int			row_columns;
 	RowColumn  *row;
 	MemoryContext row_context;	/* reset when they change */
+	int			in_row;			/* rows in hand; too many after an error */
 
 	/* Enum: the label met last, until one is altered */
 	Oid			enum_value;
