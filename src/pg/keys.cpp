@@ -297,8 +297,9 @@ IsCollated(const ValuePlan *plan)
 		!get_collation_isdeterministic(plan->collation);
 }
 
+/* `named` is the type that an error is about. */
 static ValuePlan *
-MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation)
+MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation, Oid named)
 {
 	ValuePlan  *plan = (ValuePlan *) MemoryContextAllocZero(context, sizeof(ValuePlan));
 	Hashing		hashing = DescribeHashing(type, equality);
@@ -312,23 +313,25 @@ MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation)
 	switch (plan->kind)
 	{
 		case KeyKind::OwnHash:
-			UseHashFunction(plan, type, hashing.functions);
+			UseHashFunction(plan, named, hashing.functions);
 			break;
 		case KeyKind::Range:
 			plan->typcache = lookup_type_cache(plan->type, TYPECACHE_RANGE_INFO);
 			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
-									   plan->typcache->rng_collation);
+									   plan->typcache->rng_collation,
+									   hashing.element_equality == DEFAULT_EQUALITY ?
+									   hashing.element : type);
 			break;
 #if PG_VERSION_NUM >= 140000
 		case KeyKind::Multirange:
 			plan->typcache = lookup_type_cache(plan->type, TYPECACHE_MULTIRANGE_INFO);
 			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
-									   InvalidOid);
+									   InvalidOid, hashing.element);
 			break;
 #endif
 		case KeyKind::Array:
 			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
-									   collation);
+									   collation, hashing.element);
 			break;
 		default:
 			if (!IsCollated(plan))
@@ -348,7 +351,7 @@ MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation)
 ValuePlan *
 MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 {
-	return MakePlanBy(context, type, DEFAULT_EQUALITY, collation);
+	return MakePlanBy(context, type, DEFAULT_EQUALITY, collation, type);
 }
 
 /*
@@ -469,6 +472,13 @@ PlanColumn(KeyPlan *plan, int column, Oid type, Oid collation)
 	plan->types[column] = type;
 	plan->collations[column] = collation;
 	plan->plans[column] = MakeValuePlan(plan->context, type, collation);
+}
+
+bool
+IsHashedBy(const KeyPlan *plan, PGFunction function)
+{
+	return plan->columns == 1 && plan->plans[0]->kind == KeyKind::OwnHash &&
+		plan->plans[0]->hash.fn_addr == function;
 }
 
 void

@@ -80,6 +80,9 @@ extern bool IsHashableType(Oid type);
  */
 extern bool IsWidelyHashableType(Oid type);
 
+/* Whether the key is one column, whose type has this hash function. */
+extern bool IsHashedBy(const KeyPlan *plan, PGFunction function);
+
 /* Makes the plans of a call site anew, with the equalities that types have now. */
 extern void RenewKeyPlan(KeyPlan *plan);
 
