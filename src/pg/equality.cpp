@@ -60,8 +60,8 @@ HashFunctionsOfFamily(Oid family, Oid type)
 }
 
 /*
- * By any hash operator family that has the operator, as a hash join finds them. That of a
- * default class comes first.
+ * Looks into every hash operator family that has the operator, as a hash join does, and
+ * prefers the family of a default class.
  */
 HashFunctions
 HashFunctionsOf(Oid equality)
@@ -119,8 +119,8 @@ OwnerOfType(Oid type)
 }
 
 /*
- * An operator "=" of the type and itself, in whatever schema. Anybody can make such an
- * operator for anybody's type, so its owner matters.
+ * Finds an operator "=" of the type and itself, in any schema. Every role can make such an
+ * operator for another role's type, so the operator's owner matters.
  */
 static Oid
 EqualityByName(Oid type)
@@ -145,7 +145,7 @@ EqualityByName(Oid type)
 	return found;
 }
 
-/* The server's own operators are those of the kinds, but for one. */
+/* The server's own operators are the equalities of the kinds, with one exception. */
 static bool
 IsOfKind(Oid equality)
 {

@@ -263,7 +263,7 @@ PlanRow(ValuePlan *plan, TupleDesc desc)
 
 	plan->row = NULL;			/* in case of an error */
 
-	/* A row's hash function that comes back here may find the type altered. */
+	/* A column's hash function may have led here while the old plans are in use. */
 	if (plan->row_context == NULL || plan->in_row > 0)
 		plan->row_context = AllocSetContextCreateInternal(plan->context, "dedup_filter row plan",
 														  ALLOCSET_SMALL_SIZES);
@@ -336,8 +336,8 @@ CallHashFunction(ValuePlan *plan, FmgrInfo *function, Datum value, KeySeed seed)
 }
 
 /*
- * A function in SQL may do what comes back here with the same plan, and what the server
- * keeps in a FmgrInfo for SQL functions is for one call at a time.
+ * A function in SQL may run statements that hash by the same plan. The server's state of an
+ * SQL function in a FmgrInfo serves one call at a time.
  */
 static uint64
 CallSqlHashFunction(ValuePlan *plan, Datum value, KeySeed seed)
@@ -366,7 +366,7 @@ CallSqlHashFunction(ValuePlan *plan, Datum value, KeySeed seed)
 static uint64
 HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
 {
-	/* It must not take over a value that is not its own. */
+	/* The function must not take over or change a value that others still read. */
 	value = MakeExpandedObjectReadOnly(value, false, plan->typlen);
 	return HashU64(plan->hash.fn_addr == fmgr_sql ? CallSqlHashFunction(plan, value, seed) :
 				   CallHashFunction(plan, &plan->hash, value, seed), seed);
@@ -525,7 +525,7 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 
 /* ---- keys ----------------------------------------------------------------- */
 
-/* The hash of columns by the plans they have now; one column's hash is the key's. */
+/* Hashes columns by their plans. The hash of a single column is the hash of the key. */
 static uint64
 HashPlanned(KeyPlan *plan, const NullableDatum *columns, KeySeed seed)
 {
@@ -594,7 +594,7 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed see
 		items[i].value = values[i];
 		items[i].isnull = isnull[i];
 	}
-	/* It has nothing to renew itself from, and need not. */
+	/* HashColumns() would renew `expanded`, which has nothing to be renewed from. */
 	for (int i = 0; nulls == NullKeys::Skip && result && i < expanded.columns; i++)
 		result = !isnull[i];
 	plan->in_use++;

@@ -128,7 +128,7 @@ KnownKind(Oid type, KeyKind *kind)
 namespace
 {
 
-/* How the values of a type are hashed. */
+/* Describes how the values of a type are hashed. */
 struct Hashing
 {
 	Oid			type;			/* with domains removed */
@@ -204,7 +204,7 @@ DescribeHashing(Oid type, Oid equality)
 	return hashing;
 }
 
-/* In order: of what holds several types, the least counts. */
+/* Ordered: a type that holds other types is as wide as the narrowest of them. */
 enum class HashWidth
 {
 	None,						/* no hash function */
@@ -214,7 +214,10 @@ enum class HashWidth
 
 static HashWidth WidthOf(Oid type, Oid equality, bool look_into_rows);
 
-/* Of an anonymous record nothing is known. Before 14 the server has no hash of rows. */
+/*
+ * Returns None for an anonymous record, whose columns are not known, and on servers before
+ * 14, which cannot hash rows.
+ */
 static HashWidth
 WidthOfRow(Oid type)
 {
@@ -494,7 +497,7 @@ RenewKeyPlan(KeyPlan *plan)
 		plans[i] = MakeValuePlan(memory, plan->types[i], plan->collations[i]);
 	memcpy(plan->plans, plans, sizeof(ValuePlan *) * plan->columns);
 
-	/* A hash function that comes back to its own call site still uses the old ones. */
+	/* A hash function that is called by the old plans may have led to this call. */
 	if (plan->renewed != NULL && plan->in_use == 0)
 		MemoryContextDelete(plan->renewed);
 	plan->renewed = memory;

@@ -35,13 +35,13 @@ struct KeyPlan
 	KeyShortcut shortcut;
 	ValuePlan **plans;			/* one, if variadic */
 
-	/* What the plans were made from: they are renewed when an equality may have changed. */
+	/* The plans were made from these. They are renewed when an equality may have changed. */
 	Oid		   *types;
 	Oid		   *collations;
 	MemoryContext context;
 	MemoryContext renewed;		/* has the present plans; NULL: they are the first ones */
 	uint64		version;
-	int			in_use;			/* how many calls are hashing; too many after an error */
+	int			in_use;			/* number of calls that are hashing; too high after an error */
 };
 
 /*
@@ -83,7 +83,7 @@ extern bool IsWidelyHashableType(Oid type);
 /* Whether the key is one column, whose type has this hash function. */
 extern bool IsHashedBy(const KeyPlan *plan, PGFunction function);
 
-/* Makes the plans of a call site anew, with the equalities that types have now. */
+/* Makes the plans again, with the equalities that the types have now. */
 extern void RenewKeyPlan(KeyPlan *plan);
 
 /*

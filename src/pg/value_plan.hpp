@@ -71,7 +71,7 @@ struct ValuePlan
 	int			row_columns;
 	RowColumn  *row;
 	MemoryContext row_context;	/* reset when they change */
-	int			in_row;			/* rows in hand; too many after an error */
+	int			in_row;			/* rows being hashed; too high after an error */
 
 	/* Enum: the label met last, until one is altered */
 	Oid			enum_value;

@@ -73,8 +73,8 @@ GetState(FunctionCallInfo fcinfo)
 }
 
 /*
- * Adds this row's key to the state. Called for every row of every dedup_agg. Filters can be
- * counted, but are not kept as keys.
+ * Adds this row's key to the state. Called for every row of every dedup_agg. Only an
+ * aggregate that counts (`only_counts`) takes filters as keys.
  */
 static inline Datum
 AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key,

@@ -6,8 +6,8 @@
  * one pair in 2^64. Of a filter that is stored out of line no more is read to tell it from
  * another, or to hash it.
  *
- * Nothing is left behind: a sort calls the comparison for the whole of a query in one
- * memory context.
+ * A sort calls the comparison in one memory context for a whole query, so it must not leave
+ * memory allocated.
  */
 #include "value/datum.hpp"
 
@@ -21,7 +21,7 @@ using dedup::kHeaderBytes;
 namespace
 {
 
-/* Canonical bytes with their checksum: all of them, or the first ones. */
+/* Canonical bytes with their checksum: all of them, or the first kHeaderBytes. */
 struct Bytes
 {
 	const uint8_t *bytes;
@@ -36,7 +36,7 @@ IsFinished(const dedup::Header &header)
 	return header.canonical() && header.checksum != 0;
 }
 
-/* A value that is in memory as it is stored: its bytes are where they are. */
+/* Finds the bytes of a value that is in memory in its stored form. Allocates nothing. */
 static bool
 GetPlain(Datum datum, Bytes *plain)
 {
@@ -51,7 +51,7 @@ GetPlain(Datum datum, Bytes *plain)
 		IsFinished(header);
 }
 
-/* The bytes of any value; allocates. */
+/* Returns the bytes of any value. Allocates. */
 static Bytes
 GetBytes(Datum datum)
 {
@@ -64,7 +64,7 @@ GetBytes(Datum datum)
 	return {(const uint8_t *) VARDATA(canonical), VARSIZE(canonical) - VARHDRSZ};
 }
 
-/* At least the first bytes of any value; allocates. */
+/* Returns at least the first bytes of any value. Allocates. */
 static Bytes
 GetHead(Datum datum)
 {
@@ -219,6 +219,6 @@ RefuseFilterAsKey(const KeyPlan *plan)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_DATATYPE_MISMATCH),
-			 errmsg("a filter cannot be the only column of a key of a filter"),
+			 errmsg("a filter cannot be a key by itself"),
 			 errhint("Merge filters with dedup_merge() or dedup_merge_agg(). To use the bytes of a filter as a key, cast it to bytea.")));
 }

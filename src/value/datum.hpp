@@ -80,8 +80,8 @@ extern void CheckRate(double fpr);
 extern void CheckKeys(int64 keys);
 
 /*
- * An error (42804) if the key is a filter and nothing else: who writes dedup_agg(f) means
- * dedup_merge_agg(f), or has forgotten the key.
+ * Raises an error (42804) if the key is a filter and nothing else. Whoever writes
+ * dedup_agg(f) probably means dedup_merge_agg(f), or forgot the key.
  */
 extern void RefuseFilterAsKey(const KeyPlan *plan);
 
