@@ -170,6 +170,41 @@ SELECT '[a,b)'::cirange = '[A,B)'::cirange AS equal,
 	dedup_contains(dedup_add(dedup_filter(10), '["(2,4)",)'::columnrange), '["(2,4)",)'::columnrange) AS the_same;
 SELECT dedup_add(dedup_filter(10), '["(1,2)",)'::bytesrange);
 
+-- Base types: one whose default btree and hash classes have different equalities, of which
+-- that for btree counts, until a hash function goes with it; and two that are binary coercible
+-- to text, without and with a class of their own.
+
+\set QUIET on
+CREATE FUNCTION make_word(name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE TYPE %s', name);
+	EXECUTE format('CREATE FUNCTION %1$s_in(cstring) RETURNS %1$s IMMUTABLE STRICT LANGUAGE internal AS ''textin''', name);
+	EXECUTE format('CREATE FUNCTION %1$s_out(%1$s) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS ''textout''', name);
+	EXECUTE format('CREATE TYPE %1$s (INPUT = %1$s_in, OUTPUT = %1$s_out, LIKE = text, COLLATABLE = true)', name);
+	EXECUTE format('CREATE CAST (%1$s AS text) WITHOUT FUNCTION AS IMPLICIT', name);
+	EXECUTE format('CREATE FUNCTION %1$s_same(a %1$s, b %1$s) RETURNS bool IMMUTABLE STRICT LANGUAGE sql AS ''SELECT lower(a::text COLLATE "C") = lower(b::text COLLATE "C")''', name);
+	EXECUTE format('CREATE FUNCTION %1$s_hash(a %1$s) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS ''SELECT hashtext(lower(a::text COLLATE "C") COLLATE "C")''', name);
+	EXECUTE format('CREATE FUNCTION %1$s_exact_hash(a %1$s) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS ''SELECT hashtext(a::text COLLATE "C")''', name);
+	EXECUTE format('CREATE FUNCTION %1$s_eq(a %1$s, b %1$s) RETURNS bool IMMUTABLE STRICT LANGUAGE sql AS ''SELECT a::text COLLATE "C" = b::text COLLATE "C"''', name);
+	EXECUTE format('CREATE FUNCTION %1$s_cmp(a %1$s, b %1$s) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS ''SELECT bttextcmp(a::text COLLATE "C", b::text COLLATE "C")''', name);
+	EXECUTE format('CREATE OPERATOR ~~~ (leftarg = %1$s, rightarg = %1$s, function = %1$s_same, hashes)', name);
+END $$;
+SELECT make_word('word') \g /dev/null
+CREATE OPERATOR = (leftarg = word, rightarg = word, function = word_eq, hashes, merges);
+CREATE OPERATOR CLASS word_btree DEFAULT FOR TYPE word USING btree AS OPERATOR 3 =, FUNCTION 1 word_cmp(word, word);
+CREATE OPERATOR CLASS word_hash DEFAULT FOR TYPE word USING hash AS OPERATOR 1 ~~~, FUNCTION 1 word_hash(word);
+SELECT make_word('coercible') \g /dev/null
+SELECT make_word('coercible_own') \g /dev/null
+CREATE OPERATOR CLASS own_hash DEFAULT FOR TYPE coercible_own USING hash AS OPERATOR 1 ~~~, FUNCTION 1 coercible_own_hash(coercible_own);
+\set QUIET off
+SELECT dedup_add(dedup_filter(10), 'a'::word);
+CREATE OPERATOR CLASS word_exact_hash FOR TYPE word USING hash AS OPERATOR 1 =, FUNCTION 1 word_exact_hash(word);
+SELECT dedup_contains(dedup_add(dedup_filter(10), 'a'::word), 'a'::word) AS same, dedup_contains(dedup_add(dedup_filter(10), 'a'::word), 'A'::word) AS another;
+SELECT dedup_contains(dedup_add(dedup_filter(10), 'a'::coercible), 'a'::coercible) AS same,
+	dedup_contains(dedup_add(dedup_filter(10), 'a'::coercible), 'A'::coercible) AS another,
+	dedup_contains(dedup_add(dedup_filter(10), 'a'::coercible_own), 'A'::coercible_own) AS own,
+	dedup_contains(dedup_add(dedup_filter(10), '{a,b}'::coercible_own[]), '{A,B}'::coercible_own[]) AS own_in_array;
+
 -- an equality without a hash function is refused, in every container
 
 \set VERBOSITY terse
