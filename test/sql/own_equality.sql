@@ -134,6 +134,14 @@ CREATE FUNCTION span_hash(a span) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS '
 CREATE OPERATOR = (leftarg = span, rightarg = span, function = span_eq, hashes);
 CREATE OPERATOR CLASS span_hash DEFAULT FOR TYPE span USING hash AS OPERATOR 1 =, FUNCTION 1 span_hash(span);
 
+CREATE FUNCTION asked(query text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	answer boolean;
+BEGIN
+	EXECUTE query INTO answer;
+	RETURN answer;
+END $$;
+
 -- a range that compares its bounds by another class than the default one
 CREATE FUNCTION ci_cmp(a text, b text) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS 'SELECT bttextcmp(lower(a COLLATE "C") COLLATE "C", lower(b COLLATE "C") COLLATE "C")';
 CREATE FUNCTION ci_eq(a text, b text) RETURNS bool IMMUTABLE STRICT LANGUAGE sql AS 'SELECT own_test.ci_cmp(a, b) = 0';
@@ -157,9 +165,8 @@ SELECT dedup_contains(dedup_add(dedup_filter(10), '{"(1,2)","(1,3)"}'::plain[]),
 	dedup_contains(dedup_add(dedup_filter(10), '{"(1,2)"}'::plain[]), '{"(2,4)"}'::plain[]) AS another;
 SELECT dedup_contains(dedup_add(dedup_filter(10), '[1,3)'::span), '[2,4)'::span) AS own_range,
 	dedup_contains(dedup_add(dedup_filter(10), '[1,3)'::span), '[2,5)'::span) AS another,
-	CASE WHEN current_setting('server_version_num')::int >= 140000 THEN
-		(xpath('/row/c/text()', query_to_xml($$SELECT dedup_contains(dedup_add(dedup_filter(10), '{[1,3)}'::span_multirange), '{[2,4)}'::span_multirange) AS c$$, false, true, '')))[1]::text
-	ELSE 'false' END AS multirange;
+	CASE WHEN current_setting('server_version_num')::int < 140000 THEN false ELSE
+		asked($$SELECT dedup_contains(dedup_add(dedup_filter(10), '{[1,3)}'::span_multirange), '{[2,4)}'::span_multirange)$$) END AS multirange;
 SELECT dedup_add(dedup_filter(10), '[a,b)'::cirange);
 CREATE OPERATOR CLASS ci_hash FOR TYPE text USING hash AS OPERATOR 1 =%=, FUNCTION 1 ci_hash(text);
 SELECT '[a,b)'::cirange = '[A,B)'::cirange AS equal,
@@ -263,9 +270,12 @@ BEGIN
 			e, format('SELECT DISTINCT %s FROM many', e), format('SELECT count(DISTINCT %s) FROM many', e));
 	END LOOP;
 END $$;
-SELECT * FROM plans WHERE current_setting('server_version_num')::int >= 140000 OR expression !~ '^p$|holder'
-UNION ALL SELECT expression, 'approximate', rows, 'approximate', count FROM plans
-	WHERE current_setting('server_version_num')::int < 140000 AND expression ~ '^p$|holder';
+-- servers before 14 cannot hash rows
+\set QUIET on
+UPDATE plans SET distinct_plan = 'approximate', count_plan = 'approximate'
+	WHERE current_setting('server_version_num')::int < 140000 AND expression ~ '^p$|holder' AND distinct_plan = 'exact';
+\set QUIET off
+TABLE plans ORDER BY expression COLLATE "C";
 SELECT explained('SELECT DISTINCT ON (f) f, b FROM many') AS distinct_on, count(*) FROM (SELECT DISTINCT ON (f) f, b FROM many) d;
 SELECT dedup_approximate_distinct(false);
 
