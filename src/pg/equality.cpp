@@ -45,6 +45,8 @@ WatchEqualities(void)
 	CacheRegisterSyscacheCallback(AMOPOPID, EqualitiesChanged, (Datum) 0);
 	CacheRegisterSyscacheCallback(AMPROCNUM, EqualitiesChanged, (Datum) 0);
 	CacheRegisterSyscacheCallback(OPEROID, EqualitiesChanged, (Datum) 0);
+	/* A hash function can be replaced by one in another language. */
+	CacheRegisterSyscacheCallback(PROCOID, EqualitiesChanged, (Datum) 0);
 }
 
 /* ---- hash functions ----------------------------------------------------------- */

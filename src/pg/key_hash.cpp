@@ -32,6 +32,8 @@ using dedup::HashBytes;
 using dedup::KeySeed;
 using dedup::StoreU64;
 
+int			hash_depth = 0;
+
 static uint64 HashValue(ValuePlan *plan, Datum value, KeySeed seed);
 
 /* ---- values --------------------------------------------------------------- */
@@ -551,9 +553,9 @@ HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed
 
 	if (unlikely(plan->version != equality_version))
 		RenewKeyPlan(plan);
-	plan->in_use++;
+	hash_depth++;
 	*hash = HashPlanned(plan, columns, seed);
-	plan->in_use--;
+	hash_depth--;
 	return true;
 }
 
@@ -597,10 +599,10 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed see
 	/* HashColumns() would renew `expanded`, which has nothing to be renewed from. */
 	for (int i = 0; nulls == NullKeys::Skip && result && i < expanded.columns; i++)
 		result = !isnull[i];
-	plan->in_use++;
+	hash_depth++;
 	if (result)
 		*hash = HashPlanned(&expanded, items, seed);
-	plan->in_use--;
+	hash_depth--;
 	pfree(expanded.plans);
 	pfree(items);
 	pfree(values);

@@ -6,8 +6,10 @@
 
 extern "C" {
 #include "access/tupdesc.h"
+#include "access/xact.h"
 #include "catalog/pg_aggregate.h"
 #include "nodes/execnodes.h"
+#include "nodes/memnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/primnodes.h"
 #include "utils/lsyscache.h"
@@ -454,6 +456,25 @@ ShortcutFor(KeyKind kind)
 	}
 }
 
+/* No key is being hashed at the end of a transaction. */
+static void
+ResetHashDepth(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		hash_depth = 0;
+}
+
+static void
+WatchChanges(void)
+{
+	static bool watching = false;
+
+	if (!watching)
+		RegisterXactCallback(ResetHashDepth, NULL);
+	watching = true;
+	WatchEqualities();
+}
+
 static KeyPlan *
 AllocateKeyPlan(MemoryContext context, int columns)
 {
@@ -464,7 +485,7 @@ AllocateKeyPlan(MemoryContext context, int columns)
 	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *) * columns);
 	plan->types = (Oid *) MemoryContextAllocZero(context, sizeof(Oid) * columns);
 	plan->collations = (Oid *) MemoryContextAllocZero(context, sizeof(Oid) * columns);
-	WatchEqualities();
+	WatchChanges();
 	plan->version = equality_version;
 	return plan;
 }
@@ -484,24 +505,43 @@ IsHashedBy(const KeyPlan *plan, PGFunction function)
 		plan->plans[0]->hash.fn_addr == function;
 }
 
+/* Deletes the plans of earlier renewals. */
+static void
+DropOldPlans(MemoryContext renewals, MemoryContext present)
+{
+	MemoryContext context = renewals->firstchild;
+
+	while (context != NULL)
+	{
+		MemoryContext next = context->nextchild;
+
+		if (context != present)
+			MemoryContextDelete(context);
+		context = next;
+	}
+}
+
 void
 RenewKeyPlan(KeyPlan *plan)
 {
 	uint64		version = equality_version;
-	MemoryContext memory = AllocSetContextCreateInternal(plan->context, "dedup_filter key plan",
-														 ALLOCSET_SMALL_SIZES);
-	ValuePlan **plans = (ValuePlan **) MemoryContextAlloc(memory,
-														  sizeof(ValuePlan *) * plan->columns);
+	MemoryContext memory;
+	ValuePlan **plans;
 
+	if (plan->renewals == NULL)
+		plan->renewals = AllocSetContextCreateInternal(plan->context, "dedup_filter key plans",
+													   ALLOCSET_SMALL_SIZES);
+	memory = AllocSetContextCreateInternal(plan->renewals, "dedup_filter key plan",
+										   ALLOCSET_SMALL_SIZES);
+	plans = (ValuePlan **) MemoryContextAlloc(memory, sizeof(ValuePlan *) * plan->columns);
 	for (int i = 0; i < plan->columns; i++)
 		plans[i] = MakeValuePlan(memory, plan->types[i], plan->collations[i]);
 	memcpy(plan->plans, plans, sizeof(ValuePlan *) * plan->columns);
+	plan->version = version;
 
 	/* A hash function that is called by the old plans may have led to this call. */
-	if (plan->renewed != NULL && plan->in_use == 0)
-		MemoryContextDelete(plan->renewed);
-	plan->renewed = memory;
-	plan->version = version;
+	if (hash_depth == 0)
+		DropOldPlans(plan->renewals, memory);
 }
 
 KeyPlan *

@@ -39,9 +39,8 @@ struct KeyPlan
 	Oid		   *types;
 	Oid		   *collations;
 	MemoryContext context;
-	MemoryContext renewed;		/* has the present plans; NULL: they are the first ones */
+	MemoryContext renewals;		/* holds a context for each renewal; NULL before the first */
 	uint64		version;
-	int			in_use;			/* number of calls that are hashing; too high after an error */
 };
 
 /*

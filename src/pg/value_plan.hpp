@@ -82,6 +82,12 @@ struct ValuePlan
 };
 
 /*
+ * The number of keys that are being hashed: more than one if a hash function hashes keys.
+ * Too high after an error, until the transaction ends.
+ */
+extern int	hash_depth;
+
+/*
  * Makes the plan for values of a type in `context`. An unhashable type is an error
  * that names it (42883).
  */

@@ -340,8 +340,12 @@ INSERT INTO later_guarded VALUES (ROW(1, 2), 'operator');
 CREATE FUNCTION later_hash(a later) RETURNS int IMMUTABLE STRICT LANGUAGE sql AS 'SELECT hashint4(a.n * 1000 / a.d)';
 CREATE OPERATOR CLASS later_hash DEFAULT FOR TYPE later USING hash AS OPERATOR 1 =, FUNCTION 1 later_hash(later);
 INSERT INTO later_guarded VALUES (ROW(1, 2), 'by class'), (ROW(2, 4), 'by class, again');
+-- in another language
+CREATE OR REPLACE FUNCTION later_hash(a later) RETURNS int IMMUTABLE STRICT LANGUAGE plpgsql AS 'BEGIN RETURN hashint4(a.n * 1000 / a.d); END';
+INSERT INTO later_guarded VALUES (ROW(4, 8), 'by class, again');
 DROP OPERATOR FAMILY later_hash USING hash;
 DROP OPERATOR = (later, later);
+DROP FUNCTION later_hash(later);
 INSERT INTO later_guarded VALUES (ROW(1, 2), 'by columns, again'), (ROW(5, 10), 'by columns');
 SELECT * FROM later_guarded ORDER BY note, l;
 
