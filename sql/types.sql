@@ -254,10 +254,6 @@ SELECT dedup_is_new(xml '<a/>') OVER ();
 SELECT dedup_add(dedup_filter(10), 1, ARRAY[point '(1,1)']);
 SELECT dedup_add(dedup_filter(10), ROW(1, ROW(2, json '{}')));
 SELECT dedup_add_all(dedup_filter(10), ARRAY[json '{}']);
-SELECT dedup_add(dedup_filter(10), dedup_filter(10));
-SELECT dedup_agg(dedup_filter(10));
-SELECT dedup_add(dedup_filter(10), ROW(1, dedup_filter(10)));
-SELECT dedup_add(dedup_filter(10), ARRAY[dedup_filter(10)]);
 SELECT dedup_add(dedup_filter(10), cash_out(money '1'));
 \set VERBOSITY default
 SELECT dedup_add(dedup_filter(10), tsvector 'a');

@@ -40,6 +40,91 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 CREATE CAST (bytea AS dedup_filter) WITH FUNCTION dedup_filter_from_bytea(bytea);
 CREATE CAST (dedup_filter AS bytea) WITH FUNCTION dedup_filter_to_bytea(dedup_filter);
 
+-- ---- equality and order of filters ----
+
+CREATE FUNCTION dedup_filter_lt(dedup_filter, dedup_filter) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_le(dedup_filter, dedup_filter) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_eq(dedup_filter, dedup_filter) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_ne(dedup_filter, dedup_filter) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_ge(dedup_filter, dedup_filter) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_gt(dedup_filter, dedup_filter) RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_cmp(dedup_filter, dedup_filter) RETURNS integer
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_hash(dedup_filter) RETURNS integer
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_filter_hash_extended(dedup_filter, seed bigint) RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+
+COMMENT ON FUNCTION dedup_filter_lt(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s';
+COMMENT ON FUNCTION dedup_filter_le(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s or are the same';
+COMMENT ON FUNCTION dedup_filter_eq(dedup_filter, dedup_filter) IS 'whether two filters have the same bytes';
+COMMENT ON FUNCTION dedup_filter_ne(dedup_filter, dedup_filter) IS 'whether two filters have different bytes';
+COMMENT ON FUNCTION dedup_filter_ge(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s or are the same';
+COMMENT ON FUNCTION dedup_filter_gt(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s';
+COMMENT ON FUNCTION dedup_filter_cmp(dedup_filter, dedup_filter) IS 'order of the bytes of two filters: -1, 0 or 1';
+COMMENT ON FUNCTION dedup_filter_hash(dedup_filter) IS 'hash of a filter, for hash joins and indexes';
+COMMENT ON FUNCTION dedup_filter_hash_extended(dedup_filter, bigint) IS 'hash of a filter with a seed, for hash joins and indexes';
+
+CREATE OPERATOR < (
+	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_filter_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel
+);
+
+CREATE OPERATOR <= (
+	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_filter_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel
+);
+
+CREATE OPERATOR = (
+	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_filter_eq,
+	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES
+);
+
+CREATE OPERATOR <> (
+	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_filter_ne,
+	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+);
+
+CREATE OPERATOR >= (
+	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_filter_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel
+);
+
+CREATE OPERATOR > (
+	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_filter_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel
+);
+
+COMMENT ON OPERATOR < (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s';
+COMMENT ON OPERATOR <= (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s or are the same';
+COMMENT ON OPERATOR = (dedup_filter, dedup_filter) IS 'whether two filters have the same bytes';
+COMMENT ON OPERATOR <> (dedup_filter, dedup_filter) IS 'whether two filters have different bytes';
+COMMENT ON OPERATOR >= (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s or are the same';
+COMMENT ON OPERATOR > (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s';
+
+CREATE OPERATOR CLASS dedup_filter_ops DEFAULT FOR TYPE dedup_filter USING btree AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 dedup_filter_cmp(dedup_filter, dedup_filter);
+
+CREATE OPERATOR CLASS dedup_filter_ops DEFAULT FOR TYPE dedup_filter USING hash AS
+	OPERATOR 1 =,
+	FUNCTION 1 dedup_filter_hash(dedup_filter),
+	FUNCTION 2 dedup_filter_hash_extended(dedup_filter, bigint);
+
 -- ---- empty filters ----
 
 CREATE FUNCTION dedup_filter(capacity bigint, fpr float8 DEFAULT 0.01, seed bigint DEFAULT 0)

@@ -1,6 +1,7 @@
 /*
  * Hashing keys by their plans.
  */
+#include "pg/equality.hpp"
 #include "pg/value_plan.hpp"
 
 #include <sys/socket.h>			/* AF_INET, which utils/inet.h takes for granted */
@@ -8,10 +9,12 @@
 extern "C" {
 #include "access/tupdesc.h"
 #include "catalog/pg_enum.h"
+#include "executor/functions.h"
 #include "storage/itemptr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/date.h"
+#include "utils/expandeddatum.h"
 #include "utils/inet.h"
 #include "utils/inval.h"
 #include "utils/jsonb.h"
@@ -28,6 +31,8 @@ extern "C" {
 using dedup::HashBytes;
 using dedup::KeySeed;
 using dedup::StoreU64;
+
+int			hash_depth = 0;
 
 static uint64 HashValue(ValuePlan *plan, Datum value, KeySeed seed);
 
@@ -259,7 +264,9 @@ PlanRow(ValuePlan *plan, TupleDesc desc)
 		return;
 
 	plan->row = NULL;			/* in case of an error */
-	if (plan->row_context == NULL)
+
+	/* A column's hash function may have led here while the old plans are in use. */
+	if (plan->row_context == NULL || plan->in_row > 0)
 		plan->row_context = AllocSetContextCreateInternal(plan->context, "dedup_filter row plan",
 														  ALLOCSET_SMALL_SIZES);
 	else
@@ -292,10 +299,12 @@ HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 	HeapTupleData tuple;
 	Datum	   *values;
 	bool	   *isnull;
+	RowColumn  *row;
 	uint64		hash = 0;
 
 	check_stack_depth();		/* records hold records */
 	PlanRow(plan, desc);
+	row = plan->row;
 
 	tuple.t_len = HeapTupleHeaderGetDatumLength(record);
 	ItemPointerSetInvalid(&tuple.t_self);
@@ -304,13 +313,15 @@ HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 	values = (Datum *) palloc(sizeof(Datum) * (columns + 1));
 	isnull = (bool *) palloc(sizeof(bool) * (columns + 1));
 	heap_deform_tuple(&tuple, desc, values, isnull);
+	plan->in_row++;
 	for (int i = 0; i < columns; i++)
 	{
-		if (plan->row[i].plan == NULL)
+		if (row[i].plan == NULL)
 			continue;
 		hash = isnull[i] ? FoldNull(hash, seed) :
-			Fold(hash, HashValue(plan->row[i].plan, values[i], seed), seed);
+			Fold(hash, HashValue(row[i].plan, values[i], seed), seed);
 	}
+	plan->in_row--;
 	pfree(values);
 	pfree(isnull);
 	ReleaseTupleDesc(desc);
@@ -318,12 +329,49 @@ HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 }
 
 static uint64
-HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
+CallHashFunction(ValuePlan *plan, FmgrInfo *function, Datum value, KeySeed seed)
 {
 	if (plan->extended)
-		return HashU64(DatumGetUInt64(FunctionCall2Coll(&plan->hash, plan->collation, value,
-														UInt64GetDatum(seed.seed))), seed);
-	return HashU64(DatumGetUInt32(FunctionCall1Coll(&plan->hash, plan->collation, value)), seed);
+		return DatumGetUInt64(FunctionCall2Coll(function, plan->collation, value,
+												UInt64GetDatum(seed.seed)));
+	return DatumGetUInt32(FunctionCall1Coll(function, plan->collation, value));
+}
+
+/*
+ * A function in SQL may run statements that hash by the same plan. The server's state of an
+ * SQL function in a FmgrInfo serves one call at a time.
+ */
+static uint64
+CallSqlHashFunction(ValuePlan *plan, Datum value, KeySeed seed)
+{
+	FmgrInfo	another;
+	uint64		hash;
+
+	if (plan->in_call)
+	{
+		fmgr_info(plan->hash.fn_oid, &another);
+		return CallHashFunction(plan, &another, value, seed);
+	}
+	plan->in_call = true;
+	PG_TRY();
+	{
+		hash = CallHashFunction(plan, &plan->hash, value, seed);
+	}
+	PG_FINALLY();
+	{
+		plan->in_call = false;
+	}
+	PG_END_TRY();
+	return hash;
+}
+
+static uint64
+HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
+{
+	/* The function must not take over or change a value that others still read. */
+	value = MakeExpandedObjectReadOnly(value, false, plan->typlen);
+	return HashU64(plan->hash.fn_addr == fmgr_sql ? CallSqlHashFunction(plan, value, seed) :
+				   CallHashFunction(plan, &plan->hash, value, seed), seed);
 }
 
 /*
@@ -479,6 +527,21 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 
 /* ---- keys ----------------------------------------------------------------- */
 
+/* Hashes columns by their plans. The hash of a single column is the hash of the key. */
+static uint64
+HashPlanned(KeyPlan *plan, const NullableDatum *columns, KeySeed seed)
+{
+	uint64		hash;
+
+	if (plan->columns == 1 && !columns[0].isnull)
+		return HashValue(plan->plans[0], columns[0].value, seed);
+	hash = (uint64) plan->columns;
+	for (int i = 0; i < plan->columns; i++)
+		hash = columns[i].isnull ? FoldNull(hash, seed) :
+			Fold(hash, HashValue(plan->plans[i], columns[i].value, seed), seed);
+	return hash;
+}
+
 bool
 HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed seed,
 			uint64 *hash)
@@ -488,16 +551,11 @@ HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed
 			if (columns[i].isnull)
 				return false;
 
-	/* One column's hash is the key's. */
-	if (plan->columns == 1 && !columns[0].isnull)
-	{
-		*hash = HashValue(plan->plans[0], columns[0].value, seed);
-		return true;
-	}
-	*hash = (uint64) plan->columns;
-	for (int i = 0; i < plan->columns; i++)
-		*hash = columns[i].isnull ? FoldNull(*hash, seed) :
-			Fold(*hash, HashValue(plan->plans[i], columns[i].value, seed), seed);
+	if (unlikely(plan->version != equality_version))
+		RenewKeyPlan(plan);
+	hash_depth++;
+	*hash = HashPlanned(plan, columns, seed);
+	hash_depth--;
 	return true;
 }
 
@@ -505,13 +563,13 @@ HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed
 static bool
 HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed seed, uint64 *hash)
 {
-	ValuePlan  *element = plan->plans[0];
+	ValuePlan  *element;
 	ArrayType  *array;
 	Datum	   *values;
 	bool	   *isnull;
 	NullableDatum *items;
 	KeyPlan		expanded = {};
-	bool		result;
+	bool		result = true;
 
 	if (fcinfo->args[plan->first].isnull)
 	{
@@ -520,6 +578,9 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed see
 		*hash = FoldNull(0, seed);
 		return true;
 	}
+	if (unlikely(plan->version != equality_version))
+		RenewKeyPlan(plan);
+	element = plan->plans[0];
 	array = DatumGetArrayTypeP(fcinfo->args[plan->first].value);
 	deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
 					  element->typalign, &values, &isnull, &expanded.columns);
@@ -535,7 +596,13 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed see
 		items[i].value = values[i];
 		items[i].isnull = isnull[i];
 	}
-	result = HashColumns(&expanded, items, nulls, seed, hash);
+	/* HashColumns() would renew `expanded`, which has nothing to be renewed from. */
+	for (int i = 0; nulls == NullKeys::Skip && result && i < expanded.columns; i++)
+		result = !isnull[i];
+	hash_depth++;
+	if (result)
+		*hash = HashPlanned(&expanded, items, seed);
+	hash_depth--;
 	pfree(expanded.plans);
 	pfree(items);
 	pfree(values);

@@ -1,15 +1,20 @@
 /*
  * Plans for hashing keys, by the types of a call's arguments.
  */
+#include "pg/equality.hpp"
 #include "pg/value_plan.hpp"
 
 extern "C" {
+#include "access/tupdesc.h"
+#include "access/xact.h"
 #include "catalog/pg_aggregate.h"
 #include "nodes/execnodes.h"
+#include "nodes/memnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/primnodes.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 }
 
 static void
@@ -122,113 +127,236 @@ KnownKind(Oid type, KeyKind *kind)
 	}
 }
 
-/* What MakeValuePlan() takes, without a plan or an error. */
-bool
-IsHashableType(Oid type)
+namespace
 {
+
+/* Describes how the values of a type are hashed. */
+struct Hashing
+{
+	Oid			type;			/* with domains removed */
 	KeyKind		kind;
+	HashFunctions functions;	/* OwnHash */
+	Oid			element;		/* Array, Range, Multirange: the type of what is in them */
+	Oid			element_equality;	/* and how that is compared */
+};
+
+}							/* namespace */
+
+/*
+ * Describes how values of a type are hashed that are compared by an equality operator,
+ * DEFAULT_EQUALITY or EQUALITY_OF_KIND. If they cannot be, they are of kind OwnHash
+ * without a function.
+ */
+static Hashing
+DescribeHashing(Oid type, Oid equality)
+{
+	Hashing		hashing = {};
+	bool		known;
 
 	type = getBaseType(type);
-	if (KnownKind(type, &kind))
-		return true;
-	if (OidIsValid(get_element_type(type)))
-		return IsHashableType(get_element_type(type));
+	hashing.type = type;
+	hashing.kind = KeyKind::OwnHash;
+	known = KnownKind(type, &hashing.kind);
+	if (type == RECORDOID || type == UNKNOWNOID)
+		return hashing;
+
+	if (equality == DEFAULT_EQUALITY)
+		equality = OwnEquality(type, &hashing.functions);
+	else if (equality != EQUALITY_OF_KIND)
+		hashing.functions = HashFunctionsOf(equality);
+	if (equality != EQUALITY_OF_KIND)
+	{
+		hashing.kind = KeyKind::OwnHash;
+		return hashing;
+	}
+	if (known)
+		return hashing;
+
+	hashing.element = get_element_type(type);
+	if (OidIsValid(hashing.element))
+	{
+		hashing.kind = KeyKind::Array;
+		return hashing;
+	}
 	switch (get_typtype(type))
 	{
 		case TYPTYPE_ENUM:
+			hashing.kind = KeyKind::Enum;
+			break;
 		case TYPTYPE_COMPOSITE:
-			return true;
+			hashing.kind = KeyKind::Record;
+			break;
 		case TYPTYPE_RANGE:
-			return IsHashableType(lookup_type_cache(type, TYPECACHE_RANGE_INFO)->rngelemtype->type_id);
+			hashing.kind = KeyKind::Range;
+			hashing.element = lookup_type_cache(type, TYPECACHE_RANGE_INFO)->rngelemtype->type_id;
+			hashing.element_equality = BoundEquality(type, hashing.element);
+			break;
 #if PG_VERSION_NUM >= 140000
 		case TYPTYPE_MULTIRANGE:
-			return IsHashableType(lookup_type_cache(type, TYPECACHE_MULTIRANGE_INFO)->rngtype->type_id);
+			/* It compares the bounds of its ranges itself, whatever "=" the ranges have. */
+			hashing.kind = KeyKind::Multirange;
+			hashing.element = lookup_type_cache(type, TYPECACHE_MULTIRANGE_INFO)->rngtype->type_id;
+			hashing.element_equality = EQUALITY_OF_KIND;
+			break;
 #endif
 		default:
-			return OidIsValid(lookup_type_cache(type, TYPECACHE_HASH_PROC)->hash_proc);
+			hashing.functions = DefaultHashFunctions(type);
+			break;
 	}
+	return hashing;
+}
+
+/* Ordered: a type that holds other types is as wide as the narrowest of them. */
+enum class HashWidth
+{
+	None,						/* no hash function */
+	Narrow,						/* one of 32 bits only */
+	Wide
+};
+
+static HashWidth WidthOf(Oid type, Oid equality, bool look_into_rows);
+
+/*
+ * Returns None for an anonymous record, whose columns are not known, and on servers before
+ * 14, which cannot hash rows.
+ */
+static HashWidth
+WidthOfRow(Oid type)
+{
+	HashWidth	width = HashWidth::Wide;
+	TupleDesc	desc;
+
+	if (type == RECORDOID || PG_VERSION_NUM < 140000)
+		return HashWidth::None;
+	desc = lookup_rowtype_tupdesc(type, -1);
+	for (int i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			width = Min(width, WidthOf(TupleDescAttr(desc, i)->atttypid, DEFAULT_EQUALITY, true));
+	ReleaseTupleDesc(desc);
+	return width;
+}
+
+static HashWidth
+WidthOf(Oid type, Oid equality, bool look_into_rows)
+{
+	Hashing		hashing = DescribeHashing(type, equality);
+
+	check_stack_depth();
+	switch (hashing.kind)
+	{
+		case KeyKind::OwnHash:
+			return OidIsValid(hashing.functions.extended) ? HashWidth::Wide :
+				OidIsValid(hashing.functions.standard) ? HashWidth::Narrow : HashWidth::None;
+		case KeyKind::Array:
+		case KeyKind::Range:
+		case KeyKind::Multirange:
+			return WidthOf(hashing.element, hashing.element_equality, look_into_rows);
+#if PG_VERSION_NUM < 140000
+		case KeyKind::Tid:
+			return HashWidth::None; /* as the server has it */
+#endif
+		case KeyKind::Record:
+			return look_into_rows ? WidthOfRow(hashing.type) : HashWidth::Wide;
+		default:
+			return HashWidth::Wide;
+	}
+}
+
+bool
+IsHashableType(Oid type)
+{
+	return WidthOf(type, DEFAULT_EQUALITY, false) != HashWidth::None;
+}
+
+bool
+IsWidelyHashableType(Oid type)
+{
+	return WidthOf(type, DEFAULT_EQUALITY, true) == HashWidth::Wide;
+}
+
+/* `type` is named in the error. */
+static void
+UseHashFunction(ValuePlan *plan, Oid type, const HashFunctions &functions)
+{
+	if (!OidIsValid(functions.standard))
+		NoHashFunction(type);
+	plan->kind = KeyKind::OwnHash;
+	plan->extended = OidIsValid(functions.extended);
+	fmgr_info_cxt(plan->extended ? functions.extended : functions.standard, &plan->hash,
+				  plan->context);
+	if (!OidIsValid(plan->collation) && OidIsValid(get_typcollation(plan->type)))
+		plan->collation = DEFAULT_COLLATION_OID;
+}
+
+/*
+ * In a nondeterministic collation strings of different bytes can be equal; only the
+ * server's own hash function knows.
+ */
+static bool
+IsCollated(const ValuePlan *plan)
+{
+	bool		text_like = plan->kind == KeyKind::Text || plan->kind == KeyKind::BpChar ||
+		plan->kind == KeyKind::Name || plan->kind == KeyKind::CString;
+
+	return text_like && plan->type != BYTEAOID && OidIsValid(plan->collation) &&
+		!get_collation_isdeterministic(plan->collation);
+}
+
+/* `named` is the type that an error is about. */
+static ValuePlan *
+MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation, Oid named)
+{
+	ValuePlan  *plan = (ValuePlan *) MemoryContextAllocZero(context, sizeof(ValuePlan));
+	Hashing		hashing = DescribeHashing(type, equality);
+
+	check_stack_depth();
+	plan->context = context;
+	plan->type = hashing.type;
+	plan->kind = hashing.kind;
+	plan->collation = collation;
+	get_typlenbyvalalign(plan->type, &plan->typlen, &plan->typbyval, &plan->typalign);
+	switch (plan->kind)
+	{
+		case KeyKind::OwnHash:
+			UseHashFunction(plan, named, hashing.functions);
+			break;
+		case KeyKind::Range:
+			plan->typcache = lookup_type_cache(plan->type, TYPECACHE_RANGE_INFO);
+			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
+									   plan->typcache->rng_collation,
+									   hashing.element_equality == DEFAULT_EQUALITY ?
+									   hashing.element : type);
+			break;
+#if PG_VERSION_NUM >= 140000
+		case KeyKind::Multirange:
+			plan->typcache = lookup_type_cache(plan->type, TYPECACHE_MULTIRANGE_INFO);
+			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
+									   InvalidOid, hashing.element);
+			break;
+#endif
+		case KeyKind::Array:
+			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
+									   collation, hashing.element);
+			break;
+		default:
+			if (!IsCollated(plan))
+				break;
+			if (plan->kind == KeyKind::CString)
+			{
+				plan->kind = KeyKind::CollatedCString;
+				plan->element = MakeValuePlan(context, TEXTOID, collation);
+			}
+			else
+				UseHashFunction(plan, type, DefaultHashFunctions(plan->type));
+			break;
+	}
+	return plan;
 }
 
 ValuePlan *
 MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 {
-	ValuePlan  *plan = (ValuePlan *) MemoryContextAllocZero(context, sizeof(ValuePlan));
-	bool		text_like;
-
-	plan->context = context;
-	plan->type = getBaseType(type);
-	plan->collation = collation;
-	get_typlenbyvalalign(plan->type, &plan->typlen, &plan->typbyval, &plan->typalign);
-
-	if (KnownKind(plan->type, &plan->kind))
-	{
-		/*
-		 * In a nondeterministic collation strings of different bytes can be equal;
-		 * only the server's own hash function knows.
-		 */
-		text_like = plan->kind == KeyKind::Text || plan->kind == KeyKind::BpChar ||
-			plan->kind == KeyKind::Name || plan->kind == KeyKind::CString;
-		if (!text_like || plan->type == BYTEAOID || !OidIsValid(collation) ||
-			get_collation_isdeterministic(collation))
-			return plan;
-		if (plan->kind == KeyKind::CString)
-		{
-			plan->kind = KeyKind::CollatedCString;
-			plan->element = MakeValuePlan(context, TEXTOID, collation);
-			return plan;
-		}
-	}
-	else if (OidIsValid(get_element_type(plan->type)))
-	{
-		plan->kind = KeyKind::Array;
-		plan->element = MakeValuePlan(context, get_element_type(plan->type), collation);
-		return plan;
-	}
-	else
-	{
-		switch (get_typtype(plan->type))
-		{
-			case TYPTYPE_ENUM:
-				plan->kind = KeyKind::Enum;
-				return plan;
-			case TYPTYPE_COMPOSITE:
-				plan->kind = KeyKind::Record;
-				return plan;
-			case TYPTYPE_RANGE:
-				plan->kind = KeyKind::Range;
-				plan->typcache = lookup_type_cache(plan->type, TYPECACHE_RANGE_INFO);
-				plan->element = MakeValuePlan(context, plan->typcache->rngelemtype->type_id,
-											  plan->typcache->rng_collation);
-				return plan;
-#if PG_VERSION_NUM >= 140000
-			case TYPTYPE_MULTIRANGE:
-				plan->kind = KeyKind::Multirange;
-				plan->typcache = lookup_type_cache(plan->type, TYPECACHE_MULTIRANGE_INFO);
-				plan->element = MakeValuePlan(context, plan->typcache->rngtype->type_id,
-											  InvalidOid);
-				return plan;
-#endif
-			default:
-				break;
-		}
-	}
-
-	/* The type's own hash function. */
-	{
-		TypeCacheEntry *typcache = lookup_type_cache(plan->type,
-													 TYPECACHE_HASH_PROC |
-													 TYPECACHE_HASH_EXTENDED_PROC);
-
-		if (!OidIsValid(typcache->hash_proc))
-			NoHashFunction(type);
-		plan->kind = KeyKind::OwnHash;
-		plan->extended = OidIsValid(typcache->hash_extended_proc);
-		fmgr_info_cxt(plan->extended ? typcache->hash_extended_proc : typcache->hash_proc,
-					  &plan->hash, context);
-		if (!OidIsValid(plan->collation) && OidIsValid(get_typcollation(plan->type)))
-			plan->collation = DEFAULT_COLLATION_OID;
-	}
-	return plan;
+	return MakePlanBy(context, type, DEFAULT_EQUALITY, collation, type);
 }
 
 /*
@@ -328,22 +456,108 @@ ShortcutFor(KeyKind kind)
 	}
 }
 
+/* No key is being hashed at the end of a transaction. */
+static void
+ResetHashDepth(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		hash_depth = 0;
+}
+
+static void
+WatchChanges(void)
+{
+	static bool watching = false;
+
+	if (!watching)
+		RegisterXactCallback(ResetHashDepth, NULL);
+	watching = true;
+	WatchEqualities();
+}
+
+static KeyPlan *
+AllocateKeyPlan(MemoryContext context, int columns)
+{
+	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
+
+	plan->context = context;
+	plan->columns = columns;
+	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *) * columns);
+	plan->types = (Oid *) MemoryContextAllocZero(context, sizeof(Oid) * columns);
+	plan->collations = (Oid *) MemoryContextAllocZero(context, sizeof(Oid) * columns);
+	WatchChanges();
+	plan->version = equality_version;
+	return plan;
+}
+
+static void
+PlanColumn(KeyPlan *plan, int column, Oid type, Oid collation)
+{
+	plan->types[column] = type;
+	plan->collations[column] = collation;
+	plan->plans[column] = MakeValuePlan(plan->context, type, collation);
+}
+
+bool
+IsHashedBy(const KeyPlan *plan, PGFunction function)
+{
+	return plan->columns == 1 && plan->plans[0]->kind == KeyKind::OwnHash &&
+		plan->plans[0]->hash.fn_addr == function;
+}
+
+/* Deletes the plans of earlier renewals. */
+static void
+DropOldPlans(MemoryContext renewals, MemoryContext present)
+{
+	MemoryContext context = renewals->firstchild;
+
+	while (context != NULL)
+	{
+		MemoryContext next = context->nextchild;
+
+		if (context != present)
+			MemoryContextDelete(context);
+		context = next;
+	}
+}
+
+void
+RenewKeyPlan(KeyPlan *plan)
+{
+	uint64		version = equality_version;
+	MemoryContext memory;
+	ValuePlan **plans;
+
+	if (plan->renewals == NULL)
+		plan->renewals = AllocSetContextCreateInternal(plan->context, "dedup_filter key plans",
+													   ALLOCSET_SMALL_SIZES);
+	memory = AllocSetContextCreateInternal(plan->renewals, "dedup_filter key plan",
+										   ALLOCSET_SMALL_SIZES);
+	plans = (ValuePlan **) MemoryContextAlloc(memory, sizeof(ValuePlan *) * plan->columns);
+	for (int i = 0; i < plan->columns; i++)
+		plans[i] = MakeValuePlan(memory, plan->types[i], plan->collations[i]);
+	memcpy(plan->plans, plans, sizeof(ValuePlan *) * plan->columns);
+	plan->version = version;
+
+	/* A hash function that is called by the old plans may have led to this call. */
+	if (hash_depth == 0)
+		DropOldPlans(plan->renewals, memory);
+}
+
 KeyPlan *
 MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 {
 	FmgrInfo   *flinfo = fcinfo->flinfo;
-	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(KeyPlan));
 	int			columns = fcinfo->nargs - first;
+	KeyPlan    *plan;
 
-	plan->first = first;
-	plan->columns = columns;
-	plan->variadic = get_fn_expr_variadic(flinfo);
 	if (columns < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a key needs at least one column")));
-	plan->plans = (ValuePlan **) MemoryContextAllocZero(flinfo->fn_mcxt,
-														sizeof(ValuePlan *) * columns);
+	plan = AllocateKeyPlan(flinfo->fn_mcxt, columns);
+	plan->first = first;
+	plan->variadic = get_fn_expr_variadic(flinfo);
 	for (int i = 0; i < columns; i++)
 	{
 		Oid			type = get_fn_expr_argtype(flinfo, first + i);
@@ -364,7 +578,7 @@ MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 						 errmsg("VARIADIC argument must be an array")));
 			type = element;
 		}
-		plan->plans[i] = MakeValuePlan(flinfo->fn_mcxt, type, collation);
+		PlanColumn(plan, i, type, collation);
 	}
 	if (columns == 1 && !plan->variadic)
 		plan->shortcut = ShortcutFor(plan->plans[0]->kind);
@@ -374,23 +588,19 @@ MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 KeyPlan *
 MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation)
 {
-	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
+	KeyPlan    *plan = AllocateKeyPlan(context, 1);
 
-	plan->columns = 1;
-	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *));
-	plan->plans[0] = MakeValuePlan(context, element_type, collation);
+	PlanColumn(plan, 0, element_type, collation);
 	return plan;
 }
 
 KeyPlan *
 MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid *types, const Oid *collations)
 {
-	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
+	KeyPlan    *plan = AllocateKeyPlan(context, columns);
 
-	plan->columns = columns;
-	plan->plans = (ValuePlan **) MemoryContextAllocZero(context, sizeof(ValuePlan *) * columns);
 	for (int i = 0; i < columns; i++)
-		plan->plans[i] = MakeValuePlan(context, types[i], collations[i]);
+		PlanColumn(plan, i, types[i], collations[i]);
 	if (columns == 1)
 		plan->shortcut = ShortcutFor(plan->plans[0]->kind);
 	return plan;

@@ -3,10 +3,10 @@
  *
  * A key is one value or several. What SQL calls equal hashes equal: values are
  * brought to canonical bytes (the same on every machine) and hashed with the filter's
- * hash function (XXH3 or SipHash) and seed; types without canonical bytes go through
- * their own extended hash function first. Arrays, ranges and records are hashed element
- * by element, since the server's hashes of 8-byte integers, times and whatever holds
- * them fold to 32 bits first.
+ * hash function (XXH3 or SipHash) and seed; types without canonical bytes, or with an
+ * equality of their own (equality.hpp), go through their own extended hash function first.
+ * Arrays, ranges and records are hashed element by element, since the server's hashes of
+ * 8-byte integers, times and whatever holds them fold to 32 bits first.
  */
 #ifndef STREAMDEDUP_PG_KEYS_HPP
 #define STREAMDEDUP_PG_KEYS_HPP
@@ -34,6 +34,13 @@ struct KeyPlan
 	bool		variadic;		/* the columns are the elements of one array */
 	KeyShortcut shortcut;
 	ValuePlan **plans;			/* one, if variadic */
+
+	/* The plans were made from these. They are renewed when an equality may have changed. */
+	Oid		   *types;
+	Oid		   *collations;
+	MemoryContext context;
+	MemoryContext renewals;		/* holds a context for each renewal; NULL before the first */
+	uint64		version;
 };
 
 /*
@@ -61,10 +68,22 @@ extern KeyPlan *MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid
 								   const Oid *collations);
 
 /*
- * Whether MakeColumnsKeyPlan() takes a type. It takes every row type: their columns'
- * types are looked at when a row is hashed.
+ * Whether MakeColumnsKeyPlan() takes a type. It takes every row type that has no equality
+ * of its own: their columns' types are looked at when a row is hashed.
  */
 extern bool IsHashableType(Oid type);
+
+/*
+ * Whether values of a type, and all that they hold, have hash functions of 64 bits. No for
+ * anonymous records, and arrays of them: what they hold is not known.
+ */
+extern bool IsWidelyHashableType(Oid type);
+
+/* Whether the key is one column, whose type has this hash function. */
+extern bool IsHashedBy(const KeyPlan *plan, PGFunction function);
+
+/* Makes the plans again, with the equalities that the types have now. */
+extern void RenewKeyPlan(KeyPlan *plan);
 
 /*
  * Hashes the key of this call. False: there is none, a column is NULL (only with

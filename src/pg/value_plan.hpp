@@ -60,6 +60,7 @@ struct ValuePlan
 	Oid			collation;
 	bool		extended;		/* OwnHash: the function takes a seed */
 	FmgrInfo	hash;			/* OwnHash */
+	bool		in_call;		/* OwnHash: the function, in SQL, is running */
 	TypeCacheEntry *typcache;	/* ranges */
 	ValuePlan  *element;		/* Array, Range, Multirange, CollatedCString */
 
@@ -70,6 +71,7 @@ struct ValuePlan
 	int			row_columns;
 	RowColumn  *row;
 	MemoryContext row_context;	/* reset when they change */
+	int			in_row;			/* rows being hashed; too high after an error */
 
 	/* Enum: the label met last, until one is altered */
 	Oid			enum_value;
@@ -78,6 +80,12 @@ struct ValuePlan
 
 	MemoryContext context;		/* where plans are made */
 };
+
+/*
+ * The number of keys that are being hashed: more than one if a hash function hashes keys.
+ * Too high after an error, until the transaction ends.
+ */
+extern int	hash_depth;
 
 /*
  * Makes the plan for values of a type in `context`. An unhashable type is an error

@@ -73,9 +73,13 @@ GetState(FunctionCallInfo fcinfo)
 	return unlikely(VARATT_IS_EXTENDED(state)) ? PG_DETOAST_DATUM(PG_GETARG_DATUM(0)) : state;
 }
 
-/* Adds this row's key to the state. Called for every row of every dedup_agg. */
+/*
+ * Adds this row's key to the state. Called for every row of every dedup_agg. Only an
+ * aggregate that counts (`only_counts`) takes filters as keys.
+ */
 static inline Datum
-AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key)
+AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key,
+	   bool only_counts = false)
 {
 	uint8_t    *image = (uint8_t *) VARDATA(value);
 	Header	   *header = &site->last.header;
@@ -87,6 +91,8 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 		Aggref	   *aggref = AggGetAggref(fcinfo);
 
 		site->keys = MakeKeyPlan(fcinfo, first_key);
+		if (!only_counts)
+			RefuseFilterAsKey(site->keys);
 		site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ?
 			HashLimit::State : HashLimit::Value;
 		site->started = true;
@@ -181,7 +187,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 			site->has_default = true;
 		}
 		site->sketch = false;	/* of another group */
-		return AddRow(fcinfo, site, MakeEmptyFilter(site->default_shape), 1);
+		return AddRow(fcinfo, site, MakeEmptyFilter(site->default_shape), 1, true);
 	}
 	value = GetState(fcinfo);
 	image = (uint8_t *) VARDATA(value);
@@ -197,7 +203,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 		PG_RETURN_POINTER(value);
 	}
 	site->sketch = false;
-	result = AddRow(fcinfo, site, value, 1);
+	result = AddRow(fcinfo, site, value, 1, true);
 	if (DatumGetPointer(result) == (Pointer) value && header->form == dedup::Form::kWorkingFull &&
 		header->method == &dedup::CountMethod() && header->deferred() == 0)
 	{

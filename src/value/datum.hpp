@@ -13,7 +13,7 @@
 #ifndef STREAMDEDUP_VALUE_DATUM_HPP
 #define STREAMDEDUP_VALUE_DATUM_HPP
 
-#include "pg/pg.hpp"
+#include "pg/keys.hpp"
 
 extern "C" {
 #include "utils/expandeddatum.h"
@@ -78,6 +78,12 @@ extern void RequireFrequency(const dedup::Method &method);
 /* Errors (22023, 54000) for rates and numbers of keys that no filter can have. */
 extern void CheckRate(double fpr);
 extern void CheckKeys(int64 keys);
+
+/*
+ * Raises an error (42804) if the key is a filter and nothing else. Whoever writes
+ * dedup_agg(f) probably means dedup_merge_agg(f), or forgot the key.
+ */
+extern void RefuseFilterAsKey(const KeyPlan *plan);
 
 /* ---- reading -------------------------------------------------------------- */
 

@@ -51,7 +51,12 @@ GetKeyCallSite(FunctionCallInfo fcinfo)
 	CallSite   *site = GetCallSite(fcinfo);
 
 	if (site->keys == NULL)
-		site->keys = MakeKeyPlan(fcinfo, 1);
+	{
+		KeyPlan    *keys = MakeKeyPlan(fcinfo, 1);
+
+		RefuseFilterAsKey(keys);
+		site->keys = keys;
+	}
 	return site;
 }
 
@@ -109,6 +114,7 @@ DEDUP_FUNCTION(dedup_add_all)
 			MemoryContextReset(site->element_context);
 		site->keys = MakeElementKeyPlan(site->element_context, ARR_ELEMTYPE(array),
 										PG_GET_COLLATION());
+		RefuseFilterAsKey(site->keys);
 		get_typlenbyvalalign(ARR_ELEMTYPE(array), &site->typlen, &site->typbyval, &site->typalign);
 		site->element_type = ARR_ELEMTYPE(array);
 	}

@@ -16,6 +16,7 @@
  *   - what is out of scope (scope.hpp)
  */
 #include "query/distinct/count.hpp"
+#include "pg/keys.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -162,13 +163,9 @@ MayCall(Oid function)
 bool
 IsHashedEquality(Oid type, Oid equality)
 {
-	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR | TYPECACHE_HASH_OPFAMILY |
-											  TYPECACHE_HASH_EXTENDED_PROC);
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR);
 
-	return OidIsValid(entry->eq_opr) && entry->eq_opr == equality &&
-		OidIsValid(entry->hash_extended_proc) &&
-		get_opfamily_member(entry->hash_opf, entry->hash_opintype, entry->hash_opintype,
-							HTEqualStrategyNumber) == equality;
+	return OidIsValid(entry->eq_opr) && entry->eq_opr == equality && IsWidelyHashableType(type);
 }
 
 bool

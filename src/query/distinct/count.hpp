@@ -9,8 +9,8 @@
 /*
  * Whether the type's default equality is this operator, and is one that a hash function of
  * 64 bits goes with: by one of 32 bits a million keys lose a hundred, however exact the
- * filter. The type cache looks into arrays, ranges and composite types; for anonymous
- * records, and arrays of them, it says no.
+ * filter. Looks into arrays, ranges and composite types; for anonymous records, and arrays
+ * of them, it says no.
  */
 extern bool IsHashedEquality(Oid type, Oid equality);
 

@@ -110,7 +110,7 @@ KeysAreHashable(PlannerInfo *root, List *clause)
 		SortGroupClause *key = lfirst_node(SortGroupClause, cell);
 		Node	   *expr = get_sortgroupclause_expr(key, root->parse->targetList);
 
-		if (!key->hashable || !IsHashedEquality(exprType(expr), key->eqop))
+		if (!IsHashedEquality(exprType(expr), key->eqop))
 			return false;
 	}
 	return true;
