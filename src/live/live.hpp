@@ -26,7 +26,8 @@
  *                  guard_deleted.cpp rows that were deleted and may be inserted again
  *                  (deleted_runs.cpp their files), guard_truncate.cpp those that TRUNCATE
  *                  removed (truncation.cpp reads them), guard_moves.cpp rows that move to
- *                  another partition, guard_setup.cpp making and dropping guards
+ *                  another partition, guard_brought.cpp rows that a table brings along,
+ *                  guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
