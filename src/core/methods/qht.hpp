@@ -28,7 +28,8 @@ inline constexpr qht_row::Rule kRule = {{.queue = false, .duplicates = false}, 1
 inline constexpr Method kMethod = qht_row::MethodOf<kRule>(
     "qht", 11,
     "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
-    "at random: two full filters keep half of the keys of each");
+    "at random: two full filters keep half of the keys of each",
+    "few bytes and fast, if random keys may be dropped");
 
 }  // namespace dedup::qht
 
