@@ -70,6 +70,23 @@ RandomSeed(void)
 	return seed;
 }
 
+/* Raises an error for a prototype with options that a live filter would not follow. */
+static void
+RequirePlain(const dedup::Shape &prototype)
+{
+	char		parameters[128];
+
+	if (dedup::IsPlain(prototype))
+		return;
+	dedup::DescribeParameters(prototype, parameters, sizeof parameters);
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("live filters do not take the options of this prototype"),
+			 errdetail("It is a filter of method %s with %s.",
+					   dedup::MethodByCode(prototype.method)->name, parameters),
+			 errhint("Give a filter of dedup_filter() or dedup_window(), or one of dedup_method() with no other options than keys, fpr and hash.")));
+}
+
 static LiveParameters
 PlanLive(const dedup::Shape &prototype, int64 ttl)
 {
@@ -79,6 +96,12 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	dedup::PlanStatus status = dedup::PlanStatus::kOk;
 
 	RequireMembership(*method);
+	if (method == &dedup::fifo::kMethod && dedup::fifo::LayoutOf(prototype).timed)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("prototype filter has a window of time"),
+				 errhint("Give dedup_create() a ttl and an untimed prototype.")));
+	RequirePlain(prototype);
 	parameters.prototype_method = prototype.method;
 	parameters.prototype_keys = prototype.keys;
 	parameters.prototype_fpr = prototype.fpr;
@@ -95,11 +118,6 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	{
 		parameters.shape = prototype;
 		parameters.shape.seed = seed;
-		if (dedup::fifo::LayoutOf(prototype).timed)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("prototype filter has a window of time"),
-					 errhint("Give dedup_create() a ttl and an untimed prototype.")));
 	}
 	else
 	{
