@@ -40,6 +40,9 @@ using namespace dedup::live;
 /* Shortest generation: a tenth of a second. */
 static constexpr int64 MIN_GENERATION = 100000;
 
+/* 30 years of 12 months of 30 days. */
+static constexpr int64 MAX_TTL = INT64CONST(30) * MONTHS_PER_YEAR * DAYS_PER_MONTH * USECS_PER_DAY;
+
 /* An interval as a length of time: a day is 24 hours, a month 30 days. */
 static int64
 IntervalLength(const Interval *interval)
@@ -47,11 +50,11 @@ IntervalLength(const Interval *interval)
 	double		length = (double) interval->time + (double) interval->day * (double) USECS_PER_DAY +
 		(double) interval->month * (double) DAYS_PER_MONTH * (double) USECS_PER_DAY;
 
-	if (!(length >= 7.0 * MIN_GENERATION && length <= 7.0 * (double) (INT64CONST(1) << 47)))
+	if (!(length >= 7.0 * MIN_GENERATION && length <= (double) MAX_TTL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl is out of range"),
-				 errhint("Give a time from 0.7 seconds to 30 years.")));
+				 errhint("Give a time from 0.7 seconds to 30 years, which are 10800 days.")));
 	return interval->time + interval->day * USECS_PER_DAY +
 		interval->month * (int64) DAYS_PER_MONTH * USECS_PER_DAY;
 }
