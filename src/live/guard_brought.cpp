@@ -259,7 +259,7 @@ WarnOfUnknown(Relation rel, BroughtRows *brought, Oid function)
 	const int64 rows = exact ? brought->rows :
 		RoundedEstimate((double) brought->rows * (double) brought->blocks / (double) brought->blocks_read);
 	const char *hidden = check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED ?
-		_(" Row security hides rows from you: run it as a role that it does not apply to.") : "";
+		_(" Row-level security hides rows from this role: use one that it does not apply to.") : "";
 
 	ereport(WARNING,
 			(exact ?
@@ -489,8 +489,9 @@ LookAtNewChildren(void)
 		const NewChild *pair = (const NewChild *) lfirst(cell);
 		const Oid	filter = GuardFilterOf(pair->parent);
 
-		if (OidIsValid(filter) && get_rel_name(pair->child) != NULL &&
-			GuardFilterOf(pair->child) != filter)
+		/* NO INHERIT changes inheritance, too. */
+		if (OidIsValid(filter) && GuardFilterOf(pair->child) != filter &&
+			list_member_oid(find_inheritance_children(pair->parent, NoLock), pair->child))
 			WarnOfChildren(pair->parent, list_make1_oid(pair->child));
 	}
 }

@@ -434,8 +434,8 @@ CheckTables(Relation rel, Oid function, GuardMode mode)
 /* ---- making --------------------------------------------------------------- */
 
 /*
- * The command that makes the index, or NULL if CREATE TABLE ... LIKE or a former guard
- * has left one. Its name is the one that errors give as that of the constraint.
+ * The command that makes the index, or NULL if DETACH PARTITION or a former guard has
+ * left one. Its name is the one that errors give as that of the constraint.
  */
 static char *
 IndexCommand(Relation rel, const GuardRequest &request, char **name)
