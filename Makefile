@@ -16,7 +16,7 @@ SOURCES = src/core/methods.cpp src/pg/module.cpp src/pg/settings.cpp src/pg/load
 	src/live/functions.cpp src/live/setup.cpp \
 	src/live/refuse.cpp src/live/guard.cpp src/live/guard_plan.cpp src/live/guard_rows.cpp src/live/guard_deleted.cpp \
 	src/live/deleted_runs.cpp \
-	src/live/guard_moves.cpp src/live/guard_truncate.cpp src/live/truncation.cpp src/live/guard_brought.cpp \
+	src/live/guard_moves.cpp src/live/guard_truncate.cpp src/live/truncation.cpp src/live/guard_brought.cpp src/live/guard_unguarded.cpp \
 	src/live/guard_index.cpp src/live/guard_setup.cpp
 OBJS = $(SOURCES:.cpp=.o)
 

@@ -618,7 +618,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetGuardLevel(1);
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
-			ForgetBrought(TopSubTransactionId);
+			ForgetUnguarded(TopSubTransactionId);
 			TrimGuardPlans();
 			break;
 		default:
@@ -647,7 +647,7 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 			ForgetGuardLevel(level);
 			DeletedRowsSubtransactionAborts(level, id, parent);
 			ForgetTruncations(id);
-			ForgetBrought(id);
+			ForgetUnguarded(id);
 			break;
 	}
 }
@@ -662,7 +662,7 @@ InitLiveGuard(void)
 	InitGuardRows();
 	InitGuardMoves();
 	InitGuardTruncate();
-	InitGuardBrought();
+	InitGuardUnguarded();
 	RegisterXactCallback(GuardTransactionCallback, NULL);
 	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
 }

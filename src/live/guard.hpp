@@ -240,11 +240,19 @@ extern void InitGuardTruncate(void);
  */
 extern void WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function);
 
+/*
+ * A trigger was created on a table: a row of pg_trigger. If it is a guard's and was cloned
+ * for a partition that is attached, warns as above.
+ */
+extern void GuardTriggerCreated(HeapTuple tuple);
+
+/* A command begins, or the transaction has ended. */
+extern void ForgetMadeTriggers(void);
+
+/* ---- tables that look guarded (guard_unguarded.cpp) --------------------------- */
+
 /* Warns of tables that inherit from a table, not as partitions, without such a guard. */
 extern void WarnOfUnguardedChildren(Relation rel, Oid filter);
-
-/* A trigger was created on a table: a row of pg_trigger. */
-extern void GuardTriggerCreated(HeapTuple tuple);
 
 /* A table has become the child or partition of another. */
 extern void GuardChildCreated(Oid child, Oid parent);
@@ -253,10 +261,10 @@ extern void GuardChildCreated(Oid child, Oid parent);
 extern void LookAtUnguarded(void);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
-extern void ForgetBrought(SubTransactionId id);
+extern void ForgetUnguarded(SubTransactionId id);
 
 /* Installs a hook; once, from InitLiveGuard(). */
-extern void InitGuardBrought(void);
+extern void InitGuardUnguarded(void);
 
 /* ---- rows that have not landed yet (guard_rows.cpp) -------------------------- */
 

@@ -27,6 +27,7 @@
  *                  (deleted_runs.cpp their files), guard_truncate.cpp those that TRUNCATE
  *                  removed (truncation.cpp reads them), guard_moves.cpp rows that move to
  *                  another partition, guard_brought.cpp rows that a table brings along,
+ *                  guard_unguarded.cpp tables that look guarded and are not,
  *                  guard_setup.cpp making and dropping guards
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
