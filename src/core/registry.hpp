@@ -103,8 +103,8 @@ inline PlanStatus PlanFilter(const Method& method, const Request& request, uint6
   return method.plan(request, shape);
 }
 
-// Whether the method, the number of keys or the memory, the rate, the hash and the seed
-// alone make this shape, so that no other option has changed it.
+// Returns whether method, size, rate, hash and seed alone make this shape. If not, another
+// option has changed it.
 inline bool IsPlain(const Shape& shape) noexcept {
   const Method& method = *MethodByCode(shape.method);
   Request request;

@@ -42,7 +42,7 @@ constexpr BlockNumber PIECE = 16;
 namespace
 {
 
-/* A key as one of several tables has it, and what is counted in them. */
+/* The key that is looked for in several tables, and what was counted so far. */
 struct BroughtRows
 {
 	LiveFilter	filter;
@@ -60,7 +60,7 @@ struct BroughtRows
 
 }							/* namespace */
 
-/* The tables that a guard of this one covers and that have rows; all are locked. */
+/* Returns the tables with rows of their own that a guard of this one covers. All are locked. */
 static List *
 CoveredTables(Relation rel)
 {
@@ -82,7 +82,7 @@ CoveredTables(Relation rel)
 	return covered;
 }
 
-/* Looks at the rows of a scan. */
+/* Counts the rows of a scan whose keys the filter does not have. */
 static void
 CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot,
 		  const AttrNumber *attnums, MemoryContext row_context)
@@ -108,8 +108,8 @@ CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot,
 }
 
 /*
- * Looks at one table, as its owner: hash functions of types are code of users. Row
- * security does not apply to a scan like this one.
+ * Counts in one table, as its owner, since a type's hash function can be a user's code.
+ * Row-level security does not apply to a scan at this level.
  */
 static void
 CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
@@ -166,7 +166,7 @@ CompareHashes(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* How many of the rows have a key that another row before them has. */
+/* Returns how many of the rows repeat the key of another. */
 static int
 CountRepeated(BroughtRows *brought)
 {
@@ -178,7 +178,7 @@ CountRepeated(BroughtRows *brought)
 	return repeated;
 }
 
-/* Rounded to three digits. */
+/* Rounds to three digits. */
 static int64
 RoundedEstimate(double rows)
 {
@@ -191,7 +191,7 @@ RoundedEstimate(double rows)
 
 /* ---- warning ------------------------------------------------------------------- */
 
-/* The statement that adds the keys of all rows to the filter, with qualified names. */
+/* Returns the statement that adds the keys of all rows to the filter, with qualified names. */
 static char *
 LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 {
@@ -210,7 +210,7 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 	return text.data;
 }
 
-/* What to know before the keys are loaded. */
+/* Returns the DETAIL: what the guard does, and what the filter does with keys that are loaded. */
 static char *
 BroughtDetail(const BroughtRows &brought, int repeated)
 {
@@ -287,7 +287,7 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 		brought.columns = clause.columns;
 		for (int i = 0; i < clause.columns; i++)
 			brought.names[i] = get_attname(RelationGetRelid(rel), clause.attnums[i], false);
-		/* Of a large table the middle of each stretch; of others every piece. */
+		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
 		foreach(cell, tables)
 			CountTable(&brought, lfirst_oid(cell), snapshot);

@@ -42,10 +42,10 @@ struct NewChild
 
 }							/* namespace */
 
-/* Looked at when the command is over: it may guard the child yet. In TopTransactionContext. */
+/* Checked when the command is over, which may guard the child yet. In TopTransactionContext. */
 static List *new_children = NIL;
 
-/* The guard of a table, whether its triggers fire in this session or not; or NULL. */
+/* Returns the guard of a table, even if its triggers do not fire in this session; or NULL. */
 static const GuardPlan *
 GuardOf(Relation rel)
 {
@@ -54,7 +54,7 @@ GuardOf(Relation rel)
 	return OidIsValid(function) ? FindGuardPlan(rel, function) : NULL;
 }
 
-/* The filter of a table's guard, or InvalidOid. */
+/* Returns the filter of a table's guard, or InvalidOid. */
 static Oid
 GuardFilterOf(Oid relid)
 {
@@ -66,7 +66,7 @@ GuardFilterOf(Oid relid)
 	return plan != NULL ? plan->clause.filter : InvalidOid;
 }
 
-/* The names of tables, the first ten of them. */
+/* Lists the names of tables, but no more than ten. */
 static char *
 TableNames(const List *tables)
 {
@@ -155,7 +155,7 @@ LookAtNewChildren(void)
 
 /* ---- partitions that are detached -------------------------------------------------- */
 
-/* A guard index of a table that has no trigger of a guard; or InvalidOid. */
+/* Returns a guard index of a table that has no trigger of a guard; else InvalidOid. */
 static Oid
 IdleGuardIndex(Oid relid)
 {
@@ -199,7 +199,7 @@ NoticeDetached(Oid relid)
 						 QualifiedGuardName(index))));
 }
 
-/* Tables that a statement which has run has detached. */
+/* Reports the tables that a finished statement has detached. */
 static void
 LookAtDetached(const AlterTableStmt *statement)
 {
@@ -225,9 +225,9 @@ LookAtDetached(const AlterTableStmt *statement)
 }
 
 /*
- * The relations that the transaction which has loaded the library has changed, or others
- * meanwhile; up to so many. DETACH PARTITION CONCURRENTLY is several transactions, so it
- * goes on for the rest of the statement.
+ * The first 64 relations that changed in the transaction which has loaded the library.
+ * DETACH PARTITION CONCURRENTLY consists of several transactions, so the list is kept up
+ * until the end of the statement.
  */
 static bool first_transaction = false;
 static TimestampTz loaded_at;
@@ -245,7 +245,7 @@ AtRelationChange(Datum, Oid relid)
 	changed[changes++] = relid;
 }
 
-/* Whether this transaction has detached a guard index from one above it. */
+/* Returns whether this transaction has detached a guard index from the parent's index. */
 static bool
 WasIndexDetached(Oid relid, Oid access_method)
 {
@@ -261,7 +261,7 @@ WasIndexDetached(Oid relid, Oid access_method)
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 		HeapTuple	before;
 
-		/* What there was before this transaction's first command. */
+		/* The index as it was before this transaction's first command. */
 		snapshot->curcid = FirstCommandId;
 		before = ReadClass(relid, snapshot);
 		UnregisterSnapshot(snapshot);
@@ -271,7 +271,7 @@ WasIndexDetached(Oid relid, Oid access_method)
 	return detached;
 }
 
-/* Tables that were detached by the statement that has loaded the library. */
+/* Reports the tables that the statement which has loaded the library has detached. */
 static void
 LookAtFirstTransaction(void)
 {
@@ -290,7 +290,7 @@ LookAtFirstTransaction(void)
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
 
-/* Whether a statement is the copy of a guard index for CREATE TABLE ... LIKE. */
+/* Returns whether a statement copies a guard index for CREATE TABLE ... LIKE. */
 static bool
 IsCopyOfGuardIndex(const Node *statement, ProcessUtilityContext context)
 {

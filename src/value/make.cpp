@@ -294,7 +294,7 @@ DEDUP_FUNCTION(dedup_window_make)
 	return MakeSized(fcinfo, [](double) -> const Method & { return dedup::WindowMethod(); });
 }
 
-/* Larger amounts of memory are taken as this, which is too large for any method. */
+/* The largest amount that ParseMemory() returns; any method refuses it as too large. */
 constexpr double MOST_BYTES = 1e18;
 
 /* "16MB" as bytes. */
@@ -305,7 +305,7 @@ ParseMemory(text *memory)
 	const char *hint = NULL;
 	double		bytes;
 
-	/* More than there can be is for the caller to refuse, as a limit of the program. */
+	/* The caller refuses what is above the limit, with another SQLSTATE. */
 	if (!parse_real(written, &bytes, GUC_UNIT_BYTE, &hint) || isinf(bytes) || rint(bytes) < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

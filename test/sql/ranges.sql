@@ -171,3 +171,19 @@ SELECT setting, value, pg_temp.state(format('SELECT set_config(%L, %L, true)', '
 
 SELECT string_agg(get_byte(dedup_method(method, '64kB')::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(dedup_method(method, '64kB')::bytea, 2)) AS codes FROM methods;
 SELECT DISTINCT length(dedup_method(method, '64kB')::bytea) AS header, get_byte(dedup_method(method, '64kB')::bytea, 0) AS first, get_byte(dedup_method(method, '64kB')::bytea, 1) AS version FROM methods;
+
+-- bytes a key of a live filter, down to the rates in live-filters.md; a window of rate 0.001 holds 406,000 keys for each MB
+
+CREATE FUNCTION pg_temp.bytes_a_key(fpr float8, ttl interval) RETURNS numeric LANGUAGE plpgsql AS $$
+DECLARE
+	size bigint;
+BEGIN
+	PERFORM dedup_create('sized', dedup_filter(1000000, fpr, 1), ttl);
+	PERFORM count(is_new('sized', i)) FROM generate_series(1, 20000) i;
+	SELECT bytes INTO size FROM dedup_stats('sized');
+	DROP TABLE sized;
+	RETURN round(size / 1e6, 1);
+END $$;
+SELECT fpr, ttl, pg_temp.bytes_a_key(fpr, ttl) FROM (VALUES (0.01, NULL::interval), (0.0005, NULL), (0.0000012, NULL), (0.004, '1 day'), (0.00001, '1 day')) v(fpr, ttl);
+SELECT (dedup_stats(dedup_method('recent', '1MB', 'fpr=0.001'))).keys / 1000 AS thousand_keys;
+SELECT n, pg_column_size(dedup_agg(f, i)) AS bytes FROM (VALUES (1, dedup_filter(1000000)), (2, dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01'))) v(n, f), generate_series(1, 10) i GROUP BY n ORDER BY n;
