@@ -26,7 +26,7 @@ SELECT dedup_unguard('clicks');
 SELECT guard_of('clicks') \g (format=unaligned tuples_only=on)
 SELECT dedup_unguard('clicks');
 
--- rows that are there already are not asked, and not remembered
+-- rows that are there already are not asked, and not remembered; a WARNING says so
 
 INSERT INTO clicks VALUES (1, 1, 'a'), (2, 1, 'a');
 SELECT dedup_guard('clicks', 'f', columns => ARRAY['k', 'b'], on_duplicate => 'skip') \gset
@@ -394,7 +394,7 @@ SELECT dedup_guard('marked', 'f', '{k}', 'mark:d') \gset
 ALTER TABLE marked DROP COLUMN d;
 DROP TABLE marked;
 
--- a copy made by LIKE has the index and no triggers, so it is not guarded; its index can become a guard's
+-- a copy made by LIKE has nothing of the guard, so that it does not look guarded
 
 CREATE TABLE copy (LIKE a INCLUDING ALL);
 INSERT INTO copy VALUES ('x', 1, 1), ('x', 1, 1);

@@ -261,11 +261,12 @@ DROP TABLE parted;
 
 -- ---- copies and partitions ----
 
--- LIKE copies the index and no trigger
+-- LIKE copies nothing of a guard
 
 SELECT try(:'write', :'remove', :'index', 'CREATE TABLE t2 (LIKE t INCLUDING ALL)', 'INSERT INTO t2 (k) VALUES (1), (1)');
 SELECT try(:'write', :'remove', :'index', 'CREATE TABLE t2 (LIKE t INCLUDING ALL)', replace(:'write', 'ON t', 'ON t2'), 'INSERT INTO t2 (k) VALUES (1), (1)');
 SELECT try(:'write', :'remove', :'index', 'CREATE TABLE t2 (LIKE t INCLUDING ALL)', replace(:'write', 'ON t', 'ON t2'), replace(:'remove', 'ON t', 'ON t2'), 'INSERT INTO t2 (k) VALUES (1), (1)');
+SELECT try(:'write', :'remove', :'index', 'CREATE TABLE t2 (LIKE t INCLUDING ALL)', replace(:'write', 'ON t', 'ON t2'), replace(:'remove', 'ON t', 'ON t2'), replace(:'index', 'ON t', 'ON t2'), 'INSERT INTO t2 (k) VALUES (1), (1)');
 
 -- tables that inherit are guarded one by one
 

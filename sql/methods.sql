@@ -239,15 +239,15 @@ SET client_min_messages = error;
 
 -- advice by purpose
 
-SELECT a.method, bytes > 0 AND abs(bits_per_key - 8 * (bytes - 64) / 100000.0) < 1e-9 AS bytes,
+SELECT a.method, bytes > 0 AND abs(bits_per_key / (8 * (bytes - 64) / 100000.0) - 1) < 0.005 AS bytes,
 	expected_fpr <= 0.01 * 1.0001 AS rate, missed <= 0.001 AS promised, speed, "cannot"
-FROM dedup_advise(100000) WITH ORDINALITY a(method, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot") ORDER BY ordinality;
+FROM dedup_advise(100000) WITH ORDINALITY a(method, why, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot") ORDER BY ordinality;
 SELECT purpose, string_agg(method || CASE WHEN prototype LIKE '%=on%' THEN '*' ELSE '' END, ' ' ORDER BY place) AS best_first FROM (VALUES
 	(1, 'set', false, NULL, false, false), (2, 'window', true, NULL, false, false),
 	(3, 'by first sight', true, true, false, false), (4, 'by last sight', true, false, false, false),
 	(5, 'with deletes', NULL, NULL, true, false), (6, 'set with deletes', false, NULL, true, false),
 	(7, 'window to merge', true, NULL, false, true), (8, 'set to merge, with deletes', false, NULL, true, true)) v(n, purpose, forget, first_sight, deletes, merges),
-	dedup_advise(100000, 0.01, forget, first_sight, deletes, merges) WITH ORDINALITY a(method, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot", merging, parameters, prototype, place)
+	dedup_advise(100000, 0.01, forget, first_sight, deletes, merges) WITH ORDINALITY a(method, why, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot", merging, parameters, prototype, place)
 GROUP BY n, purpose ORDER BY n;
 -- no method is advised for a rate that it does not keep
 

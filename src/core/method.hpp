@@ -160,6 +160,9 @@ struct Method {
   const char* promise;  // for dedup_advise: what an answer can be wrong about
   // For dedup_advise: what a merge keeps, or, where merge is null, why there is none.
   const char* merging;
+  // For dedup_advise: why to choose it, in a few words. Null: it is there to be compared
+  // with its paper, and another method does the same in fewer bytes or promises more.
+  const char* why = nullptr;
   const char* cost;  // for dedup_advise: memory touched a key
   // Share of the last `keys` distinct keys that are answered new again, at most
   // (kByChance: expected, on a stream of distinct keys). Zero for kAll.
@@ -169,6 +172,7 @@ struct Method {
   // For dedup_advise: other options that make a filter of another promise, and that.
   const char* variant = nullptr;
   const char* variant_promise = nullptr;
+  const char* variant_why = nullptr;
   const char* conflict = nullptr;  // kConflict in words
   // Without a rate: the options that size it, as one would write them ("error=0.01").
   const char* sizing = nullptr;

@@ -78,6 +78,23 @@ inline PlanStatus PlanFilter(const Method& method, const Request& request, uint6
   return method.plan(request, shape);
 }
 
+// Returns whether method, size, rate, hash and seed alone make this shape. If not, another
+// option has changed it.
+inline bool IsPlain(const Shape& shape) noexcept {
+  const Method& method = *MethodByCode(shape.method);
+  Request request;
+  request.options.hash = shape.hash;
+  request.fpr = shape.fpr;
+  request.keys = shape.keys;
+  Shape plain;
+  if (PlanFilter(method, request, shape.seed, &plain) == PlanStatus::kOk && plain == shape) {
+    return true;
+  }
+  request.keys = 0;
+  request.memory = shape.bytes;
+  return PlanFilter(method, request, shape.seed, &plain) == PlanStatus::kOk && plain == shape;
+}
+
 // A filter's parameters in words: the method's own, and the hash of the keys where it
 // is not XXH3.
 inline void DescribeParameters(const Shape& shape, char* text, size_t size) noexcept {

@@ -90,6 +90,21 @@ struct GuardClause
 extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns,
 							   const AttrNumber *attnums);
 
+/*
+ * The function of the table's first trigger that is a guard's and fires when a row is
+ * deleted, or InvalidOid. `fires`: only of triggers that fire in this session as it is now.
+ */
+extern Oid FindGuardFunction(Relation rel, bool fires);
+
+/*
+ * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
+ * gone.
+ */
+extern Oid GuardedTable(Oid trigger);
+
+/* Whether a clause can be that of a valid guard of this table, which is locked. */
+extern bool IsGuardClauseOf(Relation rel, const GuardClause &clause);
+
 /* Reads a clause as pg_trigger has it; false if it is not one that dedup_guard() writes. */
 extern bool ReadGuardClause(const char *qual, GuardClause *clause);
 
@@ -216,7 +231,42 @@ extern void ForgetTruncations(SubTransactionId id);
 /* Installs a hook; once, from InitLiveGuard(). */
 extern void InitGuardTruncate(void);
 
-/* ---- rows that have not landed yet (rows.cpp) -------------------------- */
+/* ---- rows that a table brings along (brought.cpp) ----------------------- */
+
+/*
+ * Warns if a table that is guarded from now on, or its partitions, have rows with keys
+ * that the filter does not have. All of the tables are locked. `function` is the guard's
+ * trigger function, beside which is_new() is found.
+ */
+extern void WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function);
+
+/*
+ * A trigger was created on a table: a row of pg_trigger. If it is a guard's and was cloned
+ * for a partition that is attached, warns as above.
+ */
+extern void GuardTriggerCreated(HeapTuple tuple);
+
+/* A command begins, or the transaction has ended. */
+extern void ForgetMadeTriggers(void);
+
+/* ---- tables that look guarded (unguarded.cpp) --------------------------- */
+
+/* Warns of tables that inherit from a table, not as partitions, without such a guard. */
+extern void WarnOfUnguardedChildren(Relation rel, Oid filter);
+
+/* A table has become the child or partition of another. */
+extern void GuardChildCreated(Oid child, Oid parent);
+
+/* Before a transaction commits: says what this transaction has left without a guard. */
+extern void LookAtUnguarded(void);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetUnguarded(SubTransactionId id);
+
+/* Installs a hook; once, from InitLiveGuard(). */
+extern void InitGuardUnguarded(void);
+
+/* ---- rows that have not landed yet (rows.cpp) ------------------------------- */
 
 /* A key, and the filter that it is for. */
 struct GuardedKey

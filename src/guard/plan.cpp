@@ -159,11 +159,25 @@ FindGuardTriggers(Relation rel, Oid function)
 	return found;
 }
 
-/*
- * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
- * gone.
- */
-static Oid
+Oid
+FindGuardFunction(Relation rel, bool fires)
+{
+	const TriggerDesc *triggers = rel->trigdesc;
+	List	   *functions = NIL;
+	ListCell   *cell;
+
+	/* The list can go when a function is looked up. */
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (TRIGGER_FOR_DELETE(triggers->triggers[i].tgtype) &&
+			(!fires || GuardTriggerFires(triggers->triggers[i].tgenabled)))
+			functions = lappend_oid(functions, triggers->triggers[i].tgfoid);
+	foreach(cell, functions)
+		if (IsGuardTriggerFunction(lfirst_oid(cell)))
+			return lfirst_oid(cell);
+	return InvalidOid;
+}
+
+Oid
 GuardedTable(Oid trigger)
 {
 	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
@@ -319,6 +333,22 @@ HasParameters(Oid filter)
 	return has;
 }
 
+static bool
+HasUnhashableColumn(const GuardClause &clause)
+{
+	for (int i = 0; i < clause.columns; i++)
+		if (!IsHashableType(clause.types[i]))
+			return true;
+	return false;
+}
+
+bool
+IsGuardClauseOf(Relation rel, const GuardClause &clause)
+{
+	return FlawOfClause(rel, clause) == NULL && HasParameters(clause.filter) &&
+		!HasUnhashableColumn(clause);
+}
+
 /* ---- plans ------------------------------------------------------------------ */
 
 static const char *const no_write_trigger =
@@ -394,9 +424,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 		return flaw;
 	if (!HasParameters(plan->clause.filter))
 		return gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
-	for (int i = 0; i < plan->clause.columns; i++)
-		if (!IsHashableType(plan->clause.types[i]))
-			return gettext_noop("The type of a column of its key has no hash function.");
+	if (HasUnhashableColumn(plan->clause))
+		return gettext_noop("The type of a column of its key has no hash function.");
 	(void) ReadMode(plan->mode_text, &plan->mode);
 	if ((plan->mode == GuardMode::Mark) != (plan->clause.mark != 0))
 		return gettext_noop("Its triggers do not agree on whether a column marks duplicates.");

@@ -434,8 +434,8 @@ CheckTables(Relation rel, Oid function, GuardMode mode)
 /* ---- making --------------------------------------------------------------- */
 
 /*
- * The command that makes the index, or NULL if CREATE TABLE ... LIKE or a former guard
- * has left one. Its name is the one that errors give as that of the constraint.
+ * The command that makes the index, or NULL if DETACH PARTITION or a former guard has
+ * left one. Its name is the one that errors give as that of the constraint.
  */
 static char *
 IndexCommand(Relation rel, const GuardRequest &request, char **name)
@@ -494,6 +494,26 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 	return command.data;
 }
 
+/* What the guard's WHEN clause says. */
+static GuardClause
+ClauseOf(Relation rel, const GuardRequest &request)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	GuardClause clause = {};
+
+	clause.filter = request.filter;
+	clause.columns = request.columns;
+	for (int i = 0; i < request.columns; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, request.attnums[i] - 1);
+
+		clause.attnums[i] = column->attnum;
+		clause.types[i] = column->atttypid;
+		clause.collations[i] = column->attcollation;
+	}
+	return clause;
+}
+
 /*
  * dedup_guard(table regclass, filter regclass, columns text[], on_duplicate text)
  * returns void
@@ -538,6 +558,12 @@ DEDUP_FUNCTION(dedup_guard)
 	/* DDL refuses tables that are in use; the lock stays. */
 	relation_close(rel, NoLock);
 	RunAll(commands, lengthof(commands));
+
+	SettleLandedRows();
+	rel = table_open(PG_GETARG_OID(0), NoLock);
+	WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
+	WarnOfUnguardedChildren(rel, request.filter);
+	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }
 

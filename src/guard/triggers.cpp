@@ -609,6 +609,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			SettleGuardLevel(1);
 			WarnOfTruncatedKeys();
+			LookAtUnguarded();
 			ForgetDeletedRows(true);
 			break;
 		case XACT_EVENT_COMMIT:
@@ -617,6 +618,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetGuardLevel(1);
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
+			ForgetUnguarded(TopSubTransactionId);
 			TrimGuardPlans();
 			break;
 		default:
@@ -645,6 +647,7 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 			ForgetGuardLevel(level);
 			DeletedRowsSubtransactionAborts(level, id, parent);
 			ForgetTruncations(id);
+			ForgetUnguarded(id);
 			break;
 	}
 }
@@ -659,6 +662,7 @@ InitLiveGuard(void)
 	InitGuardRows();
 	InitGuardMoves();
 	InitGuardTruncate();
+	InitGuardUnguarded();
 	RegisterXactCallback(GuardTransactionCallback, NULL);
 	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
 }

@@ -82,24 +82,11 @@ MayBeRemovedRow(Oid filter)
 static const GuardPlan *
 FiringGuard(Relation heap)
 {
-	const TriggerDesc *triggers = heap->trigdesc;
-	List	   *functions = NIL;
-	ListCell   *cell;
+	const Oid	function = FindGuardFunction(heap, true);
+	const GuardPlan *plan = OidIsValid(function) ? FindGuardPlan(heap, function) : NULL;
 
-	/* The list can go when a function is looked up. */
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (TRIGGER_FOR_DELETE(triggers->triggers[i].tgtype) &&
-			GuardTriggerFires(triggers->triggers[i].tgenabled))
-			functions = lappend_oid(functions, triggers->triggers[i].tgfoid);
-	foreach(cell, functions)
-		if (IsGuardTriggerFunction(lfirst_oid(cell)))
-		{
-			const GuardPlan *plan = FindGuardPlan(heap, lfirst_oid(cell));
-
-			return plan != NULL && IsLiveRelationId(plan->clause.filter) &&
-				GuardOwnerMayAdd(plan) ? plan : NULL;
-		}
-	return NULL;
+	return plan != NULL && IsLiveRelationId(plan->clause.filter) && GuardOwnerMayAdd(plan) ?
+		plan : NULL;
 }
 
 static dedup::KeySeed
@@ -114,8 +101,7 @@ SeedOf(Oid filter)
 
 /* ---- TRUNCATE that gives the table a new file ---------------------------------- */
 
-/* The row of pg_class of a relation as a snapshot sees it; a copy, or NULL. */
-static HeapTuple
+HeapTuple
 ReadClass(Oid relid, Snapshot snapshot)
 {
 	Relation	catalog = table_open(RelationRelationId, AccessShareLock);

@@ -60,6 +60,9 @@ struct Truncation
 	bool		done;
 };
 
+/* The row of pg_class of a relation as a snapshot sees it; a copy, or NULL. */
+extern HeapTuple ReadClass(Oid relid, Snapshot snapshot);
+
 /* Whether a row was marked as a duplicate, so that its key is another row's. */
 extern bool IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc);
 

@@ -148,7 +148,7 @@ COMMENT ON FUNCTION dedup_method(text, text, text, bigint) IS 'empty filter of a
 CREATE FUNCTION dedup_advise(keys bigint, fpr float8 DEFAULT 0.01, forget boolean DEFAULT NULL,
 	first_sight boolean DEFAULT NULL, deletes boolean DEFAULT false,
 	merges boolean DEFAULT false,
-	OUT method text, OUT promise text, OUT bytes bigint, OUT bits_per_key float8,
+	OUT method text, OUT why text, OUT promise text, OUT bytes bigint, OUT bits_per_key float8,
 	OUT expected_fpr float8, OUT missed float8, OUT speed text, OUT cannot text,
 	OUT merging text, OUT parameters text, OUT prototype text)
 RETURNS SETOF record

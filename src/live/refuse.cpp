@@ -10,7 +10,7 @@
  * counter moves: rows are read with SnapshotSelf, while relcache entries still show
  * how things were before.
  */
-#include "live/live.hpp"
+#include "guard/guard.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -511,6 +511,7 @@ TriggerCreated(Oid object)
 					 errhint("Put the trigger on the table that the filter guards.")));
 		RelationClose(rel);
 	}
+	GuardTriggerCreated(tuple);
 	heap_freetuple(tuple);
 }
 
@@ -627,6 +628,7 @@ ObjectAltered(Oid catalog, Oid object, int column, Oid auxiliary)
 			break;
 		case InheritsRelationId:
 			RefuseInheritance(object, auxiliary);
+			GuardChildCreated(object, auxiliary);
 			break;
 	}
 }

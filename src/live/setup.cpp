@@ -41,6 +41,9 @@ using namespace dedup::live;
 /* Shortest generation: a tenth of a second. */
 static constexpr int64 MIN_GENERATION = 100000;
 
+/* 30 years of 12 months of 30 days. */
+static constexpr int64 MAX_TTL = INT64CONST(30) * MONTHS_PER_YEAR * DAYS_PER_MONTH * USECS_PER_DAY;
+
 /* An interval as a length of time: a day is 24 hours, a month 30 days. */
 static int64
 IntervalLength(const Interval *interval)
@@ -48,11 +51,11 @@ IntervalLength(const Interval *interval)
 	double		length = (double) interval->time + (double) interval->day * (double) USECS_PER_DAY +
 		(double) interval->month * (double) DAYS_PER_MONTH * (double) USECS_PER_DAY;
 
-	if (!(length >= 7.0 * MIN_GENERATION && length <= 7.0 * (double) (INT64CONST(1) << 47)))
+	if (!(length >= 7.0 * MIN_GENERATION && length <= (double) MAX_TTL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl is out of range"),
-				 errhint("Give a time from 0.7 seconds to 30 years.")));
+				 errhint("Give a time from 0.7 seconds to 30 years, which are 10800 days.")));
 	return interval->time + interval->day * USECS_PER_DAY +
 		interval->month * (int64) DAYS_PER_MONTH * USECS_PER_DAY;
 }
@@ -71,6 +74,23 @@ RandomSeed(void)
 	return seed;
 }
 
+/* Raises an error for a prototype with options that a live filter would not follow. */
+static void
+RequirePlain(const dedup::Shape &prototype)
+{
+	char		parameters[128];
+
+	if (dedup::IsPlain(prototype))
+		return;
+	dedup::DescribeParameters(prototype, parameters, sizeof parameters);
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("live filters do not take the options of this prototype"),
+			 errdetail("It is a filter of method %s with %s.",
+					   dedup::MethodByCode(prototype.method)->name, parameters),
+			 errhint("Give a filter of dedup_filter() or dedup_window(), or one of dedup_method() with no other options than keys, fpr and hash.")));
+}
+
 static LiveParameters
 PlanLive(const dedup::Shape &prototype, int64 ttl)
 {
@@ -80,6 +100,12 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	dedup::PlanStatus status = dedup::PlanStatus::kOk;
 
 	RequireMembership(*method);
+	if (method == &dedup::fifo::kMethod && dedup::fifo::LayoutOf(prototype).timed)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("prototype filter has a window of time"),
+				 errhint("Give dedup_create() a ttl and an untimed prototype.")));
+	RequirePlain(prototype);
 	parameters.prototype_method = prototype.method;
 	parameters.prototype_keys = prototype.keys;
 	parameters.prototype_fpr = prototype.fpr;
@@ -96,11 +122,6 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	{
 		parameters.shape = prototype;
 		parameters.shape.seed = seed;
-		if (dedup::fifo::LayoutOf(prototype).timed)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("prototype filter has a window of time"),
-					 errhint("Give dedup_create() a ttl and an untimed prototype.")));
 	}
 	else
 	{

@@ -34,6 +34,7 @@ struct Advice
 	const Method *method;
 	const char *options;		/* beside keys and fpr */
 	const char *promise;
+	const char *why;			/* NULL: only its paper speaks for it */
 	Shape		shape;
 	double		fpr;			/* to expect: of a set, with so many keys; of others, for ever */
 	double		missed;
@@ -42,6 +43,7 @@ struct Advice
 /* At most two rows a method: as it is, and its variant. */
 struct Advised
 {
+	Wish		wish;
 	int			rows;
 	Advice		row[2 * dedup::kMethodCount];
 };
@@ -54,23 +56,61 @@ constexpr double ROUNDING = 0.01;
 
 }							/* namespace */
 
-/* Sets first, then windows that promise, then what chance leaves. */
+/* The function that makes this filter without its method being named, or NULL. */
+static const char *
+MadeBy(const Advice &advice, const Wish &wish)
+{
+	if (advice.options[0] != '\0')
+		return NULL;
+	if (advice.method == &dedup::FilterMethod(wish.fpr))
+		return "dedup_filter()";
+	if (advice.method == &dedup::WindowMethod())
+		return "dedup_window()";
+	return NULL;
+}
+
+/*
+ * Sets first, then windows that promise, then filters that forget by chance. After all
+ * of these, in the same order, methods that are there for their papers.
+ */
 static int
 Rank(const Advice &advice)
 {
-	if (!advice.method->forgets(advice.shape))
-		return 0;
-	return advice.missed <= PROMISED ? 1 : 2;
+	const int	kind = !advice.method->forgets(advice.shape) ? 0 : advice.missed <= PROMISED ? 1 : 2;
+
+	return advice.why != NULL ? kind : kind + 3;
 }
 
 static bool
 Better(const Advice &left, const Advice &right, const Wish &wish)
 {
+	const bool	left_is_usual = MadeBy(left, wish) != NULL;
+
 	if (Rank(left) != Rank(right))
 		return Rank(left) < Rank(right);
 	if (wish.merges && left.method->merge_keeps_all != right.method->merge_keeps_all)
 		return left.method->merge_keeps_all;
+	if (left_is_usual != (MadeBy(right, wish) != NULL))
+		return left_is_usual;
 	return left.shape.bytes < right.shape.bytes;
+}
+
+/* Why to choose it, in a few words. */
+static const char *
+Why(const Advice &advice, const Wish &wish)
+{
+	const char *function = MadeBy(advice, wish);
+
+	if (advice.why == NULL)
+		return "only to compare with its paper";
+	return function == NULL ? advice.why : psprintf("made by %s: %s", function, advice.why);
+}
+
+/* Three digits of a figure. */
+static Datum
+Figure(double value)
+{
+	return Float8GetDatum(strtod(psprintf("%.3g", value), NULL));
 }
 
 /* Whether the method with these options does what is wished, and what of. */
@@ -85,6 +125,7 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 	advice->method = method;
 	advice->options = variant ? method->variant : "";
 	advice->promise = variant ? method->variant_promise : method->promise;
+	advice->why = variant ? method->variant_why : method->why;
 	request.keys = wish.keys;
 	request.fpr = wish.fpr;
 	if (dedup::ParseOptions(*method, advice->options, std::strlen(advice->options),
@@ -143,10 +184,12 @@ FlagArgument(FunctionCallInfo fcinfo, int place)
  * dedup_advise(keys bigint, fpr float8, forget boolean, first_sight boolean,
  * deletes boolean, merges boolean) returns setof record
  *
- * A row for each method that tells of membership, with its usual options, that can hold `keys` keys (1 to 2^40)
- * at a rate of `fpr` (1e-9 to 0.5): those that never forget, then windows, then methods
- * that forget by chance; least memory first, with `merges` those first whose merge
- * loses nothing. `forget` leaves one kind (NULL: both), `first_sight` the windows by
+ * Returns a row for each method that says whether a key was seen, with its usual options,
+ * that can hold `keys` keys (1 to 2^40) at a rate of `fpr` (1e-9 to 0.5): those that never
+ * forget, then windows, then methods that forget by chance, and last the methods that are
+ * there for their papers. Of each kind what dedup_filter() or dedup_window() makes is first,
+ * then least memory; with `merges` the methods come first whose merge loses nothing.
+ * `forget` leaves one kind (NULL: both), `first_sight` the windows by
  * first or by last sight, `deletes` those that can take a key back, `merges` those
  * that can be merged.
  */
@@ -181,6 +224,7 @@ DEDUP_FUNCTION(dedup_advise)
 		if (get_call_result_type(fcinfo, NULL, &context->tuple_desc) != TYPEFUNC_COMPOSITE)
 			elog(ERROR, "return type must be a row type");
 		advised = (Advised *) palloc0(sizeof(Advised));
+		advised->wish = wish;
 		for (const Method *method : dedup::kMethods)
 			for (int variant = 0; variant <= (method->variant != NULL ? 1 : 0); variant++)
 			{
@@ -209,21 +253,23 @@ DEDUP_FUNCTION(dedup_advise)
 		const Method &method = *advice.method;
 		double		keys = (double) shape.keys;
 		char		parameters[128];
-		Datum		values[11];
-		bool		isnull[11] = {};
+		Datum		values[12];
+		bool		isnull[12] = {};
+		int			n = 0;
 
 		method.describe(shape, parameters, sizeof parameters);
-		values[0] = CStringGetTextDatum(method.name);
-		values[1] = CStringGetTextDatum(advice.promise);
-		values[2] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
-		values[3] = Float8GetDatum(8.0 * shape.bytes / keys);
-		values[4] = Float8GetDatum(advice.fpr);
-		values[5] = Float8GetDatum(advice.missed);
-		values[6] = CStringGetTextDatum(method.cost);
-		values[7] = CStringGetTextDatum(Cannot(advice));
-		values[8] = CStringGetTextDatum(method.merging);
-		values[9] = CStringGetTextDatum(parameters);
-		values[10] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')",
+		values[n++] = CStringGetTextDatum(method.name);
+		values[n++] = CStringGetTextDatum(Why(advice, advised->wish));
+		values[n++] = CStringGetTextDatum(advice.promise);
+		values[n++] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
+		values[n++] = Figure(8.0 * shape.bytes / keys);
+		values[n++] = Figure(advice.fpr);
+		values[n++] = Figure(advice.missed);
+		values[n++] = CStringGetTextDatum(method.cost);
+		values[n++] = CStringGetTextDatum(Cannot(advice));
+		values[n++] = CStringGetTextDatum(method.merging);
+		values[n++] = CStringGetTextDatum(parameters);
+		values[n++] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')",
 												  method.name, shape.keys,
 												  float8out_internal(shape.fpr),
 												  advice.options[0] != '\0' ? " " : "",

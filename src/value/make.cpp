@@ -25,7 +25,7 @@ CheckRate(double fpr)
 	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("false-positive rate %g is out of range", fpr),
+				 errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
 				 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
 						 dedup::kMinFpr, dedup::kMaxFpr)));
 }
@@ -294,22 +294,26 @@ DEDUP_FUNCTION(dedup_window_make)
 	return MakeSized(fcinfo, [](double) -> const Method & { return dedup::WindowMethod(); });
 }
 
+/* The largest amount that ParseMemory() returns; any method refuses it as too large. */
+constexpr double MOST_BYTES = 1e18;
+
 /* "16MB" as bytes. */
 static uint64
 ParseMemory(text *memory)
 {
 	char	   *written = text_to_cstring(memory);
 	const char *hint = NULL;
-	int			bytes;
+	double		bytes;
 
-	if (!parse_int(written, &bytes, GUC_UNIT_BYTE, &hint) || bytes < 1)
+	/* The caller refuses what is above the limit, with another SQLSTATE. */
+	if (!parse_real(written, &bytes, GUC_UNIT_BYTE, &hint) || isinf(bytes) || rint(bytes) < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid amount of memory: \"%s\"", written),
 				 hint != NULL ? errhint("%s", _(hint)) :
 				 errhint("Give bytes, or a number with a unit, such as 64kB or 16MB; at most %d MB.",
 						 (int) (dedup::kMaxBodyBytes >> 20))));
-	return (uint64) bytes;
+	return bytes < MOST_BYTES ? (uint64) rint(bytes) : (uint64) MOST_BYTES;
 }
 
 /* Whether a text argument, or the lack of one, is what it was. */
@@ -359,7 +363,8 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
 				 errmsg("memory and the option keys exclude each other") :
 				 errmsg("a filter needs memory, or the option keys"),
 				 errhint("Give memory such as '16MB', or NULL and the option keys=1000000.")));
-	ReportPlan(dedup::PlanFilter(*method, request, (uint64) seed, &shape), *method, request);
+	ReportPlan(request.memory > dedup::kMaxBodyBytes ? PlanStatus::kTooLarge :
+			   dedup::PlanFilter(*method, request, (uint64) seed, &shape), *method, request);
 	return MakeEmptyFilter(shape);
 }
 

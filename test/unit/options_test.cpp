@@ -236,5 +236,38 @@ TEST(Options, AreSafeForAnyBytes) {
   }
 }
 
+// A shape says whether other options than its size, rate and hash have made it.
+TEST(Options, PlainShapesHaveNone) {
+  const auto shape = [](const char* method, uint64_t keys, uint64_t memory,
+                        const std::string& text) {
+    const Parsed parsed = Parse(method, text);
+    EXPECT_EQ(parsed.error.status, OptionStatus::kOk) << method << " " << text;
+    Request request;
+    request.keys = keys;
+    request.memory = memory;
+    request.options = parsed.options;
+    if (parsed.options.given[kFpr]) request.fpr = parsed.options.value[kFpr];
+    Shape made;
+    EXPECT_EQ(PlanFilter(Named(method), request, 5, &made), PlanStatus::kOk) << method << " " << text;
+    return made;
+  };
+  for (const Method* method : kMethods) {
+    if (!method->has_rate()) continue;
+    for (const char* text : {"fpr=0.3", "fpr=0.01", "fpr=0.00123 hash=sip", "fpr=0.0001"}) {
+      for (const uint64_t keys : {10, 33, 1000, 12345, 1000000}) {
+        EXPECT_TRUE(IsPlain(shape(method->name, keys, 0, text))) << method->name << " " << keys;
+      }
+      for (const uint64_t memory : {65536, 100000, 1048576}) {
+        EXPECT_TRUE(IsPlain(shape(method->name, 0, memory, text))) << method->name << " " << memory;
+      }
+    }
+  }
+  EXPECT_TRUE(IsPlain(shape("ring", 1000, 0, "refresh=off generations=8")));
+  EXPECT_FALSE(IsPlain(shape("ring", 1000, 0, "refresh=on")));
+  EXPECT_FALSE(IsPlain(shape("ring", 0, 65536, "generations=16")));
+  EXPECT_FALSE(IsPlain(shape("cuckoo", 0, 65536, "strict=on")));
+  EXPECT_FALSE(IsPlain(shape("bloom", 1000, 0, "k=2")));
+}
+
 }  // namespace
 }  // namespace dedup::test

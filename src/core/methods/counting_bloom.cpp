@@ -16,6 +16,7 @@ constinit const Method kMethod = {
         "is taken back",
     .merging =
         "sum of the counters: every key of both inputs, the rate rises with the number of keys",
+    .why = "never forgets; takes keys back and is never full",
     .cost = "k cache lines a key",
     .missed = [](const Shape&) noexcept { return 0.0; },
     .options = kOptions,

@@ -22,6 +22,7 @@ constinit const Method kMethod = {
     .option_count = sizeof kOptions / sizeof kOptions[0],
     .variant = "strict=on",
     .variant_promise = "never forgets what is not taken back: refuses keys when it is full",
+    .variant_why = "never forgets until it is full; takes keys back in few bytes",
     .plan = Plan,
     .valid = Valid,
     .exact_order = [](const Shape&) noexcept { return ExactOrder::kFirstSight; },

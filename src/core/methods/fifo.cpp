@@ -13,6 +13,7 @@ constinit const Method kMethod = {
     .promise =
         "a window by first sight: until n further keys were new, at most 0.1 % of keys are missed",
     .merging = "by age: two full filters keep about half the window of each",
+    .why = "a window by first sight, as in live filters",
     .cost = "1 cache line a key",
     .missed = [](const Shape&) noexcept { return kMissed; },
     .options = kOptions,

@@ -7,6 +7,7 @@ namespace dedup::qht {
 constinit const Method kMethod = qht_row::MethodOf<kRule>(
     "qht", 11,
     "none: random keys give way, of the last n distinct keys up to 37 % are answered new",
-    "at random: two full filters keep half of the keys of each");
+    "at random: two full filters keep half of the keys of each",
+    "few bytes and fast, if random keys may be dropped");
 
 }  // namespace dedup::qht

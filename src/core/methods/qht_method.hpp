@@ -11,7 +11,7 @@ namespace dedup::qht_row {
 
 template <const Rule& kRule>
 constexpr Method MethodOf(const char* name, uint8_t code, const char* promise,
-                          const char* merging) noexcept {
+                          const char* merging, const char* why = nullptr) noexcept {
   return {
       .name = name,
       .code = code,
@@ -20,6 +20,7 @@ constexpr Method MethodOf(const char* name, uint8_t code, const char* promise,
       .granule = kGranule,
       .promise = promise,
       .merging = merging,
+      .why = why,
       .cost = "1 cache line a key, at times 2",
       .missed = [](const Shape& shape) noexcept { return Missed(shape, kRule); },
       .options = kOptions,

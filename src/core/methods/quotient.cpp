@@ -12,6 +12,7 @@ constinit const Method kMethod = {
     .granule = kGranule,
     .promise = "never forgets, refuses when full; keys that were answered new can be taken back",
     .merging = "union: every key of both inputs, or an error when full",
+    .why = "never forgets until it is full; takes keys back",
     .cost = "1 or 2 cache lines a key; grows by doubling",
     .missed = [](const Shape&) noexcept { return 0.0; },
     .options = kOptions,

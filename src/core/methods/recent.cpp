@@ -12,6 +12,7 @@ constinit const Method kMethod = {
     .granule = kLineBytes,
     .promise = "the last keys seen: at most 0.1 % of the last n distinct keys are answered new",
     .merging = "by age: two full filters keep half the window of each",
+    .why = "the last keys seen; two cache lines a key",
     .cost = "2 cache lines a key",
     .missed = [](const Shape&) noexcept { return 0.001; },
     .options = kOptions,

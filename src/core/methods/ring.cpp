@@ -18,6 +18,7 @@ constinit const Method kMethod = {
     .merging =
         "OR by generation: no key of either input is dropped, the rate rises until generations "
         "pass",
+    .why = "a window that misses no key, by first sight",
     .cost = "one block a key, k cells in it",
     .missed = [](const Shape&) noexcept { return 0.0; },
     .options = kOptions,
@@ -26,6 +27,7 @@ constinit const Method kMethod = {
     .variant_promise =
         "a window by last sight: a duplicate until n further keys were new or put in a new "
         "generation",
+    .variant_why = "a window that misses no key, by last sight",
     .plan = Plan,
     .valid = Valid,
     .exact_order =

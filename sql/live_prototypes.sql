@@ -1,0 +1,64 @@
+-- What of a prototype a live filter takes over, for every method and each of its options.
+
+CREATE FUNCTION pg_temp.created(prototype text, ttl interval DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	made dedup_filter;
+	hint text;
+	of_filter record;
+	of_live record;
+BEGIN
+	EXECUTE 'SELECT ' || prototype INTO made;
+	BEGIN
+		PERFORM dedup_create('made', made, ttl);
+	EXCEPTION WHEN OTHERS THEN
+		GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+		RETURN SQLSTATE || CASE WHEN hint LIKE 'Give a filter of dedup_filter() or dedup_window(), or%' THEN ' and which are taken' ELSE '' END;
+	END;
+	SELECT * INTO of_filter FROM dedup_stats(made);
+	SELECT * INTO of_live FROM dedup_stats('made');
+	DROP TABLE made;
+	IF (of_live.keys, of_live.fpr, of_live.seed, of_live.kind LIKE '%hash=sip') IS DISTINCT FROM
+		(of_filter.keys, of_filter.fpr, of_filter.seed, of_filter.parameters LIKE '%hash=sip') THEN
+		RETURN 'another filter';
+	END IF;
+	RETURN of_live.kind;
+END $$;
+
+-- all methods, by keys and by memory, with another hash, and with a ttl
+
+CREATE TEMP TABLE methods AS
+SELECT unnest(string_to_array('blocked_bloom bloom recent ring fifo counting_bloom sbf rsbf sqf dsqf qht qhtd qqht qqhtd cuckoo quotient a2 b_dbf lru fp_lru apbf hll count_min', ' ')) AS method;
+SELECT by_keys, by_memory, sip, timed, string_agg(method, ' ') AS methods FROM (
+	SELECT method,
+		pg_temp.created(format('dedup_method(%L, NULL, %L, 7)', method, CASE method WHEN 'hll' THEN 'error=0.01' WHEN 'count_min' THEN 'epsilon=0.01' ELSE 'keys=10000 fpr=0.003' END)) AS by_keys,
+		pg_temp.created(format('dedup_method(%L, ''100kB'', '''', 7)', method)) AS by_memory,
+		pg_temp.created(format('dedup_method(%L, ''64kB'', ''hash=sip'', 7)', method)) AS sip,
+		pg_temp.created(format('dedup_method(%L, ''64kB'', '''', 7)', method), '1 hour') AS timed
+	FROM methods) x GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;
+
+-- Each option of each method. An option that says what holds without it changes nothing. One
+-- that only sets the rate is taken over as that rate.
+
+SELECT method, options, pg_temp.created(format('dedup_method(%L, %L, %L, 7)', method,
+		CASE WHEN options ~ 'window' THEN '64kB' END, options || CASE WHEN options ~ 'window' THEN '' ELSE ' keys=10000' END)) AS created
+FROM (VALUES
+	('blocked_bloom', 'k=3'), ('blocked_bloom', 'k=6'), ('bloom', 'k=3'), ('counting_bloom', 'k=3'),
+	('ring', 'generations=16'), ('ring', 'generations=8'), ('ring', 'refresh=on'), ('ring', 'refresh=off'), ('ring', 'k=3'),
+	('sbf', 'd=2'), ('sbf', 'd=1'), ('sbf', 'k=5'), ('sbf', 'p=20'),
+	('rsbf', 'reading=text'), ('rsbf', 'reading=algorithm'), ('rsbf', 'reading=published'), ('rsbf', 'p_star=0.05'), ('rsbf', 'k=3'),
+	('sqf', 'k=2'), ('sqf', 'r=20 r_prime=10'), ('sqf', 'pow2=on'), ('dsqf', 'k=2'), ('dsqf', 'r=20 r_prime=10'),
+	('qht', 'k=2'), ('qht', 'bits=20'), ('qhtd', 'k=2'), ('qhtd', 'bits=20'),
+	('qqht', 'k=2'), ('qqht', 'bits=20'), ('qqhtd', 'k=2'), ('qqhtd', 'bits=20'),
+	('cuckoo', 'slots=2'), ('cuckoo', 'bits=20'), ('cuckoo', 'kicks=7'), ('cuckoo', 'kicks=20'), ('cuckoo', 'strict=on'), ('cuckoo', 'strict=off'),
+	('quotient', 'r=20'), ('b_dbf', 'b=9'), ('b_dbf', 'b=7'), ('b_dbf', 'window=2000'),
+	('fp_lru', 'q=0.2'), ('fp_lru', 'q=0.01'), ('apbf', 'k=12 l=50')) v(method, options);
+SELECT dedup_create('refused', dedup_method('ring', NULL, 'keys=1000 refresh=on'));
+SELECT dedup_create('refused', dedup_method('cuckoo', '64kB', 'strict=on'), '1 hour', true);
+SELECT to_regclass('refused') IS NULL AS not_made;
+
+-- a prototype that holds a key is no prototype; the snapshot of a timed filter neither
+
+SELECT dedup_create('refused', dedup_add(dedup_filter(1000), 1));
+SELECT dedup_create('timed', dedup_window(1000), '1 hour');
+SELECT dedup_create('refused', dedup_snapshot('timed'), '1 hour');
+DROP TABLE timed;

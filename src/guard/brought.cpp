@@ -1,0 +1,363 @@
+/*
+ * Rows that a guarded table brings along.
+ *
+ * A live filter does not learn the keys of rows that are in a table before the table is
+ * guarded, or before it is attached as a partition. A WARNING then says how many rows
+ * these are, and which statement loads their keys.
+ *
+ * ATTACH PARTITION clones the triggers of the guard, which the hook for new objects
+ * reports (refuse.cpp). The server has opened the guard index of the partitioned table by
+ * then, so the library is loaded.
+ */
+#include "guard/guard.hpp"
+#include "pg/keys.hpp"
+
+extern "C" {
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+#include "utils/snapmgr.h"
+}
+
+/* ---- counting ----------------------------------------------------------------- */
+
+/*
+ * At most 32 MB of a table are read, in pieces of 16 pages that are spread evenly: the
+ * table is locked meanwhile.
+ */
+constexpr int64 MOST_BLOCKS = 4096;
+constexpr BlockNumber PIECE = 16;
+
+namespace
+{
+
+/* The key that is looked for in several tables, and what was counted so far. */
+struct BroughtRows
+{
+	LiveFilter	filter;
+	uint32		generation;
+	KeyPlan    *keys;
+	int			columns;
+	const char *names[INDEX_MAX_KEYS];
+	int64		blocks;			/* of all tables */
+	int64		blocks_read;
+	double		credit;			/* a piece is read when this comes to 1 */
+	uint64	   *unknown;		/* hashes that the filter does not have, one for each row */
+	int			rows;
+	int			room;
+};
+
+}							/* namespace */
+
+/* Returns the tables with rows of their own that a guard of this one covers. All are locked. */
+static List *
+CoveredTables(Relation rel)
+{
+	List	   *tables = rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE ?
+		list_make1_oid(RelationGetRelid(rel)) :
+		find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	List	   *covered = NIL;
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		Relation	table = table_open(lfirst_oid(cell), NoLock);
+
+		if (table->rd_rel->relkind == RELKIND_RELATION && table->rd_rel->relam == HEAP_TABLE_AM_OID)
+			covered = lappend_oid(covered, lfirst_oid(cell));
+		table_close(table, NoLock);
+	}
+	list_free(tables);
+	return covered;
+}
+
+/* Counts the rows of a scan whose keys the filter does not have. */
+static void
+CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot,
+		  const AttrNumber *attnums, MemoryContext row_context)
+{
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		MemoryContext old = MemoryContextSwitchTo(row_context);
+		NullableDatum columns[INDEX_MAX_KEYS];
+		uint64		hash;
+		bool		unknown;
+
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < brought->columns; i++)
+			columns[i].value = slot_getattr(slot, attnums[i], &columns[i].isnull);
+		unknown = HashColumns(brought->keys, columns, NullKeys::Skip, brought->filter.key_seed(),
+							  &hash) &&
+			!LiveSeen(brought->filter, hash, brought->generation);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(row_context);
+		if (unknown)
+			*OneMore(old, &brought->unknown, &brought->rows, &brought->room) = hash;
+	}
+}
+
+/*
+ * Counts in one table, as its owner, since a type's hash function can be a user's code.
+ * Row-level security does not apply to a scan at this level.
+ */
+static void
+CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
+{
+	Relation	heap = table_open(relid, NoLock);
+	const BlockNumber blocks = RelationGetNumberOfBlocks(heap);
+	const double share = Min(1.0, (double) MOST_BLOCKS / (double) brought->blocks);
+	AttrNumber	attnums[INDEX_MAX_KEYS];
+	MemoryContext row_context = AllocSetContextCreateInternal(CurrentMemoryContext,
+															  "dedup_guard row",
+															  ALLOCSET_DEFAULT_SIZES);
+	TupleTableSlot *slot = table_slot_create(heap, NULL);
+	TableScanDesc scan = table_beginscan_strat(heap, snapshot, 0, NULL, true, false);
+	Oid			user;
+	int			security;
+	int			nest_level;
+
+	for (int i = 0; i < brought->columns; i++)
+		attnums[i] = get_attnum(relid, brought->names[i]);
+	GetUserIdAndSecContext(&user, &security);
+	SetUserIdAndSecContext(heap->rd_rel->relowner, security | SECURITY_RESTRICTED_OPERATION);
+	nest_level = NewGUCNestLevel();
+#if PG_VERSION_NUM >= 170000
+	RestrictSearchPath();
+#endif
+	for (BlockNumber start = 0; start < blocks; start += PIECE)
+	{
+		const BlockNumber n = Min(PIECE, blocks - start);
+
+		brought->credit += share;
+		if (brought->credit < 1)
+			continue;
+		brought->credit -= 1;
+		if (brought->blocks_read > 0)
+			table_rescan(scan, NULL);
+		heap_setscanlimits(scan, start, n);
+		CountRows(brought, scan, slot, attnums, row_context);
+		brought->blocks_read += n;
+	}
+	AtEOXact_GUC(false, nest_level);
+	SetUserIdAndSecContext(user, security);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	MemoryContextDelete(row_context);
+	table_close(heap, NoLock);
+}
+
+static int
+CompareHashes(const void *left, const void *right)
+{
+	const uint64 a = *(const uint64 *) left;
+	const uint64 b = *(const uint64 *) right;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Returns how many of the rows repeat the key of another. */
+static int
+CountRepeated(BroughtRows *brought)
+{
+	int			repeated = 0;
+
+	qsort(brought->unknown, (size_t) brought->rows, sizeof(uint64), CompareHashes);
+	for (int i = 1; i < brought->rows; i++)
+		repeated += brought->unknown[i] == brought->unknown[i - 1];
+	return repeated;
+}
+
+/* Rounds to three digits. */
+static int64
+RoundedEstimate(double rows)
+{
+	double		unit = 1;
+
+	while (rows / unit >= 999.5)
+		unit *= 10;
+	return (int64) (rint(rows / unit) * unit);
+}
+
+/* ---- warning ------------------------------------------------------------------- */
+
+/* Returns the statement that adds the keys of all rows to the filter, with qualified names. */
+static char *
+LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
+{
+	StringInfoData text;
+	const char *schema = get_namespace_name(get_func_namespace(function));
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "SELECT count(*) FROM %s%s WHERE %s(%s::pg_catalog.regclass",
+					 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass ? "ONLY " : "",
+					 QualifiedGuardName(RelationGetRelid(rel)),
+					 quote_qualified_identifier(schema, "is_new"),
+					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
+	for (int i = 0; i < brought.columns; i++)
+		appendStringInfo(&text, ", %s", quote_identifier(brought.names[i]));
+	appendStringInfoString(&text, ");");
+	return text.data;
+}
+
+/* Returns the DETAIL: what the guard does, and what the filter does with keys that are loaded. */
+static char *
+BroughtDetail(const BroughtRows &brought, int repeated)
+{
+	const LiveParameters &parameters = brought.filter.parameters;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, _("The guard does not refuse new rows with these keys."));
+	if (repeated > 0)
+		appendStringInfo(&text, ngettext(" %d of these rows repeats the key of another.",
+										 " %d of these rows repeat the key of another.",
+										 repeated), repeated);
+	if (parameters.ttl != 0)
+	{
+		Interval	ttl = {};
+
+		ttl.day = (int32) (parameters.ttl / USECS_PER_DAY);
+		ttl.time = parameters.ttl % USECS_PER_DAY;
+		appendStringInfo(&text, _(" The filter keeps a key that is loaded for %s from now; a condition can leave older rows out."),
+						 DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&ttl))));
+	}
+	else if (parameters.forgets)
+		appendStringInfo(&text, _(" The filter keeps the last " UINT64_FORMAT " keys."),
+						 parameters.prototype_keys);
+	return text.data;
+}
+
+static void
+WarnOfUnknown(Relation rel, BroughtRows *brought, Oid function)
+{
+	const bool	exact = brought->blocks_read == brought->blocks;
+	const int64 rows = exact ? brought->rows :
+		RoundedEstimate((double) brought->rows * (double) brought->blocks / (double) brought->blocks_read);
+	const char *hidden = check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED ?
+		_(" Row-level security hides rows from this role: use one that it does not apply to.") : "";
+
+	ereport(WARNING,
+			(exact ?
+			 errmsg_plural("live filter \"%s\" does not have the key of " INT64_FORMAT " row of table \"%s\"",
+						   "live filter \"%s\" does not have the keys of " INT64_FORMAT " rows of table \"%s\"",
+						   (unsigned long) rows, LiveName(brought->filter), rows,
+						   RelationGetRelationName(rel)) :
+			 errmsg("live filter \"%s\" does not have the keys of about " INT64_FORMAT " rows of table \"%s\"",
+					LiveName(brought->filter), rows, RelationGetRelationName(rel)),
+			 errdetail_internal("%s", BroughtDetail(*brought, exact ? CountRepeated(brought) : 0)),
+			 errhint("To load the keys, run: %s%s", LoadStatement(rel, *brought, function), hidden)));
+}
+
+void
+WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
+{
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard rows",
+														  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	BroughtRows brought = {};
+	List	   *tables = CoveredTables(rel);
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		Relation	table = table_open(lfirst_oid(cell), NoLock);
+
+		brought.blocks += RelationGetNumberOfBlocks(table);
+		table_close(table, NoLock);
+	}
+	if (brought.blocks > 0)
+	{
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
+		brought.generation = brought.filter.parameters.ttl == 0 ? 0 :
+			LiveGeneration(brought.filter, GetCurrentTimestamp());
+		brought.keys = MakeColumnsKeyPlan(context, clause.columns, clause.types, clause.collations);
+		brought.columns = clause.columns;
+		for (int i = 0; i < clause.columns; i++)
+			brought.names[i] = get_attname(RelationGetRelid(rel), clause.attnums[i], false);
+		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
+		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
+		foreach(cell, tables)
+			CountTable(&brought, lfirst_oid(cell), snapshot);
+		UnregisterSnapshot(snapshot);
+		if (brought.rows > 0)
+			WarnOfUnknown(rel, &brought, function);
+		CloseLive(brought.filter);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+/* ---- partitions that are attached ------------------------------------------------ */
+
+/*
+ * Triggers BEFORE DELETE of guards that the command which is running has made, from the
+ * uppermost table down. Only the uppermost counts: its rows are those of all partitions.
+ * In TopTransactionContext.
+ */
+static List *made_triggers = NIL;
+
+static bool
+IsGuardDeleteTrigger(Form_pg_trigger trigger)
+{
+	return trigger->tgtype == (TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_DELETE) &&
+		IsGuardTriggerFunction(trigger->tgfoid);
+}
+
+/* Reads the clause of a trigger from its row of pg_trigger. */
+static bool
+ReadClauseOf(HeapTuple tuple, GuardClause *clause)
+{
+	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
+	bool		isnull;
+	Datum		qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, RelationGetDescr(catalog), &isnull);
+
+	table_close(catalog, AccessShareLock);
+	return !isnull && ReadGuardClause(TextDatumGetCString(qual), clause);
+}
+
+void
+GuardTriggerCreated(HeapTuple tuple)
+{
+	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+	MemoryContext old;
+	GuardClause clause;
+	Relation	rel;
+	bool		cloned;
+
+	if (IsBinaryUpgrade || !IsGuardDeleteTrigger(trigger))
+		return;
+	cloned = list_member_oid(made_triggers, trigger->tgparentid);
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	made_triggers = cloned ? lappend_oid(made_triggers, trigger->oid) : list_make1_oid(trigger->oid);
+	MemoryContextSwitchTo(old);
+
+	/* dedup_guard() looks at the rows itself; a restore has loaded the filter. */
+	if (cloned || !OidIsValid(trigger->tgparentid) || trigger->tgenabled == TRIGGER_DISABLED)
+		return;
+	if (!ReadClauseOf(tuple, &clause))
+		return;
+	rel = table_open(trigger->tgrelid, NoLock);
+	if (IsGuardClauseOf(rel, clause) &&
+		TableOwnerMayAdd(GuardedTable(trigger->tgparentid), clause.filter))
+		WarnOfBroughtRows(rel, clause, trigger->tgfoid);
+	table_close(rel, NoLock);
+}
+
+void
+ForgetMadeTriggers(void)
+{
+	made_triggers = NIL;
+}
