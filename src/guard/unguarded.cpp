@@ -10,7 +10,7 @@
  * index too late for any hook; so the end of the transaction that has loaded the library
  * looks at the relations that the transaction has changed.
  */
-#include "live/truncation.hpp"
+#include "guard/truncation.hpp"
 
 extern "C" {
 #include "catalog/index.h"
