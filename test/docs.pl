@@ -5,11 +5,14 @@
 #
 # Prints each link to a file or section that does not exist, and each function that
 # docs/architecture.md or CONTRIBUTING.md names in a file ("`Function` in `folder/file.cpp`",
-# relative to src) where it is not. Exits non-zero if there is one.
+# relative to src) where it is not. Compiles the example of a method in CONTRIBUTING.md
+# with CXX (g++). Exits non-zero if anything is wrong.
 
 use strict;
 use warnings;
 use File::Basename qw(dirname);
+use File::Copy qw(copy);
+use File::Temp qw(tempdir);
 
 chdir dirname(__FILE__) . '/..' or die "docs.pl: $!\n";
 my $wrong = 0;
@@ -70,13 +73,15 @@ foreach my $page (@pages)
 
 # A list of names is "`A`, `B` and `C` in `file`".
 my $names = 0;
+my $folders = '(?:core|pg|value|query|live|guard)';
 foreach my $page ('docs/architecture.md', 'CONTRIBUTING.md')
 {
 	my $text = text_of($page);
 	$text =~ s/\s+/ /g;
-	while ($text =~ /((?:`\w+`(?:, | and )?)+) in `([\w.\/]+)`/g)
+	while ($text =~ /((?:`\w+`(?:, | and )?)+) in `($folders\/[\w.\/]+)`/g)
 	{
 		my ($list, $file) = ($1, "src/$2");
+		next if $file =~ /\/bitmap\./;
 		if (!-f $file)
 		{
 			complain("$page: there is no $file");
@@ -90,10 +95,36 @@ foreach my $page ('docs/architecture.md', 'CONTRIBUTING.md')
 		}
 	}
 	# Other files of src, by their paths alone.
-	while ($text =~ /`((?:core|pg|value|query|live|guard)\/[\w.\/]+\.[ch]pp)`/g)
+	while ($text =~ /`($folders\/[\w.\/]+\.[ch]pp)`/g)
 	{
+		next if $1 =~ /\/bitmap\./;
 		complain("$page: there is no src/$1") if !-f "src/$1";
 	}
 }
+# The example: the blocks that begin with the path of a file below src.
+my $tree = tempdir(CLEANUP => 1);
+my @compiled;
+mkdir "$tree/$_" foreach 'src', 'src/core', 'src/core/methods';
+foreach my $header (glob('src/core/*.hpp src/core/methods/*.hpp'))
+{
+	copy($header, "$tree/$header") or die "docs.pl: $header: $!\n";
+}
+my $contributing = text_of('CONTRIBUTING.md');
+while ($contributing =~ /^ *```cpp (src\/\S+)\n(.*?)^ *```$/gms)
+{
+	my ($file, $code) = ($1, $2);
+	$code =~ s/^   //gm;
+	open my $out, '>', "$tree/$file" or die "docs.pl: $file: $!\n";
+	print $out $code;
+	close $out;
+	push @compiled, "$tree/$file" if $file =~ /cpp$/;
+}
+complain('CONTRIBUTING.md: no example was found') if !@compiled;
+foreach my $file (@compiled)
+{
+	system($ENV{CXX} || 'g++', qw(-std=c++20 -Wall -Wextra -Werror -fno-exceptions -fno-rtti -fsyntax-only), $file) == 0
+	  or complain('CONTRIBUTING.md: the example does not compile');
+}
+
 print "$links links and $names names, $wrong wrong\n";
 exit($wrong ? 1 : 0);
