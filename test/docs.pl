@@ -6,7 +6,8 @@
 # Prints each link to a file or section that does not exist, and each function that
 # docs/architecture.md or CONTRIBUTING.md names in a file ("`Function` in `folder/file.cpp`",
 # relative to src) where it is not. Compiles the example of a method in CONTRIBUTING.md
-# with CXX (g++). Exits non-zero if anything is wrong.
+# with CXX (g++). Each method must have a section in docs/methods.md, and its number in
+# docs/operations.md. Exits non-zero if anything is wrong.
 
 use strict;
 use warnings;
@@ -101,6 +102,16 @@ foreach my $page ('docs/architecture.md', 'CONTRIBUTING.md')
 		complain("$page: there is no src/$1") if !-f "src/$1";
 	}
 }
+# The methods, by the registry.
+my ($list) = text_of('src/core/registry.hpp') =~ /#define DEDUP_METHODS\(X\)(.*?)\n\n/s;
+my $headings = join ' ', text_of('docs/methods.md') =~ /^## (.*)$/gm;
+my $stored = text_of('docs/operations.md');
+foreach my $method ($list =~ /X\((\w+)\)/g)
+{
+	complain("docs/methods.md: no section about $method") if $headings !~ /\b$method\b/;
+	complain("docs/operations.md: no number of $method") if $stored !~ /\b\d+ $method\b/;
+}
+
 # The example: the blocks that begin with the path of a file below src.
 my $tree = tempdir(CLEANUP => 1);
 my @compiled;
