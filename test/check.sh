@@ -16,6 +16,7 @@
 #   papers    the programs that measure error rates build, and one table comes out
 #   install   installing as a user does; dump and restore
 #   demo      the demonstration: a short generated stream, and files of each kind
+#   docs      links, names of functions and the example of a method in the documentation
 #   thorough  all unit tests with all samples, with and without the sanitizers
 #
 # Without arguments all of them except thorough. Run thorough before a release, and after
@@ -31,7 +32,7 @@ cd "$(dirname "$0")/.."
 # Parts that use all cores run alone, in this order. After them the parts that use one
 # core run, as many at a time as there are cores, but at most four; they start in this order.
 wide_parts=(gcc clang unit sanitize frozen)
-narrow_parts=(regress valgrind fuzz guards torture papers install demo)
+narrow_parts=(regress valgrind fuzz guards torture papers install demo docs)
 # Parts that run only if they are named.
 extra_parts=(thorough)
 
@@ -256,6 +257,11 @@ part_demo() {
 		cat "$tmp/demo.out"
 		echo "${file##*/}: $(tail -n 1 "$tmp/demo.out")" >&3
 	done
+}
+
+# Needs nothing of the build.
+part_docs() {
+	perl "$tmp/source/test/docs.pl" >&3
 }
 
 part_fuzz() {

@@ -48,7 +48,7 @@ TEST_P(Exact, UntilEightBytesAKeyPassTheMethods) {
         if (limit <= 200) {
           ASSERT_EQ(value.Canonical(), working.Canonical());
         }
-      } else {
+      } else if (key + 5 == limit) {
         value = Filter(working.Canonical());
       }
     }

@@ -1,0 +1,141 @@
+#!/usr/bin/perl
+# Compares the documentation with the tree.
+#
+# usage: test/docs.pl
+#
+# Prints each link to a file or section that does not exist, and each function that
+# docs/architecture.md or CONTRIBUTING.md names in a file ("`Function` in `folder/file.cpp`",
+# relative to src) where it is not. Compiles the example of a method in CONTRIBUTING.md
+# with CXX (g++). Each method must have a section in docs/methods.md, and its number in
+# docs/operations.md. Exits non-zero if anything is wrong.
+
+use strict;
+use warnings;
+use File::Basename qw(dirname);
+use File::Copy qw(copy);
+use File::Temp qw(tempdir);
+
+chdir dirname(__FILE__) . '/..' or die "docs.pl: $!\n";
+my $wrong = 0;
+
+sub complain
+{
+	print "@_\n";
+	$wrong++;
+}
+
+sub text_of
+{
+	my ($file) = @_;
+	open my $in, '<', $file or die "docs.pl: $file: $!\n";
+	local $/ = undef;
+	return scalar <$in>;
+}
+
+# The names by which a page's sections can be linked to, as GitHub makes them.
+sub anchors_of
+{
+	my ($text) = @_;
+	my %anchors;
+	$text =~ s/^```.*?^```//gms;
+	while ($text =~ /^#+ +(.*)$/gm)
+	{
+		my $anchor = lc $1;
+		$anchor =~ s/[^\w\- \x80-\xff]//g;
+		$anchor =~ s/→|…|×|–|“|”//g;
+		$anchor =~ tr/ /-/;
+		$anchors{$anchor} = 1;
+	}
+	return \%anchors;
+}
+
+my @pages = grep { -f } ('README.md', 'CONTRIBUTING.md', glob('docs/*.md'));
+my $links = 0;
+foreach my $page (@pages)
+{
+	my $text = text_of($page);
+	$text =~ s/^```.*?^```//gms;
+	while ($text =~ /\]\(([^)\s]+)\)/g)
+	{
+		my ($file, $anchor) = split /#/, $1, 2;
+		next if $file =~ /^[a-z]+:/;
+		my $target = $file eq '' ? $page : dirname($page) . "/$file";
+		$links++;
+		if (!-e $target)
+		{
+			complain("$page: there is no $file");
+		}
+		elsif (defined $anchor && $target =~ /\.md$/ && !anchors_of(text_of($target))->{$anchor})
+		{
+			complain("$page: $target has no section #$anchor");
+		}
+	}
+}
+
+# A list of names is "`A`, `B` and `C` in `file`".
+my $names = 0;
+my $folders = '(?:core|pg|value|query|live|guard)';
+foreach my $page ('docs/architecture.md', 'CONTRIBUTING.md')
+{
+	my $text = text_of($page);
+	$text =~ s/\s+/ /g;
+	while ($text =~ /((?:`\w+`(?:, | and )?)+) in `($folders\/[\w.\/]+)`/g)
+	{
+		my ($list, $file) = ($1, "src/$2");
+		next if $file =~ /\/bitmap\./;
+		if (!-f $file)
+		{
+			complain("$page: there is no $file");
+			next;
+		}
+		my $code = text_of($file);
+		while ($list =~ /`(\w+)`/g)
+		{
+			$names++;
+			complain("$page: $1 is not in $file") if $code !~ /\b$1\b/;
+		}
+	}
+	# Other files of src, by their paths alone.
+	while ($text =~ /`($folders\/[\w.\/]+\.[ch]pp)`/g)
+	{
+		next if $1 =~ /\/bitmap\./;
+		complain("$page: there is no src/$1") if !-f "src/$1";
+	}
+}
+# The methods, by the registry.
+my ($list) = text_of('src/core/registry.hpp') =~ /#define DEDUP_METHODS\(X\)(.*?)\n\n/s;
+my $headings = join ' ', text_of('docs/methods.md') =~ /^## (.*)$/gm;
+my $stored = text_of('docs/operations.md');
+foreach my $method ($list =~ /X\((\w+)\)/g)
+{
+	complain("docs/methods.md: no section about $method") if $headings !~ /\b$method\b/;
+	complain("docs/operations.md: no number of $method") if $stored !~ /\b\d+ $method\b/;
+}
+
+# The example: the blocks that begin with the path of a file below src.
+my $tree = tempdir(CLEANUP => 1);
+my @compiled;
+mkdir "$tree/$_" foreach 'src', 'src/core', 'src/core/methods';
+foreach my $header (glob('src/core/*.hpp src/core/methods/*.hpp'))
+{
+	copy($header, "$tree/$header") or die "docs.pl: $header: $!\n";
+}
+my $contributing = text_of('CONTRIBUTING.md');
+while ($contributing =~ /^ *```cpp (src\/\S+)\n(.*?)^ *```$/gms)
+{
+	my ($file, $code) = ($1, $2);
+	$code =~ s/^   //gm;
+	open my $out, '>', "$tree/$file" or die "docs.pl: $file: $!\n";
+	print $out $code;
+	close $out;
+	push @compiled, "$tree/$file" if $file =~ /cpp$/;
+}
+complain('CONTRIBUTING.md: no example was found') if !@compiled;
+foreach my $file (@compiled)
+{
+	system($ENV{CXX} || 'g++', qw(-std=c++20 -Wall -Wextra -Werror -fno-exceptions -fno-rtti -fsyntax-only), $file) == 0
+	  or complain('CONTRIBUTING.md: the example does not compile');
+}
+
+print "$links links and $names names, $wrong wrong\n";
+exit($wrong ? 1 : 0);
