@@ -3,14 +3,15 @@
 #
 # usage: test/docs.pl
 #
-# Prints each link to a file or section that does not exist, and each function that
-# docs/architecture.md or CONTRIBUTING.md names in a file ("`Function` in `folder/file.cpp`",
-# relative to src) where it is not. Compiles the example of a method in CONTRIBUTING.md
-# with CXX (g++). Each method must have a section in docs/methods.md, and its number in
-# docs/operations.md. Exits non-zero if anything is wrong.
+# Prints each link to a file or section that does not exist, each page of docs that README
+# does not link, and each function that docs/architecture.md or CONTRIBUTING.md names in a
+# file ("`Function` in `folder/file.cpp`", relative to src) where it is not. Compiles the
+# example of a method in CONTRIBUTING.md with CXX (g++). Each method must have a section in
+# docs/methods.md, and its number in docs/operations.md. Exits non-zero if anything is wrong.
 
 use strict;
 use warnings;
+use Encode qw(decode);
 use File::Basename qw(dirname);
 use File::Copy qw(copy);
 use File::Temp qw(tempdir);
@@ -32,45 +33,57 @@ sub text_of
 	return scalar <$in>;
 }
 
-# The names by which a page's sections can be linked to, as GitHub makes them.
+# A page without its blocks of code.
+sub prose_of
+{
+	my $text = decode('UTF-8', text_of($_[0]));
+	$text =~ s/^ *```.*?^ *```$//gms;
+	return $text;
+}
+
+# The anchors of a page's headings, as GitHub makes them: lower case, only letters, digits,
+# underscores, hyphens and blanks, which become hyphens; a heading that repeats is numbered.
 sub anchors_of
 {
-	my ($text) = @_;
-	my %anchors;
-	$text =~ s/^```.*?^```//gms;
-	while ($text =~ /^#+ +(.*)$/gm)
+	my (%anchors, %times);
+	foreach my $heading (prose_of($_[0]) =~ /^#+\s+(.*?)\s*$/mg)
 	{
-		my $anchor = lc $1;
-		$anchor =~ s/[^\w\- \x80-\xff]//g;
-		$anchor =~ s/→|…|×|–|“|”//g;
+		my $anchor = lc $heading;
+		$anchor =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
+		$anchor =~ s/[^\w\- ]//g;
 		$anchor =~ tr/ /-/;
-		$anchors{$anchor} = 1;
+		my $time = $times{$anchor}++;
+		$anchors{ $time ? "$anchor-$time" : $anchor } = 1;
 	}
 	return \%anchors;
 }
 
-my @pages = grep { -f } ('README.md', 'CONTRIBUTING.md', glob('docs/*.md'));
+my @pages = ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', glob('docs/*.md'));
 my $links = 0;
+my %linked;
 foreach my $page (@pages)
 {
-	my $text = text_of($page);
-	$text =~ s/^```.*?^```//gms;
+	my $text = prose_of($page);
+	$text =~ s/(`+).+?\1/code/sg;
 	while ($text =~ /\]\(([^)\s]+)\)/g)
 	{
 		my ($file, $anchor) = split /#/, $1, 2;
 		next if $file =~ /^[a-z]+:/;
 		my $target = $file eq '' ? $page : dirname($page) . "/$file";
+		$target =~ s/^\.\///;
 		$links++;
+		$linked{$target} = 1 if $page eq 'README.md';
 		if (!-e $target)
 		{
 			complain("$page: there is no $file");
 		}
-		elsif (defined $anchor && $target =~ /\.md$/ && !anchors_of(text_of($target))->{$anchor})
+		elsif (defined $anchor && $target =~ /\.md$/ && !anchors_of($target)->{$anchor})
 		{
 			complain("$page: $target has no section #$anchor");
 		}
 	}
 }
+complain('README.md has no link to ' . $_) foreach grep { !$linked{$_} } glob('docs/*.md');
 
 # A list of names is "`A`, `B` and `C` in `file`".
 my $names = 0;
