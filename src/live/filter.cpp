@@ -68,19 +68,6 @@ ParametersDefault(Relation rel)
 	return value;
 }
 
-namespace
-{
-
-/* What is cached with the relation. */
-struct CachedLive
-{
-	LiveParameters parameters;
-	bool		whole_known;
-	bool		whole;
-};
-
-}							/* namespace */
-
 bool
 LiveHasParameters(Relation rel)
 {
@@ -98,13 +85,20 @@ LiveParametersOf(Relation rel)
 	value = ParametersDefault(rel);
 	if (value == NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("live filter \"%s\" has no parameters", RelationGetRelationName(rel)),
-				 errdetail("They are the default of its column \"page\"."),
-				 errhint("Make live filters with dedup_create().")));
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" was not made by dedup_create()", RelationGetRelationName(rel)),
+				 errdetail("It has the access method of live filters, but not the default of the column \"page\" that holds a filter's parameters."),
+				 errhint("Drop it, and make a live filter with dedup_create().")));
 	DecodeParameters(value, &parameters);
-	rel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext, sizeof(CachedLive));
-	((CachedLive *) rel->rd_amcache)->parameters = parameters;
+
+	/* Main pages, counters and as many overflow pages; more are verified when read. */
+	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
+	CachedLive *cached = (CachedLive *)
+		MemoryContextAllocZero(CacheMemoryContext, offsetof(CachedLive, met) + met_count / 8 + 1);
+
+	cached->parameters = parameters;
+	cached->met_count = met_count;
+	rel->rd_amcache = cached;
 	return parameters;
 }
 

@@ -8,6 +8,7 @@
  *
  * Who does what:
  *   page.hpp       the bytes of a page; knows no PostgreSQL
+ *   page_sum.hpp   the checksum of a page; knows no PostgreSQL
  *   filter.cpp     opens a live filter, its parameters, access rights
  *   pages.cpp      buffers, locks, WAL records, extension, overflow pages
  *   settle.cpp     what becomes of entries whose transactions have ended; new entries
@@ -38,7 +39,7 @@
 
 #include "pg/pg.hpp"
 #include "core/methods/fifo_line.hpp"
-#include "live/page.hpp"
+#include "live/page_sum.hpp"
 
 extern "C" {
 #include "access/tableam.h"
@@ -69,6 +70,21 @@ struct LiveFilter
 	LiveParameters parameters;	/* a copy: the relation's cache can go at any lock */
 
 	dedup::KeySeed key_seed() const { return dedup::KeySeedOf(parameters.shape); }
+};
+
+/*
+ * What is cached with the relation, in rd_amcache. A page is verified when this backend
+ * has read it from disk, and when it meets it for the first time, since somebody else,
+ * such as pg_prewarm, may have read it: `met` has a bit for each of the first
+ * `met_count` blocks.
+ */
+struct CachedLive
+{
+	LiveParameters parameters;
+	bool		whole_known;
+	bool		whole;
+	BlockNumber met_count;
+	uint8_t		met[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* Whether this is a live filter: a relation of our access method. */
@@ -105,7 +121,10 @@ LiveName(const LiveFilter &filter)
 	return RelationGetRelationName(filter.rel);
 }
 
-/* The parameters that the relation's DEFAULT holds; XX001 if it holds none. */
+/*
+ * The parameters that the relation's DEFAULT holds. Raises 55000 if it holds none, and
+ * XX001 if they are not valid.
+ */
 extern LiveParameters LiveParametersOf(Relation rel);
 
 /* False for a table of the access method that was made by hand, without them. */

@@ -2,7 +2,8 @@
 // caller owns and has locked; nothing here knows PostgreSQL, allocates or throws.
 //
 // A main page, in lines of 64 bytes:
-//   line 0        PostgreSQL's page header (24 bytes), then ours (below)
+//   line 0        PostgreSQL's page header (24 bytes) with our checksum (page_sum.hpp),
+//                 then our header (below)
 //   lines 1-4     16 tags: {transaction id u64, generation u32, 0 u32}
 //   lines 5-24    the area: 160 entries of 8 bytes
 //   lines 25-127  103 lines of fingerprints (fifo_line.hpp)
@@ -50,12 +51,15 @@ inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
-inline constexpr uint8_t kPageVersion = 2;
+inline constexpr uint8_t kPageVersion = 3;
 
 // How often the filter's number of pages was doubled since it was made. Only 0 is known.
 inline constexpr uint8_t kLevel = 0;
 
 enum class Kind : uint8_t { kMain = 1, kOverflow = 2, kCounters = 3, kFree = 4 };
+
+// Added to the kind of a page in memory whose checksum was found wrong.
+inline constexpr uint8_t kDamaged = 0x80;
 
 // Our header, behind PostgreSQL's.
 inline constexpr size_t kMagicAt = 24;    // u24
@@ -155,7 +159,11 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
   }
   if (page[kVersionAt] != kPageVersion) return "Its format is not known to this version.";
   if (page[kLevelAt] != kLevel) return "Its level is not known to this version.";
-  if (page[kKindAt] != static_cast<uint8_t>(kind)) return "It is of the wrong kind.";
+  if (page[kKindAt] != static_cast<uint8_t>(kind)) {
+    return page[kKindAt] == (static_cast<uint8_t>(kind) | kDamaged)
+               ? "Its checksum does not match its contents."
+               : "It is of the wrong kind.";
+  }
   if (page[kLayoutAt] != LayoutByte(layout)) return "Its layout is not that of the filter.";
   if (LoadU32(page + kBlockAt) != block) return "It is at the wrong place.";
   if (page[kEpochAt] == 0 || page[kEpochAt] > kLastEpoch || page[kTurnAt] > kLastTurn) {

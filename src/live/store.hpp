@@ -26,7 +26,20 @@ struct HeldPage
 [[noreturn]] extern void ReportBadPage(Relation rel, BlockNumber block, const char *flaw);
 
 /*
- * Pins and locks a page and checks its header. Returns false, with nothing held, for
+ * What a look at the checksum, and at the LSN, of a page finds wrong; null if nothing. The
+ * page is locked, and not new.
+ */
+extern const char *LivePageFlaw(const LiveFilter &filter, const uint8_t *bytes, BlockNumber block);
+
+/* The same of the words of a page of counters (counters.cpp). */
+extern const char *LiveCountersFlaw(const uint8_t *page);
+
+/* Whether a page is a free overflow page, and not damaged. */
+extern bool LiveIsFreePage(const LiveFilter &filter, const uint8_t *bytes, BlockNumber block);
+
+/*
+ * Pins and locks a page and checks it: the header, and the checksum of a page that comes
+ * from disk or that this backend meets for the first time. Returns false, with nothing held, for
  * a page that does not exist yet or was never written: it is empty.
  */
 extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
