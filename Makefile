@@ -13,7 +13,7 @@ SOURCES = src/core/methods.cpp src/pg/module.cpp src/pg/settings.cpp src/pg/load
 	src/query/distinct_plan.cpp src/query/distinct_exec.cpp \
 	src/live/filter.cpp src/live/pages.cpp src/live/settle.cpp src/live/keys.cpp src/live/counters.cpp \
 	src/live/page_type.cpp src/live/table_am.cpp src/live/restore.cpp src/live/vacuum.cpp \
-	src/live/functions.cpp src/live/setup.cpp \
+	src/live/functions.cpp src/live/setup.cpp src/live/watch.cpp \
 	src/live/refuse.cpp src/live/guard.cpp src/live/guard_plan.cpp src/live/guard_rows.cpp src/live/guard_deleted.cpp \
 	src/live/deleted_runs.cpp \
 	src/live/guard_moves.cpp src/live/guard_truncate.cpp src/live/truncation.cpp src/live/guard_index.cpp src/live/guard_setup.cpp

@@ -20,7 +20,8 @@
  *   functions.cpp  SQL functions
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
- *   setup.cpp      making filters; statistics, checks, what keeps restores honest
+ *   setup.cpp      making filters; what keeps restores honest
+ *   watch.cpp      statistics and checks
  *   guard.cpp      triggers that keep out rows whose key was seen; guard_plan.cpp what
  *                  the guard of a table is, guard_rows.cpp makes a key count only if
  *                  its row landed, guard_index.cpp the index that tells so,
@@ -111,8 +112,26 @@ enum class LiveUse
 extern LiveFilter OpenLive(Oid relid, LiveUse use, Oid role, const char *function);
 extern void CloseLive(const LiveFilter &filter);
 
-/* The generation that an instant belongs to; 0 in filters without ttl. */
+/*
+ * Opens one to be asked by its OID, as OpenLive() does, but returns false for an OID that
+ * names no relation: that of one that was dropped while a query over pg_class was running.
+ */
+extern bool OpenLiveIfExists(Oid relid, const char *function, LiveFilter *filter);
+
+/*
+ * The generation that an instant belongs to. 0 in filters without ttl, and for instants
+ * before all generations, which are older than every window. Raises 22008 after the last.
+ */
 extern uint32 LiveGeneration(const LiveFilter &filter, TimestampTz at);
+
+/* The clock's generation; 0 in filters without ttl. */
+extern uint32 LiveGenerationNow(const LiveFilter &filter);
+
+/* Whether a key of this generation, once committed, moves the window ahead of the clock. */
+extern bool LiveIsAhead(const LiveFilter &filter, uint32 generation);
+
+/* The WARNING about that; `what` is its subject, with its verb. */
+extern void WarnLiveAhead(const LiveFilter &filter, const char *what);
 
 /* The name of the filter, for messages. */
 static inline const char *

@@ -117,6 +117,7 @@ inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
 inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
   return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? 0x80 : 0));
 }
+inline uint32_t BlockOf(const uint8_t* page) noexcept { return LoadU32(page + kBlockAt); }
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
 
 // The newest transaction whose keys in this page, or its chain, were settled as committed:

@@ -99,46 +99,44 @@ EndOfWal(void)
 #endif
 }
 
+/*
+ * A damaged page stays valid for the server, in memory. So it is marked there, and whoever
+ * meets it next raises the error too. The mark is one byte, which is why a shared lock
+ * will do. It reaches the disk only if the page is changed, which nobody does any more.
+ */
 const char *
-LivePageFlaw(const LiveFilter &filter, const uint8_t *bytes, BlockNumber block)
+LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 {
+	const char *flaw = NULL;
+
 	if (!IsSealed(bytes, filter.parameters.shape.seed, block))
-		return "Its checksum does not match its contents.";
-	if (RelationNeedsWAL(filter.rel) && PageGetLSN((Page) bytes) > EndOfWal())
-		return "Its LSN is newer than the end of the WAL.";
-	return NULL;
+		flaw = "Its checksum does not match its contents.";
+	else if (RelationNeedsWAL(filter.rel) && PageGetLSN((Page) bytes) > EndOfWal())
+		flaw = "Its LSN is newer than the end of the WAL.";
+	if (unlikely(flaw != NULL))
+		bytes[kKindAt] |= kDamaged;
+	return flaw;
 }
 
 /*
  * Checks the header of a page that is locked, and all of it if this backend has `read` it
- * from disk or meets it for the first time. A page with a wrong checksum is marked in
- * memory, where it stays valid for the server: so whoever meets it next raises the error
- * too. The mark is one byte, which is why a shared lock will do; it reaches the disk
- * only if the page is changed, which nobody does any more.
+ * from disk or meets it for the first time.
  */
 static inline void
 CheckHeld(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 {
 	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
 	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
+	const bool	in_cache = cached != NULL && held.block < cached->met_count;
 	const uint8_t bit = (uint8_t) (1 << held.block % 8);
 
+	if (likely(flaw == NULL && !read && in_cache && (cached->met[held.block / 8] & bit) != 0))
+		return;
+	if (flaw == NULL && (read || in_cache || cached == NULL))
+		flaw = LivePageFlaw(filter, held.bytes, held.block);
 	if (unlikely(flaw != NULL))
 		ReportBadPage(filter.rel, held.block, flaw);
-	if (cached == NULL)
-		read = true;
-	else if (likely(!read))
-	{
-		if (likely(held.block >= cached->met_count || (cached->met[held.block / 8] & bit) != 0))
-			return;
-	}
-	flaw = LivePageFlaw(filter, held.bytes, held.block);
-	if (unlikely(flaw != NULL))
-	{
-		held.bytes[kKindAt] |= kDamaged;
-		ReportBadPage(filter.rel, held.block, flaw);
-	}
-	if (cached != NULL && held.block < cached->met_count)
+	if (in_cache)
 		cached->met[held.block / 8] |= bit;
 }
 
@@ -463,11 +461,11 @@ HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address, Hel
 }
 
 bool
-LiveIsFreePage(const LiveFilter &filter, const uint8_t *bytes, BlockNumber block)
+LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 {
 	/* A damaged one may be a page of a chain whose kind was damaged. */
-	return HeaderFlaw(bytes, Kind::kFree, block, filter.parameters.geometry.layout) == NULL &&
-		LivePageFlaw(filter, bytes, block) == NULL;
+	return LivePageFlaw(filter, bytes, block) == NULL &&
+		HeaderFlaw(bytes, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
 }
 
 void

@@ -47,19 +47,46 @@ SeenByAll(Relation rel, TransactionId xid)
 #endif
 }
 
+bool
+IsPossibleXid(uint64 wide)
+{
+	/* What was possible when it was looked at last, from one to before the other. */
+	static uint64 from;
+	static uint64 to;
+
+	if (wide == kFrozen || (wide >= from && wide < to))
+		return true;
+#if PG_VERSION_NUM >= 170000
+	const TransactionId oldest = TransamVariables->oldestClogXid;
+#else
+	const TransactionId oldest = ShmemVariableCache->oldestClogXid;
+#endif
+
+	to = U64FromFullTransactionId(ReadNextFullTransactionId());
+	from = to - (uint32) ((TransactionId) to - oldest);
+	return wide >= from && wide < to;
+}
+
+void
+CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
+{
+	if (unlikely(!IsPossibleXid(wide)))
+		ReportBadPage(filter.rel, block, "It names a transaction that cannot exist.");
+}
+
 Verdict
-JudgeXid(Relation rel, uint64 wide)
+JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
 {
 	TransactionId xid = (TransactionId) wide;
 
 	if (wide == kFrozen)
 		return Verdict::kCommitted;
-	if (!TransactionIdIsNormal(xid) || TransactionIdIsCurrentTransactionId(xid) ||
-		TransactionIdIsInProgress(xid))
+	CheckPageXid(filter, block, wide);
+	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
 		return Verdict::kKeep;
 	if (!TransactionIdDidCommit(xid))
 		return Verdict::kAborted;
-	return SeenByAll(rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
+	return SeenByAll(filter.rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
 }
 
 /*
@@ -108,13 +135,20 @@ RetagEnded(uint8_t *page)
 
 /* ---- settling ----------------------------------------------------------------- */
 
-/* Entries must name tags and lines that exist. */
+/* Entries must name tags and lines that exist, and tags transactions that can. */
 static void
 CheckEntries(const LiveFilter &filter, const HeldPage &page)
 {
 	const AreaShape &area = AreaOf(page.bytes);
 	bool		bad = false;
 
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		const uint64 xid = LoadTag(page.bytes, tag).xid;
+
+		if (xid != kNoXid)
+			CheckPageXid(filter, page.block, xid);
+	}
 	ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
 		if (entry.tag > area.tags || entry.line >= kLines || LoadTag(page.bytes, entry.tag).xid == kNoXid)
 			bad = true;
@@ -136,7 +170,7 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 
 		if (xid == kNoXid)
 			continue;
-		verdicts[tag] = JudgeXid(filter.rel, xid);
+		verdicts[tag] = JudgeXid(filter, BlockOf(page), xid);
 		/* Lines that may yet go away as a whole take nothing in. */
 		if (loading && verdicts[tag] == Verdict::kCommitted)
 			verdicts[tag] = Verdict::kKeep;
@@ -168,7 +202,7 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 
 	if (loader == kNoXid)
 		return;
-	switch (JudgeXid(filter.rel, loader))
+	switch (JudgeXid(filter, BlockOf(main_scratch), loader))
 	{
 		case Verdict::kKeep:
 			return;
@@ -363,7 +397,7 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 		uint64		xid = LoadTag(page, tag).xid;
 		TransactionId heir;
 
-		if (xid != kNoXid && JudgeXid(filter.rel, xid) != Verdict::kKeep &&
+		if (xid != kNoXid && JudgeXid(filter, BlockOf(page), xid) != Verdict::kKeep &&
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
 		if (HasEnded(xid, &heir))

@@ -27,15 +27,15 @@ struct HeldPage
 
 /*
  * What a look at the checksum, and at the LSN, of a page finds wrong; null if nothing. The
- * page is locked, and not new.
+ * page is locked, at least shared, and not new. A damaged one is marked in memory.
  */
-extern const char *LivePageFlaw(const LiveFilter &filter, const uint8_t *bytes, BlockNumber block);
+extern const char *LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
 
 /* The same of the words of a page of counters (counters.cpp). */
 extern const char *LiveCountersFlaw(const uint8_t *page);
 
 /* Whether a page is a free overflow page, and not damaged. */
-extern bool LiveIsFreePage(const LiveFilter &filter, const uint8_t *bytes, BlockNumber block);
+extern bool LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
 
 /*
  * Pins and locks a page and checks it: the header, and the checksum of a page that comes
@@ -95,8 +95,18 @@ extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
 /* A transaction id of the recent past with its epoch. */
 extern uint64 WideXid(TransactionId xid);
 
-/* What settling may do with a tag. */
-extern dedup::live::Verdict JudgeXid(Relation rel, uint64 xid);
+/*
+ * Raises XX001 for a transaction that a page names, unless it can exist: neither newer
+ * than the newest nor older than what the server still knows the end of. Everything that
+ * asks the server about a transaction of a page calls this first.
+ */
+extern void CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
+
+/* The same as a question. */
+extern bool IsPossibleXid(uint64 xid);
+
+/* What settling may do with a tag of a page. */
+extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
 
 /*
  * Settles a main page that the caller holds exclusively, and its chain, which gives

@@ -80,21 +80,30 @@ LiveTupleLock(Relation rel, ItemPointer, Snapshot, TupleTableSlot *, CommandId, 
 	Refuse(rel, "lock rows of", "Lock the whole filter with LOCK TABLE.");
 }
 
+/*
+ * Called when a statement that locks rows of another relation meets one that has changed
+ * meanwhile, and checks its conditions again: with the same row of the filter, which is not
+ * there any more, since a row stands for what a page held when it was read.
+ */
 static bool
-LiveTupleFetchRowVersion(Relation, ItemPointer, Snapshot, TupleTableSlot *)
+LiveTupleFetchRowVersion(Relation rel, ItemPointer, Snapshot, TupleTableSlot *)
 {
-	return false;
+	Refuse(rel, "check a condition again with a row of",
+		   "The statement has met a row that another transaction has changed meanwhile. Read the filter in a WITH query that is MATERIALIZED, or repeat the statement.");
 }
 
+static const char *const ctid_hint = "Its rows have no place. Select them by the column \"block\".";
+
 static bool
-LiveTupleTidValid(TableScanDesc, ItemPointer)
+LiveTupleTidValid(TableScanDesc scan, ItemPointer)
 {
-	return false;
+	Refuse(scan->rs_rd, "find rows by ctid in", ctid_hint);
 }
 
 static void
-LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
+LiveTupleGetLatestTid(TableScanDesc scan, ItemPointer)
 {
+	Refuse(scan->rs_rd, "find rows by ctid in", ctid_hint);
 }
 
 static double
@@ -137,6 +146,14 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, Paralle
 {
 	LiveScan   *scan = (LiveScan *) palloc0(sizeof(LiveScan));
 
+	if ((flags & SO_TYPE_SAMPLESCAN) != 0)
+		Refuse(rel, "take a sample of", "Its rows are pages. dedup_stats() says how many keys it holds.");
+#if PG_VERSION_NUM >= 140000
+	if ((flags & (SO_TYPE_TIDSCAN | SO_TYPE_TIDRANGESCAN)) != 0)
+#else
+	if ((flags & SO_TYPE_TIDSCAN) != 0)
+#endif
+		Refuse(rel, "find rows by ctid in", ctid_hint);
 	RelationIncrementReferenceCount(rel);
 	scan->base.rs_rd = rel;
 	scan->base.rs_snapshot = snapshot;
@@ -144,7 +161,9 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, Paralle
 	scan->base.rs_flags = flags;
 	scan->base.rs_parallel = parallel;
 	scan->filter.rel = rel;
-	scan->filter.parameters = LiveParametersOf(rel);
+	/* One that was made by hand, without parameters, holds nothing: a dump must go on. */
+	if (LiveHasParameters(rel))
+		scan->filter.parameters = LiveParametersOf(rel);
 	scan->at = -1;
 	scan->context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter scan",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -171,10 +190,11 @@ LiveScanRescan(TableScanDesc base, ScanKeyData *, bool, bool, bool, bool)
 
 /* Whether what a transaction did is committed to a snapshot, or this transaction's own. */
 static bool
-CommittedFor(Snapshot snapshot, uint64 wide)
+CommittedFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot, uint64 wide)
 {
 	TransactionId xid = (TransactionId) wide;
 
+	CheckPageXid(filter, BlockOf(page), wide);
 	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
 		return true;
 	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC ?
@@ -210,7 +230,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
 	*result = {block, ClockOf(main.bytes), LoadU32(main.bytes + kEarlyAt), 0, entries, NULL};
 	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
-	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(snapshot, LoaderOf(main.bytes)))
+	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
 	{
 		memset(lines, 0, kLines * dedup::kLineBytes);
 		result->clock = 0;
@@ -225,7 +245,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 			if (entry.tag > area.tags || entry.line >= kLines)
 				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
-			if (CommittedFor(snapshot, tag.xid) == entry.forgotten)
+			if (CommittedFor(filter, page.bytes, snapshot, tag.xid) == entry.forgotten)
 				return;
 			if ((int) result->count == room)
 			{
@@ -327,7 +347,7 @@ LiveScanAnalyzeNextTuple(TableScanDesc, TransactionId, double *, double *, Tuple
 static bool
 LiveScanSampleNextBlock(TableScanDesc, SampleScanState *)
 {
-	return false;
+	return false;				/* such a scan does not begin */
 }
 
 static bool
