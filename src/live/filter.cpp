@@ -71,7 +71,13 @@ ParametersDefault(Relation rel)
 bool
 LiveHasParameters(Relation rel)
 {
-	return rel->rd_amcache != NULL || ParametersDefault(rel) != NULL;
+	LiveParameters parameters;
+	struct varlena *value;
+
+	if (likely(rel->rd_amcache != NULL))
+		return true;
+	value = ParametersDefault(rel);
+	return value != NULL && TryDecodeParameters(value, &parameters);
 }
 
 LiveParameters

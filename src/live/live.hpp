@@ -146,7 +146,10 @@ LiveName(const LiveFilter &filter)
  */
 extern LiveParameters LiveParametersOf(Relation rel);
 
-/* False for a table of the access method that was made by hand, without them. */
+/*
+ * False for a table of the access method that was made by hand, without valid ones. It
+ * holds nothing: VACUUM, ANALYZE and dumps pass over it.
+ */
 extern bool LiveHasParameters(Relation rel);
 
 /*
@@ -154,7 +157,7 @@ extern bool LiveHasParameters(Relation rel);
  * parameters, the CHECK constraint that calls dedup_is_live(), and the trigger that
  * calls dedup_restore_trigger(), enabled or not. A relation by CREATE TABLE ... LIKE or
  * CREATE TABLE AS lacks at least one of them, so a restore could fill it before its
- * guarded table, whose rows would then all be refused. Cached with the relation. Damaged parameters raise XX001.
+ * guarded table, whose rows would then all be refused. Cached with the relation.
  */
 extern bool LiveIsWhole(Relation rel);
 

@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -89,8 +90,11 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 			overflow += page.block != main.block;
 			ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
-				const uint64 xid = LoadTag(page.bytes, entry.tag).xid;
+				const Tag	tag = LoadTag(page.bytes, entry.tag);
+				const uint64 xid = tag.xid;
 
+				if (layout.timed && !dedup::fifo::Alive(tag.generation, now))
+					return;
 				if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
 					(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
 					 TransactionIdIsInProgress((TransactionId) xid)))
@@ -197,7 +201,8 @@ TryStats(Oid relid, Datum *values, bool *isnull)
 		LiveFilter	filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
 
 		FillStats(filter, values, isnull);
-		CloseLive(filter);
+		/* A transaction that watches does not hold up a DROP. */
+		relation_close(filter.rel, AccessShareLock);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
