@@ -368,9 +368,9 @@ COMMENT ON FUNCTION dedup_stats(text) IS 'what a live filter was made for, has c
 COMMENT ON FUNCTION dedup_stats(regclass) IS 'what a live filter was made for, has counted and holds now';
 
 CREATE FUNCTION dedup_check(name text, OUT block bigint, OUT problem text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000 ROWS 1;
+AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 CREATE FUNCTION dedup_check(name regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000 ROWS 1;
+AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 
 COMMENT ON FUNCTION dedup_check(text) IS 'what is wrong with the pages of a live filter';
 COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a live filter';

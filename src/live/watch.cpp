@@ -181,14 +181,16 @@ DEDUP_FUNCTION(dedup_live_stats_oid)
 	return Stats(fcinfo, false);
 }
 
-/* ---- the view dedup_filters ------------------------------------------------------------ */
+/* ---- errors that are answers -------------------------------------------------------------- */
 
 /*
- * Fills the columns of dedup_stats(). Returns what kept it from that, or null. Errors that
- * are not about this filter are raised: cancel, shutdown, lack of resources.
+ * Runs work() in a subtransaction. Returns the message of the error that it raised, or
+ * null. Errors that are not about the filter are raised: cancel, shutdown, lack of
+ * resources. A parallel plan does not allow subtransactions.
  */
+template <typename Work>
 static char *
-TryStats(Oid relid, Datum *values, bool *isnull)
+ErrorOf(Work work)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -198,11 +200,7 @@ TryStats(Oid relid, Datum *values, bool *isnull)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		LiveFilter	filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
-
-		FillStats(filter, values, isnull);
-		/* A transaction that watches does not hold up a DROP. */
-		relation_close(filter.rel, AccessShareLock);
+		work();
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -226,6 +224,8 @@ TryStats(Oid relid, Datum *values, bool *isnull)
 	PG_END_TRY();
 	return problem;
 }
+
+/* ---- the view dedup_filters ------------------------------------------------------------ */
 
 /*
  * dedup_filter_state(relation oid) returns record: dedup_stats() and `problem` text
@@ -254,7 +254,13 @@ DEDUP_FUNCTION(dedup_filter_state)
 		if (IsLiveRelationId(relid) && pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
 		{
 			memset(isnull, false, sizeof isnull);
-			problem = TryStats(relid, values, isnull);
+			problem = ErrorOf([&] {
+				LiveFilter	filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
+
+				FillStats(filter, values, isnull);
+				/* A transaction that watches does not hold up a DROP. */
+				relation_close(filter.rel, AccessShareLock);
+			});
 			listed = problem == NULL;
 		}
 		UnlockRelationOid(relid, AccessShareLock);
@@ -289,6 +295,13 @@ ReportProblem(const Report &report, BlockNumber block, const char *problem)
 	tuplestore_putvalues(report.rows, report.desc, values, isnull);
 }
 
+/* What the server finds wrong with a page when it reads it; null if nothing. */
+static const char *
+ReadingFlaw(Relation rel, BlockNumber block)
+{
+	return ErrorOf([&] { ReleaseBuffer(ReadBuffer(rel, block)); });
+}
+
 /* What a look at everything in a page finds wrong; null if nothing. */
 static const char *
 FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
@@ -317,6 +330,7 @@ CheckLive(FunctionCallInfo fcinfo, bool by_name)
 	LiveFilter	filter;
 	BlockNumber blocks;
 	bool	   *reached;
+	bool	   *unreadable;
 	MemoryContext old;
 
 	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize) ||
@@ -337,15 +351,26 @@ CheckLive(FunctionCallInfo fcinfo, bool by_name)
 		return (Datum) 0;
 	blocks = RelationGetNumberOfBlocks(filter.rel);
 	reached = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	unreadable = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
+	for (BlockNumber block = CountersBlock(filter) + 1; block < blocks; block++)
+		unreadable[block] = ReadingFlaw(filter.rel, block) != NULL;
 	for (BlockNumber block = 0; block < Min(blocks, CountersBlock(filter) + 1); block++)
 	{
 		const Kind	kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
-		Buffer		buffer = ReadBuffer(filter.rel, block);
-		uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
-		const char *flaw = NULL;
+		const char *flaw = ReadingFlaw(filter.rel, block);
 		BlockNumber next = 0;
+		Buffer		buffer;
+		uint8_t    *page;
 
 		CHECK_FOR_INTERRUPTS();
+		if (flaw != NULL)
+		{
+			ReportProblem(report, block, flaw);
+			continue;
+		}
+		buffer = ReadBuffer(filter.rel, block);
+		page = (uint8_t *) BufferGetPage(buffer);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		if (!PageIsNew((Page) page))
 		{
@@ -375,6 +400,11 @@ CheckLive(FunctionCallInfo fcinfo, bool by_name)
 				break;
 			}
 			reached[next] = true;
+			if (unreadable[next])
+			{
+				ReportProblem(report, next, "The server refuses to read it.");
+				break;
+			}
 			overflow = ReadBuffer(filter.rel, next);
 			bytes = (uint8_t *) BufferGetPage(overflow);
 			LockBuffer(overflow, BUFFER_LOCK_SHARE);
