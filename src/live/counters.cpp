@@ -95,6 +95,15 @@ ReadWord(CountersPage *counters, int word)
 	return FromChecked(pg_atomic_read_u64(&counters->word[word]));
 }
 
+/* One that can be negative, after a crash has lost what was counted. */
+static int64
+ReadCount(CountersPage *counters, int word)
+{
+	constexpr unsigned unused = 64 - kCheckedBits;
+
+	return (int64) (ReadWord(counters, word) << unused) >> unused;
+}
+
 /*
  * Makes a word what `change` makes of it, and returns its new value. A damaged word stays
  * as it is: it is found by CheckCounters() when the page is used next.
@@ -369,17 +378,6 @@ NoteLiveGeneration(const LiveFilter &filter, uint32 generation)
 	mine->clock = Max(mine->clock, generation);
 }
 
-uint32
-LiveClock(const LiveFilter &filter)
-{
-	uint32		clock = ReadLiveCounts(filter).clock;
-
-	for (int i = 0; i < pending_count; i++)
-		if (pending[i].relid == RelationGetRelid(filter.rel))
-			clock = Max(clock, pending[i].clock);
-	return clock;
-}
-
 LiveCounts
 ReadLiveCounts(const LiveFilter &filter)
 {
@@ -392,7 +390,7 @@ ReadLiveCounts(const LiveFilter &filter)
 	counters = CountersOf(page.bytes);
 	CheckCounters(filter, page.bytes);
 	for (int i = 0; i < kLiveCounters; i++)
-		counts.value[i] = (int64) ReadWord(counters, i);
+		counts.value[i] = ReadCount(counters, i);
 	counts.since = (TimestampTz) ReadWord(counters, SINCE);
 	counts.clock = (uint32) ReadWord(counters, CLOCK);
 	counts.warned = ReadWord(counters, WARNED) != 0;
@@ -404,6 +402,35 @@ ReadLiveCounts(const LiveFilter &filter)
 	});
 	ReleasePage(page);
 	return counts;
+}
+
+/* The clock of committed transactions. Asked for at every key, so it looks at two words. */
+static uint32
+CommittedClock(const LiveFilter &filter)
+{
+	HeldPage	page;
+	uint64		clock;
+	uint64		prepared;
+
+	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
+		return 0;
+	clock = pg_atomic_read_u64(&CountersOf(page.bytes)->word[CLOCK]);
+	prepared = pg_atomic_read_u64(&CountersOf(page.bytes)->word[PREPARED]);
+	ReleasePage(page);
+	if (likely(prepared == 0 && IsChecked(clock)))
+		return (uint32) FromChecked(clock);
+	return ReadLiveCounts(filter).clock;
+}
+
+uint32
+LiveClock(const LiveFilter &filter)
+{
+	uint32		clock = CommittedClock(filter);
+
+	for (int i = 0; i < pending_count; i++)
+		if (pending[i].relid == RelationGetRelid(filter.rel))
+			clock = Max(clock, pending[i].clock);
+	return clock;
 }
 
 void
@@ -476,7 +503,7 @@ WarnLiveEarly(const LiveFilter &filter)
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		counters = CountersOf((uint8_t *) BufferGetPage(buffer));
 		early = (int64) AddToWord(counters, EARLY, early_noted);
-		keys = (int64) ReadWord(counters, (int) LiveCounter::New);
+		keys = ReadCount(counters, (int) LiveCounter::New);
 		MarkBufferDirtyHint(buffer, true);
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		for (int i = 0; i < pending_count; i++)

@@ -118,6 +118,22 @@ LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 	return flaw;
 }
 
+/* Checks all of a page that is locked, and that this backend has not met before. */
+static pg_noinline void
+CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
+{
+	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
+	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
+	const bool	in_cache = cached != NULL && held.block < cached->met_count;
+
+	if (flaw == NULL && (read || in_cache || cached == NULL))
+		flaw = LivePageFlaw(filter, held.bytes, held.block);
+	if (flaw != NULL)
+		ReportBadPage(filter.rel, held.block, flaw);
+	if (in_cache)
+		cached->met[held.block / 8] |= (uint8_t) (1 << held.block % 8);
+}
+
 /*
  * Checks the header of a page that is locked, and all of it if this backend has `read` it
  * from disk or meets it for the first time.
@@ -125,19 +141,12 @@ LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 static inline void
 CheckHeld(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 {
-	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
-	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
-	const bool	in_cache = cached != NULL && held.block < cached->met_count;
-	const uint8_t bit = (uint8_t) (1 << held.block % 8);
+	const CachedLive *cached = (const CachedLive *) filter.rel->rd_amcache;
 
-	if (likely(flaw == NULL && !read && in_cache && (cached->met[held.block / 8] & bit) != 0))
-		return;
-	if (flaw == NULL && (read || in_cache || cached == NULL))
-		flaw = LivePageFlaw(filter, held.bytes, held.block);
-	if (unlikely(flaw != NULL))
-		ReportBadPage(filter.rel, held.block, flaw);
-	if (in_cache)
-		cached->met[held.block / 8] |= bit;
+	if (unlikely(read || cached == NULL || held.block >= cached->met_count ||
+				 (cached->met[held.block / 8] >> held.block % 8 & 1) == 0 ||
+				 HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout) != NULL))
+		CheckAll(filter, held, kind, read);
 }
 
 bool

@@ -47,31 +47,21 @@ SeenByAll(Relation rel, TransactionId xid)
 #endif
 }
 
-bool
-IsPossibleXid(uint64 wide)
-{
-	/* What was possible when it was looked at last, from one to before the other. */
-	static uint64 from;
-	static uint64 to;
+uint64		live_xids_from;
+uint64		live_xids_to;
 
-	if (wide == kFrozen || (wide >= from && wide < to))
-		return true;
+bool
+LookUpPossibleXids(uint64 wide)
+{
 #if PG_VERSION_NUM >= 170000
 	const TransactionId oldest = TransamVariables->oldestClogXid;
 #else
 	const TransactionId oldest = ShmemVariableCache->oldestClogXid;
 #endif
 
-	to = U64FromFullTransactionId(ReadNextFullTransactionId());
-	from = to - (uint32) ((TransactionId) to - oldest);
-	return wide >= from && wide < to;
-}
-
-void
-CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
-{
-	if (unlikely(!IsPossibleXid(wide)))
-		ReportBadPage(filter.rel, block, "It names a transaction that cannot exist.");
+	live_xids_to = U64FromFullTransactionId(ReadNextFullTransactionId());
+	live_xids_from = live_xids_to - (uint32) ((TransactionId) live_xids_to - oldest);
+	return wide >= live_xids_from && wide < live_xids_to;
 }
 
 Verdict

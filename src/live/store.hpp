@@ -95,15 +95,29 @@ extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
 /* A transaction id of the recent past with its epoch. */
 extern uint64 WideXid(TransactionId xid);
 
-/*
- * Raises XX001 for a transaction that a page names, unless it can exist: neither newer
- * than the newest nor older than what the server still knows the end of. Everything that
- * asks the server about a transaction of a page calls this first.
- */
-extern void CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
+/* The ids that were possible when that was looked up last: from one to before the other. */
+extern uint64 live_xids_from;
+extern uint64 live_xids_to;
+extern bool LookUpPossibleXids(uint64 xid);
 
-/* The same as a question. */
-extern bool IsPossibleXid(uint64 xid);
+/*
+ * Whether a transaction that a page names can exist: neither newer than the newest, nor
+ * older than what the server still knows the end of.
+ */
+static inline bool
+IsPossibleXid(uint64 xid)
+{
+	return (xid >= live_xids_from && xid < live_xids_to) || xid == dedup::live::kFrozen ||
+		LookUpPossibleXids(xid);
+}
+
+/* Raises XX001 if not. Everything that asks the server about a transaction calls it first. */
+static inline void
+CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
+{
+	if (unlikely(!IsPossibleXid(xid)))
+		ReportBadPage(filter.rel, block, "It names a transaction that cannot exist.");
+}
 
 /* What settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);

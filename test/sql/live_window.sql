@@ -33,6 +33,7 @@ SELECT dedup_create('ahead', dedup_window(10000, 1e-6, 42), '7 days');
 SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + interval '3 days' AS event
 \gset
 SELECT is_new('ahead', 'before'), is_new_at('ahead', now(), 'now'), is_new_at('ahead', now() - interval '1 day', 'past');
+SELECT is_new_at('ahead', now() - interval '5 days', 'old'), dedup_seen('ahead', 'old');
 SELECT is_new_at('ahead', :'event', 'before');
 BEGIN;
 SELECT is_new_at('ahead', :'event', 'event');
@@ -40,8 +41,9 @@ ROLLBACK;
 SELECT is_new_at('ahead', :'event', 'event');
 SELECT is_new_at('ahead', :'event', 'same day'), is_new_at('ahead', now(), 'now again');
 -- what is_new() adds now is refused as if it had been added at the time of the event: still on
--- the last day of the window that began then, and no longer; the keys from before are alive
-SELECT is_new('ahead', 'k'), is_new('ahead', 'k') AS again, is_new('ahead', 'before') AS before, dedup_seen('ahead', 'now') AS now;
+-- the last day of the window that began then, and no longer. Of the keys from before those are
+-- alive that are not older than the window before the event.
+SELECT is_new('ahead', 'k'), is_new('ahead', 'k') AS again, is_new('ahead', 'before') AS before, dedup_seen('ahead', 'now') AS now, dedup_seen('ahead', 'old') AS old;
 BEGIN;
 SELECT is_new_at('ahead', :'event'::timestamptz + interval '7 days 23:59:59.999999', 'k') AS last_day;
 SELECT is_new_at('ahead', :'event'::timestamptz + interval '8 days', 'k') AS after_it;
