@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::Bin;
 use LiveFilter;
+use PostgreSQL::Test::Utils qw(system_or_bail);
 use Test::More;
 
 my $seed = 12;
@@ -232,6 +233,27 @@ $node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, t
 is($node->safe_psql('postgres', "SELECT count(*) FROM dedup_filters WHERE problem IS NOT NULL"), scalar(@words), 'TRUNCATE mends');
 is(new_among($node, 'set', 1, 1000), 1000, 'and it takes keys');
 note("$flips pages damaged, seed $seed");
+
+# ---- a page that is whole, and names transactions that the server does not know ---------------
+
+# As after a mistaken pg_resetwal: the server begins again with the ids that were used last.
+$node->safe_psql(
+	'postgres', q{
+	DROP TABLE clicks;
+	SELECT dedup_create('ahead', dedup_filter(1000, 0.01, 42));
+});
+my $next = $node->safe_psql('postgres', 'VACUUM FREEZE; SELECT pg_current_xact_id()') + 1;
+$node->safe_psql('postgres', q{SELECT is_new('ahead', 1)});
+$node->stop;
+system_or_bail('pg_resetwal', '-f', '-x', $next, $node->data_dir);
+$node->start;
+like(messages($node, 'postgres', q{SET statement_timeout = '20s'; SELECT * FROM (SELECT dedup_seen('ahead', 1)) s}),
+	qr/XX001: invalid page in block 0 of live filter "ahead".*names a transaction that cannot exist/s, 'an impossible transaction: dedup_seen');
+foreach my $query ("SELECT is_new('ahead', 1)", "SELECT dedup_stats('ahead')", 'SELECT * FROM ahead', 'VACUUM ahead')
+{
+	is(sqlstate($node, 'postgres', "SET statement_timeout = '20s'; $query"), 'XX001', "the same: $query");
+}
+like($node->safe_psql('postgres', q{SELECT * FROM dedup_check('ahead')}), qr/^0\|.*cannot exist/, 'dedup_check names it');
 $node->stop;
 
 done_testing();
