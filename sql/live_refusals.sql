@@ -56,6 +56,41 @@ SELECT id FROM ordinary WHERE id NOT IN (SELECT block FROM seen) FOR UPDATE;    
 SELECT id FROM ordinary LEFT JOIN seen ON id = block FOR UPDATE OF ordinary;    -- passes: 1
 UPDATE ordinary SET page = 'b' FROM seen WHERE id = block;          -- passes: UPDATE 0
 
+-- ---- samples: 0A000; rows by their place: a page's row is (block, 1) ----
+SELECT * FROM seen TABLESAMPLE SYSTEM (100);                        -- refused: cannot take a sample of live filter "seen"
+SELECT count(*) FROM seen TABLESAMPLE BERNOULLI (0.1);              -- refused
+SELECT count(*) FROM ordinary JOIN seen TABLESAMPLE SYSTEM (100) REPEATABLE (1) ON id = block;  -- refused
+SELECT dedup_create('placed', dedup_filter(20000, 0.01, 42));
+SELECT count(is_new('placed', k)) FROM generate_series(1, 100) k;
+SELECT ctid, block, tableoid::regclass FROM placed WHERE block IN (0, 2) ORDER BY block;   -- (0,1) and (2,1)
+SET enable_seqscan = off;
+EXPLAIN (COSTS off) SELECT block FROM placed WHERE ctid = '(2,1)';  -- a Tid Scan
+SELECT block FROM placed WHERE ctid = '(2,1)';                      -- 2
+SELECT block FROM placed WHERE ctid = ANY ('{"(1,1)","(1,2)","(0,0)","(99,1)","(4294967295,1)"}');    -- 1
+SELECT block FROM placed WHERE ctid >= '(1,1)' AND ctid < '(3,0)' ORDER BY block;    -- 1 and 2
+SELECT count(*) FROM placed a JOIN placed b ON a.ctid = b.ctid AND a.block = b.block AND a.page::text = b.page::text;   -- as many as there are pages
+SELECT count(*) FROM placed;
+RESET enable_seqscan;
+SELECT block FROM placed WHERE ctid = '(2,1)';                      -- 2
+SELECT xmin FROM placed;                                            -- the server's: cannot retrieve a system column in this context
+DROP TABLE placed;
+
+-- ---- cursors, both ways ----
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT block FROM seen;
+FETCH c;                                                            -- none: the filter is empty
+UPDATE seen SET block = 1 WHERE CURRENT OF c;                       -- refused: cannot update
+ROLLBACK;
+BEGIN;
+SELECT is_new('seen', 1);
+DECLARE c SCROLL CURSOR FOR SELECT block FROM seen;
+FETCH c;                                                            -- 0
+FETCH c;                                                            -- none
+FETCH BACKWARD FROM c;                                              -- 0
+FETCH BACKWARD FROM c;                                              -- none
+FETCH c;                                                            -- 0
+ROLLBACK;
+
 -- ---- privileges and READ ONLY win over the refusal ----
 CREATE ROLE regress_dedup_nobody;
 SET ROLE regress_dedup_nobody;
@@ -194,7 +229,7 @@ ALTER TABLE odd ADD PRIMARY KEY (block);                            -- refused: 
 \set VERBOSITY terse
 VACUUM odd;
 VACUUM FULL odd;
-SELECT count(*) FROM dedup_filters WHERE name = 'odd'::regclass;       -- 0: it has no parameters
+SELECT kind, problem FROM dedup_filters WHERE name = 'odd'::regclass;    -- it has no parameters
 TRUNCATE odd;
 DROP TABLE odd;
 CREATE TABLE odd (LIKE seen INCLUDING DEFAULTS INCLUDING CONSTRAINTS) USING streamdedup;    -- passes: a filter with the same parameters

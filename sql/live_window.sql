@@ -26,6 +26,61 @@ SELECT is_new_at(NULL::text, now(), 1);
 SELECT is_new_at('day', '2090-01-01', 'future');
 SELECT is_new_at('day', '2024-01-03 13:00Z', 1, 9) AS too_old, is_new('day', 'clock') AS first, is_new('day', 'clock') AS second, dedup_seen('day', 'clock');
 
+-- an event ahead of the clock by less than the window moves it too, and says so: once, since
+-- other events at that time then move nothing, nor does a duplicate or a rolled-back event
+SELECT dedup_create('ahead', dedup_window(10000, 1e-6, 42), '7 days');
+-- a generation is a day of UTC: three days from now, at its start
+SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + interval '3 days' AS event
+\gset
+SELECT is_new('ahead', 'before'), is_new_at('ahead', now(), 'now'), is_new_at('ahead', now() - interval '1 day', 'past');
+SELECT is_new_at('ahead', now() - interval '5 days', 'old'), dedup_seen('ahead', 'old');
+SELECT is_new_at('ahead', :'event', 'before');
+BEGIN;
+SELECT is_new_at('ahead', :'event', 'event');
+ROLLBACK;
+SELECT is_new_at('ahead', :'event', 'event');
+SELECT is_new_at('ahead', :'event', 'same day'), is_new_at('ahead', now(), 'now again');
+-- what is_new() adds now is refused as if it had been added at the time of the event: still on
+-- the last day of the window that began then, and no longer. Of the keys from before those are
+-- alive that are not older than the window before the event.
+SELECT is_new('ahead', 'k'), is_new('ahead', 'k') AS again, is_new('ahead', 'before') AS before, dedup_seen('ahead', 'now') AS now, dedup_seen('ahead', 'old') AS old;
+BEGIN;
+SELECT is_new_at('ahead', :'event'::timestamptz + interval '7 days 23:59:59.999999', 'k') AS last_day;
+SELECT is_new_at('ahead', :'event'::timestamptz + interval '8 days', 'k') AS after_it;
+ROLLBACK;
+-- an event that is further ahead than the window: what was there before is forgotten
+SELECT is_new_at('ahead', :'event'::timestamptz + interval '8 days', 'far');
+SELECT is_new('ahead', 'before') AS before, dedup_seen('ahead', 'k') AS k;
+SELECT count FROM dedup_stats('ahead');
+-- loading it says the same, once
+SELECT dedup_create('loaded', dedup_window(10000, 1e-6, 42), '7 days');
+SELECT dedup_load('loaded', dedup_snapshot('ahead'));
+TRUNCATE loaded;
+COPY ahead TO PROGRAM 'cat > live_window.txt';
+COPY loaded FROM PROGRAM 'cat live_window.txt';
+SELECT dedup_seen('loaded', 'far'), is_new_at('loaded', :'event'::timestamptz + interval '8 days', 'far');
+DROP TABLE loaded, ahead;
+
+-- times that have no generation: before 1970 (2025 for short windows) older than every window,
+-- in an empty filter too; after 2106 (2038) out of range
+SELECT dedup_create('long', dedup_window(1000, 0.01, 42), '7 days');
+SELECT dedup_create('short', dedup_window(1000, 0.01, 42), '6 seconds');
+SELECT i, is_new_at('long', t, 'k') AS first, is_new_at('long', t, 'k') AS again
+FROM unnest('{-infinity,4713-01-01 00:00:00+00 BC,1969-12-31 23:59:59.999999+00}'::timestamptz[]) WITH ORDINALITY u (t, i);
+SELECT is_new_at('long', '1970-01-01 00:00Z', 'k') AS first, is_new_at('long', '1970-01-01 00:00Z', 'k') AS again;
+SELECT is_new_at('short', '2024-12-31 23:59:59.999999Z', 'k') AS first, is_new_at('short', '2024-12-31 23:59:59.999999Z', 'k') AS again;
+SELECT is_new_at('short', '2025-01-01 00:00Z', 'k') AS first, is_new_at('short', '2025-01-01 00:00Z', 'k') AS again;
+BEGIN;
+SET LOCAL client_min_messages = error;
+SELECT is_new_at('long', '2106-02-07 06:27:58.999999Z', 'k') AS first, is_new_at('long', '2106-02-07 06:27:58.999999Z', 'k') AS again;
+SELECT is_new_at('short', '2038-08-12 00:38:47.899999Z', 'k') AS first, is_new_at('short', '2038-08-12 00:38:47.899999Z', 'k') AS again;
+ROLLBACK;
+SELECT is_new_at('long', '2106-02-07 06:27:59Z', 'k');
+SELECT is_new_at('short', '2038-08-12 00:38:47.9Z', 'k');
+SELECT is_new_at('long', '294276-12-31 23:59:59.999999Z', 'k');
+SELECT is_new_at('long', 'infinity', 'k');
+DROP TABLE long, short;
+
 -- every phase of a key within its generation: a duplicate for 24 h, new again after 27 h 26 min
 SELECT dedup_create('phases', dedup_window(10000, 1e-6, 42), '24 hours');
 SELECT count(*) FILTER (WHERE is_new_at('phases', '2024-03-30'::timestamptz + i * interval '1 minute', i)) AS new FROM generate_series(0, 600) i;

@@ -141,15 +141,15 @@ SELECT n, exact, bytes_full - 64 AS bytes FROM unnest('{3398,3399}'::int[]) n, L
 SELECT ttl, pg_temp.state(format('SELECT dedup_create(''timed'', dedup_window(10), %L); DROP TABLE timed', ttl)) FROM unnest('{0.699999 s,0.7 s,30 years,30 years 0.000001 s,10800 days,259200 hours,10801 days,31 years,-1 day,0}'::interval[]) ttl;
 SELECT dedup_create('timed', dedup_window(10), '31 years');
 
--- an event time: as far as 32 bits count sevenths of the ttl, from 1970, or from 2025 where the ttl is below 7 seconds
+-- an event time: as far as 32 bits count seconds from 1970, or tenths of one from 2025 where the ttl is below 7 seconds
 
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 SELECT dedup_create('seven', dedup_window(10), '7 s'), dedup_create('short', dedup_window(10), '0.7 s'), dedup_create('day', dedup_window(10), '1 day');
 SELECT name, at, pg_temp.state(format('SELECT is_new_at(%L::regclass, %L, 1)', name, at)) FROM (VALUES
-	('seven', timestamptz '2106-02-07 06:27:59.999999+00'), ('seven', '2106-02-07 06:28:00+00'), ('seven', 'infinity'), ('seven', '-infinity'), ('seven', '1900-01-01 00:00+00'),
-	('short', '2038-08-12 00:38:47.999999+00'), ('short', '2038-08-12 00:38:48+00'), ('short', 'infinity'),
-	('day', '2106-02-08 00:00+00'), ('day', '9999-01-01 00:00+00'), ('day', 'infinity')) v(name, at);
+	('seven', timestamptz '2106-02-07 06:27:58.999999+00'), ('seven', '2106-02-07 06:27:59+00'), ('seven', 'infinity'), ('seven', '-infinity'), ('seven', '1900-01-01 00:00+00'),
+	('short', '2038-08-12 00:38:47.899999+00'), ('short', '2038-08-12 00:38:47.9+00'), ('short', 'infinity'),
+	('day', '2106-02-07 06:27:58.999999+00'), ('day', '2106-02-07 06:27:59+00'), ('day', 'infinity')) v(name, at);
 DROP TABLE seven, short, day;
 
 -- a guard's key has at most 32 columns

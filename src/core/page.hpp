@@ -2,7 +2,8 @@
 // caller owns and has locked; nothing here knows PostgreSQL, allocates or throws.
 //
 // A main page, in lines of 64 bytes:
-//   line 0        PostgreSQL's page header (24 bytes), then ours (below)
+//   line 0        PostgreSQL's page header (24 bytes) with our checksum (page_sum.hpp),
+//                 then our header (below)
 //   lines 1-4     16 tags: {transaction id u64, generation u32, 0 u32}
 //   lines 5-24    the area: 160 entries of 8 bytes
 //   lines 25-127  103 lines of fingerprints (fifo_line.hpp)
@@ -30,8 +31,8 @@
 //
 // Numbers are little-endian.
 
-#ifndef STREAMDEDUP_LIVE_PAGE_HPP_
-#define STREAMDEDUP_LIVE_PAGE_HPP_
+#ifndef STREAMDEDUP_CORE_PAGE_HPP_
+#define STREAMDEDUP_CORE_PAGE_HPP_
 
 #include <cstddef>
 #include <cstdint>
@@ -50,12 +51,15 @@ inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
-inline constexpr uint8_t kPageVersion = 2;
+inline constexpr uint8_t kPageVersion = 3;
 
 // How often the filter's number of pages was doubled since it was made. Only 0 is known.
 inline constexpr uint8_t kLevel = 0;
 
 enum class Kind : uint8_t { kMain = 1, kOverflow = 2, kCounters = 3, kFree = 4 };
+
+// Added to the kind of a page in memory whose checksum was found wrong.
+inline constexpr uint8_t kDamaged = 0x80;
 
 // Our header, behind PostgreSQL's.
 inline constexpr size_t kMagicAt = 24;    // u24
@@ -113,6 +117,7 @@ inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
 inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
   return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? 0x80 : 0));
 }
+inline uint32_t BlockOf(const uint8_t* page) noexcept { return LoadU32(page + kBlockAt); }
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
 
 // The newest transaction whose keys in this page, or its chain, were settled as committed:
@@ -155,7 +160,11 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
   }
   if (page[kVersionAt] != kPageVersion) return "Its format is not known to this version.";
   if (page[kLevelAt] != kLevel) return "Its level is not known to this version.";
-  if (page[kKindAt] != static_cast<uint8_t>(kind)) return "It is of the wrong kind.";
+  if (page[kKindAt] != static_cast<uint8_t>(kind)) {
+    return page[kKindAt] == (static_cast<uint8_t>(kind) | kDamaged)
+               ? "Its checksum does not match its contents."
+               : "It is of the wrong kind.";
+  }
   if (page[kLayoutAt] != LayoutByte(layout)) return "Its layout is not that of the filter.";
   if (LoadU32(page + kBlockAt) != block) return "It is at the wrong place.";
   if (page[kEpochAt] == 0 || page[kEpochAt] > kLastEpoch || page[kTurnAt] > kLastTurn) {
@@ -531,4 +540,4 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
 
 }  // namespace dedup::live
 
-#endif  // STREAMDEDUP_LIVE_PAGE_HPP_
+#endif  // STREAMDEDUP_CORE_PAGE_HPP_

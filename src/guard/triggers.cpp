@@ -186,11 +186,7 @@ SameColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDatum *
 static LiveAnswer
 TestAndAdd(const LiveFilter &filter, uint64 hash)
 {
-	uint32		generation = 0;
-
-	if (filter.parameters.ttl != 0)
-		generation = LiveGeneration(filter, GetCurrentTimestamp());
-	return LiveTestAndAdd(filter, hash, generation);
+	return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
 }
 
 /*

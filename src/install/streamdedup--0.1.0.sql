@@ -457,26 +457,35 @@ COMMENT ON FUNCTION dedup_stats(text) IS 'what a live filter was made for, has c
 COMMENT ON FUNCTION dedup_stats(regclass) IS 'what a live filter was made for, has counted and holds now';
 
 CREATE FUNCTION dedup_check(name text, OUT block bigint, OUT problem text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000 ROWS 1;
+AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 CREATE FUNCTION dedup_check(name regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000 ROWS 1;
+AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 
 COMMENT ON FUNCTION dedup_check(text) IS 'what is wrong with the pages of a live filter';
 COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a live filter';
 
--- Only those that one may ask, and that can be: on a standby unlogged relations have no
--- contents, and a table made by hand may have no parameters. In a CASE, since conditions
--- of a WHERE are evaluated in any order.
+-- What the view shows of one relation: dedup_stats(), or what is wrong. It runs in a
+-- subtransaction, which a parallel plan does not allow.
+CREATE FUNCTION dedup_filter_state(relation oid,
+	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
+	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT since timestamptz, OUT count bigint,
+	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT problem text)
+RETURNS record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
+
+COMMENT ON FUNCTION dedup_filter_state(oid) IS 'what the view dedup_filters shows of a relation';
+
+-- Only those that one may ask. In a CASE, since conditions of a WHERE are evaluated in
+-- any order.
 CREATE VIEW dedup_filters AS
 SELECT c.oid::regclass AS name, pg_catalog.pg_get_userbyid(c.relowner) AS owner, s.*
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'streamdedup'
-CROSS JOIN LATERAL dedup_stats(CASE
-	WHEN c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
-		AND NOT (c.relpersistence = 'u' AND pg_catalog.pg_is_in_recovery())
-		AND EXISTS (SELECT FROM pg_catalog.pg_attrdef d WHERE d.adrelid = c.oid AND d.adnum = 2)
-	THEN c.oid::regclass END) s
-WHERE s.kind IS NOT NULL;
+CROSS JOIN LATERAL dedup_filter_state(CASE
+	WHEN c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN c.oid END) s
+WHERE s.kind IS NOT NULL OR s.problem IS NOT NULL;
 
 COMMENT ON VIEW dedup_filters IS 'the live filters that one may ask, with what each was made for and holds now';
 GRANT SELECT ON dedup_filters TO PUBLIC;

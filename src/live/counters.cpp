@@ -9,10 +9,12 @@
  * What a prepared transaction has counted waits in a slot of that page, with its id,
  * until somebody finds that it has ended.
  *
- * The page, in the machine's own byte order, from line 1 on: five 64-bit counters, the
- * time of the first count, the newest generation committed, whether a warning was given,
- * how many slots are in use, how many keys of a time window gave way early; from line 2
- * on 144 slots.
+ * The page, in the machine's own byte order, from line 1 on: five counters, the time of
+ * the first count, the newest generation committed, whether a warning was given, how many
+ * slots are in use, how many keys of a time window gave way early; from line 3 on 142
+ * slots. All but the slots' values are words that check themselves (page_sum.hpp); that of
+ * a slot checks its values too. A slot that does not pass was lost in a crash, or damaged:
+ * it counts nothing.
  */
 #include "live/store/store.hpp"
 
@@ -29,26 +31,33 @@ using namespace dedup::live;
 namespace
 {
 
+/* The words of the page by what they count; the counters of LiveCounter come first. */
+enum Word
+{
+	SINCE = kLiveCounters,
+	CLOCK,
+	WARNED,
+	PREPARED,
+	EARLY,
+	WORDS
+};
+
 struct CountersPage
 {
-	pg_atomic_uint64 value[kLiveCounters];
-	pg_atomic_uint64 since;
-	pg_atomic_uint32 clock;
-	pg_atomic_uint32 warned;
-	pg_atomic_uint32 prepared;
-	pg_atomic_uint32 early;
+	pg_atomic_uint64 word[2 * dedup::kLineBytes / 8];
 };
-static_assert(sizeof(CountersPage) == 64, "the page of counters is stored");
+static_assert(sizeof(CountersPage) == 2 * dedup::kLineBytes && (int) WORDS <= 16,
+			  "the page of counters is stored");
 
 struct PreparedSlot
 {
-	pg_atomic_uint64 xid;		/* 0: free; 1: being written */
+	pg_atomic_uint64 xid;		/* 0: free; 1: being written; else with a check of all */
 	int64		value[kLiveCounters];
 	uint64		clock;
 };
 static_assert(sizeof(PreparedSlot) == 56, "the page of counters is stored");
 constexpr uint64 SLOT_BUSY = 1;
-constexpr int PREPARED_SLOTS = (BLCKSZ - 2 * dedup::kLineBytes) / sizeof(PreparedSlot);
+constexpr int PREPARED_SLOTS = (BLCKSZ - 3 * dedup::kLineBytes) / sizeof(PreparedSlot);
 
 struct Pending
 {
@@ -75,8 +84,84 @@ CountersOf(uint8_t *page)
 static PreparedSlot *
 PreparedOf(uint8_t *page)
 {
-	return (PreparedSlot *) (page + 2 * dedup::kLineBytes);
+	return (PreparedSlot *) (page + 3 * dedup::kLineBytes);
 }
+
+/* ---- words that check themselves ---------------------------------------------- */
+
+static uint64
+ReadWord(CountersPage *counters, int word)
+{
+	return FromChecked(pg_atomic_read_u64(&counters->word[word]));
+}
+
+/* One that can be negative, after a crash has lost what was counted. */
+static int64
+ReadCount(CountersPage *counters, int word)
+{
+	constexpr unsigned unused = 64 - kCheckedBits;
+
+	return (int64) (ReadWord(counters, word) << unused) >> unused;
+}
+
+/*
+ * Makes a word what `change` makes of it, and returns its new value. A damaged word stays
+ * as it is: it is found by CheckCounters() when the page is used next.
+ */
+template <typename Change>
+static uint64
+ChangeWord(CountersPage *counters, int word, Change change)
+{
+	uint64		have = pg_atomic_read_u64(&counters->word[word]);
+	uint64		want;
+
+	do
+	{
+		want = ToChecked(change(FromChecked(have)));
+		if (unlikely(!IsChecked(have)))
+			return FromChecked(have);
+	} while (!pg_atomic_compare_exchange_u64(&counters->word[word], &have, want));
+	return FromChecked(want);
+}
+
+static uint64
+AddToWord(CountersPage *counters, int word, int64 n)
+{
+	return ChangeWord(counters, word, [n](uint64 value) { return value + (uint64) n; });
+}
+
+const char *
+LiveCountersFlaw(const uint8_t *page)
+{
+	CountersPage *counters = CountersOf(const_cast<uint8_t *>(page));
+
+	for (int word = 0; word < WORDS; word++)
+		if (unlikely(!IsChecked(pg_atomic_read_u64(&counters->word[word]))))
+			return "A counter does not match its check.";
+	return NULL;
+}
+
+/* Raises XX001 if a word is damaged. */
+static void
+CheckCounters(const LiveFilter &filter, const uint8_t *page)
+{
+	const char *flaw = LiveCountersFlaw(page);
+
+	if (unlikely(flaw != NULL))
+		ReportBadPage(filter.rel, CountersBlock(filter), flaw);
+}
+
+/* What the word of a slot is with these values. */
+static uint64
+SlotWord(uint64 xid, const int64 *value, uint64 clock)
+{
+	uint64		sum = TermOf(kLiveCounters, clock);
+
+	for (int i = 0; i < kLiveCounters; i++)
+		sum += TermOf((size_t) i, (uint64) value[i]);
+	return xid | ToChecked(xid + sum) >> kCheckedBits << kCheckedBits;
+}
+
 
 /* What is pending for a filter in the current (sub)transaction. */
 static Pending *
@@ -113,6 +198,7 @@ PinCounters(const LiveFilter &filter)
 	HeldPage	page;
 
 	HoldPageToChange(filter, CountersBlock(filter), Kind::kCounters, &page);
+	CheckCounters(filter, page.bytes);
 	LockBuffer(page.buffer, BUFFER_LOCK_UNLOCK);
 	return page.buffer;
 }
@@ -121,18 +207,15 @@ PinCounters(const LiveFilter &filter)
 static void
 AddValues(CountersPage *counters, const int64 *value, uint32 clock)
 {
-	uint32		have;
-	uint64		never = 0;
-
 	for (int i = 0; i < kLiveCounters; i++)
 		if (value[i] != 0)
-			pg_atomic_fetch_add_u64(&counters->value[i], value[i]);
-	if (pg_atomic_read_u64(&counters->since) == 0)
-		(void) pg_atomic_compare_exchange_u64(&counters->since, &never,
-											  (uint64) GetCurrentTimestamp());
-	have = pg_atomic_read_u32(&counters->clock);
-	while (have < clock && !pg_atomic_compare_exchange_u32(&counters->clock, &have, clock))
-		;
+			AddToWord(counters, i, value[i]);
+	if (ReadWord(counters, SINCE) == 0)
+		ChangeWord(counters, SINCE, [](uint64 since) {
+			return since != 0 ? since : (uint64) GetCurrentTimestamp();
+		});
+	if (ReadWord(counters, CLOCK) < clock)
+		ChangeWord(counters, CLOCK, [clock](uint64 have) { return Max(have, (uint64) clock); });
 }
 
 /* Keeps values for a transaction that is being prepared. False: no slot is free. */
@@ -150,8 +233,8 @@ KeepPrepared(uint8_t *page, uint64 xid, const int64 *value, uint32 clock)
 		memcpy(slots[i].value, value, sizeof slots[i].value);
 		slots[i].clock = clock;
 		pg_write_barrier();
-		pg_atomic_write_u64(&slots[i].xid, xid);
-		pg_atomic_fetch_add_u32(&CountersOf(page)->prepared, 1);
+		pg_atomic_write_u64(&slots[i].xid, SlotWord(xid, value, clock));
+		AddToWord(CountersOf(page), PREPARED, 1);
 		return true;
 	}
 	return false;
@@ -175,14 +258,30 @@ HasCommitted(uint64 xid)
 	/* As pg_xact_status() does. */
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
 	committed = xid >= WideXid(variables->oldestClogXid) &&
+		xid < U64FromFullTransactionId(ReadNextFullTransactionId()) &&
 		TransactionIdDidCommit((TransactionId) xid);
 	LWLockRelease(XactTruncationLock);
 	return committed;
 }
 
+/* What a prepared transaction has counted. */
+namespace
+{
+
+struct Kept
+{
+	PreparedSlot *slot;
+	uint64		word;			/* of the slot when it was read */
+	int64		value[kLiveCounters];
+	uint32		clock;
+	bool		committed;
+};
+
+}							/* namespace */
+
 /*
- * Runs visit(slot, xid, committed) over the slots whose transactions have ended. The
- * page's lock is not needed, only its pin.
+ * Runs visit(kept) over the slots whose transactions have ended, or that are not valid.
+ * The page's lock is not needed, only its pin.
  */
 template <typename Visit>
 static void
@@ -190,15 +289,28 @@ VisitEnded(uint8_t *page, Visit visit)
 {
 	PreparedSlot *slots = PreparedOf(page);
 
-	if (likely(pg_atomic_read_u32(&CountersOf(page)->prepared) == 0))
+	if (likely(ReadWord(CountersOf(page), PREPARED) == 0))
 		return;
 	for (int i = 0; i < PREPARED_SLOTS; i++)
 	{
-		uint64		xid = pg_atomic_read_u64(&slots[i].xid);
+		Kept		kept = {&slots[i], pg_atomic_read_u64(&slots[i].xid), {}, 0, false};
+		const uint64 xid = FromChecked(kept.word);
+		uint64		clock;
 
-		if (xid > SLOT_BUSY && !TransactionIdIsCurrentTransactionId((TransactionId) xid) &&
-			!TransactionIdIsInProgress((TransactionId) xid))
-			visit(&slots[i], xid, HasCommitted(xid));
+		if (kept.word == 0 || kept.word == SLOT_BUSY)
+			continue;
+		pg_read_barrier();
+		memcpy(kept.value, slots[i].value, sizeof kept.value);
+		clock = slots[i].clock;
+		kept.clock = (uint32) clock;
+		if (SlotWord(xid, kept.value, clock) == kept.word)
+		{
+			if (TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
+				TransactionIdIsInProgress((TransactionId) xid))
+				continue;
+			kept.committed = HasCommitted(xid);
+		}
+		visit(kept);
 	}
 }
 
@@ -208,19 +320,14 @@ SettlePrepared(Buffer buffer)
 {
 	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
 
-	VisitEnded(page, [&](PreparedSlot *slot, uint64 xid, bool committed) {
-		int64		value[kLiveCounters];
-		uint32		clock = (uint32) slot->clock;
-
-		pg_read_barrier();
-		memcpy(value, slot->value, sizeof value);
+	VisitEnded(page, [&](Kept &kept) {
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		/* Whoever frees the slot counts. */
-		if (pg_atomic_compare_exchange_u64(&slot->xid, &xid, 0))
+		if (pg_atomic_compare_exchange_u64(&kept.slot->xid, &kept.word, 0))
 		{
-			pg_atomic_fetch_sub_u32(&CountersOf(page)->prepared, 1);
-			if (committed)
-				AddValues(CountersOf(page), value, clock);
+			AddToWord(CountersOf(page), PREPARED, -1);
+			if (kept.committed)
+				AddValues(CountersOf(page), kept.value, kept.clock);
 			MarkBufferDirtyHint(buffer, true);
 		}
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -271,17 +378,6 @@ NoteLiveGeneration(const LiveFilter &filter, uint32 generation)
 	mine->clock = Max(mine->clock, generation);
 }
 
-uint32
-LiveClock(const LiveFilter &filter)
-{
-	uint32		clock = ReadLiveCounts(filter).clock;
-
-	for (int i = 0; i < pending_count; i++)
-		if (pending[i].relid == RelationGetRelid(filter.rel))
-			clock = Max(clock, pending[i].clock);
-	return clock;
-}
-
 LiveCounts
 ReadLiveCounts(const LiveFilter &filter)
 {
@@ -292,19 +388,49 @@ ReadLiveCounts(const LiveFilter &filter)
 	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
 		return counts;
 	counters = CountersOf(page.bytes);
+	CheckCounters(filter, page.bytes);
 	for (int i = 0; i < kLiveCounters; i++)
-		counts.value[i] = (int64) pg_atomic_read_u64(&counters->value[i]);
-	counts.since = (TimestampTz) pg_atomic_read_u64(&counters->since);
-	counts.clock = pg_atomic_read_u32(&counters->clock);
-	counts.warned = pg_atomic_read_u32(&counters->warned) != 0;
-	VisitEnded(page.bytes, [&](PreparedSlot *slot, uint64, bool committed) {
-		for (int i = 0; i < kLiveCounters && committed; i++)
-			counts.value[i] += slot->value[i];
-		if (committed)
-			counts.clock = Max(counts.clock, (uint32) slot->clock);
+		counts.value[i] = ReadCount(counters, i);
+	counts.since = (TimestampTz) ReadWord(counters, SINCE);
+	counts.clock = (uint32) ReadWord(counters, CLOCK);
+	counts.warned = ReadWord(counters, WARNED) != 0;
+	VisitEnded(page.bytes, [&](const Kept &kept) {
+		for (int i = 0; i < kLiveCounters && kept.committed; i++)
+			counts.value[i] += kept.value[i];
+		if (kept.committed)
+			counts.clock = Max(counts.clock, kept.clock);
 	});
 	ReleasePage(page);
 	return counts;
+}
+
+/* The clock of committed transactions. Asked for at every key, so it looks at two words. */
+static uint32
+CommittedClock(const LiveFilter &filter)
+{
+	HeldPage	page;
+	uint64		clock;
+	uint64		prepared;
+
+	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
+		return 0;
+	clock = pg_atomic_read_u64(&CountersOf(page.bytes)->word[CLOCK]);
+	prepared = pg_atomic_read_u64(&CountersOf(page.bytes)->word[PREPARED]);
+	ReleasePage(page);
+	if (likely(prepared == 0 && IsChecked(clock)))
+		return (uint32) FromChecked(clock);
+	return ReadLiveCounts(filter).clock;
+}
+
+uint32
+LiveClock(const LiveFilter &filter)
+{
+	uint32		clock = CommittedClock(filter);
+
+	for (int i = 0; i < pending_count; i++)
+		if (pending[i].relid == RelationGetRelid(filter.rel))
+			clock = Max(clock, pending[i].clock);
+	return clock;
 }
 
 void
@@ -324,15 +450,15 @@ static bool
 MayWarn(const LiveFilter &filter, Buffer buffer)
 {
 	bool		pin = !BufferIsValid(buffer);
-	CountersPage *counters;
-	uint32		expected = 0;
-	bool		first;
+	bool		first = false;
 
 	if (pin)
 		buffer = PinCounters(filter);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	counters = CountersOf((uint8_t *) BufferGetPage(buffer));
-	first = pg_atomic_compare_exchange_u32(&counters->warned, &expected, 1);
+	ChangeWord(CountersOf((uint8_t *) BufferGetPage(buffer)), WARNED, [&first](uint64 warned) {
+		first = warned == 0;
+		return (uint64) 1;
+	});
 	if (first)
 		MarkBufferDirtyHint(buffer, true);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -376,8 +502,8 @@ WarnLiveEarly(const LiveFilter &filter)
 		buffer = PinCounters(filter);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		counters = CountersOf((uint8_t *) BufferGetPage(buffer));
-		early = pg_atomic_add_fetch_u32(&counters->early, early_noted);
-		keys = (int64) pg_atomic_read_u64(&counters->value[(int) LiveCounter::New]);
+		early = (int64) AddToWord(counters, EARLY, early_noted);
+		keys = ReadCount(counters, (int) LiveCounter::New);
 		MarkBufferDirtyHint(buffer, true);
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		for (int i = 0; i < pending_count; i++)

@@ -68,23 +68,16 @@ ParametersDefault(Relation rel)
 	return value;
 }
 
-namespace
-{
-
-/* What is cached with the relation. */
-struct CachedLive
-{
-	LiveParameters parameters;
-	bool		whole_known;
-	bool		whole;
-};
-
-}							/* namespace */
-
 bool
 LiveHasParameters(Relation rel)
 {
-	return rel->rd_amcache != NULL || ParametersDefault(rel) != NULL;
+	LiveParameters parameters;
+	struct varlena *value;
+
+	if (likely(rel->rd_amcache != NULL))
+		return true;
+	value = ParametersDefault(rel);
+	return value != NULL && TryDecodeParameters(value, &parameters);
 }
 
 LiveParameters
@@ -98,13 +91,20 @@ LiveParametersOf(Relation rel)
 	value = ParametersDefault(rel);
 	if (value == NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("live filter \"%s\" has no parameters", RelationGetRelationName(rel)),
-				 errdetail("They are the default of its column \"page\"."),
-				 errhint("Make live filters with dedup_create().")));
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" was not made by dedup_create()", RelationGetRelationName(rel)),
+				 errdetail("It has the access method of live filters, but not the default of the column \"page\" that holds a filter's parameters."),
+				 errhint("Drop it, and make a live filter with dedup_create().")));
 	DecodeParameters(value, &parameters);
-	rel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext, sizeof(CachedLive));
-	((CachedLive *) rel->rd_amcache)->parameters = parameters;
+
+	/* Main pages, counters and as many overflow pages; more are verified when read. */
+	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
+	CachedLive *cached = (CachedLive *)
+		MemoryContextAllocZero(CacheMemoryContext, offsetof(CachedLive, met) + met_count / 8 + 1);
+
+	cached->parameters = parameters;
+	cached->met_count = met_count;
+	rel->rd_amcache = cached;
 	return parameters;
 }
 
@@ -281,6 +281,18 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 	return filter;
 }
 
+bool
+OpenLiveIfExists(Oid relid, const char *function, LiveFilter *filter)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		return false;
+	*filter = OpenLive(relid, LiveUse::Ask, GetUserId(), function);
+	relation_close(rel, NoLock);
+	return true;
+}
+
 void
 CloseLive(const LiveFilter &filter)
 {
@@ -290,24 +302,53 @@ CloseLive(const LiveFilter &filter)
 /* ---- time ----------------------------------------------------------------------- */
 
 /*
- * Generations are counted from 1970, of filters whose generations are shorter than a
- * second from 2025, so that they fit 32 bits until 2106 or 2038.
+ * Generations are counted from 1970, in filters whose generations are shorter than a
+ * second from 2025, so that those until 2106 or 2038 fit 32 bits.
  */
 uint32
 LiveGeneration(const LiveFilter &filter, TimestampTz at)
 {
 	const int64 length = filter.parameters.generation;
-	const int64 from = length >= USECS_PER_SEC ?
-		-INT64CONST(10957) * USECS_PER_DAY : INT64CONST(9132) * USECS_PER_DAY;
+	const bool	short_ones = length < USECS_PER_SEC;
+	const int64 from = short_ones ? INT64CONST(9132) * USECS_PER_DAY :
+		-INT64CONST(10957) * USECS_PER_DAY;
+	const int64 end = from + (int64) (PG_UINT32_MAX - 16) *
+		(short_ones ? USECS_PER_SEC / 10 : USECS_PER_SEC);
 
-	if (length == 0)
+	if (length == 0 || at < from)
 		return 0;
-	/* Before all of them is older than any window. */
-	if (at < from + length)
-		return 1;
-	if (TIMESTAMP_NOT_FINITE(at) || (at - from) / length > PG_UINT32_MAX - 16)
+	if (at >= end)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("event time is out of range for live filter \"%s\"", LiveName(filter))));
-	return (uint32) ((at - from) / length);
+				 errmsg("event time is out of range for live filter \"%s\"", LiveName(filter)),
+				 errdetail("Times are in range until %s.", short_ones ? "August 2038" : "February 2106")));
+	return Max((uint32) ((at - from) / length), 1u);
+}
+
+uint32
+LiveGenerationNow(const LiveFilter &filter)
+{
+	if (filter.parameters.ttl == 0)
+		return 0;
+	return Max(LiveGeneration(filter, GetCurrentTimestamp()), 1u);
+}
+
+/*
+ * A sender with a wrong clock should not move the window unnoticed; a replay of recorded
+ * events at another speed may want to.
+ */
+bool
+LiveIsAhead(const LiveFilter &filter, uint32 generation)
+{
+	return generation > LiveGenerationNow(filter) && generation > LiveClock(filter);
+}
+
+void
+WarnLiveAhead(const LiveFilter &filter, const char *what)
+{
+	ereport(WARNING,
+			(errmsg("%s ahead of the clock and moves the window of live filter \"%s\"", what,
+					LiveName(filter)),
+			 errdetail("When the transaction commits, that time becomes the present of the filter, until the clock has reached it. Keys older than the window before it are forgotten. is_new() refuses a new key until the ttl has passed since that time, and at most a seventh of the ttl longer."),
+			 errhint("If the time is wrong, empty the filter with TRUNCATE and fill it again.")));
 }

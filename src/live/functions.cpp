@@ -152,31 +152,6 @@ GetKeyLiveCall(FunctionCallInfo fcinfo, int first)
 	return call;
 }
 
-static uint32
-GenerationNow(const LiveFilter &filter)
-{
-	return filter.parameters.ttl == 0 ? 0 : LiveGeneration(filter, GetCurrentTimestamp());
-}
-
-/*
- * The generation of an event. One from the future moves the window on: that is what a
- * replay of recorded events at another speed wants, and what a sender with a wrong clock
- * should not do unnoticed.
- */
-static uint32
-EventGeneration(const LiveFilter &filter, TimestampTz at)
-{
-	uint32		generation = LiveGeneration(filter, at);
-
-	if (generation > GenerationNow(filter) + dedup::fifo::kGenerationsKept &&
-		generation > LiveClock(filter) + dedup::fifo::kGenerationsKept)
-		ereport(WARNING,
-				(errmsg("event time is ahead of the clock by more than the window of live filter \"%s\"",
-						LiveName(filter)),
-				 errdetail("When it has committed, earlier keys are forgotten, and earlier events are older than the window.")));
-	return generation;
-}
-
 /* ---- ask and add --------------------------------------------------------------------- */
 
 /* Test-and-add of the key from argument `first` on. */
@@ -205,10 +180,17 @@ IsNew(FunctionCallInfo fcinfo, NameKind kind, bool timed)
 	has_key = HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash);
 	if (has_key)
 	{
-		answer = timed ?
-			LiveTestAndAdd(filter, hash, EventGeneration(filter, PG_GETARG_TIMESTAMPTZ(1)),
-						   LiveTime::Event) :
-			LiveTestAndAdd(filter, hash, GenerationNow(filter));
+		if (timed)
+		{
+			const uint32 generation = LiveGeneration(filter, PG_GETARG_TIMESTAMPTZ(1));
+			const bool	ahead = LiveIsAhead(filter, generation);
+
+			answer = LiveTestAndAdd(filter, hash, generation, LiveTime::Event);
+			if (ahead && answer == LiveAnswer::New)
+				WarnLiveAhead(filter, "event time is");
+		}
+		else
+			answer = LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
 		CountLive(filter, answer == LiveAnswer::Duplicate ? LiveCounter::Duplicate : LiveCounter::New, 1);
 	}
 	CloseLive(filter);
@@ -262,7 +244,7 @@ Seen(FunctionCallInfo fcinfo, NameKind kind)
 		SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Ask, GetUserId(), "dedup_seen()");
 	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash))
-		seen = LiveSeen(filter, hash, GenerationNow(filter));
+		seen = LiveSeen(filter, hash, LiveGenerationNow(filter));
 	CloseLive(filter);
 	PG_RETURN_BOOL(seen);
 }
@@ -296,7 +278,7 @@ Forget(FunctionCallInfo fcinfo, NameKind kind)
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Add, GetUserId(), "dedup_forget()");
 	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash))
-		found = LiveForget(filter, hash, GenerationNow(filter));
+		found = LiveForget(filter, hash, LiveGenerationNow(filter));
 	CloseLive(filter);
 	PG_RETURN_BOOL(found);
 }
@@ -383,7 +365,7 @@ StartSet(FunctionCallInfo fcinfo, LiveCall *call, NameKind kind)
 		if (HashColumns(call->keys, &column, NullKeys::Skip, filter.key_seed(), &hashes[n]))
 			places[i] = (int) n++;
 	}
-	LiveTestAndAddBatch(filter, hashes, n, GenerationNow(filter), answers);
+	LiveTestAndAddBatch(filter, hashes, n, LiveGenerationNow(filter), answers);
 	for (int i = 0; i < call->count; i++)
 	{
 		if (places[i] >= 0 && answers[places[i]] == LiveAnswer::Duplicate)
@@ -488,7 +470,10 @@ TakeSnapshot(FunctionCallInfo fcinfo, NameKind kind)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	SettleLandedRows();
-	filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Ask, GetUserId(), "dedup_snapshot()");
+	if (kind == NameKind::Text)
+		filter = OpenLive(ResolveName(fcinfo, call, kind), LiveUse::Ask, GetUserId(), "dedup_snapshot()");
+	else if (!OpenLiveIfExists(PG_GETARG_OID(0), "dedup_snapshot()", &filter))
+		PG_RETURN_NULL();
 	shape = &filter.parameters.shape;
 	layout = &filter.parameters.geometry.layout;
 	value = AllocateFlat(dedup::kHeaderBytes + shape->bytes);
@@ -580,7 +565,7 @@ LoadHashes(const LiveFilter &filter, const FilterRef &source)
 		if (at < n)
 			hashes[at++] = hash;
 	});
-	LiveTestAndAddBatch(filter, hashes, at, GenerationNow(filter), answers);
+	LiveTestAndAddBatch(filter, hashes, at, LiveGenerationNow(filter), answers);
 	for (size_t i = 0; i < at; i++)
 		fresh += answers[i] == LiveAnswer::New;
 	return fresh;

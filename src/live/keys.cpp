@@ -44,10 +44,11 @@ AddressIn(const LiveFilter &filter, uint64 hash)
  * commits.
  */
 static Side
-SideOf(uint64 wide)
+SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 {
 	TransactionId xid = (TransactionId) wide;
 
+	CheckPageXid(filter, BlockOf(page), wide);
 	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
 		return Side::Present;
 	if (TransactionIdIsInProgress(xid))
@@ -70,7 +71,7 @@ LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uin
 
 		if (filter.parameters.ttl != 0 && !dedup::fifo::Alive(tag.generation, now))
 			return false;
-		switch (SideOf(tag.xid))
+		switch (SideOf(filter, page.bytes, tag.xid))
 		{
 			case Side::InFlight:
 				look->wait_for = (TransactionId) tag.xid;
@@ -106,7 +107,7 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 	{
 		uint64		loader = LoaderOf(bytes);
 
-		switch (loader == kNoXid ? Side::Present : SideOf(loader))
+		switch (loader == kNoXid ? Side::Present : SideOf(filter, bytes, loader))
 		{
 			case Side::Present:
 				look.present = true;
@@ -147,7 +148,7 @@ IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generat
 	if (filter.parameters.ttl == 0)
 		return false;
 	if (time == LiveTime::Event)
-		return !dedup::fifo::Alive(*generation, newest);
+		return *generation == 0 || !dedup::fifo::Alive(*generation, newest);
 	*generation = Max(*generation, newest);
 	return false;
 }
@@ -268,7 +269,7 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 				VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
 						 [&](unsigned, const Entry &entry) {
 							 return entry.forgotten &&
-								 SideOf(LoadTag(page.bytes, entry.tag).xid) == Side::InFlight;
+								 SideOf(filter, page.bytes, LoadTag(page.bytes, entry.tag).xid) == Side::InFlight;
 						 });
 		});
 	ReleasePage(main);
@@ -341,7 +342,7 @@ ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
 			return VisitKey(page.bytes, area, address.line, address.rest,
 							[&](unsigned place, Entry entry) {
 				const Tag	tag = LoadTag(page.bytes, entry.tag);
-				const Side	side = SideOf(tag.xid);
+				const Side	side = SideOf(filter, page.bytes, tag.xid);
 				PGAlignedBlock scratch;
 				uint8_t    *copy = (uint8_t *) scratch.data;
 
@@ -396,7 +397,7 @@ ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
 		{
 			if (TransactionIdIsCurrentTransactionId((TransactionId) loader))
 				of_parent = true;
-			else if (SideOf(loader) == Side::InFlight)
+			else if (SideOf(filter, main.bytes, loader) == Side::InFlight)
 				wait_for = (TransactionId) loader;
 		}
 		if (!done && !of_parent && !unsettled && !TransactionIdIsValid(wait_for))

@@ -8,6 +8,7 @@
  *
  * Who does what:
  *   core/page.hpp     the bytes of a page; knows no PostgreSQL
+ *   core/page_sum.hpp  the checksum of a page; knows no PostgreSQL
  *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
  *   store/settle.cpp  what becomes of entries whose transactions have ended; new entries
  *   filter.cpp     opens a live filter, its parameters, access rights
@@ -19,7 +20,8 @@
  *   functions.cpp  SQL functions
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
- *   setup.cpp      making filters; statistics, checks, what keeps restores honest
+ *   setup.cpp      making filters; what keeps restores honest
+ *   watch.cpp      statistics and checks
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
@@ -31,7 +33,7 @@
 
 #include "pg/pg.hpp"
 #include "core/methods/fifo_line.hpp"
-#include "core/page.hpp"
+#include "core/page_sum.hpp"
 
 extern "C" {
 #include "access/tableam.h"
@@ -64,6 +66,21 @@ struct LiveFilter
 	dedup::KeySeed key_seed() const { return dedup::KeySeedOf(parameters.shape); }
 };
 
+/*
+ * What is cached with the relation, in rd_amcache. A page is verified when this backend
+ * has read it from disk, and when it meets it for the first time, since somebody else,
+ * such as pg_prewarm, may have read it: `met` has a bit for each of the first
+ * `met_count` blocks.
+ */
+struct CachedLive
+{
+	LiveParameters parameters;
+	bool		whole_known;
+	bool		whole;
+	BlockNumber met_count;
+	uint8_t		met[FLEXIBLE_ARRAY_MEMBER];
+};
+
 /* Whether this is a live filter: a relation of our access method. */
 extern bool IsLiveRelation(Relation rel);
 
@@ -88,8 +105,26 @@ enum class LiveUse
 extern LiveFilter OpenLive(Oid relid, LiveUse use, Oid role, const char *function);
 extern void CloseLive(const LiveFilter &filter);
 
-/* The generation that an instant belongs to; 0 in filters without ttl. */
+/*
+ * Opens one to be asked by its OID, as OpenLive() does, but returns false for an OID that
+ * names no relation: that of one that was dropped while a query over pg_class was running.
+ */
+extern bool OpenLiveIfExists(Oid relid, const char *function, LiveFilter *filter);
+
+/*
+ * The generation that an instant belongs to. 0 in filters without ttl, and for instants
+ * before all generations, which are older than every window. Raises 22008 after the last.
+ */
 extern uint32 LiveGeneration(const LiveFilter &filter, TimestampTz at);
+
+/* The clock's generation; 0 in filters without ttl. */
+extern uint32 LiveGenerationNow(const LiveFilter &filter);
+
+/* Whether a key of this generation, once committed, moves the window ahead of the clock. */
+extern bool LiveIsAhead(const LiveFilter &filter, uint32 generation);
+
+/* The WARNING about that; `what` is its subject, with its verb. */
+extern void WarnLiveAhead(const LiveFilter &filter, const char *what);
 
 /* The name of the filter, for messages. */
 static inline const char *
@@ -98,10 +133,16 @@ LiveName(const LiveFilter &filter)
 	return RelationGetRelationName(filter.rel);
 }
 
-/* The parameters that the relation's DEFAULT holds; XX001 if it holds none. */
+/*
+ * The parameters that the relation's DEFAULT holds. Raises 55000 if it holds none, and
+ * XX001 if they are not valid.
+ */
 extern LiveParameters LiveParametersOf(Relation rel);
 
-/* False for a table of the access method that was made by hand, without them. */
+/*
+ * False for a table of the access method that was made by hand, without valid ones. It
+ * holds nothing: VACUUM, ANALYZE and dumps pass over it.
+ */
 extern bool LiveHasParameters(Relation rel);
 
 /*
@@ -109,7 +150,7 @@ extern bool LiveHasParameters(Relation rel);
  * parameters, the CHECK constraint that calls dedup_is_live(), and the trigger that
  * calls dedup_restore_trigger(), enabled or not. A relation by CREATE TABLE ... LIKE or
  * CREATE TABLE AS lacks at least one of them, so a restore could fill it before its
- * guarded table, whose rows would then all be refused. Cached with the relation. Damaged parameters raise XX001.
+ * guarded table, whose rows would then all be refused. Cached with the relation.
  */
 extern bool LiveIsWhole(Relation rel);
 

@@ -118,24 +118,39 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 	StoreU64(bytes + 40, (uint64) parameters.ttl);
 }
 
-/* Reads what WriteHead() wrote. Returns false if no filter can have it. */
-static bool
-ReadHead(const uint8_t *bytes, LiveParameters *parameters)
+/* The number of the keys' hash. */
+static uint32
+HashOf(const uint8_t *bytes)
 {
-	const uint32 flags = LoadU32(bytes + 4);
-	const uint32 hash = (flags & HASH_MASK) >> HASH_SHIFT;
-	dedup::Shape &shape = parameters->shape;
+	return (LoadU32(bytes + 4) & HASH_MASK) >> HASH_SHIFT;
+}
 
-	if (hash >= dedup::kHashCount)
+/* Raises 0A000 for what only later versions know. */
+static void
+RequireKnown(const uint8_t *bytes)
+{
+	if (HashOf(bytes) >= dedup::kHashCount)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("hash function number %u of a live filter is not supported", hash),
+				 errmsg("hash function number %u of a live filter is not supported", HashOf(bytes)),
 				 errhint("Update streamdedup.")));
 	if (bytes[20] != kLevel)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("level %u of a live filter is not supported", bytes[20]),
 				 errhint("Update streamdedup.")));
+}
+
+/* Reads what WriteHead() wrote. Returns false if no filter can have it. */
+static bool
+ReadHead(const uint8_t *bytes, LiveParameters *parameters)
+{
+	const uint32 flags = LoadU32(bytes + 4);
+	const uint32 hash = HashOf(bytes);
+	dedup::Shape &shape = parameters->shape;
+
+	if (hash >= dedup::kHashCount || bytes[20] != kLevel)
+		return false;
 	*parameters = LiveParameters{};
 	parameters->geometry.layout.slot_bytes = bytes[3] & 0x7f;
 	parameters->geometry.layout.timed = (bytes[3] & 0x80) != 0;
@@ -221,27 +236,44 @@ EncodeParameters(const LiveParameters &parameters)
 	return value;
 }
 
+/* Reads parameters whose bytes were checked. Returns false if no filter can have them. */
+static bool
+ReadParameters(const uint8_t *bytes, LiveParameters *parameters)
+{
+	if (bytes[2] != PARAMETERS || !ReadHead(bytes, parameters))
+		return false;
+	parameters->prototype_method = bytes[21];
+	parameters->shape.keys = LoadU64(bytes + 48);
+	parameters->shape.fpr = LoadDouble(bytes + 56);
+	parameters->prototype_keys = LoadU64(bytes + 64);
+	parameters->prototype_fpr = LoadDouble(bytes + 72);
+	return parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
+		parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
+		LoadU64(bytes + 80) == 0;
+}
+
+bool
+TryDecodeParameters(const struct varlena *value, LiveParameters *parameters)
+{
+	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
+	const size_t size = VARSIZE_ANY_EXHDR(value);
+
+	return size >= 2 && bytes[1] == FORMAT && FlawOf(bytes, size) == NULL &&
+		ReadParameters(bytes, parameters);
+}
+
 void
 DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 {
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
-	bool		good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
 	if (bytes[2] != PARAMETERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("dedup_page value holds a page where a filter's parameters belong")));
-	good = ReadHead(bytes, parameters);
-	parameters->prototype_method = bytes[21];
-	parameters->shape.keys = LoadU64(bytes + 48);
-	parameters->shape.fpr = LoadDouble(bytes + 56);
-	parameters->prototype_keys = LoadU64(bytes + 64);
-	parameters->prototype_fpr = LoadDouble(bytes + 72);
-	good = good && parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
-		parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
-		LoadU64(bytes + 80) == 0;
-	if (!good)
+	RequireKnown(bytes);
+	if (!ReadParameters(bytes, parameters))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("dedup_page value holds parameters that no filter can have")));
@@ -317,6 +349,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("dedup_page value holds the parameters of a filter where a page belongs")));
+	RequireKnown(bytes);
 	if (!ReadHead(bytes, &origin))
 		ReportImpossibleKeys();
 	if (!MeanTheSame(origin, parameters))

@@ -59,6 +59,9 @@ extern struct varlena *EncodePage(const LiveParameters &parameters, const Dumped
 /* Checks every field; a value of the other kind raises XX001. */
 extern void DecodeParameters(const struct varlena *value, LiveParameters *parameters);
 
+/* The same as a question. */
+extern bool TryDecodeParameters(const struct varlena *value, LiveParameters *parameters);
+
 /*
  * Checks every field. Raises 22023 if the page's keys would mean other keys in this
  * filter, whose name is for the message. The result's arrays are palloc'd.

@@ -18,6 +18,9 @@ extern "C" {
 using dedup::StoreU32;
 using namespace dedup::live;
 
+/* Whether this load has warned of keys ahead of the clock. */
+static bool ahead_warned;
+
 static bool
 LinesEmpty(const LiveFilter &filter, const uint8_t *main)
 {
@@ -100,6 +103,11 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 		PutKey(filter, main, NULL, {own, entry.generation}, entry.line, entry.rest, false);
 	}
 	ReleasePage(main);
+	if (!ahead_warned && LiveIsAhead(filter, newest))
+	{
+		WarnLiveAhead(filter, "newest key that was loaded is");
+		ahead_warned = true;
+	}
 	NoteLiveGeneration(filter, newest);
 }
 
@@ -108,6 +116,7 @@ LiveRequireEmpty(const LiveFilter &filter)
 {
 	if (!IsEmpty(filter))
 		ReportNotEmpty(filter);
+	ahead_warned = false;
 }
 
 void

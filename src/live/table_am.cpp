@@ -2,8 +2,8 @@
  * The table access method `streamdedup`: heap's, but that there are no tuples.
  *
  * A scan gives one row a page with keys: what the scan's snapshot sees as committed,
- * which is what pg_dump writes. COPY FROM takes such rows back (restore.cpp). Everything
- * that would read or write a tuple by its place is refused. VACUUM has vacuum.cpp.
+ * which is what pg_dump writes. COPY FROM takes such rows back (restore.cpp).
+ * Everything that would write or lock a row is refused. VACUUM has vacuum.cpp.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -80,23 +80,6 @@ LiveTupleLock(Relation rel, ItemPointer, Snapshot, TupleTableSlot *, CommandId, 
 	Refuse(rel, "lock rows of", "Lock the whole filter with LOCK TABLE.");
 }
 
-static bool
-LiveTupleFetchRowVersion(Relation, ItemPointer, Snapshot, TupleTableSlot *)
-{
-	return false;
-}
-
-static bool
-LiveTupleTidValid(TableScanDesc, ItemPointer)
-{
-	return false;
-}
-
-static void
-LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
-{
-}
-
 static double
 LiveIndexBuildRangeScan(Relation rel, Relation, IndexInfo *, bool, bool, bool, BlockNumber,
 						BlockNumber, IndexBuildCallback, void *, TableScanDesc)
@@ -120,6 +103,8 @@ struct LiveScan
 	TableScanDescData base;
 	LiveFilter	filter;
 	int64		at;				/* block read last, -1 before the first */
+	ItemPointerData first;		/* of a scan by a range of places, */
+	ItemPointerData last;		/* both included */
 	MemoryContext context;		/* of the row in hand */
 };
 
@@ -137,6 +122,8 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, Paralle
 {
 	LiveScan   *scan = (LiveScan *) palloc0(sizeof(LiveScan));
 
+	if ((flags & SO_TYPE_SAMPLESCAN) != 0)
+		Refuse(rel, "take a sample of", "Its rows are pages. dedup_stats() says how many keys it holds.");
 	RelationIncrementReferenceCount(rel);
 	scan->base.rs_rd = rel;
 	scan->base.rs_snapshot = snapshot;
@@ -144,7 +131,9 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, Paralle
 	scan->base.rs_flags = flags;
 	scan->base.rs_parallel = parallel;
 	scan->filter.rel = rel;
-	scan->filter.parameters = LiveParametersOf(rel);
+	/* One that was made by hand, without parameters, holds nothing: a dump must go on. */
+	if (LiveHasParameters(rel))
+		scan->filter.parameters = LiveParametersOf(rel);
 	scan->at = -1;
 	scan->context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter scan",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -171,10 +160,11 @@ LiveScanRescan(TableScanDesc base, ScanKeyData *, bool, bool, bool, bool)
 
 /* Whether what a transaction did is committed to a snapshot, or this transaction's own. */
 static bool
-CommittedFor(Snapshot snapshot, uint64 wide)
+CommittedFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot, uint64 wide)
 {
 	TransactionId xid = (TransactionId) wide;
 
+	CheckPageXid(filter, BlockOf(page), wide);
 	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
 		return true;
 	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC ?
@@ -210,7 +200,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
 	*result = {block, ClockOf(main.bytes), LoadU32(main.bytes + kEarlyAt), 0, entries, NULL};
 	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
-	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(snapshot, LoaderOf(main.bytes)))
+	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
 	{
 		memset(lines, 0, kLines * dedup::kLineBytes);
 		result->clock = 0;
@@ -225,7 +215,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 			if (entry.tag > area.tags || entry.line >= kLines)
 				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
-			if (CommittedFor(snapshot, tag.xid) == entry.forgotten)
+			if (CommittedFor(filter, page.bytes, snapshot, tag.xid) == entry.forgotten)
 				return;
 			if ((int) result->count == room)
 			{
@@ -242,6 +232,23 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	return result->count > 0 || has_lines;
 }
 
+/* Stores the row of a page, in the current memory context. Returns false if it has none. */
+static bool
+StoreRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, TupleTableSlot *slot)
+{
+	DumpedPage	page;
+
+	if (!ReadLivePage(filter, snapshot, block, &page))
+		return false;
+	slot->tts_values[0] = Int32GetDatum((int32) block);
+	slot->tts_values[1] = PointerGetDatum(EncodePage(filter.parameters, page));
+	slot->tts_isnull[0] = slot->tts_isnull[1] = false;
+	ExecStoreVirtualTuple(slot);
+	slot->tts_tableOid = RelationGetRelid(filter.rel);
+	ItemPointerSet(&slot->tts_tid, block, FirstOffsetNumber);
+	return true;
+}
+
 static bool
 LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
@@ -252,7 +259,6 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot 
 	for (;;)
 	{
 		MemoryContext old;
-		DumpedPage	page;
 		BlockNumber block;
 		bool		some;
 
@@ -278,31 +284,81 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot 
 		}
 		MemoryContextReset(scan->context);
 		old = MemoryContextSwitchTo(scan->context);
-		some = ReadLivePage(scan->filter, base->rs_snapshot, block, &page);
-		if (some)
-		{
-			slot->tts_values[0] = Int32GetDatum((int32) block);
-			slot->tts_values[1] = PointerGetDatum(EncodePage(scan->filter.parameters, page));
-			slot->tts_isnull[0] = slot->tts_isnull[1] = false;
-		}
+		some = StoreRow(scan->filter, base->rs_snapshot, block, slot);
 		MemoryContextSwitchTo(old);
-		if (!some)
-			continue;
-		ExecStoreVirtualTuple(slot);
-		slot->tts_tableOid = RelationGetRelid(base->rs_rd);
-		return true;
+		if (some)
+			return true;
 	}
+}
+
+/* ---- rows by their place: a page's row is (block, 1) ---------------------------- */
+
+/*
+ * EvalPlanQual asks for any version of the row (SnapshotAny) when a statement that locks
+ * rows of another relation meets one that has changed meanwhile, and checks its conditions
+ * again with the same row of the filter. That is not there any more, since a row stands
+ * for what a page held when it was read.
+ */
+static bool
+LiveTupleFetchRowVersion(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
+{
+	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	MemoryContext context;
+	MemoryContext old;
+	bool		found;
+
+	if (snapshot == NULL || snapshot->snapshot_type == SNAPSHOT_ANY)
+		Refuse(rel, "check a condition again with a row of",
+			   "The statement has met a row that another transaction has changed meanwhile. Read the filter in a WITH query that is MATERIALIZED, or repeat the statement.");
+	ExecClearTuple(slot);
+	if (ItemPointerGetOffsetNumberNoCheck(tid) != FirstOffsetNumber ||
+		ItemPointerGetBlockNumberNoCheck(tid) >= filter.parameters.geometry.pages)
+		return false;
+	context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter row",
+											ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	found = StoreRow(filter, snapshot, ItemPointerGetBlockNumberNoCheck(tid), slot);
+	MemoryContextSwitchTo(old);
+	if (found)
+		ExecMaterializeSlot(slot);
+	MemoryContextDelete(context);
+	return found;
+}
+
+static bool
+LiveTupleTidValid(TableScanDesc scan, ItemPointer tid)
+{
+	return ItemPointerIsValid(tid) &&
+		ItemPointerGetBlockNumber(tid) < ((LiveScan *) scan)->filter.parameters.geometry.pages;
+}
+
+/* A row has one version. */
+static void
+LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
+{
 }
 
 #if PG_VERSION_NUM >= 140000
 static void
-LiveScanSetTidRange(TableScanDesc, ItemPointer, ItemPointer)
+LiveScanSetTidRange(TableScanDesc base, ItemPointer first, ItemPointer last)
 {
+	LiveScan   *scan = (LiveScan *) base;
+
+	ItemPointerCopy(first, &scan->first);
+	ItemPointerCopy(last, &scan->last);
+	scan->at = -1;
 }
 
 static bool
-LiveScanGetNextSlotTidRange(TableScanDesc, ScanDirection, TupleTableSlot *)
+LiveScanGetNextSlotTidRange(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
+	LiveScan   *scan = (LiveScan *) base;
+
+	while (LiveScanGetNextSlot(base, direction, slot))
+		if (ItemPointerCompare(&slot->tts_tid, &scan->first) >= 0 &&
+			ItemPointerCompare(&slot->tts_tid, &scan->last) <= 0)
+			return true;
+	ExecClearTuple(slot);
 	return false;
 }
 #endif
@@ -327,7 +383,7 @@ LiveScanAnalyzeNextTuple(TableScanDesc, TransactionId, double *, double *, Tuple
 static bool
 LiveScanSampleNextBlock(TableScanDesc, SampleScanState *)
 {
-	return false;
+	return false;				/* such a scan does not begin */
 }
 
 static bool

@@ -87,8 +87,7 @@ IsFreePage(const LiveFilter &filter, BlockNumber block)
 
 	CHECK_FOR_INTERRUPTS();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	is_free = PageIsNew((Page) page) ||
-		HeaderFlaw(page, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
+	is_free = PageIsNew((Page) page) || LiveIsFreePage(filter, page, block);
 	UnlockReleaseBuffer(buffer);
 	return is_free;
 }

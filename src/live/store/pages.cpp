@@ -10,7 +10,12 @@
 
 extern "C" {
 #include "access/generic_xlog.h"
+#include "access/xlog.h"
 #include "access/xloginsert.h"
+#if PG_VERSION_NUM >= 150000
+#include "access/xlogrecovery.h"
+#endif
+#include "executor/instrument.h"
 #include "storage/freespace.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
@@ -65,25 +70,100 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 	return true;
 }
 
-bool
-HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
+/* Pins a page. Returns whether this backend has read it from disk. */
+static inline bool
+PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
 {
-	const char *flaw;
+	const auto	before = pgBufferUsage.shared_blks_read;
 
-	if (!IsLong(filter, block))
-		return false;
 	held->block = block;
 	held->buffer = ReadBuffer(filter.rel, block);
 	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+	return pgBufferUsage.shared_blks_read != before;
+}
+
+/*
+ * The end of the WAL. The LSN of a page cannot be newer: if it is, it was damaged, and
+ * recovery would leave out later changes of the page. Servers before 15 do not say during
+ * recovery which record they replay.
+ */
+static XLogRecPtr
+EndOfWal(void)
+{
+	if (!RecoveryInProgress())
+		return GetXLogInsertRecPtr();
+#if PG_VERSION_NUM >= 150000
+	return GetCurrentReplayRecPtr(NULL);
+#else
+	return PG_UINT64_MAX;
+#endif
+}
+
+/*
+ * A damaged page stays valid for the server, in memory. So it is marked there, and whoever
+ * meets it next raises the error too. The mark is one byte, which is why a shared lock
+ * will do. It reaches the disk only if the page is changed, which nobody does any more.
+ */
+const char *
+LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
+{
+	const char *flaw = NULL;
+
+	if (!IsSealed(bytes, filter.parameters.shape.seed, block))
+		flaw = "Its checksum does not match its contents.";
+	else if (RelationNeedsWAL(filter.rel) && PageGetLSN((Page) bytes) > EndOfWal())
+		flaw = "Its LSN is newer than the end of the WAL.";
+	if (unlikely(flaw != NULL))
+		bytes[kKindAt] |= kDamaged;
+	return flaw;
+}
+
+/* Checks all of a page that is locked, and that this backend has not met before. */
+static pg_noinline void
+CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
+{
+	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
+	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
+	const bool	in_cache = cached != NULL && held.block < cached->met_count;
+
+	if (flaw == NULL && (read || in_cache || cached == NULL))
+		flaw = LivePageFlaw(filter, held.bytes, held.block);
+	if (flaw != NULL)
+		ReportBadPage(filter.rel, held.block, flaw);
+	if (in_cache)
+		cached->met[held.block / 8] |= (uint8_t) (1 << held.block % 8);
+}
+
+/*
+ * Checks the header of a page that is locked, and all of it if this backend has `read` it
+ * from disk or meets it for the first time.
+ */
+static inline void
+CheckHeld(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
+{
+	const CachedLive *cached = (const CachedLive *) filter.rel->rd_amcache;
+
+	if (unlikely(read || cached == NULL || held.block >= cached->met_count ||
+				 (cached->met[held.block / 8] >> held.block % 8 & 1) == 0 ||
+				 HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout) != NULL))
+		CheckAll(filter, held, kind, read);
+}
+
+bool
+HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
+{
+	bool		read;
+
+	if (!IsLong(filter, block))
+		return false;
+	read = PinPage(filter, block, held);
 	LockBuffer(held->buffer, lock);
 	if (PageIsNew((Page) held->bytes))
 	{
 		UnlockReleaseBuffer(held->buffer);
 		return false;
 	}
-	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
-	if (unlikely(flaw != NULL))
-		ReportBadPage(filter.rel, block, flaw);
+	CheckHeld(filter, *held, kind, read);
 	return true;
 }
 
@@ -103,13 +183,17 @@ constexpr int MAX_CHANGED = 3;
 /* Above this many bytes of fragments the page's image is logged instead. */
 constexpr size_t MAX_FRAGMENTS = 6000;
 
+/* The fragment of the checksum, which is the last. */
+constexpr size_t SUM_FRAGMENT = 2 * sizeof(uint16) + sizeof(uint32);
+
 struct ChangedPage
 {
 	HeldPage	held;
 	const uint8_t *scratch;		/* the whole new page, or null */
 	bool		whole;			/* log the image */
+	bool		fresh;			/* a new page: nothing of the old one stays */
 	size_t		size;			/* of the fragments */
-	char		fragments[MAX_FRAGMENTS + 256];
+	char		fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
 };
 
 ChangedPage changed[MAX_CHANGED];
@@ -136,17 +220,19 @@ ChangedPageOf(const HeldPage &held)
 	page->held = held;
 	page->scratch = NULL;
 	page->whole = false;
+	page->fresh = false;
 	page->size = 0;
 	return page;
 }
 
 /* False: too many bytes, the image is logged. */
 static bool
-AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size)
+AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size,
+			   size_t reserve = SUM_FRAGMENT)
 {
 	uint16		head[2] = {(uint16) offset, (uint16) size};
 
-	if (page->size + sizeof head + size > sizeof page->fragments)
+	if (page->size + sizeof head + size > sizeof page->fragments - reserve)
 	{
 		page->whole = true;
 		return false;
@@ -212,7 +298,45 @@ ChangeWith(const HeldPage &held)
 void
 LogWhole(const HeldPage &held)
 {
-	ChangedPageOf(held)->whole = true;
+	ChangedPage *page = ChangedPageOf(held);
+
+	page->whole = page->fresh = true;
+}
+
+/* Makes the change of one page in its buffer, and the fragment of its checksum. */
+static void
+ChangePage(const LiveFilter &filter, ChangedPage *page)
+{
+	uint8_t    *bytes = page->held.bytes;
+	uint32		sum = LoadU32(bytes + kSumAt);
+
+	if (page->scratch != NULL && page->whole)
+	{
+		sum -= TermsOf(bytes, kMagicAt, BLCKSZ);
+		memcpy(bytes + kMagicAt, page->scratch + kMagicAt, BLCKSZ - kMagicAt);
+		sum += TermsOf(bytes, kMagicAt, BLCKSZ);
+	}
+	else
+		for (size_t at = 0; at < page->size;)
+		{
+			uint16		head[2];
+
+			memcpy(head, page->fragments + at, sizeof head);
+
+			const size_t end = (size_t) head[0] + head[1];
+
+			sum -= TermsOf(bytes, head[0], end);
+			memcpy(bytes + head[0], page->fragments + at + sizeof head, head[1]);
+			sum += TermsOf(bytes, head[0], end);
+			at += sizeof head + head[1];
+		}
+	if (page->fresh)
+		sum = SumOf(bytes, filter.parameters.shape.seed, page->held.block);
+	if (sum == LoadU32(bytes + kSumAt))
+		return;
+	StoreU32(bytes + kSumAt, sum);
+	if (!page->whole)
+		(void) AppendFragment(page, kSumAt, bytes + kSumAt, sizeof sum, 0);
 }
 
 void
@@ -225,17 +349,7 @@ MakeChange(const LiveFilter &filter)
 	{
 		ChangedPage *page = &changed[i];
 
-		if (page->scratch != NULL && page->whole)
-			memcpy(page->held.bytes + kMagicAt, page->scratch + kMagicAt, BLCKSZ - kMagicAt);
-		else
-			for (size_t at = 0; at < page->size;)
-			{
-				uint16		head[2];
-
-				memcpy(head, page->fragments + at, sizeof head);
-				memcpy(page->held.bytes + head[0], page->fragments + at + sizeof head, head[1]);
-				at += sizeof head + head[1];
-			}
+		ChangePage(filter, page);
 		MarkBufferDirty(page->held.buffer);
 	}
 	if (logged)
@@ -312,10 +426,8 @@ InitHeader(uint8_t *bytes)
 
 /* What HoldPageToChange() does with a page that is pinned. */
 static inline void
-LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
+LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, bool read, HeldPage *held)
 {
-	const char *flaw;
-
 	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
 	if (PageIsNew((Page) held->bytes))
 	{
@@ -326,19 +438,17 @@ LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *h
 		MakeChange(filter);
 		return;
 	}
-	flaw = HeaderFlaw(held->bytes, kind, block, filter.parameters.geometry.layout);
-	if (unlikely(flaw != NULL))
-		ReportBadPage(filter.rel, block, flaw);
+	CheckHeld(filter, *held, kind, read);
 }
 
 void
 HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPage *held)
 {
 	MakeLong(filter);
-	held->block = block;
-	held->buffer = ReadBuffer(filter.rel, block);
-	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
-	LockToChange(filter, block, kind, held);
+
+	const bool	read = PinPage(filter, block, held);
+
+	LockToChange(filter, block, kind, read, held);
 }
 
 void
@@ -347,16 +457,24 @@ HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address, Hel
 	const BlockNumber block = (BlockNumber) address.group;
 
 	MakeLong(filter);
-	held->block = block;
-	held->buffer = ReadBuffer(filter.rel, block);
-	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+
+	const bool	read = PinPage(filter, block, held);
+
 	/* Three cache misses side by side, instead of one after the other. */
 	dedup::PrefetchToWrite(held->bytes);
 	dedup::PrefetchToWrite(held->bytes + kTagsAt);
 	dedup::PrefetchToWrite(held->bytes + kMainArea.lines_at +
 						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
 	dedup::Prefetch(LineAt(held->bytes, address.line));
-	LockToChange(filter, block, Kind::kMain, held);
+	LockToChange(filter, block, Kind::kMain, read, held);
+}
+
+bool
+LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
+{
+	/* A damaged one may be a page of a chain whose kind was damaged. */
+	return LivePageFlaw(filter, bytes, block) == NULL &&
+		HeaderFlaw(bytes, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
 }
 
 void
@@ -369,9 +487,7 @@ HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
 		/* The map is only a hint: what it names may be long gone, or in use. */
 		if (block <= CountersBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
 			continue;
-		held->block = block;
-		held->buffer = ReadBuffer(filter.rel, block);
-		held->bytes = (uint8_t *) BufferGetPage(held->buffer);
+		(void) PinPage(filter, block, held);
 		if (ConditionalLockBuffer(held->buffer))
 		{
 			if (PageIsNew((Page) held->bytes))
@@ -379,8 +495,7 @@ HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
 				InitHeader(held->bytes);
 				return;
 			}
-			if (HeaderFlaw(held->bytes, Kind::kFree, block,
-						   filter.parameters.geometry.layout) == NULL)
+			if (LiveIsFreePage(filter, held->bytes, block))
 				return;
 			LockBuffer(held->buffer, BUFFER_LOCK_UNLOCK);
 		}

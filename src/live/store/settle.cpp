@@ -47,19 +47,36 @@ SeenByAll(Relation rel, TransactionId xid)
 #endif
 }
 
+uint64		live_xids_from;
+uint64		live_xids_to;
+
+bool
+LookUpPossibleXids(uint64 wide)
+{
+#if PG_VERSION_NUM >= 170000
+	const TransactionId oldest = TransamVariables->oldestClogXid;
+#else
+	const TransactionId oldest = ShmemVariableCache->oldestClogXid;
+#endif
+
+	live_xids_to = U64FromFullTransactionId(ReadNextFullTransactionId());
+	live_xids_from = live_xids_to - (uint32) ((TransactionId) live_xids_to - oldest);
+	return wide >= live_xids_from && wide < live_xids_to;
+}
+
 Verdict
-JudgeXid(Relation rel, uint64 wide)
+JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
 {
 	TransactionId xid = (TransactionId) wide;
 
 	if (wide == kFrozen)
 		return Verdict::kCommitted;
-	if (!TransactionIdIsNormal(xid) || TransactionIdIsCurrentTransactionId(xid) ||
-		TransactionIdIsInProgress(xid))
+	CheckPageXid(filter, block, wide);
+	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
 		return Verdict::kKeep;
 	if (!TransactionIdDidCommit(xid))
 		return Verdict::kAborted;
-	return SeenByAll(rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
+	return SeenByAll(filter.rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
 }
 
 /*
@@ -108,13 +125,20 @@ RetagEnded(uint8_t *page)
 
 /* ---- settling ----------------------------------------------------------------- */
 
-/* Entries must name tags and lines that exist. */
+/* Entries must name tags and lines that exist, and tags transactions that can. */
 static void
 CheckEntries(const LiveFilter &filter, const HeldPage &page)
 {
 	const AreaShape &area = AreaOf(page.bytes);
 	bool		bad = false;
 
+	for (unsigned tag = 1; tag <= area.tags; tag++)
+	{
+		const uint64 xid = LoadTag(page.bytes, tag).xid;
+
+		if (xid != kNoXid)
+			CheckPageXid(filter, page.block, xid);
+	}
 	ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
 		if (entry.tag > area.tags || entry.line >= kLines || LoadTag(page.bytes, entry.tag).xid == kNoXid)
 			bad = true;
@@ -136,7 +160,7 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 
 		if (xid == kNoXid)
 			continue;
-		verdicts[tag] = JudgeXid(filter.rel, xid);
+		verdicts[tag] = JudgeXid(filter, BlockOf(page), xid);
 		/* Lines that may yet go away as a whole take nothing in. */
 		if (loading && verdicts[tag] == Verdict::kCommitted)
 			verdicts[tag] = Verdict::kKeep;
@@ -168,7 +192,7 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 
 	if (loader == kNoXid)
 		return;
-	switch (JudgeXid(filter.rel, loader))
+	switch (JudgeXid(filter, BlockOf(main_scratch), loader))
 	{
 		case Verdict::kKeep:
 			return;
@@ -363,7 +387,7 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 		uint64		xid = LoadTag(page, tag).xid;
 		TransactionId heir;
 
-		if (xid != kNoXid && JudgeXid(filter.rel, xid) != Verdict::kKeep &&
+		if (xid != kNoXid && JudgeXid(filter, BlockOf(page), xid) != Verdict::kKeep &&
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
 		if (HasEnded(xid, &heir))

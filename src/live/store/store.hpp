@@ -26,7 +26,20 @@ struct HeldPage
 [[noreturn]] extern void ReportBadPage(Relation rel, BlockNumber block, const char *flaw);
 
 /*
- * Pins and locks a page and checks its header. Returns false, with nothing held, for
+ * What a look at the checksum, and at the LSN, of a page finds wrong; null if nothing. The
+ * page is locked, at least shared, and not new. A damaged one is marked in memory.
+ */
+extern const char *LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
+
+/* The same of the words of a page of counters (counters.cpp). */
+extern const char *LiveCountersFlaw(const uint8_t *page);
+
+/* Whether a page is a free overflow page, and not damaged. */
+extern bool LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
+
+/*
+ * Pins and locks a page and checks it: the header, and the checksum of a page that comes
+ * from disk or that this backend meets for the first time. Returns false, with nothing held, for
  * a page that does not exist yet or was never written: it is empty.
  */
 extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
@@ -82,8 +95,32 @@ extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
 /* A transaction id of the recent past with its epoch. */
 extern uint64 WideXid(TransactionId xid);
 
-/* What settling may do with a tag. */
-extern dedup::live::Verdict JudgeXid(Relation rel, uint64 xid);
+/* The ids that were possible when that was looked up last: from one to before the other. */
+extern uint64 live_xids_from;
+extern uint64 live_xids_to;
+extern bool LookUpPossibleXids(uint64 xid);
+
+/*
+ * Whether a transaction that a page names can exist: neither newer than the newest, nor
+ * older than what the server still knows the end of.
+ */
+static inline bool
+IsPossibleXid(uint64 xid)
+{
+	return (xid >= live_xids_from && xid < live_xids_to) || xid == dedup::live::kFrozen ||
+		LookUpPossibleXids(xid);
+}
+
+/* Raises XX001 if not. Everything that asks the server about a transaction calls it first. */
+static inline void
+CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
+{
+	if (unlikely(!IsPossibleXid(xid)))
+		ReportBadPage(filter.rel, block, "It names a transaction that cannot exist.");
+}
+
+/* What settling may do with a tag of a page. */
+extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
 
 /*
  * Settles a main page that the caller holds exclusively, and its chain, which gives

@@ -1,0 +1,72 @@
+// The checksum of a live filter's page, and words that check themselves.
+//
+// A page's checksum is a sum of one term for each word of 8 bytes. So a change of a few
+// bytes costs a few terms, and damage stays visible after later changes: they subtract
+// the terms of the words as they are, and the difference to the words as they were
+// written remains. The checksum is in the field of PostgreSQL's page header that is for
+// pruning tuples. It covers the whole page but that header's LSN and data checksum. Of the
+// page of counters, which is changed without a lock of its own, it covers the headers.
+//
+// Counters are words that check themselves: 52 bits of value and a hash of them in 12
+// bits. So each can be changed by an atomic instruction, and what a crash leaves of a
+// page, sector by sector, is valid. The factor was searched for: a change of one byte of
+// a word never goes unnoticed.
+
+#ifndef STREAMDEDUP_CORE_PAGE_SUM_HPP_
+#define STREAMDEDUP_CORE_PAGE_SUM_HPP_
+
+#include "core/page.hpp"
+
+namespace dedup::live {
+
+inline constexpr size_t kSumAt = 20;  // u32
+
+// The term of a word by its place. Different places have independent terms.
+inline uint32_t TermOf(size_t place, uint64_t word) noexcept {
+  word = (word ^ word >> 32) + (place + 1) * kGolden;
+  word *= 0xbf58476d1ce4e5b9u;
+  word ^= word >> 29;
+  word *= 0x94d049bb133111ebu;
+  return static_cast<uint32_t>(word >> 32);
+}
+
+// The terms of the words that the bytes from `from` to `to` are in. Bytes of PostgreSQL's
+// header are not among them.
+inline uint32_t TermsOf(const uint8_t* page, size_t from, size_t to) noexcept {
+  uint32_t sum = 0;
+  for (size_t place = from / 8; place < (to + 7) / 8; ++place) {
+    sum += TermOf(place, LoadU64(page + place * 8));
+  }
+  return sum;
+}
+
+// The checksum that a page should have. `seed` is that of the filter's keys, so that a
+// page of another filter does not pass.
+inline uint32_t SumOf(const uint8_t* page, uint64_t seed, uint32_t block) noexcept {
+  const bool counters = page[kKindAt] == static_cast<uint8_t>(Kind::kCounters);
+  return TermOf(0, seed + block * kGolden) + TermOf(1, LoadU64(page + 8) >> 16) +
+         TermOf(2, LoadU32(page + 16)) + TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes);
+}
+
+inline void Seal(uint8_t* page, uint64_t seed, uint32_t block) noexcept {
+  StoreU32(page + kSumAt, SumOf(page, seed, block));
+}
+
+inline bool IsSealed(const uint8_t* page, uint64_t seed, uint32_t block) noexcept {
+  return LoadU32(page + kSumAt) == SumOf(page, seed, block);
+}
+
+// ---- words that check themselves --------------------------------------------------
+
+inline constexpr unsigned kCheckedBits = 52;
+
+inline uint64_t ToChecked(uint64_t value) noexcept {
+  value &= LowMask(kCheckedBits);
+  return value | (value * 0x0c5c7fd0a6a3a451u) >> kCheckedBits << kCheckedBits;
+}
+inline uint64_t FromChecked(uint64_t word) noexcept { return word & LowMask(kCheckedBits); }
+inline bool IsChecked(uint64_t word) noexcept { return ToChecked(word) == word; }
+
+}  // namespace dedup::live
+
+#endif  // STREAMDEDUP_CORE_PAGE_SUM_HPP_

@@ -1,0 +1,439 @@
+/*
+ * Watching live filters: dedup_stats, dedup_check, and what the view dedup_filters shows.
+ */
+#include "live/page_type.hpp"
+#include "live/store/store.hpp"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "funcapi.h"
+#include "nodes/makefuncs.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+#include "utils/varlena.h"
+}
+
+using dedup::LoadU32;
+using namespace dedup::live;
+
+/* ---- what there is in a filter --------------------------------------------------------- */
+
+/*
+ * Opens the filter that the first argument names. Returns false for an OID that names no
+ * relation: a query over pg_class still finds one that has been dropped meanwhile.
+ */
+static bool
+OpenNamed(FunctionCallInfo fcinfo, bool by_name, const char *function, LiveFilter *filter)
+{
+	if (by_name)
+	{
+		RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
+
+		*filter = OpenLive(RangeVarGetRelid(name, NoLock, false), LiveUse::Ask, GetUserId(), function);
+		return true;
+	}
+	return OpenLiveIfExists(PG_GETARG_OID(0), function, filter);
+}
+
+/* Columns of what dedup_stats() returns. */
+static constexpr int STATS_COLUMNS = 20;
+
+static void
+FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
+{
+	const LiveParameters &parameters = filter.parameters;
+	const LineLayout &layout = parameters.geometry.layout;
+	LiveCounts	counts = ReadLiveCounts(filter);
+	uint32		now = LiveGenerationNow(filter);
+	int64		held = 0;
+	int64		in_flight = 0;
+	int64		overflow = 0;
+	int64		early = 0;
+	double		rate = 0;
+	Interval   *ttl;
+	const char *kind;
+	int			n = 0;
+	double		room;
+
+	/* Backfills have a clock of their own, and so have events ahead of the clock. */
+	if (parameters.ttl != 0 && counts.clock != 0)
+		now = counts.clock;
+	for (BlockNumber block = 0; block < parameters.geometry.pages; block++)
+	{
+		HeldPage	main;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+			continue;
+		early += LoadU32(main.bytes + kEarlyAt);
+		for (unsigned line = 0; line < kLines; line++)
+		{
+			dedup::fifo::Slots slots;
+			unsigned	alive = 0;
+
+			dedup::fifo::ReadSlots(LineAt(main.bytes, line), layout, &slots);
+			for (unsigned i = 0; i < slots.count; i++)
+				alive += !layout.timed ||
+					dedup::fifo::Alive(dedup::fifo::GenerationOf(slots.value[i], ClockOf(main.bytes)), now);
+			held += alive;
+			rate += dedup::fifo::LineRate(layout, alive);
+		}
+		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+			overflow += page.block != main.block;
+			ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
+				const Tag	tag = LoadTag(page.bytes, entry.tag);
+				const uint64 xid = tag.xid;
+
+				if (layout.timed && !dedup::fifo::Alive(tag.generation, now))
+					return;
+				if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
+					(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
+					 TransactionIdIsInProgress((TransactionId) xid)))
+					in_flight++;
+				else if ((xid == kFrozen || TransactionIdDidCommit((TransactionId) xid)) != entry.forgotten)
+					held++;
+			});
+			return false;
+		});
+		ReleasePage(main);
+	}
+	rate /= (double) parameters.geometry.pages * kLines;
+	/* A window by count holds more than it promises: all its lines are full in the end. */
+	room = (double) parameters.prototype_keys;
+
+	ttl = (Interval *) palloc0(sizeof(Interval));
+	ttl->day = (int32) (parameters.ttl / USECS_PER_DAY);
+	ttl->time = parameters.ttl % USECS_PER_DAY;
+	kind = parameters.ttl != 0 ? "window of time" : parameters.forgets ? "window of keys" : "set";
+	if (parameters.shape.hash != dedup::kXxh3Hash)
+		kind = psprintf("%s, hash=%s", kind, dedup::kHashNames[parameters.shape.hash]);
+	values[n++] = CStringGetTextDatum(kind);
+	values[n++] = Int64GetDatum((int64) parameters.prototype_keys);
+	values[n++] = Float8GetDatum(parameters.prototype_fpr);
+	values[n++] = Int64GetDatum((int64) parameters.shape.seed);
+	isnull[n] = parameters.ttl == 0;
+	values[n++] = IntervalPGetDatum(ttl);
+	values[n++] = BoolGetDatum(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT);
+	for (int i = 0; i < kLiveCounters; i++)
+		values[n++] = Int64GetDatum(counts.value[i]);
+	isnull[n] = counts.since == 0;
+	values[n++] = TimestampTzGetDatum(counts.since);
+	values[n++] = Int64GetDatum(held);
+	values[n++] = Float8GetDatum((double) held / room);
+	values[n++] = Float8GetDatum(rate);
+	values[n++] = BoolGetDatum(LiveIsOverfull(filter, early,
+												Max(counts.value[(int) LiveCounter::New], held)) ||
+							   (!parameters.forgets && (double) held > room));
+	values[n++] = Int64GetDatum(early);
+	values[n++] = Int64GetDatum(in_flight);
+	values[n++] = Int64GetDatum(overflow);
+	values[n++] = Int64GetDatum((int64) RelationGetNumberOfBlocks(filter.rel) * BLCKSZ);
+	Assert(n == STATS_COLUMNS);
+}
+
+static TupleDesc
+RecordType(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return BlessTupleDesc(desc);
+}
+
+static Datum
+Stats(FunctionCallInfo fcinfo, bool by_name)
+{
+	TupleDesc	desc = RecordType(fcinfo);
+	Datum		values[STATS_COLUMNS];
+	bool		isnull[STATS_COLUMNS] = {};
+	LiveFilter	filter;
+
+	if (!OpenNamed(fcinfo, by_name, "dedup_stats()", &filter))
+		PG_RETURN_NULL();
+	FillStats(filter, values, isnull);
+	CloseLive(filter);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
+}
+
+/*
+ * dedup_stats(name) returns record
+ *
+ * What a live filter was made for, what has been counted since it was last empty, and
+ * what it holds now. Reads every page.
+ */
+DEDUP_FUNCTION(dedup_live_stats)
+{
+	return Stats(fcinfo, true);
+}
+
+DEDUP_FUNCTION(dedup_live_stats_oid)
+{
+	return Stats(fcinfo, false);
+}
+
+/* ---- errors that are answers -------------------------------------------------------------- */
+
+/*
+ * Runs work() in a subtransaction. Returns the message of the error that it raised, or
+ * null. Errors that are not about the filter are raised: cancel, shutdown, lack of
+ * resources. A parallel plan does not allow subtransactions.
+ */
+template <typename Work>
+static char *
+ErrorOf(Work work)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char	   *volatile problem = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		work();
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+		int			category;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+		if (category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES)
+			ReThrowError(error);
+		problem = error->message;
+	}
+	PG_END_TRY();
+	return problem;
+}
+
+/* ---- the view dedup_filters ------------------------------------------------------------ */
+
+/*
+ * dedup_filter_state(relation oid) returns record: dedup_stats() and `problem` text
+ *
+ * What the view dedup_filters shows of a relation. A row of NULLs for what is not a live
+ * filter, is there no more, or may not be asked. Never waits for a lock, and never fails
+ * for what is wrong with the filter: then `problem` says what, and the rest is NULL.
+ */
+DEDUP_FUNCTION(dedup_filter_state)
+{
+	const Oid	relid = PG_GETARG_OID(0);
+	TupleDesc	desc = RecordType(fcinfo);
+	Datum		values[STATS_COLUMNS + 1];
+	bool		isnull[STATS_COLUMNS + 1];
+	char	   *problem = NULL;
+	bool		listed = false;
+
+	memset(isnull, true, sizeof isnull);
+	if (!IsLiveRelationId(relid))
+		;
+	else if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		problem = pstrdup("another transaction has locked it");
+	else
+	{
+		/* Nothing can drop it now, but it may have been dropped before. */
+		if (IsLiveRelationId(relid) && pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
+		{
+			memset(isnull, false, sizeof isnull);
+			problem = ErrorOf([&] {
+				LiveFilter	filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
+
+				FillStats(filter, values, isnull);
+				/* A transaction that watches does not hold up a DROP. */
+				relation_close(filter.rel, AccessShareLock);
+			});
+			listed = problem == NULL;
+		}
+		UnlockRelationOid(relid, AccessShareLock);
+	}
+	if (!listed)
+		memset(isnull, true, sizeof isnull);
+	isnull[STATS_COLUMNS] = problem == NULL;
+	if (problem != NULL)
+		values[STATS_COLUMNS] = CStringGetTextDatum(problem);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
+}
+
+/* ---- checking ------------------------------------------------------------------------------ */
+
+namespace
+{
+
+struct Report
+{
+	Tuplestorestate *rows;
+	TupleDesc	desc;
+};
+
+}							/* namespace */
+
+static void
+ReportProblem(const Report &report, BlockNumber block, const char *problem)
+{
+	Datum		values[2] = {Int64GetDatum((int64) block), CStringGetTextDatum(problem)};
+	bool		isnull[2] = {};
+
+	tuplestore_putvalues(report.rows, report.desc, values, isnull);
+}
+
+/* What the server finds wrong with a page when it reads it; null if nothing. */
+static const char *
+ReadingFlaw(Relation rel, BlockNumber block)
+{
+	return ErrorOf([&] { ReleaseBuffer(ReadBuffer(rel, block)); });
+}
+
+/* What a look at everything in a page finds wrong; null if nothing. */
+static const char *
+FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
+{
+	const char *flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
+
+	if (flaw == NULL)
+		flaw = LivePageFlaw(filter, page, block);
+	if (flaw == NULL && kind == Kind::kCounters)
+		flaw = LiveCountersFlaw(page);
+	if (flaw != NULL || kind == Kind::kCounters)
+		return flaw;
+	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
+		flaw = "It names a transaction that cannot exist.";
+	for (unsigned tag = 1; tag <= AreaOf(page).tags; tag++)
+		if (LoadTag(page, tag).xid != kNoXid && !IsPossibleXid(LoadTag(page, tag).xid))
+			flaw = "It names a transaction that cannot exist.";
+	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
+}
+
+static Datum
+CheckLive(FunctionCallInfo fcinfo, bool by_name)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Report		report;
+	LiveFilter	filter;
+	BlockNumber blocks;
+	bool	   *reached;
+	bool	   *unreadable;
+	MemoryContext old;
+
+	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize) ||
+		get_call_result_type(fcinfo, NULL, &report.desc) != TYPEFUNC_COMPOSITE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
+	report.desc = CreateTupleDescCopy(report.desc);
+	report.rows = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false,
+										work_mem);
+	result->returnMode = SFRM_Materialize;
+	result->setDesc = report.desc;
+	result->setResult = report.rows;
+	MemoryContextSwitchTo(old);
+
+	if (!OpenNamed(fcinfo, by_name, "dedup_check()", &filter))
+		return (Datum) 0;
+	blocks = RelationGetNumberOfBlocks(filter.rel);
+	reached = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	unreadable = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
+	for (BlockNumber block = CountersBlock(filter) + 1; block < blocks; block++)
+		unreadable[block] = ReadingFlaw(filter.rel, block) != NULL;
+	for (BlockNumber block = 0; block < Min(blocks, CountersBlock(filter) + 1); block++)
+	{
+		const Kind	kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
+		const char *flaw = ReadingFlaw(filter.rel, block);
+		BlockNumber next = 0;
+		Buffer		buffer;
+		uint8_t    *page;
+
+		CHECK_FOR_INTERRUPTS();
+		if (flaw != NULL)
+		{
+			ReportProblem(report, block, flaw);
+			continue;
+		}
+		buffer = ReadBuffer(filter.rel, block);
+		page = (uint8_t *) BufferGetPage(buffer);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		if (!PageIsNew((Page) page))
+		{
+			flaw = FlawOf(filter, page, kind, block);
+			if (flaw == NULL && kind == Kind::kMain)
+				next = NextOf(page);
+		}
+		if (flaw != NULL)
+			ReportProblem(report, block, flaw);
+		while (next != 0)
+		{
+			Buffer		overflow;
+			uint8_t    *bytes;
+			BlockNumber at = next;
+
+			if (next <= CountersBlock(filter) || next >= blocks)
+			{
+				/* It may be younger than our look at the file's length. */
+				blocks = Min(blocks, RelationGetNumberOfBlocks(filter.rel));
+				if (next <= CountersBlock(filter) || next >= RelationGetNumberOfBlocks(filter.rel))
+					ReportProblem(report, block, "Its chain of overflow pages leads out of the file.");
+				break;
+			}
+			if (reached[next])
+			{
+				ReportProblem(report, next, "It is in more than one chain.");
+				break;
+			}
+			reached[next] = true;
+			if (unreadable[next])
+			{
+				ReportProblem(report, next, "The server refuses to read it.");
+				break;
+			}
+			overflow = ReadBuffer(filter.rel, next);
+			bytes = (uint8_t *) BufferGetPage(overflow);
+			LockBuffer(overflow, BUFFER_LOCK_SHARE);
+			flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain." :
+				FlawOf(filter, bytes, Kind::kOverflow, next);
+			if (flaw == NULL && LoadU32(bytes + kOwnerAt) != block)
+				flaw = "It belongs to another page's chain.";
+			next = flaw == NULL ? NextOf(bytes) : 0;
+			UnlockReleaseBuffer(overflow);
+			if (flaw != NULL)
+				ReportProblem(report, at, flaw);
+		}
+		UnlockReleaseBuffer(buffer);
+	}
+	CloseLive(filter);
+	return (Datum) 0;
+}
+
+/*
+ * dedup_check(name) returns setof record (block bigint, problem text)
+ *
+ * Looks at every byte of every page and reports what is wrong; no rows if all is well.
+ */
+DEDUP_FUNCTION(dedup_live_check)
+{
+	return CheckLive(fcinfo, true);
+}
+
+DEDUP_FUNCTION(dedup_live_check_oid)
+{
+	return CheckLive(fcinfo, false);
+}
