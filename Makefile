@@ -9,7 +9,7 @@ SOURCES = src/core/methods.cpp src/pg/module.cpp src/pg/settings.cpp src/pg/load
 	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/advise.cpp src/value/functions.cpp \
 	src/value/aggregate.cpp src/value/stats.cpp \
 	src/query/own_filter.cpp src/query/window.cpp src/query/new_keys.cpp src/query/rows.cpp \
-	src/query/approximate.cpp src/query/scope.cpp src/query/count_distinct.cpp \
+	src/query/approximate.cpp src/query/exactly.cpp src/query/scope.cpp src/query/count_distinct.cpp \
 	src/query/distinct_plan.cpp src/query/distinct_exec.cpp \
 	src/live/filter.cpp src/live/pages.cpp src/live/settle.cpp src/live/keys.cpp src/live/counters.cpp \
 	src/live/page_type.cpp src/live/table_am.cpp src/live/restore.cpp src/live/vacuum.cpp \

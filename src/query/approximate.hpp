@@ -4,6 +4,7 @@
  *
  *   approximate.cpp      the hooks; which statements it applies to
  *   scope.cpp            where in a statement
+ *   exactly.cpp          when not: while planning, in statements that change data
  *   count_distinct.cpp   count(DISTINCT x) becomes approx_count_distinct(x)
  *   distinct_*.cpp       SELECT DISTINCT through a filter
  */
@@ -12,24 +13,12 @@
 
 #include "pg/pg.hpp"
 
-extern "C" {
-#include "nodes/parsenodes.h"
-}
-
 /* Sets the hooks; called by _PG_init. */
 extern void InitApproximate(void);
 
 /*
- * Whether a statement is of a kind that may be approximate: SELECT, which is also that
- * of DECLARE CURSOR, COPY and CREATE TABLE AS, and INSERT. Not one that updates, deletes
- * or merges, at its top or in a WITH, nor what fills a materialized view: there a wrong
- * row stays wrong, or is gone.
- */
-extern bool StatementMayBeApproximate(const Query *query);
-
-/*
- * Whether the statement that is being planned may be approximate: of such a kind, and
- * ApproximateDistinctAllowed() when its planning began. For hooks inside the planner.
+ * Returns whether the statement that is being planned may be approximate. For hooks inside
+ * the planner.
  */
 extern bool PlanningApproximate(void);
 

@@ -16,6 +16,7 @@
  *   - what is out of scope (scope.hpp)
  */
 #include "query/count_distinct.hpp"
+#include "query/exactly.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -66,6 +67,8 @@ static bool was_missing = false;
 static void
 ProcChanged(Datum arg, int cache, uint32 hash)
 {
+	if (IsPlanMark(hash))
+		return;
 	aggregate_known = false;
 	changes++;
 	if (was_missing)
@@ -290,7 +293,7 @@ VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 }
 
 Query *
-RewriteCountDistinct(Query *query, List *barred_with)
+RewriteCountDistinct(Query *query)
 {
 	Replacing	replacing = {};
 	ScopeWalk	walk = {};
@@ -304,8 +307,7 @@ RewriteCountDistinct(Query *query, List *barred_with)
 	}
 	walk.visit_aggregate = VisitAggregate;
 	walk.context = &replacing;
-	walk.barred_with = barred_with;
 	copy = (Query *) copyObjectImpl(query);
-	WalkScope(copy, &walk);
+	WalkStatement(copy, &walk);
 	return replacing.replaced > 0 ? copy : query;
 }
