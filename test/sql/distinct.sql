@@ -4,6 +4,12 @@
 LOAD 'streamdedup';
 -- before any temporary table; see below
 SET temp_buffers = 100;
+-- From 17 on every scan reads ahead, and holds on to those pages as well.
+DO $$ BEGIN
+	IF current_setting('server_version_num')::int >= 170000 THEN
+		PERFORM set_config('io_combine_limit', '1', false), set_config('effective_io_concurrency', '1', false);
+	END IF;
+END $$;
 SET max_parallel_workers_per_gather = 0;
 SET jit = off;
 
