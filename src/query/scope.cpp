@@ -110,7 +110,7 @@ FindUse(Node *node, void *context)
 		List	   *arguments = IsA(node, Aggref) ? ((Aggref *) node)->args : ((WindowFunc *) node)->args;
 		const Node *before = use->root;
 
-		use->aggregates |= node != use->root && !IsNumber(node);
+		use->aggregates |= exprType(node) == BOOLOID || (node != use->root && !IsNumber(node));
 		/* sum(x) of a column is as harmless as the column */
 		if (list_length(arguments) == 1)
 		{
@@ -127,7 +127,8 @@ FindUse(Node *node, void *context)
 
 /*
  * A number that is computed from incomplete rows is a little wrong, in an expression too.
- * An array, a text or a boolean that is used in an expression can turn its result around.
+ * An array or a text that is used in an expression can turn its result around, and bool_or()
+ * can be turned around itself.
  */
 static ListUse
 UseOfList(const Query *query)
@@ -314,9 +315,24 @@ WalkSource(Node *node, Place place, ScopeWalk *walk)
 }
 
 /*
- * Walks a select list. A scalar or ARRAY sub-select that is a column by itself, not part of
- * an expression and not sorted or grouped by, is only shown where the query is.
+ * Returns the place of a sub-select that is a column by itself, not part of an expression and
+ * not sorted or grouped by. The column is only shown where the query is, so an array may lack
+ * elements, and an aggregate without GROUP BY may be computed from incomplete rows. Without
+ * its row any other scalar sub-select would be NULL.
  */
+static Place
+ColumnPlace(const SubLink *link, Place place)
+{
+	const Query *query = castNode(Query, link->subselect);
+
+	if (link->subLinkType == ARRAY_SUBLINK ||
+		(query->hasAggs && query->groupClause == NIL && query->groupingSets == NIL &&
+		 query->setOperations == NULL && !IsLimited(query)))
+		return place;
+	place.rows = false;
+	return place;
+}
+
 static void
 WalkList(Query *query, Place place, ScopeWalk *walk)
 {
@@ -325,14 +341,13 @@ WalkList(Query *query, Place place, ScopeWalk *walk)
 	foreach(cell, query->targetList)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, cell);
-		Node	   *expr = (Node *) entry->expr;
+		SubLink    *link = (SubLink *) entry->expr;
 
-		if (place.shown && expr != NULL && IsA(expr, SubLink) && entry->ressortgroupref == 0 &&
-			(((SubLink *) expr)->subLinkType == EXPR_SUBLINK ||
-			 ((SubLink *) expr)->subLinkType == ARRAY_SUBLINK))
-			WalkLevel(castNode(Query, ((SubLink *) expr)->subselect), place, walk);
+		if (place.shown && link != NULL && IsA(link, SubLink) && entry->ressortgroupref == 0 &&
+			(link->subLinkType == EXPR_SUBLINK || link->subLinkType == ARRAY_SUBLINK))
+			WalkLevel(castNode(Query, link->subselect), ColumnPlace(link, place), walk);
 		else
-			WalkExpression(expr, place.counts, place.counts, place.shown, walk);
+			WalkExpression((Node *) entry->expr, place.counts, place.counts, place.shown, walk);
 	}
 }
 
@@ -357,6 +372,8 @@ NoteReference(const RangeTblEntry *entry, Place place, const ScopeWalk *walk)
 static void
 WalkEntry(RangeTblEntry *entry, Place place, ScopeWalk *walk)
 {
+	/* policies of row security */
+	WalkExact((Node *) entry->securityQuals, walk);
 	switch (entry->rtekind)
 	{
 		case RTE_SUBQUERY:

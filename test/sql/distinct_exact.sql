@@ -162,6 +162,9 @@ SELECT check_exact(ARRAY[
 	'SELECT count(*) FROM few, (SELECT array_agg(d.k) OVER () AS a FROM (SELECT DISTINCT k FROM big) d LIMIT 1) s WHERE few.k <> ALL (a)',
 	'SELECT 11600 <> ALL (array_agg(k)) AS missing FROM (SELECT DISTINCT k FROM big) d',
 	'SELECT 11600 <> ALL (a) AS missing FROM (SELECT array_agg(k) AS a FROM (SELECT DISTINCT k FROM big) d) s',
+	'SELECT bool_or(k = 11600) AS there FROM (SELECT DISTINCT k FROM big) d',
+	'SELECT k, (SELECT DISTINCT b.v FROM big b WHERE b.k = few.k) AS v FROM few WHERE k > 11950',
+	'SELECT k, (SELECT d.v FROM (SELECT DISTINCT k, v FROM big OFFSET 0) d WHERE d.k = 11000 + few.k % 10) AS v FROM few WHERE k > 11950',
 	'SELECT jsonb_agg(k) @> ''[11600]'' AS there FROM (SELECT DISTINCT k FROM big) d',
 	'SELECT ARRAY(SELECT DISTINCT k FROM big ORDER BY 1) UNION SELECT ARRAY(SELECT k FROM big ORDER BY 1)',
 	'SELECT count(*) FROM one WHERE NOT a <@ keys_sql()',
@@ -206,6 +209,20 @@ SELECT check_exact(ARRAY[
 	'SELECT count(*) FROM few WHERE k <= (SELECT count(DISTINCT k) FROM big)',
 	'SELECT grp FROM big GROUP BY grp HAVING max(k) >= (SELECT count(DISTINCT v) FROM big)',
 	'SELECT 1 FROM few WHERE k <> ALL (coalesce(ARRAY(SELECT count(DISTINCT k)::int FROM big), ''{}''))']);
+
+-- What decides about rows that a user may see.
+CREATE TABLE secured AS SELECT k FROM few;
+ALTER TABLE secured ENABLE ROW LEVEL SECURITY;
+ALTER TABLE secured FORCE ROW LEVEL SECURITY;
+CREATE POLICY mine ON secured USING (k < 11550 OR (k > 11950 AND k = ANY (keys_stable())));
+CREATE VIEW barrier WITH (security_barrier) AS SELECT DISTINCT k FROM big;
+CREATE ROLE regress_distinct_exact;
+GRANT USAGE ON SCHEMA distinct_exact TO regress_distinct_exact;
+GRANT ALL ON ALL TABLES IN SCHEMA distinct_exact TO regress_distinct_exact;
+SET ROLE regress_distinct_exact;
+SELECT count(*) FROM secured;
+RESET ROLE;
+SELECT check_exact(ARRAY['SELECT * FROM barrier']);
 
 -- Statements that change data.
 SELECT check_exact(ARRAY[
@@ -253,3 +270,4 @@ COPY target (k) FROM stdin;
 SELECT k, n FROM target WHERE k > 12001;
 SELECT keys_counted() <> 12000 AS approximate;
 DROP SCHEMA distinct_exact CASCADE;
+DROP ROLE regress_distinct_exact;
