@@ -176,7 +176,10 @@ InputPlace(const Query *query, Place place)
 
 	if (query->commandType != CMD_SELECT)
 		return query->commandType == CMD_INSERT ? place : EXACT;
-	if (!place.rows || query->rowMarks != NIL || query->havingQual != NULL)
+	/* which rows are locked is a decision, too */
+	if (query->rowMarks != NIL)
+		return EXACT;
+	if (!place.rows || query->havingQual != NULL)
 		return WithoutRows(place);
 	if (!place.shown)
 		return Combines(query) ? WithoutRows(place) : place;
