@@ -1,5 +1,5 @@
 /*
- * The planner's hook, and what tells that a materialized view is being filled.
+ * The planner's hook, and that of commands which store rows.
  *
  * Planning nests: to fold a constant the planner may call a function that plans
  * statements of its own, and other extensions plan sub-selects by themselves. So what is
@@ -158,7 +158,7 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	return statement;
 }
 
-/* ---- materialized views ----------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------- */
 
 static bool
 MakesView(const Node *statement)
@@ -172,11 +172,17 @@ MakesView(const Node *statement)
 #endif
 }
 
+/*
+ * Returns whether the command fills a materialized view, or stores what functions return in
+ * another way than by a plan: defaults, conversions, COPY's WHERE clause.
+ */
 static bool
-FillsView(const Node *statement)
+StoresExactly(const Node *statement)
 {
-	if (IsA(statement, RefreshMatViewStmt))
+	if (IsA(statement, RefreshMatViewStmt) || IsA(statement, AlterTableStmt))
 		return true;
+	if (IsA(statement, CopyStmt))
+		return ((const CopyStmt *) statement)->is_from;
 	if (IsA(statement, ExplainStmt))
 	{
 		const Query *query = (const Query *) ((const ExplainStmt *) statement)->query;
@@ -208,8 +214,8 @@ NextUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 }
 
 /*
- * The query of a materialized view is planned as any SELECT, so the command that does it
- * is marked here. Functions that it calls are exact, too.
+ * The query of a materialized view is planned as any SELECT, so the time of the command
+ * is marked here as exact, for the functions that it calls, too.
  */
 static void
 RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
@@ -218,7 +224,7 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 {
 	bool		before;
 
-	if (!FillsView(statement->utilityStmt))
+	if (!StoresExactly(statement->utilityStmt))
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
 					receiver, completion);

@@ -5,7 +5,7 @@
  *     that statement's plan, and what is planned then may be a part of it
  *   - while a statement runs that changes data, or that calls functions where their result
  *     decides about rows
- *   - while a materialized view is filled
+ *   - while a materialized view is filled, and in ALTER TABLE and COPY FROM
  *   - in triggers, and in parallel workers, which know nothing of the statement they help
  *
  * Functions keep their plans, so plans are marked, and those of the one kind are dropped

@@ -268,6 +268,14 @@ COPY target (k) FROM stdin;
 12003
 \.
 SELECT k, n FROM target WHERE k > 12001;
+CREATE TABLE defaults (k int, n bigint DEFAULT distinct_exact.keys_counted());
+SELECT keys_counted() <> 12000 AS approximate;
+COPY defaults (k) FROM stdin;
+1
+\.
+SELECT keys_counted() <> 12000 AS approximate;
+ALTER TABLE defaults ADD COLUMN m bigint DEFAULT distinct_exact.keys_counted();
+SELECT * FROM defaults;
 SELECT keys_counted() <> 12000 AS approximate;
 DROP SCHEMA distinct_exact CASCADE;
 DROP ROLE regress_distinct_exact;

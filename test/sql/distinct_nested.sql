@@ -124,4 +124,9 @@ COMMIT;
 CREATE TABLE called AS SELECT keys() AS a;
 SELECT cardinality(a) < 12000 AS approximate FROM called;
 SELECT count(*) FROM (SELECT unnest(a) FROM called) s(k) RIGHT JOIN few USING (k) WHERE k <> ALL (keys());
+-- a function that asks for itself
+SET streamdedup.approximate_distinct = off;
+CREATE FUNCTION asks() RETURNS bigint LANGUAGE plpgsql SET streamdedup.approximate_distinct = on
+	AS 'BEGIN RETURN (SELECT count(*) FROM (SELECT DISTINCT k FROM big) d); END';
+SELECT asks() < 12000 AS approximate, cardinality(by_asking());
 DROP SCHEMA distinct_nested CASCADE;
