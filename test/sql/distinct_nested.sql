@@ -49,7 +49,7 @@ CREATE FUNCTION keys_here() RETURNS int[] LANGUAGE plpgsql SET search_path = dis
 CREATE FUNCTION by_call_here() RETURNS int[] IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN keys_here(); END';
 CREATE FUNCTION by_asking() RETURNS int[] IMMUTABLE LANGUAGE plpgsql SET streamdedup.approximate_distinct = on
 	AS 'BEGIN RETURN ARRAY(SELECT DISTINCT k FROM big); END';
-CREATE FUNCTION counted() RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(DISTINCT k) FROM big); END';
+CREATE FUNCTION counted() RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(DISTINCT k) FROM distinct_nested.big); END';
 
 -- Every statement below would answer otherwise if it came through this filter.
 PREPARE all_keys AS SELECT array_agg(k) FROM (SELECT DISTINCT k FROM big) d;
