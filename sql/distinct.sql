@@ -4,6 +4,12 @@
 LOAD 'streamdedup';
 -- before any temporary table; see below
 SET temp_buffers = 100;
+-- From 17 on every scan reads ahead, and holds on to those pages as well.
+DO $$ BEGIN
+	IF current_setting('server_version_num')::int >= 170000 THEN
+		PERFORM set_config('io_combine_limit', '1', false), set_config('effective_io_concurrency', '1', false);
+	END IF;
+END $$;
 SET max_parallel_workers_per_gather = 0;
 SET jit = off;
 
@@ -88,16 +94,17 @@ SELECT count(*), count(c.id) FROM (SELECT DISTINCT ON (usr) * FROM click) d LEFT
 
 -- Rows come in the order of the input, the first of each key: the filter reads on only
 -- as far as it has to.
-SELECT count(*) FROM (
-	SELECT usr, row_number() OVER () AS n FROM (SELECT DISTINCT usr FROM click) d) a
+CREATE TEMP TABLE arrived AS SELECT usr, row_number() OVER () AS n FROM (SELECT DISTINCT usr FROM click) d;
+SELECT count(*) FROM arrived a
 JOIN (SELECT usr, row_number() OVER (ORDER BY min(id)) AS n FROM click GROUP BY usr) b
 	ON coalesce(a.usr, -1) = coalesce(b.usr, -1) AND a.n <> b.n;
+DROP TABLE arrived;
 CREATE SEQUENCE reads;
 SELECT count(*) FROM (SELECT DISTINCT usr + 0 * nextval('reads') AS u FROM click LIMIT 10) d;
 SELECT last_value FROM reads;
 
 -- rescans
-SELECT * FROM compared('SELECT f.a, d.n FROM (SELECT DISTINCT a FROM few) f, LATERAL (SELECT count(*) AS n FROM (SELECT DISTINCT usr FROM click WHERE id % 10 <> f.a) x) d');
+SELECT * FROM compared('SELECT f.a, (SELECT count(*) FROM (SELECT DISTINCT usr FROM click WHERE id % 10 <> f.a) x) AS n FROM (SELECT DISTINCT a FROM few) f');
 SELECT * FROM compared('SELECT f.a, d.usr FROM (VALUES (1), (2), (3)) f(a), LATERAL (SELECT DISTINCT usr FROM click WHERE id > 0) d');
 
 -- cursors
@@ -235,10 +242,12 @@ CREATE TABLE many AS SELECT (i::bigint * 104729) % 60013 AS k FROM generate_seri
 ANALYZE many;
 SET streamdedup.distinct_memory = '256kB';
 SET streamdedup.distinct_fpr = 0.01;
+CREATE TABLE through AS SELECT DISTINCT k FROM many;
 SELECT count(*) <= 60013 AND count(*) >= 60013 - 722 AS kept, count(*) < 60013 AS approximate,
-	count(*) = (SELECT count(*) FROM (SELECT k FROM (SELECT DISTINCT k FROM many) e GROUP BY k) f) AS once,
+	count(*) = (SELECT count(*) FROM (SELECT k FROM through GROUP BY k) f) AS once,
 	bool_and(k BETWEEN 0 AND 60012) AS there
-FROM (SELECT DISTINCT k FROM many) d;
+FROM through;
+DROP TABLE through;
 -- A filter that is full says so once, forgets the oldest keys and goes on at its rate.
 SET streamdedup.distinct_memory = '64kB';
 \set VERBOSITY terse

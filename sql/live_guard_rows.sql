@@ -69,9 +69,18 @@ SELECT seen(12, 13);
 COMMIT;
 BEGIN;
 INSERT INTO a VALUES (14, 100, 'lost'), (15, 115, 'in') ON CONFLICT DO NOTHING;
+\set QUIET on
+SELECT current_setting('max_prepared_transactions')::int > 0 AS can_prepare \gset
+\if :can_prepare
 PREPARE TRANSACTION 'live_guard_rows';
-SELECT seen(14);
+SELECT seen(14) AS prepared \gset
 COMMIT PREPARED 'live_guard_rows';
+\else
+COMMIT;
+SELECT seen(14) AS prepared \gset
+\endif
+\echo :prepared
+\set QUIET off
 BEGIN;
 INSERT INTO a VALUES (16, 100, 'lost') ON CONFLICT DO NOTHING;
 SET TRANSACTION READ ONLY;

@@ -54,6 +54,41 @@ SELECT dedup_approximate_distinct(enable => false);
 SELECT plan_of();
 ROLLBACK;
 SELECT plan_of();
+-- A pooler in transaction mode hands one server connection from client to client. What the
+-- one client sets for the session, the next client finds; is_local ends with the transaction,
+-- however that ends, and so does SET LOCAL.
+SELECT dedup_approximate_distinct(true) AS first_client;
+SELECT plan_of() AS next_client;
+SELECT dedup_approximate_distinct(false);
+BEGIN;
+SELECT dedup_approximate_distinct(true, is_local => true) AS first_client;
+SET LOCAL streamdedup.distinct_fpr = 0.01;
+SET LOCAL streamdedup.distinct_memory = '1MB';
+SELECT plan_of() AS first_client;
+COMMIT;
+SELECT plan_of() AS next_client, current_setting('streamdedup.approximate_distinct') AS setting,
+	current_setting('streamdedup.distinct_fpr') AS fpr, current_setting('streamdedup.distinct_memory') AS memory;
+BEGIN;
+SELECT dedup_approximate_distinct(true, is_local => true) AS first_client;
+SELECT plan_of() AS first_client;
+ROLLBACK;
+SELECT plan_of() AS next_client;
+BEGIN;
+SAVEPOINT s;
+SELECT dedup_approximate_distinct(true, is_local => true);
+SELECT plan_of();
+ROLLBACK TO s;
+SELECT plan_of();
+SAVEPOINT t;
+SELECT dedup_approximate_distinct(true, is_local => true);
+RELEASE t;
+SELECT plan_of();
+SELECT 1 / 0 AS fails;
+COMMIT;
+SELECT plan_of() AS next_client;
+-- outside a transaction block it ends with the statement that makes it
+SELECT dedup_approximate_distinct(true, is_local => true);
+SELECT plan_of() AS next_client;
 SELECT dedup_approximate_distinct(NULL);
 SELECT dedup_approximate_distinct(true, NULL);
 RESET streamdedup.approximate_distinct;

@@ -2,7 +2,6 @@
  * What makes the library a PostgreSQL module.
  */
 #include "live/live.hpp"
-#include "query/distinct/hook.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/hook.hpp"
 

@@ -8,6 +8,8 @@
 #   --in DIR            start COMMAND in a copy of DIR that it may write in,
 #                       instead of in an empty folder
 #   --set 'NAME=VALUE'  one more setting of the server
+#   --default           leave all settings but the server's place as they are on a
+#                       server that has just been installed
 #   --valgrind          run the server under valgrind; errors fail the run
 #
 # The server is a private copy of the installed one: PostgreSQL finds its
@@ -28,6 +30,7 @@ set -euo pipefail
 install=${PGTMP_INSTALL:-}
 source=
 settings=()
+default=
 valgrind=
 
 usage() {
@@ -40,6 +43,7 @@ while [ $# != 0 ]; do
 		--install) install=${2:?}; shift 2 ;;
 		--in) source=${2:?}; shift 2 ;;
 		--set) settings+=("${2:?}"); shift 2 ;;
+		--default) default=yes; shift ;;
 		--valgrind) valgrind=yes; shift ;;
 		--) shift; break ;;
 		-*) usage ;;
@@ -159,12 +163,14 @@ if [ ${#become[@]} != 0 ]; then
 fi
 cd "$top/work"
 
-# A server for tests may forget everything when the machine fails.
 as initdb -D "$data" -A trust -N -U postgres -E UTF8 --locale=C.UTF-8 > "$top/tmp/initdb.log" 2>&1 ||
 	{ cat "$top/tmp/initdb.log" >&2; exit 1; }
 cat >> "$data/postgresql.conf" <<CONF
 listen_addresses = ''
 unix_socket_directories = '$top'
+CONF
+# A server for tests may forget everything when the machine fails.
+[ -n "$default" ] || cat >> "$data/postgresql.conf" <<CONF
 fsync = off
 synchronous_commit = off
 full_page_writes = off

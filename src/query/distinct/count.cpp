@@ -16,6 +16,7 @@
  *   - what is out of scope (scope.hpp)
  */
 #include "query/distinct/count.hpp"
+#include "query/distinct/exactly.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -67,6 +68,8 @@ static bool was_missing = false;
 static void
 ProcChanged(Datum arg, int cache, uint32 hash)
 {
+	if (IsPlanMark(hash))
+		return;
 	aggregate_known = false;
 	changes++;
 	if (was_missing)
@@ -287,7 +290,7 @@ VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 }
 
 Query *
-RewriteCountDistinct(Query *query, List *barred_with)
+RewriteCountDistinct(Query *query)
 {
 	Replacing	replacing = {};
 	ScopeWalk	walk = {};
@@ -301,8 +304,7 @@ RewriteCountDistinct(Query *query, List *barred_with)
 	}
 	walk.visit_aggregate = VisitAggregate;
 	walk.context = &replacing;
-	walk.barred_with = barred_with;
 	copy = (Query *) copyObjectImpl(query);
-	WalkScope(copy, &walk);
+	WalkStatement(copy, &walk);
 	return replacing.replaced > 0 ? copy : query;
 }

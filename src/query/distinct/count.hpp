@@ -17,9 +17,9 @@ extern bool IsHashedEquality(Oid type, Oid equality);
 extern bool IsCountDistinct(const Aggref *aggregate);
 
 /*
- * The query with each count(DISTINCT x) in scope replaced that can be: a copy; or the query
- * itself if there is none. `barred_with` as of a walk.
+ * Returns a copy of the query in which each count(DISTINCT x) is replaced that can be and may
+ * be (scope.hpp), or the query itself if there is none.
  */
-extern Query *RewriteCountDistinct(Query *query, List *barred_with);
+extern Query *RewriteCountDistinct(Query *query);
 
 #endif							/* STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP */

@@ -32,11 +32,8 @@ extern void UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
 /* Makes the node's state; for plan.cpp. */
 extern const CustomScanMethods DistinctScanMethods;
 
-/*
- * Marks the queries below the top one whose DISTINCT may be planned through a filter:
- * those in scope. `barred_with` as of a walk.
- */
-extern void MarkDistinctQueries(Query *query, List *barred_with);
+/* Marks the queries whose DISTINCT may be planned through a filter (scope.hpp). */
+extern void MarkDistinctQueries(Query *query);
 
 /*
  * What is left to do when the server has finished a plan. It has looked our columns up in

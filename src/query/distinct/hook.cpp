@@ -1,9 +1,10 @@
 /*
- * The planner's hook, and what tells that a materialized view is being filled.
+ * The planner's hook, and that of commands which store rows.
  *
  * Planning nests: to fold a constant the planner may call a function that plans
- * statements of its own. So what is known of the statement in hand is saved and
- * restored around each.
+ * statements of its own, and other extensions plan sub-selects by themselves. So what is
+ * known of the statement in hand is saved and restored around each, and what is planned
+ * inside is exact (exactly.hpp).
  *
  * A statement that uses DISTINCT while the setting is on depends on its user, since the
  * setting may hold for one and not for another (settings.cpp); its plan says so, and the
@@ -14,11 +15,11 @@
 #include "pg/settings.hpp"
 #include "query/distinct/count.hpp"
 #include "query/distinct/distinct.hpp"
+#include "query/distinct/exactly.hpp"
 
 extern "C" {
 #include "optimizer/planner.h"
 #include "tcop/utility.h"
-#include "utils/plancache.h"
 }
 
 static planner_hook_type previous_planner = NULL;
@@ -27,30 +28,36 @@ static ProcessUtility_hook_type previous_utility = NULL;
 /* What PlanningApproximate() answers. */
 static bool planning_approximate = false;
 
-/* Within CREATE or REFRESH MATERIALIZED VIEW. */
-static bool filling_view = false;
-
 /* ---- planning --------------------------------------------------------------- */
 
-bool
+/* INSERT ... ON CONFLICT DO UPDATE updates. */
+static bool
+ReadsOrInserts(const Query *query)
+{
+	if (query->commandType == CMD_INSERT)
+		return query->onConflict == NULL || query->onConflict->action != ONCONFLICT_UPDATE;
+	return query->commandType == CMD_SELECT;
+}
+
+/*
+ * Returns whether a statement is of a kind that may be approximate: SELECT, which is also that
+ * of DECLARE CURSOR, COPY and CREATE TABLE AS, and INSERT. Not one that updates, deletes
+ * or merges, at its top or in a WITH: there a wrong row stays wrong, or is gone.
+ */
+static bool
 StatementMayBeApproximate(const Query *query)
 {
 	ListCell   *cell;
 
-	if (filling_view || (query->commandType != CMD_SELECT && query->commandType != CMD_INSERT))
+	if (!ReadsOrInserts(query))
 		return false;
 	if (!query->hasModifyingCTE)
 		return true;
 
 	/* those that modify are all at the top, and were not planned apart */
 	foreach(cell, query->cteList)
-	{
-		const CommonTableExpr *cte = lfirst_node(CommonTableExpr, cell);
-		CmdType		kind = castNode(Query, cte->ctequery)->commandType;
-
-		if (kind != CMD_SELECT && kind != CMD_INSERT)
+		if (!ReadsOrInserts(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery)))
 			return false;
-	}
 	return true;
 }
 
@@ -68,15 +75,14 @@ NextPlanner(Query *query, const char *text, int cursor_options, ParamListInfo pa
 	return standard_planner(query, text, cursor_options, parameters);
 }
 
-/* Plans with PlanningApproximate() answering so. */
+/* Plans with PlanningApproximate() answering so. What is planned inside is exact. */
 static PlannedStmt *
 PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	   ParamListInfo parameters)
 {
-	PlannedStmt *statement;
-
-	if (planning_approximate == approximate)
-		return NextPlanner(query, text, cursor_options, parameters);
+	bool		outer_approximate = planning_approximate;
+	bool		outer_exactly = BeginExactly();
+	PlannedStmt *volatile statement = NULL;
 
 	planning_approximate = approximate;
 	PG_TRY();
@@ -85,7 +91,8 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	}
 	PG_FINALLY();
 	{
-		planning_approximate = !approximate;
+		planning_approximate = outer_approximate;
+		EndExactly(outer_exactly);
 	}
 	PG_END_TRY();
 	return statement;
@@ -99,9 +106,9 @@ struct Uses
 };
 
 static void
-NoteQuery(const ScopeLevel *level, ScopeWalk *walk)
+NoteQuery(const ScopeLevel *level, bool approximate, ScopeWalk *walk)
 {
-	((Uses *) walk->context)->distinct |= level->query->distinctClause != NIL;
+	((Uses *) walk->context)->distinct |= approximate && level->query->distinctClause != NIL;
 }
 
 static void
@@ -115,6 +122,8 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 {
 	Uses		uses = {};
 	ScopeWalk	walk = {};
+	bool		wanted;
+	bool		held_back;
 	bool		allowed;
 	PlannedStmt *statement;
 
@@ -124,27 +133,32 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	walk.visit_query = NoteQuery;
 	walk.visit_aggregate = NoteAggregate;
 	walk.context = &uses;
-	WalkScope(query, &walk);
-	allowed = (uses.distinct || uses.count_distinct) && ApproximateDistinctAllowed() &&
-		StatementMayBeApproximate(query);
+	WalkStatement(query, &walk);
+	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
+	held_back = wanted && PlansExactly();
+	allowed = wanted && !held_back && ApproximateDistinctAllowed();
 	if (allowed)
 	{
-		List	   *barred_with = walk.met_with && walk.met_barred ? FindBarredWith(query) : NIL;
-
 		if (uses.count_distinct)
-			query = RewriteCountDistinct(query, barred_with);
+			query = RewriteCountDistinct(query);
 		if (uses.distinct)
-			MarkDistinctQueries(query, barred_with);
+			MarkDistinctQueries(query);
 	}
 	statement = PlanAs(allowed, query, text, cursor_options, parameters);
 	if (allowed && uses.distinct)
 		FinishDistinctPlan(statement);
 	if (uses.distinct || uses.count_distinct)
 		statement->dependsOnRole = true;
+	if (allowed)
+		MarkPlan(statement, PlanMark::Approximate);
+	if (held_back)
+		MarkPlan(statement, PlanMark::HeldBack);
+	if (walk.functions_decide)
+		MarkPlan(statement, PlanMark::Deciding);
 	return statement;
 }
 
-/* ---- materialized views ----------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------- */
 
 static bool
 MakesView(const Node *statement)
@@ -158,11 +172,17 @@ MakesView(const Node *statement)
 #endif
 }
 
+/*
+ * Returns whether the command fills a materialized view, or stores what functions return in
+ * another way than by a plan: defaults, conversions, COPY's WHERE clause.
+ */
 static bool
-FillsView(const Node *statement)
+StoresExactly(const Node *statement)
 {
-	if (IsA(statement, RefreshMatViewStmt))
+	if (IsA(statement, RefreshMatViewStmt) || IsA(statement, AlterTableStmt))
 		return true;
+	if (IsA(statement, CopyStmt))
+		return ((const CopyStmt *) statement)->is_from;
 	if (IsA(statement, ExplainStmt))
 	{
 		const Query *query = (const Query *) ((const ExplainStmt *) statement)->query;
@@ -194,27 +214,24 @@ NextUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 }
 
 /*
- * The query of a materialized view is planned as any SELECT, so the command that does it
- * is marked here. Functions that it calls are exact, too, for which they must not come
- * with plans from before, nor leave theirs.
+ * The query of a materialized view is planned as any SELECT, so the time of the command
+ * is marked here as exact, for the functions that it calls, too.
  */
 static void
 RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 		   ProcessUtilityContext context, ParamListInfo parameters,
 		   QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
-	bool		had_plans = approximate_distinct;
+	bool		before;
 
-	if (filling_view || !FillsView(statement->utilityStmt))
+	if (!StoresExactly(statement->utilityStmt))
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
 					receiver, completion);
 		return;
 	}
 
-	filling_view = true;
-	if (had_plans)
-		ResetPlanCache();
+	before = BeginExactly();
 	PG_TRY();
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
@@ -222,9 +239,7 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 	}
 	PG_FINALLY();
 	{
-		filling_view = false;
-		if (had_plans)
-			ResetPlanCache();
+		EndExactly(before);
 	}
 	PG_END_TRY();
 }
@@ -236,5 +251,6 @@ InitApproximate(void)
 	planner_hook = PlanStatement;
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = RunUtility;
+	InitExactly();
 	InitDistinct();
 }

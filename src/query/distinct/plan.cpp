@@ -58,33 +58,34 @@ UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
 /* ---- which statements and queries ----------------------------------------------- */
 
 /*
- * Queries that may be approximate carry this where the server has the identifier of a
- * whole statement, which only top queries have: it is kept when the planner copies them.
+ * Queries that may be approximate carry this beside their source, which the planner does
+ * not look at: it is kept when the planner, or another extension, copies them. Those that
+ * others plan meanwhile, by calling standard_planner(), do not carry it.
  */
-#define QUERY_MARK UINT64CONST(0x6465647570646973)
+static const int QUERY_MARK = 0x64656400;
 
 static void
-MarkQuery(const ScopeLevel *level, ScopeWalk *walk)
+MarkQuery(const ScopeLevel *level, bool approximate, ScopeWalk *walk)
 {
-	if (level->outer != NULL)
-		level->query->queryId = QUERY_MARK;
+	int			source = (int) level->query->querySource & ~QUERY_MARK;
+
+	level->query->querySource = (QuerySource) (approximate ? source | QUERY_MARK : source);
 }
 
 void
-MarkDistinctQueries(Query *query, List *barred_with)
+MarkDistinctQueries(Query *query)
 {
 	ScopeWalk	walk = {};
 
 	walk.visit_query = MarkQuery;
-	walk.barred_with = barred_with;
-	WalkScope(query, &walk);
+	WalkStatement(query, &walk);
 }
 
 static bool
 MayBeApproximate(PlannerInfo *root)
 {
 	return PlanningApproximate() &&
-		(root->parent_root == NULL || root->parse->queryId == QUERY_MARK);
+		((int) root->parse->querySource & QUERY_MARK) == QUERY_MARK;
 }
 
 /* ---- which DISTINCT --------------------------------------------------------------- */

@@ -1,13 +1,15 @@
 /*
- * Walking through what may be approximate in a statement.
+ * Walking through a statement, and deciding what each place in it may do.
  */
 #include "query/distinct/scope.hpp"
 
 extern "C" {
+#include "access/transam.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "nodes/value.h"
+#include "parser/parse_coerce.h"
 #include "parser/parsetree.h"
+#include "utils/lsyscache.h"
 }
 
 /* Before 16 walkers are declared without arguments, as C may. */
@@ -17,114 +19,237 @@ using Walker = tree_walker_callback;
 using Walker = bool (*) ();
 #endif
 
+namespace
+{
+
+constexpr Place EXACT = {false, false, false};
+constexpr Place SHOWN = {true, true, true};
+
+}							/* namespace */
+
+static Place
+Meet(Place a, Place b)
+{
+	return {a.rows && b.rows, a.counts && b.counts, a.shown && b.shown};
+}
+
+static Place
+WithoutRows(Place place)
+{
+	return {false, place.counts, false};
+}
+
+/* A place whose rows may be missing, but whose result is used further. */
+static Place
+UsedFurther(Place place)
+{
+	place.shown = false;
+	return place;
+}
+
+/* ---- what a select list does with its columns ---------------------------------- */
+
+namespace
+{
+
+/* What is used inside larger expressions, other than numbers. */
+struct ListUse
+{
+	const Node *root;
+	bool		aggregates;		/* results of aggregates and window functions */
+	bool		columns;
+	bool		arrays;			/* columns that are arrays */
+};
+
+}							/* namespace */
+
 static bool
-Bars(const SubLink *link)
+IsNumber(const Node *node)
 {
-	return link->subLinkType == EXISTS_SUBLINK || link->subLinkType == ANY_SUBLINK ||
-		link->subLinkType == ALL_SUBLINK;
+	TYPCATEGORY category;
+	bool		preferred;
+
+	get_type_category_preferred(exprType(node), &category, &preferred);
+	return category == TYPCATEGORY_NUMERIC;
 }
 
-/* x = ANY (ARRAY(SELECT ...)) and x <> ALL (...), which are IN and NOT IN by other names. */
-static SubLink *
-ArrayAsked(Node *node)
+static bool
+IsArray(const Node *node)
 {
-	Node	   *array;
-
-	if (!IsA(node, ScalarArrayOpExpr) || list_length(((ScalarArrayOpExpr *) node)->args) != 2)
-		return NULL;
-	array = (Node *) lsecond(((ScalarArrayOpExpr *) node)->args);
-	return IsA(array, SubLink) && ((SubLink *) array)->subLinkType == ARRAY_SUBLINK ?
-		(SubLink *) array : NULL;
+	return OidIsValid(get_element_type(exprType(node)));
 }
 
-/* The FROM items that an EXCEPT takes away; their numbers are added to a set. */
-static Bitmapset *
-TakenAway(Node *operation, bool taken, Bitmapset *found)
-{
-	SetOperationStmt *set;
+static bool FindUse(Node *node, void *context);
 
-	check_stack_depth();
-	if (operation == NULL)
-		return found;
-	if (IsA(operation, RangeTblRef))
-		return taken ? bms_add_member(found, ((RangeTblRef *) operation)->rtindex) : found;
-	set = castNode(SetOperationStmt, operation);
-	found = TakenAway(set->larg, taken, found);
-	return TakenAway(set->rarg, taken || set->op == SETOP_EXCEPT, found);
+static const Walker find_use = (Walker) (void (*) (void)) FindUse;
+
+static bool
+FindUse(Node *node, void *context)
+{
+	ListUse    *use = (ListUse *) context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		if (node != use->root)
+		{
+			use->columns |= !IsNumber(node);
+			use->arrays |= IsArray(node);
+		}
+		return false;
+	}
+	if (IsA(node, SubLink))
+	{
+		use->columns = true;
+		use->arrays = true;
+		return false;
+	}
+	if (IsA(node, Aggref) || IsA(node, WindowFunc))
+	{
+		List	   *arguments = IsA(node, Aggref) ? ((Aggref *) node)->args : ((WindowFunc *) node)->args;
+		const Node *before = use->root;
+
+		use->aggregates |= exprType(node) == BOOLOID || (node != use->root && !IsNumber(node));
+		/* sum(x) of a column is as harmless as the column */
+		if (list_length(arguments) == 1)
+		{
+			use->root = (Node *) linitial(arguments);
+			if (IsA(use->root, TargetEntry))
+				use->root = (Node *) ((const TargetEntry *) use->root)->expr;
+		}
+		(void) expression_tree_walker(node, find_use, context);
+		use->root = before;
+		return false;
+	}
+	return expression_tree_walker(node, find_use, context);
 }
 
-/* ---- the walk --------------------------------------------------------------- */
+/*
+ * A number that is computed from incomplete rows is a little wrong, in an expression too.
+ * An array or a text that is used in an expression can turn its result around, and bool_or()
+ * can be turned around itself.
+ */
+static ListUse
+UseOfList(const Query *query)
+{
+	ListUse		use = {};
+	ListCell   *cell;
 
+	foreach(cell, query->targetList)
+	{
+		use.root = (Node *) lfirst_node(TargetEntry, cell)->expr;
+		FindUse((Node *) use.root, &use);
+	}
+	return use;
+}
+
+/* ---- places ---------------------------------------------------------------------- */
+
+static bool
+IsLimited(const Query *query)
+{
+	return query->limitCount != NULL || query->limitOffset != NULL;
+}
+
+/* Returns whether the rows of the query depend on which of its input rows exist. */
+static bool
+Combines(const Query *query)
+{
+	return query->hasAggs || query->hasWindowFuncs || query->groupClause != NIL ||
+		query->groupingSets != NIL || query->hasDistinctOn || IsLimited(query);
+}
+
+/* Returns whether the query has one FROM item and shows each of its rows. */
+static bool
+HasOneInput(const Query *query)
+{
+	return query->jointree != NULL && list_length(query->jointree->fromlist) == 1 &&
+		IsA(linitial(query->jointree->fromlist), RangeTblRef) && query->jointree->quals == NULL;
+}
+
+/* Returns the place of the FROM items of a query at `place`. */
+static Place
+InputPlace(const Query *query, Place place)
+{
+	ListUse		use;
+
+	if (query->commandType != CMD_SELECT)
+		return query->commandType == CMD_INSERT ? place : EXACT;
+	/* which rows are locked is a decision, too */
+	if (query->rowMarks != NIL)
+		return EXACT;
+	if (!place.rows || query->havingQual != NULL)
+		return WithoutRows(place);
+	if (!place.shown)
+		return Combines(query) ? WithoutRows(place) : place;
+
+	use = UseOfList(query);
+	if (use.aggregates)
+		return WithoutRows(place);
+	if (use.columns || !HasOneInput(query) || query->groupClause != NIL ||
+		query->groupingSets != NIL || query->hasWindowFuncs || query->distinctClause != NIL)
+		return UsedFurther(place);
+	return place;
+}
+
+/*
+ * Returns whether the result of the query's only FROM item, a function, is only shown. An
+ * array that it returns may be compared with.
+ */
+static bool
+ShowsFunction(const ScopeLevel *level)
+{
+	return level->place.shown && HasOneInput(level->query) && level->query->havingQual == NULL &&
+		!UseOfList(level->query).arrays;
+}
+
+/* ---- expressions ------------------------------------------------------------------- */
+
+static void WalkLevel(Query *query, Place place, ScopeWalk *walk);
 static bool WalkNode(Node *node, void *context);
 
 static const Walker walk_node = (Walker) (void (*) (void)) WalkNode;
 
-/* What a FROM item holds; its rows' security is none of ours. */
-static void
-WalkEntry(RangeTblEntry *entry, ScopeWalk *walk)
+static bool
+IsUserFunction(Oid function, void *context)
 {
-	bool		expressions = walk->level->aggregates || walk->level->query->hasSubLinks;
-
-	switch (entry->rtekind)
-	{
-		case RTE_SUBQUERY:
-			if (!entry->security_barrier)
-				WalkScope(entry->subquery, walk);
-			break;
-		case RTE_FUNCTION:
-			if (expressions)
-				WalkNode((Node *) entry->functions, walk);
-			break;
-		case RTE_TABLEFUNC:
-			if (expressions)
-				WalkNode((Node *) entry->tablefunc, walk);
-			break;
-		case RTE_VALUES:
-			if (expressions)
-				WalkNode((Node *) entry->values_lists, walk);
-			break;
-#if PG_VERSION_NUM >= 180000
-		case RTE_GROUP:
-			WalkNode((Node *) entry->groupexprs, walk);
-			break;
-#endif
-		default:
-			break;
-	}
+	return function >= FirstNormalObjectId;
 }
 
-/*
- * One level. Its expressions are looked at if it has aggregates or sub-selects, or a
- * level around it has aggregates, which may stand in here.
- */
-void
-WalkScope(Query *query, ScopeWalk *walk)
+/* Returns whether the node calls a function whose result is not only shown. */
+static bool
+FunctionDecides(Node *node, const ScopeWalk *walk)
 {
-	ScopeLevel	level;
-	Bitmapset  *taken;
-	ListCell   *cell;
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+		case T_RowCompareExpr:
+		case T_CoerceViaIO:
+		case T_Aggref:
+		case T_WindowFunc:
+			break;
+		default:
+			return false;
+	}
+	if (walk->shown && (node == walk->root || !IsArray(node)))
+		return false;
+	return check_functions_in_node(node, IsUserFunction, NULL);
+}
 
-	check_stack_depth();
-	level.query = query;
-	level.outer = walk->level;
-	level.aggregates = query->hasAggs || (level.outer != NULL && level.outer->aggregates);
-	walk->level = &level;
+static void
+WalkSubselect(SubLink *link, ScopeWalk *walk)
+{
+	Place		place = EXACT;
 
-	if (walk->visit_query != NULL)
-		walk->visit_query(&level, walk);
-	walk->met_with |= query->cteList != NIL;
-	taken = TakenAway(query->setOperations, false, NULL);
-	walk->met_barred |= taken != NULL;
-	foreach(cell, query->rtable)
-		if (!bms_is_member(foreach_current_index(cell) + 1, taken))
-			WalkEntry(lfirst_node(RangeTblEntry, cell), walk);
-	if (level.aggregates || query->hasSubLinks)
-		(void) query_tree_walker(query, walk_node, walk, QTW_IGNORE_RANGE_TABLE);
-	else
-		foreach(cell, query->cteList)
-			WalkNode((Node *) lfirst(cell), walk);
-
-	walk->level = level.outer;
+	if (link->subLinkType == EXPR_SUBLINK || link->subLinkType == MULTIEXPR_SUBLINK)
+		place.counts = walk->subselects;
+	WalkNode(link->testexpr, walk);
+	WalkLevel(castNode(Query, link->subselect), place, walk);
 }
 
 static bool
@@ -134,148 +259,271 @@ WalkNode(Node *node, void *context)
 
 	if (node == NULL)
 		return false;
-	switch (nodeTag(node))
+	if (IsA(node, SubLink))
 	{
-		case T_Query:
-			WalkScope((Query *) node, walk);
-			return false;
-		case T_SubLink:
-			if (!Bars((SubLink *) node))
-				break;
-			walk->met_barred = true;
-			return WalkNode(((SubLink *) node)->testexpr, walk);
-		case T_CommonTableExpr:
-			{
-				CommonTableExpr *with = (CommonTableExpr *) node;
+		WalkSubselect((SubLink *) node, walk);
+		return false;
+	}
+	if (IsA(node, Query))
+	{
+		WalkLevel((Query *) node, EXACT, walk);
+		return false;
+	}
+	if (!walk->functions_decide)
+		walk->functions_decide = FunctionDecides(node, walk);
+	if (IsA(node, Aggref) && walk->aggregates && walk->visit_aggregate != NULL)
+		walk->visit_aggregate((Aggref *) node, walk->level, walk);
+	return expression_tree_walker(node, walk_node, context);
+}
 
-				if (walk->barred_with != NIL &&
-					list_member(walk->barred_with, makeString(with->ctename)))
-					return false;
-				return WalkNode(with->ctequery, walk);
-			}
-		case T_ScalarArrayOpExpr:
-			if (ArrayAsked(node) == NULL)
-				break;
-			walk->met_barred = true;
-			return WalkNode((Node *) linitial(((ScalarArrayOpExpr *) node)->args), walk);
-		case T_WithCheckOption:
-		case T_OnConflictExpr:
-			return false;
-		case T_Aggref:
-			if (walk->visit_aggregate != NULL)
-				walk->visit_aggregate((Aggref *) node, walk->level, walk);
+/* Walks an expression, or a list of them, of the level in hand. */
+static void
+WalkExpression(Node *node, bool aggregates, bool subselects, bool shown, ScopeWalk *walk)
+{
+	ScopeWalk	before = *walk;
+
+	walk->root = node;
+	walk->aggregates = aggregates;
+	walk->subselects = subselects;
+	walk->shown = shown;
+	WalkNode(node, walk);
+	walk->root = before.root;
+	walk->aggregates = before.aggregates;
+	walk->subselects = before.subselects;
+	walk->shown = before.shown;
+}
+
+/* Walks a condition or another expression whose value decides about rows. */
+static void
+WalkExact(Node *node, ScopeWalk *walk)
+{
+	WalkExpression(node, false, false, false, walk);
+}
+
+/* Walks the functions, or other expressions, that a FROM item is made of. */
+static void
+WalkSource(Node *node, Place place, ScopeWalk *walk)
+{
+	if (node != NULL && IsA(node, List))
+	{
+		ListCell   *cell;
+
+		foreach(cell, (List *) node)
+			WalkSource((Node *) lfirst(cell), place, walk);
+	}
+	else if (node != NULL && IsA(node, RangeTblFunction))
+		WalkSource(((RangeTblFunction *) node)->funcexpr, place, walk);
+	else
+		WalkExpression(node, place.counts, place.counts, place.shown, walk);
+}
+
+/*
+ * Returns the place of a sub-select that is a column by itself, not part of an expression and
+ * not sorted or grouped by. The column is only shown where the query is, so an array may lack
+ * elements, and an aggregate without GROUP BY may be computed from incomplete rows. Without
+ * its row any other scalar sub-select would be NULL.
+ */
+static Place
+ColumnPlace(const SubLink *link, Place place)
+{
+	const Query *query = castNode(Query, link->subselect);
+
+	if (link->subLinkType == ARRAY_SUBLINK ||
+		(query->hasAggs && query->groupClause == NIL && query->groupingSets == NIL &&
+		 query->setOperations == NULL && !IsLimited(query)))
+		return place;
+	place.rows = false;
+	return place;
+}
+
+static void
+WalkList(Query *query, Place place, ScopeWalk *walk)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+		SubLink    *link = (SubLink *) entry->expr;
+
+		if (place.shown && link != NULL && IsA(link, SubLink) && entry->ressortgroupref == 0 &&
+			(link->subLinkType == EXPR_SUBLINK || link->subLinkType == ARRAY_SUBLINK))
+			WalkLevel(castNode(Query, link->subselect), ColumnPlace(link, place), walk);
+		else
+			WalkExpression((Node *) entry->expr, place.counts, place.counts, place.shown, walk);
+	}
+}
+
+/* ---- FROM ------------------------------------------------------------------------------ */
+
+/* Notes where a WITH query is read. */
+static void
+NoteReference(const RangeTblEntry *entry, Place place, const ScopeWalk *walk)
+{
+	const ScopeLevel *level = walk->level;
+
+	for (Index up = entry->ctelevelsup; up > 0 && level != NULL; up--)
+		level = level->outer;
+	if (level == NULL)
+		return;					/* of a query that is planned apart */
+	for (int i = 0; i < list_length(level->query->cteList); i++)
+		if (strcmp(((CommonTableExpr *) list_nth(level->query->cteList, i))->ctename,
+				   entry->ctename) == 0)
+			level->with[i] = Meet(level->with[i], place);
+}
+
+static void
+WalkEntry(RangeTblEntry *entry, Place place, ScopeWalk *walk)
+{
+	/* policies of row security */
+	WalkExact((Node *) entry->securityQuals, walk);
+	switch (entry->rtekind)
+	{
+		case RTE_SUBQUERY:
+			WalkLevel(entry->subquery, entry->security_barrier ? EXACT : place, walk);
+			break;
+		case RTE_CTE:
+			NoteReference(entry, place, walk);
+			break;
+		case RTE_RELATION:
+			WalkExact((Node *) entry->tablesample, walk);
+			break;
+		case RTE_FUNCTION:
+			place.shown = ShowsFunction(walk->level);
+			WalkSource((Node *) entry->functions, place, walk);
+			break;
+		case RTE_TABLEFUNC:
+			WalkSource((Node *) entry->tablefunc, place, walk);
+			break;
+		case RTE_VALUES:
+			WalkSource((Node *) entry->values_lists, place, walk);
 			break;
 		default:
 			break;
 	}
-	return expression_tree_walker(node, walk_node, context);
 }
 
-/* ---- WITH queries that barred sub-selects read -------------------------------- */
-
-namespace
-{
-
-struct BarredWalk
-{
-	bool		barred;			/* below such a sub-select, or taken away */
-	List	   *names;
-};
-
-}							/* namespace */
-
-static bool CollectBarred(Node *node, void *context);
-
-static const Walker collect_barred = (Walker) (void (*) (void)) CollectBarred;
-
-static bool
-CollectBarredOfQuery(Query *query, BarredWalk *walk)
-{
-	Bitmapset  *taken = walk->barred ? NULL : TakenAway(query->setOperations, false, NULL);
-
-	for (int i = -1; (i = bms_next_member(taken, i)) >= 0;)
-	{
-		walk->barred = true;
-		CollectBarred((Node *) rt_fetch(i, query->rtable)->subquery, walk);
-		walk->barred = false;
-	}
-	return query_tree_walker(query, collect_barred, walk, QTW_EXAMINE_RTES_BEFORE);
-}
-
-static bool
-CollectBarred(Node *node, void *context)
-{
-	BarredWalk *walk = (BarredWalk *) context;
-
-	if (node == NULL)
-		return false;
-	if (ArrayAsked(node) != NULL)
-	{
-		bool		before = walk->barred;
-
-		CollectBarred((Node *) linitial(((ScalarArrayOpExpr *) node)->args), context);
-		walk->barred = true;
-		CollectBarred(ArrayAsked(node)->subselect, context);
-		walk->barred = before;
-		return false;
-	}
-	if (IsA(node, SubLink))
-	{
-		SubLink    *link = (SubLink *) node;
-		bool		before = walk->barred;
-
-		CollectBarred(link->testexpr, context);
-		walk->barred = before || Bars(link);
-		CollectBarred(link->subselect, context);
-		walk->barred = before;
-		return false;
-	}
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *entry = (RangeTblEntry *) node;
-
-		if (walk->barred && entry->rtekind == RTE_CTE)
-			walk->names = lappend(walk->names, makeString(entry->ctename));
-		return false;
-	}
-	if (IsA(node, Query))
-		return CollectBarredOfQuery((Query *) node, walk);
-	return expression_tree_walker(node, collect_barred, context);
-}
-
-/* Those that a barred one reads are barred as well. */
+/* A row that is missing from the inner side of an outer join shows up as a row of NULLs. */
 static void
-BarWhatIsRead(Query *query, BarredWalk *walk)
+WalkFrom(Node *node, Place place, ScopeWalk *walk)
 {
-	int			before;
-
-	do
+	check_stack_depth();
+	if (node == NULL)
+		return;
+	if (IsA(node, RangeTblRef))
+		WalkEntry(rt_fetch(((RangeTblRef *) node)->rtindex, walk->level->query->rtable), place,
+				  walk);
+	else if (IsA(node, JoinExpr))
 	{
+		JoinExpr   *join = (JoinExpr *) node;
+		bool		left_inner = join->jointype == JOIN_RIGHT || join->jointype == JOIN_FULL;
+		bool		right_inner = join->jointype == JOIN_LEFT || join->jointype == JOIN_FULL;
+
+		WalkFrom(join->larg, left_inner ? WithoutRows(place) : place, walk);
+		WalkFrom(join->rarg, right_inner ? WithoutRows(place) : place, walk);
+		WalkExact(join->quals, walk);
+	}
+	else
+	{
+		FromExpr   *from = castNode(FromExpr, node);
 		ListCell   *cell;
 
-		before = list_length(walk->names);
-		foreach(cell, query->cteList)
-		{
-			CommonTableExpr *with = lfirst_node(CommonTableExpr, cell);
-			BarredWalk	inner = {true, NIL};
-			ListCell   *name;
-
-			if (!list_member(walk->names, makeString(with->ctename)))
-				continue;
-			CollectBarred(with->ctequery, &inner);
-			foreach(name, inner.names)
-				walk->names = list_append_unique(walk->names, lfirst(name));
-		}
-	} while (list_length(walk->names) > before);
+		foreach(cell, from->fromlist)
+			WalkFrom((Node *) lfirst(cell), place, walk);
+		WalkExact(from->quals, walk);
+	}
 }
 
-List *
-FindBarredWith(Query *query)
+/* Set operations other than UNION ALL compare whole rows, the counts in them too. */
+static void
+WalkOperands(Node *node, Place place, ScopeWalk *walk)
 {
-	BarredWalk	walk = {};
+	SetOperationStmt *set;
+	Place		right;
 
-	(void) CollectBarredOfQuery(query, &walk);
-	if (walk.names != NIL)
-		BarWhatIsRead(query, &walk);
-	return walk.names;
+	check_stack_depth();
+	if (IsA(node, RangeTblRef))
+	{
+		WalkFrom(node, place, walk);
+		return;
+	}
+	set = castNode(SetOperationStmt, node);
+	if (set->op != SETOP_UNION || !set->all)
+		place.shown = false;
+	if (set->op != SETOP_UNION)
+		place.counts = false;
+	right = set->op == SETOP_EXCEPT ? EXACT : place;
+	WalkOperands(set->larg, place, walk);
+	WalkOperands(set->rarg, right, walk);
+}
+
+/* ---- a query ----------------------------------------------------------------------------- */
+
+/*
+ * Walks the WITH queries of a level, when everything that reads them has been walked: from
+ * the last to the first, as the parser puts each behind those that it reads.
+ */
+static void
+WalkWith(const ScopeLevel *level, ScopeWalk *walk)
+{
+	for (int i = list_length(level->query->cteList) - 1; i >= 0; i--)
+	{
+		CommonTableExpr *with = (CommonTableExpr *) list_nth(level->query->cteList, i);
+
+		WalkLevel(castNode(Query, with->ctequery), with->cterecursive ? EXACT : level->with[i],
+				  walk);
+	}
+}
+
+static void
+WalkLevel(Query *query, Place place, ScopeWalk *walk)
+{
+	ScopeLevel	level;
+	Place		input;
+	ScopeWalk	outer = *walk;
+	ListCell   *cell;
+
+	check_stack_depth();
+	level.query = query;
+	level.outer = walk->level;
+	level.place = place;
+	level.with = (Place *) palloc(sizeof(Place) * list_length(query->cteList));
+	for (int i = 0; i < list_length(query->cteList); i++)
+		level.with[i] = SHOWN;
+	walk->level = &level;
+
+	if (walk->visit_query != NULL)
+		walk->visit_query(&level, place.rows && (place.shown || !IsLimited(query)), walk);
+
+	input = InputPlace(query, place);
+	if (query->setOperations != NULL)
+		WalkOperands(query->setOperations, input, walk);
+	else
+		WalkFrom((Node *) query->jointree, input, walk);
+	WalkList(query, place, walk);
+#if PG_VERSION_NUM >= 180000
+	foreach(cell, query->rtable)
+		if (lfirst_node(RangeTblEntry, cell)->rtekind == RTE_GROUP)
+			WalkExpression((Node *) lfirst_node(RangeTblEntry, cell)->groupexprs,
+						   place.counts, place.counts, false, walk);
+#endif
+	WalkExpression(query->havingQual, place.counts, false, false, walk);
+	foreach(cell, query->windowClause)
+		WalkExact((Node *) lfirst(cell), walk);
+	WalkExact(query->limitOffset, walk);
+	WalkExact(query->limitCount, walk);
+	WalkExact((Node *) query->returningList, walk);
+	WalkExact((Node *) query->onConflict, walk);
+	WalkWith(&level, walk);
+
+	/* the visitors' context and the result stay */
+	outer.functions_decide = walk->functions_decide;
+	*walk = outer;
+	pfree(level.with);
+}
+
+void
+WalkStatement(Query *query, ScopeWalk *walk)
+{
+	WalkLevel(query, SHOWN, walk);
 }

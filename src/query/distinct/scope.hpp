@@ -1,11 +1,16 @@
 /*
- * Where in a statement an answer may be approximate: everywhere but
- *   - under IN, NOT IN, ANY, ALL and EXISTS, also of ARRAY(...), in what an EXCEPT takes away, and in the WITH
- *     queries that are read there: what shows a row too few in the one can be one too
- *     many in the other
- *   - in policies of row security, security_barrier views and ON CONFLICT, which decide
- *     rather than show
- *   - in what comes into the plan later: the bodies of SQL functions that are inlined
+ * Where in a statement an answer may be approximate.
+ *
+ * A place is approximate only if it is known to be harmless; every other place is exact. The
+ * walk starts at the statement's own SELECT and goes where rows can only be missing from the
+ * result: into FROM, inner joins, the outer side of an outer join, WITH, UNION, and the first
+ * operand of EXCEPT and INTERSECT. It stops where a missing row can become a row too many,
+ * or where its absence decides about other rows: sub-selects in conditions, the inner side
+ * of an outer join, the second operand of EXCEPT, LIMIT or aggregates of a sub-select whose
+ * result is used further, policies of row security, security_barrier views.
+ *
+ * The bodies of SQL functions that the planner inlines come into the plan later, so they
+ * are not visited and stay exact.
  */
 #ifndef STREAMDEDUP_QUERY_SCOPE_HPP
 #define STREAMDEDUP_QUERY_SCOPE_HPP
@@ -17,38 +22,50 @@ extern "C" {
 #include "nodes/primnodes.h"
 }
 
+/* What a query may do at its place in the statement. */
+struct Place
+{
+	bool		rows;			/* a few of its rows may be missing */
+	bool		counts;			/* count(DISTINCT x) may be an estimate */
+	/*
+	 * Its result is only shown: no other part of the statement compares it with anything. So
+	 * its aggregates may be computed from incomplete rows.
+	 */
+	bool		shown;
+};
+
 /* A query and those around it. */
 struct ScopeLevel
 {
 	Query	   *query;
 	const ScopeLevel *outer;
-	bool		aggregates;		/* this one or one around it has some */
+	Place		place;
+	Place	   *with;			/* of each WITH query, by its references so far */
 };
 
-/*
- * A walk through the scope. It looks at no catalog, and at no expressions of a query that
- * has neither aggregates nor sub-selects in them.
- */
+/* A walk through a statement. It looks at no table. */
 struct ScopeWalk
 {
-	/* Called for each query, from the outermost; may be NULL. */
-	void		(*visit_query) (const ScopeLevel *level, ScopeWalk *walk);
-	/* Called for each aggregate; may be NULL. */
+	/* Called for each query; `approximate` is whether its DISTINCT may lose rows. May be NULL. */
+	void		(*visit_query) (const ScopeLevel *level, bool approximate, ScopeWalk *walk);
+	/* Called for each aggregate that may be an estimate; may be NULL. */
 	void		(*visit_aggregate) (Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk);
 	void	   *context;		/* the visitors' */
-	List	   *barred_with;	/* names of WITH queries not to go into */
 
+	/*
+	 * Result: a function that was not part of the server's installation is called where its
+	 * result is used further, for example in a WHERE clause.
+	 */
+	bool		functions_decide;
+
+	/* The walk's own: the query in hand, and what its present expression may do. */
 	const ScopeLevel *level;
-	bool		met_with;
-	bool		met_barred;		/* sub-selects */
+	const Node *root;			/* of the expression */
+	bool		aggregates;		/* aggregates may be estimates */
+	bool		subselects;		/* counts in scalar sub-selects may be estimates */
+	bool		shown;			/* the expression's value is only shown */
 };
 
-extern void WalkScope(Query *query, ScopeWalk *walk);
-
-/*
- * Names of the WITH queries that sub-selects read where nothing may be approximate. By
- * the name alone, so one of the same name elsewhere is left exact, too.
- */
-extern List *FindBarredWith(Query *query);
+extern void WalkStatement(Query *query, ScopeWalk *walk);
 
 #endif							/* STREAMDEDUP_QUERY_SCOPE_HPP */
