@@ -261,13 +261,19 @@ INSERT INTO many SELECT ROW(x, 2 * x)::frac, ROW(x, 2 * x)::hash_only, ROW(x, 2 
 ANALYZE many;
 SELECT dedup_approximate_distinct(true);
 CREATE TABLE plans (expression text, distinct_plan text, rows bigint, count_plan text, count bigint);
+-- A function that an INSERT calls would run exactly: so the answers come into variables first.
 DO $$
 DECLARE
 	e text;
+	row plans;
 BEGIN
 	FOREACH e IN ARRAY '{f,h,n,j,b,o,p,r,c,y,ARRAY[f],ARRAY[h],ARRAY[b],ARRAY[o],f::frac_domain,"ROW(1,f)","ROW(1,f,NULL)::holder","ROW(1,b)"}'::text[] LOOP
-		EXECUTE format('INSERT INTO plans SELECT %1$L, explained(%2$L), (SELECT count(*) FROM (SELECT DISTINCT %1$s FROM many) d), explained(%3$L), (SELECT count(DISTINCT %1$s) FROM many)',
-			e, format('SELECT DISTINCT %s FROM many', e), format('SELECT count(DISTINCT %s) FROM many', e));
+		row.expression := e;
+		EXECUTE format('SELECT explained(%L)', format('SELECT DISTINCT %s FROM many', e)) INTO row.distinct_plan;
+		EXECUTE format('SELECT count(*) FROM (SELECT DISTINCT %s FROM many) d', e) INTO row.rows;
+		EXECUTE format('SELECT explained(%L)', format('SELECT count(DISTINCT %s) FROM many', e)) INTO row.count_plan;
+		EXECUTE format('SELECT count(DISTINCT %s) FROM many', e) INTO row.count;
+		INSERT INTO plans SELECT (row).*;
 	END LOOP;
 END $$;
 -- servers before 14 cannot hash rows

@@ -64,12 +64,25 @@ UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
  */
 static const int QUERY_MARK = 0x64656400;
 
+/* As a number: in C++ a value outside of the enum's range must not be read as that enum. */
+static int
+SourceOf(const Query *query)
+{
+	int			source;
+
+	memcpy(&source, &query->querySource, sizeof source);
+	return source;
+}
+
 static void
 MarkQuery(const ScopeLevel *level, bool approximate, ScopeWalk *walk)
 {
-	int			source = (int) level->query->querySource & ~QUERY_MARK;
+	int			source = SourceOf(level->query) & ~QUERY_MARK;
 
-	level->query->querySource = (QuerySource) (approximate ? source | QUERY_MARK : source);
+	static_assert(sizeof level->query->querySource == sizeof source);
+	if (approximate)
+		source |= QUERY_MARK;
+	memcpy(&level->query->querySource, &source, sizeof source);
 }
 
 void
@@ -85,7 +98,7 @@ static bool
 MayBeApproximate(PlannerInfo *root)
 {
 	return PlanningApproximate() &&
-		((int) root->parse->querySource & QUERY_MARK) == QUERY_MARK;
+		(SourceOf(root->parse) & QUERY_MARK) == QUERY_MARK;
 }
 
 /* ---- which DISTINCT --------------------------------------------------------------- */
