@@ -24,6 +24,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 
 namespace dedup::lru_table {
 
@@ -58,7 +59,7 @@ class Table {
 
   Spot Find(uint64_t hash) const noexcept {
     Spot spot = {0, 0};
-    uint64_t smaller = 0;
+    uint64_t smaller = 0, steps = 0;
     for (uint32_t node = First(Bucket(hash)); node != 0; node = Next(node)) {
       const uint64_t there = Hash(node);
       if (spot.before != 0 && there <= smaller) break;  // no chain of ours
@@ -68,6 +69,7 @@ class Table {
       }
       smaller = there;
       spot.before = node;
+      PauseEvery<kProbesBetweenPauses>(&steps);  // in chains of hashes chosen for it
     }
     return spot;
   }
@@ -129,7 +131,9 @@ class Table {
   // whole.
   void Merge(const Table& other, const Weights& weights) noexcept {
     const uint32_t held = held_;
-    for (uint32_t node = 1; node <= held; ++node) SetMark(node, false);
+    ForUnits(held, 8 * kNodeBytes, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) SetMark(static_cast<uint32_t>(i) + 1, false);
+    });
     uint64_t taken = 0;
     Interleave(
         other, weights,
@@ -150,12 +154,15 @@ class Table {
         });
 
     uint32_t spare = 0;  // nodes to be used again, linked by `younger`
-    for (uint32_t node = held; node >= 1; --node) {
-      if (Marked(node)) continue;
-      Unchain(node);
-      SetYounger(node, spare);
-      spare = node;
-    }
+    ForPieces(held, kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) {
+        const uint32_t node = held - static_cast<uint32_t>(i);
+        if (Marked(node)) continue;
+        Unchain(node);
+        SetYounger(node, spare);
+        spare = node;
+      }
+    });
 
     uint32_t first = 0, last = 0;
     uint64_t linked = 0;
@@ -196,7 +203,9 @@ class Table {
         });
 
     uint32_t younger = 0;
+    uint64_t steps = 0;
     for (uint32_t node = first; linked > 0 && node != 0; --linked) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const uint32_t older = Younger(node);
       SetLinks(node, older, younger);
       if (younger == 0) SetOlder(0, node);
@@ -211,7 +220,9 @@ class Table {
   // its bucket's chain, and those not in use are zero.
   bool Sound() const noexcept {
     uint32_t node = 0;
+    uint64_t steps = 0;
     for (uint32_t i = 0; i <= held_; ++i) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const uint32_t younger = LoadU32(body_ + LinksAt(node) + 4);
       if (younger > held_ || (younger == 0) != (i == held_)) return false;
       if (LoadU32(body_ + LinksAt(younger)) != node) return false;
@@ -219,6 +230,7 @@ class Table {
     }
     uint64_t chained = 0;
     for (uint64_t bucket = 0; bucket < entries_; ++bucket) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       uint64_t smaller = 0;
       bool start = true;
       uint32_t at = LoadU32(body_ + FirstAt(bucket));
@@ -228,10 +240,12 @@ class Table {
         smaller = Hash(at);
         start = false;
         ++chained;
+        PauseEvery<kStepsBetweenPauses>(&steps);
       }
     }
     if (chained != held_) return false;
     for (uint64_t free = uint64_t{held_} + 1; free <= entries_; ++free) {
+      PauseEvery<kProbesBetweenPauses>(&steps);
       const uint8_t* at = body_ + NodeAt(static_cast<uint32_t>(free));
       if ((LoadU64(at) | LoadU64(at + 8) | LoadU32(at + 16)) != 0) return false;
     }
@@ -333,7 +347,9 @@ class Table {
     const uint64_t held = held_;  // `theirs` may add to it
     uint64_t rank = 0, other_rank = 0;
     uint32_t node = Older(0), other_node = other.Older(0);
+    uint64_t steps = 0;
     while (true) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const bool left = node != 0 && rank < held;
       const bool right = other_node != 0 && other_rank < other.held_;
       if (!left && !right) return;

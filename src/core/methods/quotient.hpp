@@ -33,6 +33,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 #include "quotient_rewrite.hpp"
 #include "quotient_table.hpp"
@@ -270,7 +271,7 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
   if (!spot.found || counters->count == 0 || !table.Remove(spot)) return false;
   if (--counters->count == 0) {
     // Empty is the state that it started with.
-    std::memset(body, 0, table.size());
+    ClearInPieces(body, table.size());
     counters->state = 0;
   }
   return true;
