@@ -41,8 +41,8 @@ inline constexpr size_t kPieceBytes = size_t{1} << 20;
 // Keys that touch up to 32 lines each.
 inline constexpr size_t kKeysBetweenPauses = 128;
 
-// Steps that touch one line or two each, at places that are far apart.
-inline constexpr uint64_t kStepsBetweenPauses = 1024;
+// Steps that touch a few lines each, at places that are far apart.
+inline constexpr uint64_t kStepsBetweenPauses = 128;
 
 // Steps through neighbouring slots of a few bytes each, which are seldom more than a few.
 inline constexpr uint64_t kProbesBetweenPauses = uint64_t{1} << 14;
@@ -50,7 +50,7 @@ inline constexpr uint64_t kProbesBetweenPauses = uint64_t{1} << 14;
 // May leave by longjmp. Null: nothing to do.
 inline void (*pause_function)() = nullptr;
 
-inline void Pause() noexcept {
+DEDUP_ALWAYS_INLINE inline void Pause() noexcept {
   if (pause_function != nullptr) pause_function();
 }
 

@@ -15,6 +15,12 @@ using dedup::Header;
 using dedup::Outcome;
 using dedup::Step;
 
+/*
+ * So many keys of a call are added to an expanded object in place. Interrupts wait for
+ * them, so that an object has all keys of a call or none.
+ */
+static constexpr size_t KEYS_IN_PLACE = 1024;
+
 /* Results of dedup_add() up to this size are flat: a copy costs nothing. */
 static constexpr size_t FLAT_RESULT_BYTES = 1024;
 
@@ -226,14 +232,18 @@ namespace
 constexpr uint32 EXPANDED_MAGIC = 0x53444446;
 
 /*
- * The image is canonical, with or without its checksum, or a working one once it
- * was changed in place.
+ * The image is canonical, with or without its checksum, or a working one once keys
+ * were added. The object holds a whole filter at any time, since it survives errors:
+ * PL/pgSQL keeps a variable when a block with an EXCEPTION clause catches one. So a
+ * value that is built anew takes the place of the old one when it is complete, and
+ * interrupts wait while an image is changed in place.
  */
 struct ExpandedFilter
 {
 	ExpandedObjectHeader hdr;
 	uint32		magic;
-	struct varlena *value;		/* flat, in the object's context */
+	struct varlena *value;		/* flat */
+	MemoryContext value_context;	/* of the value alone, or NULL: in the object's */
 };
 
 }							/* namespace */
@@ -340,9 +350,8 @@ GetFilter(Datum datum)
 	filter.image = (const uint8_t *) VARDATA(value);
 	if (unlikely(filter.header.deferred() > 0))
 	{
-		struct varlena *copy = (struct varlena *) palloc(VARSIZE(value));
+		struct varlena *copy = CopyFlat(filter.image, VARSIZE(value) - VARHDRSZ);
 
-		memcpy(copy, value, VARSIZE(value));
 		if (!dedup::Settle((uint8_t *) VARDATA(copy), &filter.header))
 			ReportFull(filter.header);
 		filter.image = (const uint8_t *) VARDATA(copy);
@@ -373,12 +382,23 @@ GetPrototype(bool isnull, Datum datum)
 
 /* ---- making --------------------------------------------------------------- */
 
+static void MakeStep(FilterState *state, const Step &step);
+
 struct varlena *
 AllocateFlat(size_t image_bytes)
 {
 	struct varlena *value = (struct varlena *) palloc(VARHDRSZ + image_bytes);
 
 	SET_VARSIZE(value, VARHDRSZ + image_bytes);
+	return value;
+}
+
+struct varlena *
+CopyFlat(const uint8_t *image, size_t image_bytes)
+{
+	struct varlena *value = AllocateFlat(image_bytes);
+
+	dedup::CopyInPieces((uint8_t *) VARDATA(value), image, image_bytes);
 	return value;
 }
 
@@ -400,32 +420,78 @@ MakeCanonical(const FilterRef &filter)
 	return value;
 }
 
-/* Adds keys to an expanded object that may be written to. */
+/* A working value of the filter's keys and so many more, in the current context. */
+static struct varlena *
+FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
+{
+	FilterState state = {(struct varlena *) (filter.image - VARHDRSZ), filter.header};
+	Step		step = filter.header.canonical() ? dedup::FirstStep(filter.header, limit) :
+		dedup::NextStep(filter.header, limit);
+
+	MakeStep(&state, step);
+	for (size_t i = 0; i < n; i++)
+	{
+		struct varlena *before = state.value;
+
+		FillWith(&state, hashes[i], limit);
+		if (state.value != before)
+			pfree(before);
+		if (i % dedup::kKeysBetweenPauses == dedup::kKeysBetweenPauses - 1)
+			CHECK_FOR_INTERRUPTS();
+	}
+	return state.value;
+}
+
+/* Adds keys to the object's image as it is. False, and nothing has changed: they may not fit. */
+static bool
+AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t n)
+{
+	uint8_t    *image = (uint8_t *) VARDATA(object->value);
+	bool		exact = header->exact();
+	Outcome		outcome = Outcome::kNew;
+
+	if (header->canonical() || n > KEYS_IN_PLACE)
+		return false;
+	/* One key at most may be told that there is no room, or that the filter is full. */
+	if (n > 1 && (exact ? header->hashes() + n > header->room() :
+				  header->method->can_be_full(header->shape)))
+		return false;
+	HoldInterrupts();
+	for (size_t i = 0; i < n; i++)
+		outcome = dedup::TestAndAdd(image, header, hashes[i]);
+	ResumeInterrupts();
+	if (outcome == Outcome::kFull)
+		ReportFull(*header);
+	return outcome != Outcome::kNoRoom;
+}
+
+/* Adds keys to an expanded object that may be written to: all of them or, on error, none. */
 static Datum
 AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 {
-	MemoryContext old = MemoryContextSwitchTo(object->hdr.eoh_context);
+	MemoryContext context;
+	MemoryContext old;
+	FilterRef	before;
+	struct varlena *value;
 
-	for (size_t i = 0; i < n; i++)
-	{
-		struct varlena *before = object->value;
-		FilterState state;
+	before.image = (const uint8_t *) VARDATA(object->value);
+	CheckFlat(object->value, &before.header);
+	if (AddToImage(object, &before.header, hashes, n))
+		return EOHPGetRWDatum(&object->hdr);
 
-		/*
-		 * The object holds a whole filter at every step, since an error may end
-		 * any of them.
-		 */
-		StartFilling(&state, before, limit);
-		FillWith(&state, hashes[i], limit);
-		if (state.value != before)
-		{
-			object->value = state.value;
-			pfree(before);
-		}
-		if (i % 65536 == 65535)
-			CHECK_FOR_INTERRUPTS();
-	}
+	/* The context is the caller's until the value is complete: an error drops it. */
+	context = AllocSetContextCreateInternal(CurrentMemoryContext, "expanded dedup_filter value",
+											ALLOCSET_START_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	value = FillCopy(before, hashes, n, limit);
 	MemoryContextSwitchTo(old);
+	MemoryContextSetParent(context, object->hdr.eoh_context);
+	if (object->value_context != NULL)
+		MemoryContextDelete(object->value_context);
+	else
+		pfree(object->value);
+	object->value = value;
+	object->value_context = context;
 	return EOHPGetRWDatum(&object->hdr);
 }
 
@@ -442,13 +508,8 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	MemoryContext old;
 	size_t		room = dedup::AddToBytes(filter.header);
 
-	/*
-	 * Not in place where an error may end it between two keys: PL/pgSQL keeps the
-	 * variable, which must then be as it was.
-	 */
 	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
-		(object = GetExpanded(datum)) != NULL &&
-		(n == 1 || !filter.header.method->can_be_full(filter.header.shape)))
+		(object = GetExpanded(datum)) != NULL)
 		return AddInPlace(object, hashes, n, filter.header.exact_limit());
 
 	if (n == 1 && filter.header.canonical())
@@ -474,13 +535,12 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 		return EOHPGetRWDatum(&object->hdr);
 	}
 
-	/* Many keys, or a working image: a copy that is then changed in place. */
+	/* Many keys, or a working image. */
 	object = MakeExpanded();
 	old = MemoryContextSwitchTo(object->hdr.eoh_context);
-	object->value = AllocateFlat(dedup::CanonicalBytes(filter.header));
-	dedup::WriteCanonical(filter.image, filter.header, (uint8_t *) VARDATA(object->value));
+	object->value = FillCopy(filter, hashes, n, filter.header.exact_limit());
 	MemoryContextSwitchTo(old);
-	return AddInPlace(object, hashes, n, filter.header.exact_limit());
+	return EOHPGetRWDatum(&object->hdr);
 }
 
 Datum
@@ -606,8 +666,6 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 void
 TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 {
-	uint64		n = 0;
-
 	dedup::ForEachEntry(exact.image, exact.header, [&](uint64 hash, uint64 count) {
 		Outcome		outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
 
@@ -619,8 +677,6 @@ TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 		}
 		if (outcome == Outcome::kFull)
 			ReportFull(state->header);
-		if (++n % 65536 == 0)
-			CHECK_FOR_INTERRUPTS();
 	});
 }
 

@@ -112,6 +112,9 @@ extern dedup::Shape GetPrototype(bool isnull, Datum datum);
 /* A flat value with room for an image of so many bytes. */
 extern struct varlena *AllocateFlat(size_t image_bytes);
 
+/* A flat value with a copy of these bytes. */
+extern struct varlena *CopyFlat(const uint8_t *image, size_t image_bytes);
+
 /* The empty filter of a shape. */
 extern struct varlena *MakeEmptyFilter(const dedup::Shape &shape);
 
