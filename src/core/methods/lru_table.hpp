@@ -58,20 +58,7 @@ class Table {
   };
 
   Spot Find(uint64_t hash) const noexcept {
-    Spot spot = {0, 0};
-    uint64_t smaller = 0, steps = 0;
-    for (uint32_t node = First(Bucket(hash)); node != 0; node = Next(node)) {
-      const uint64_t there = Hash(node);
-      if (spot.before != 0 && there <= smaller) break;  // no chain of ours
-      if (there >= hash) {
-        if (there == hash) spot.at = node;
-        break;
-      }
-      smaller = there;
-      spot.before = node;
-      PauseEvery<kProbesBetweenPauses>(&steps);  // in chains of hashes chosen for it
-    }
-    return spot;
+    return Walk<false>(hash, First(Bucket(hash)), 0, {0, 0});
   }
 
   DEDUP_ALWAYS_INLINE void FetchBucket(uint64_t hash) const noexcept {
@@ -256,7 +243,38 @@ class Table {
   // In the bits of `older` above all node numbers: that a merge keeps the node.
   static constexpr uint32_t kMark = uint32_t{1} << 31;
 
+  // Chains are longer only where hashes were chosen for it.
+  static constexpr unsigned kShortChain = 256;
+
   uint64_t Bucket(uint64_t hash) const noexcept { return FastRange(hash, entries_); }
+
+  // Find() from this node on, behind one with the hash `smaller`. A chain that is long is
+  // walked on by another function, with pauses: so that the common case needs no call.
+  template <bool kPauses>
+  DEDUP_ALWAYS_INLINE Spot Walk(uint64_t hash, uint32_t node, uint64_t smaller,
+                                Spot spot) const noexcept {
+    uint64_t steps = 0;
+    for (; node != 0; node = Next(node)) {
+      if constexpr (kPauses) {
+        PauseEvery<kProbesBetweenPauses>(&steps);
+      } else {
+        if (__builtin_expect(++steps > kShortChain, 0)) return WalkOn(hash, node, smaller, spot);
+      }
+      const uint64_t there = Hash(node);
+      if (spot.before != 0 && there <= smaller) break;  // no chain of ours
+      if (there >= hash) {
+        if (there == hash) spot.at = node;
+        break;
+      }
+      smaller = there;
+      spot.before = node;
+    }
+    return spot;
+  }
+  __attribute__((noinline, cold)) Spot WalkOn(uint64_t hash, uint32_t node, uint64_t smaller,
+                                              Spot spot) const noexcept {
+    return Walk<true>(hash, node, smaller, spot);
+  }
 
   static size_t NodeAt(uint32_t node) noexcept {  // of node 0: the list's start
     return node == 0 ? 0 : kStartBytes + kNodeBytes * (size_t{node} - 1);
