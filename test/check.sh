@@ -155,7 +155,7 @@ part_frozen() {
 # Their figures are for reading; here they have only to come.
 part_papers() {
 	local program out
-	for program in papers curves; do
+	for program in papers curves pauses; do
 		g++ -std=c++20 -O2 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/bench/$program.cpp" -o "$tmp/$program"
 	done
 	out=$("$tmp/papers" --table qht1)

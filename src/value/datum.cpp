@@ -456,6 +456,8 @@ AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t 
 	if (n > 1 && (exact ? header->hashes() + n > header->room() :
 				  header->method->can_be_full(header->shape)))
 		return false;
+	if (dedup::WouldRewrite(image, *header, hashes[0]))
+		return false;
 	HoldInterrupts();
 	for (size_t i = 0; i < n; i++)
 		outcome = dedup::TestAndAdd(image, header, hashes[i]);

@@ -305,6 +305,26 @@ TEST(Quotient, PausesWhileItsTableIsRewritten) {
   }}, "quotient");
 }
 
+// A table is rewritten only by keys of which WouldRewrite() says so.
+TEST(Quotient, TellsWhatRewritesItsTable) {
+  const Shape shape = PlanMemory(Named("quotient"), 1 << 20, 0.01);
+  std::vector<uint8_t> image(WorkingFullBytes(shape));
+  const size_t shift = ShiftFor(image.data(), shape);
+  WriteHeader(image.data(), shape, Form::kWorkingFull, Counters{}, shift);
+  Header header;
+  ASSERT_EQ(Check(image.data(), image.size(), &header), Flaw::kNone);
+  uint64_t told = 0;
+  for (uint64_t key = 0; key < shape.keys * 9 / 10; ++key) {
+    const uint32_t doubled = header.counters.state;
+    const bool rewrites = WouldRewrite(image.data(), header, HashOf(key));
+    ASSERT_NE(TestAndAdd(image.data(), &header, HashOf(key)), Outcome::kFull);
+    ASSERT_EQ(header.counters.state != doubled, rewrites) << key;
+    ASSERT_FALSE(WouldRewrite(image.data(), header, HashOf(key)));
+    told += rewrites;
+  }
+  EXPECT_GE(told, 5u);
+}
+
 // Hashes that were chosen to fall on one place: each walks over all others.
 TEST(Exact, PausesInLongRuns) {
   const Shape shape = PlanMemory(Named("recent"), 8 << 20, 0.01);

@@ -159,6 +159,12 @@ inline uint32_t UsedBytes(const Shape& shape, const Counters& counters) noexcept
   return static_cast<uint32_t>(TableBytes(q, layout.p - q));
 }
 
+inline bool GrowsNext(const Shape& shape, const Counters& counters) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const unsigned q = QOf(layout, counters);
+  return q < layout.top && counters.count >= Limit(q);
+}
+
 inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
   const Layout layout = LayoutOf(shape);
   std::snprintf(text, size, "q=%u..%u r=%u..%u", layout.start, layout.top, layout.p - layout.start,
@@ -363,6 +369,7 @@ inline constexpr Method kMethod = {
     .forget = Forget,
     .may_be_full = [](const Shape&) noexcept { return true; },
     .used_bytes = UsedBytes,
+    .grows_next = GrowsNext,
     .sound = Sound,
 };
 
