@@ -6,7 +6,8 @@ MODULE_big = streamdedup
 DATA = $(wildcard $(srcdir)/src/install/*.sql)
 
 SOURCES = src/core/methods.cpp src/pg/module.cpp src/pg/settings.cpp src/pg/loading.cpp src/pg/keys.cpp src/pg/key_hash.cpp src/pg/base64.cpp \
-	src/value/datum.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp src/value/advise.cpp src/value/functions.cpp \
+	src/value/datum.cpp src/value/expanded.cpp src/value/cache.cpp src/value/io.cpp src/value/make.cpp \
+	src/value/advise.cpp src/value/functions.cpp \
 	src/value/aggregate.cpp src/value/stats.cpp \
 	src/query/own_filter.cpp src/query/window.cpp src/query/new_keys.cpp src/query/rows.cpp \
 	src/query/approximate.cpp src/query/scope.cpp src/query/count_distinct.cpp \

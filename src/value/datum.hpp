@@ -87,6 +87,9 @@ extern void CheckKeys(int64 keys);
  */
 extern FilterRef GetFilter(Datum datum);
 
+/* The flat value of an expanded filter, or NULL if the datum is none. */
+extern struct varlena *ValueOfExpanded(Datum datum);
+
 /* Reads the header of a flat value in memory. */
 extern void CheckFlat(const struct varlena *value, dedup::Header *header);
 
@@ -149,6 +152,9 @@ enum class HashLimit
 };
 
 extern uint64 LimitOf(const dedup::Header &header, HashLimit limit);
+
+/* Replaces the state's image by a working one, in the current context. */
+extern void MakeStep(FilterState *state, const dedup::Step &step);
 
 /*
  * Makes `state` able to take keys: a flat value in memory is turned into a working
