@@ -18,12 +18,23 @@ void		_PG_init(void);
 }
 
 /*
+ * Between two pieces of the core's long loops (core/pause.hpp). It does nothing while
+ * interrupts are held, as with an LWLock or in a critical section.
+ */
+static void
+CheckForInterrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
  * Callbacks are called last registered first: the guard's, which may still take keys
  * back and count rows, before those of the counters.
  */
 void
 _PG_init(void)
 {
+	dedup::pause_function = CheckForInterrupts;
 	InitSettings();
 	InitLiveCounters();
 	InitLiveGuard();

@@ -154,7 +154,7 @@ part_frozen() {
 part_papers() {
 	local program out
 	build_gcc
-	for program in papers curves; do
+	for program in papers curves pauses; do
 		g++ -std=c++20 -O2 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/bench/$program.cpp" \
 			"$tmp"/gcc/src/core/methods/*.o -o "$tmp/$program"
 	done

@@ -25,6 +25,7 @@
 #include "bytes.hpp"
 #include "method.hpp"
 #include "methods/blocked_bloom.hpp"
+#include "pause.hpp"
 #include "registry.hpp"
 
 namespace dedup {
@@ -72,10 +73,13 @@ class DistinctSet {
       if (planned_ == 0 && 8 * slots_ > budget_ / 16) PlanLinks();
       limit_ = slots_ - slots_ / 4;
       if (planned_ > 0 && limit_ > shapes_[0].keys) limit_ = shapes_[0].keys;
-      for (uint64_t slot = 0; slot < old_slots; ++slot) {
-        const uint64_t hash = LoadU64(old + 8 * slot);
-        if (hash != 0) Place(hash);
-      }
+      // A hash goes to the slot that its value scaled gives, so both tables are passed in order.
+      ForUnits(old_slots, 64, [&](uint64_t from, uint64_t to) {
+        for (uint64_t slot = from; slot < to; ++slot) {
+          const uint64_t hash = LoadU64(old + 8 * slot);
+          if (hash != 0) Place(hash);
+        }
+      });
     } else {
       old = table_;
       AddLink(bytes);
@@ -166,9 +170,10 @@ class DistinctSet {
   }
 
   void Place(uint64_t hash) noexcept {
-    uint64_t slot = FastRange(hash, slots_);
+    uint64_t slot = FastRange(hash, slots_), steps = 0;
     while (LoadU64(table_ + 8 * slot) != 0) {
       if (++slot == slots_) slot = 0;
+      PauseEvery<kProbesBetweenPauses>(&steps);  // in runs of keys chosen for it
     }
     StoreU64(table_ + 8 * slot, hash);
   }
@@ -184,15 +189,17 @@ class DistinctSet {
     uint64_t batch[kMaxBatch];
     size_t n = 0;
     Counters none;
-    for (uint64_t slot = 0; slot < slots_; ++slot) {
-      const uint64_t hash = LoadU64(table + 8 * slot);
-      if (hash == 0) continue;
-      batch[n++] = hash;
-      if (n == kMaxBatch) {
-        blocked_bloom::Insert(shapes_[0], &none, bodies_[0], batch, n);
-        n = 0;
+    ForUnits(slots_, 64, [&](uint64_t from, uint64_t to) {
+      for (uint64_t slot = from; slot < to; ++slot) {
+        const uint64_t hash = LoadU64(table + 8 * slot);
+        if (hash == 0) continue;
+        batch[n++] = hash;
+        if (n == kMaxBatch) {
+          blocked_bloom::Insert(shapes_[0], &none, bodies_[0], batch, n);
+          n = 0;
+        }
       }
-    }
+    });
     blocked_bloom::Insert(shapes_[0], &none, bodies_[0], batch, n);
     link_keys_[0] = keys_;
   }
@@ -203,7 +210,7 @@ class DistinctSet {
       kept = given_up_ > 0;
       youngest_ = youngest_ + 1 == links_ ? 0 : youngest_ + 1;  // the oldest
       given_up_ += link_keys_[youngest_];
-      std::memset(bodies_[youngest_], 0, shapes_[youngest_].bytes);
+      ClearInPieces(bodies_[youngest_], shapes_[youngest_].bytes);
       link_keys_[youngest_] = 0;
     }
     // What the other links do not know is asked of the youngest, and put there.

@@ -25,9 +25,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "bytes.hpp"
 #include "image.hpp"
+#include "pause.hpp"
 
 namespace dedup {
 
@@ -71,7 +73,7 @@ class WorkingExact {
   void Clear(const Shape& shape) noexcept {
     n_ = 0;
     if (indexed()) {
-      std::memset(index_, 0, 8 * room_);
+      ClearInPieces(index_, 8 * room_);
       if (last_sight_) SetLink(0, 0, 0);
     }
     WriteHeader(image_, shape, Form::kWorkingExact, Counters{0, static_cast<uint32_t>(room_)}, 0);
@@ -95,6 +97,7 @@ class WorkingExact {
         if (place < n_ && at(place) == hash) return place;
       }
       if (++slot == slots) slot = 0;
+      PauseInRun(step);
     }
     return kNowhere;
   }
@@ -104,14 +107,16 @@ class WorkingExact {
     if (indexed()) PrefetchToWrite(index_ + 4 * FastRange(hash, 2 * room_));
   }
 
-  // Adds a hash that is not there, as the youngest. There must be room.
+  // Adds a hash that is not there, as the youngest. There must be room. Pauses before it
+  // changes anything.
   void Append(uint64_t hash, uint64_t count = 1) noexcept {
+    const uint64_t slot = indexed() ? FreeSlot(hash) : 0;
     const uint64_t place = n_++;
     StoreU64(hashes_ + 8 * place, hash);
     StoreU64(image_ + 48, n_);
     if (counted_) StoreU64(counts() + 8 * place, count);
     if (!indexed()) return;
-    Index(hash, place);
+    StoreU32(index_ + 4 * slot, Tag(hash) | static_cast<uint32_t>(place + 1));
     if (last_sight_) LinkYoungest(place + 1);
   }
 
@@ -128,11 +133,17 @@ class WorkingExact {
   template <typename Visit>
   void ForEach(Visit visit) const noexcept {
     if (!indexed() || !last_sight_) {
-      for (uint64_t i = 0; i < n_; ++i) visit(at(i), count_at(i));
+      ForPieces(n_, kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
+        for (uint64_t i = from; i < to; ++i) visit(at(i), count_at(i));
+      });
       return;
     }
     uint64_t node = Younger(0);
-    for (uint64_t i = 0; i < n_ && node != 0; ++i, node = Younger(node)) visit(at(node - 1), 1);
+    ForPieces(n_, kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to && node != 0; ++i, node = Younger(node)) {
+        visit(at(node - 1), 1);
+      }
+    });
   }
 
  private:
@@ -156,14 +167,20 @@ class WorkingExact {
   bool indexed() const noexcept { return room_ > kListRoom; }
   uint8_t* counts() const noexcept { return indexed() ? links_ : index_; }
 
-  void Index(uint64_t hash, uint64_t place) noexcept {
+  // Runs are long only where hashes were chosen for it.
+  static void PauseInRun(uint64_t step) noexcept {
+    if (step % kProbesBetweenPauses == kProbesBetweenPauses - 1) Pause();
+  }
+
+  uint64_t FreeSlot(uint64_t hash) const noexcept {
     const uint64_t slots = 2 * room_;
     uint64_t slot = FastRange(hash, slots);
     for (uint64_t step = 0; step < slots; ++step) {
       if (LoadU32(index_ + 4 * slot) == 0) break;
       if (++slot == slots) slot = 0;
+      PauseInRun(step);
     }
-    StoreU32(index_ + 4 * slot, Tag(hash) | static_cast<uint32_t>(place + 1));
+    return slot;
   }
 
   // Links. A node out of bounds reads as the start of the circle.
@@ -202,15 +219,17 @@ class WorkingExact {
 };
 
 // Runs visit(hash, count) over any settled exact image, oldest first where it has an
-// order. Without counts each is 1.
+// order, with a pause each kStepsBetweenPauses. Without counts each is 1.
 template <typename Visit>
 inline void ForEachEntry(const uint8_t* image, const Header& header, Visit visit) noexcept {
   if (header.form == Form::kExact) {
     const bool counted = header.counted();
     const size_t entry = header.entry_bytes();
-    for (uint64_t i = 0; i < header.hashes(); ++i) {
-      visit(HashAt(image, i, entry), counted ? CountAt(image, i) : 1);
-    }
+    ForPieces(header.hashes(), kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) {
+        visit(HashAt(image, i, entry), counted ? CountAt(image, i) : 1);
+      }
+    });
     return;
   }
   // Reading only: the const_cast never writes.
@@ -246,10 +265,13 @@ inline uint64_t FindCanonical(const uint8_t* image, const Header& header, uint64
     const uint64_t place = LowerBound(image, header, hash);
     return place < n && HashAt(image, place, entry) == hash ? place : kNowhere;
   }
-  for (uint64_t i = 0; i < n; ++i) {
-    if (HashAt(image, i, entry) == hash) return i;
-  }
-  return kNowhere;
+  uint64_t place = kNowhere;
+  ForUnits(n, 8 * entry, [&](uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to && place == kNowhere; ++i) {
+      if (HashAt(image, i, entry) == hash) place = i;
+    }
+  });
+  return place;
 }
 
 // An entry of alignment 1, since they stand at any address.
@@ -261,14 +283,58 @@ struct UnalignedEntry {
   }
 };
 
+// So many entries are sorted without a pause.
+inline constexpr uint64_t kSortedAtOnce = uint64_t{1} << 15;
+
+// Sorts in place by the bits of the hashes from `shift` + 7 on down. More than
+// kSortedAtOnce entries are first put in order of the byte at `shift`, in place and with
+// pauses (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993: American flag
+// sort). At most 8 calls deep.
+template <size_t kBytes>
+inline void SortByByte(UnalignedEntry<kBytes>* first, uint64_t n, unsigned shift) noexcept {
+  if (n <= kSortedAtOnce) {
+    std::sort(first, first + n);
+    return;
+  }
+  const auto byte_of = [shift](const UnalignedEntry<kBytes>& entry) {
+    return static_cast<unsigned>(LoadU64(entry.bytes) >> shift & 0xff);
+  };
+  uint64_t end[256] = {}, next[256];
+  ForUnits(n, 8 * kBytes, [&](uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; ++i) ++end[byte_of(first[i])];
+  });
+  uint64_t before = 0;
+  for (unsigned i = 0; i < 256; ++i) {
+    next[i] = before;
+    before += end[i];
+    end[i] = before;
+  }
+  uint64_t steps = 0;
+  for (unsigned bucket = 0; bucket < 256; ++bucket) {
+    for (; next[bucket] < end[bucket]; ++next[bucket]) {
+      UnalignedEntry<kBytes> entry = first[next[bucket]];
+      for (unsigned to = byte_of(entry); to != bucket; to = byte_of(entry)) {
+        std::swap(entry, first[next[to]++]);
+        PauseEvery<kProbesBetweenPauses>(&steps);
+      }
+      first[next[bucket]] = entry;
+      PauseEvery<kProbesBetweenPauses>(&steps);
+    }
+  }
+  if (shift == 0) return;
+  for (unsigned bucket = 0; bucket < 256; ++bucket) {
+    const uint64_t from = bucket == 0 ? 0 : end[bucket - 1];
+    SortByByte(first + from, end[bucket] - from, shift - 8);
+    Pause();
+  }
+}
+
 // Sorts `n` little-endian hashes, or hashes with their counts, in place.
 inline void SortEntries(uint8_t* entries, uint64_t n, bool counted) noexcept {
   if (counted) {
-    auto* first = reinterpret_cast<UnalignedEntry<16>*>(entries);
-    std::sort(first, first + n);
+    SortByByte(reinterpret_cast<UnalignedEntry<16>*>(entries), n, 56);
   } else {
-    auto* first = reinterpret_cast<UnalignedEntry<8>*>(entries);
-    std::sort(first, first + n);
+    SortByByte(reinterpret_cast<UnalignedEntry<8>*>(entries), n, 56);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "exact.hpp"
 #include "image.hpp"
 #include "method.hpp"
+#include "pause.hpp"
 
 namespace dedup {
 
@@ -45,21 +46,29 @@ inline bool Contains(const uint8_t* image, const Header& header, uint64_t hash) 
 inline void ContainsAll(const uint8_t* image, const Header& header, const uint64_t* hashes,
                         size_t n, uint8_t* seen) noexcept {
   if (!header.exact()) {
-    header.method->contains(header.shape, header.counters, image + header.body_at(), hashes, n,
-                            seen);
+    ForKeys(n, [&](size_t from, size_t to) {
+      header.method->contains(header.shape, header.counters, image + header.body_at(),
+                              hashes + from, to - from, seen + from);
+    });
     return;
   }
   if (header.form == Form::kExact) {
-    for (size_t i = 0; i < n; ++i) seen[i] = FindCanonical(image, header, hashes[i]) != kNowhere;
+    ForKeys(n, [&](size_t from, size_t to) {
+      for (size_t i = from; i < to; ++i) {
+        seen[i] = FindCanonical(image, header, hashes[i]) != kNowhere;
+      }
+    });
     return;
   }
   const WorkingExact exact(const_cast<uint8_t*>(image), header);
   constexpr size_t kAhead = 64;
   for (size_t i = 0; i < n && i < kAhead; ++i) exact.PrefetchIndex(hashes[i]);
-  for (size_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) exact.PrefetchIndex(hashes[i + kAhead]);
-    seen[i] = exact.Find(hashes[i]) != kNowhere;
-  }
+  ForKeys(n, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      if (i + kAhead < n) exact.PrefetchIndex(hashes[i + kAhead]);
+      seen[i] = exact.Find(hashes[i]) != kNowhere;
+    }
+  });
 }
 
 // How often a key was seen; of a method that tells frequencies. Exact while the filter is.
@@ -181,26 +190,42 @@ inline void Align(uint8_t* image, Header* header) noexcept {
   if (header->form != Form::kWorkingFull) return;
   const size_t shift = ShiftFor(image, header->shape);
   if (header->body_at() == kHeaderBytes + shift) return;
-  std::memmove(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
+  MoveInPieces(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
   header->checksum = (header->checksum & ~uint64_t{0xffff}) | shift;
   StoreU64(image + 8, header->checksum);
 }
 
-// Runs visit(hashes, counts, n) over an exact image in batches, so that they can prefetch.
+// Entries on their way to visit(hashes, counts, n) in batches, so that it can prefetch,
+// with a pause after each.
+class Batches {
+ public:
+  template <typename Visit>
+  void Add(uint64_t hash, uint64_t count, Visit& visit) noexcept {
+    hashes_[n_] = hash;
+    counts_[n_++] = count;
+    if (n_ < kKeysBetweenPauses) return;
+    visit(hashes_, counts_, n_);
+    n_ = 0;
+    Pause();
+  }
+  template <typename Visit>
+  void Finish(Visit& visit) noexcept {
+    if (n_ > 0) visit(hashes_, counts_, n_);
+  }
+
+ private:
+  uint64_t hashes_[kKeysBetweenPauses];
+  uint64_t counts_[kKeysBetweenPauses];
+  size_t n_ = 0;
+};
+
+// Runs visit(hashes, counts, n) over an exact image in batches.
 template <typename Visit>
 inline void InBatches(const uint8_t* image, const Header& header, Visit visit) noexcept {
-  uint64_t batch[128];
-  uint64_t counts[128];
-  size_t n = 0;
-  ForEachEntry(image, header, [&](uint64_t hash, uint64_t count) {
-    batch[n] = hash;
-    counts[n++] = count;
-    if (n == sizeof batch / sizeof batch[0]) {
-      visit(batch, counts, n);
-      n = 0;
-    }
-  });
-  if (n > 0) visit(batch, counts, n);
+  Batches batches;
+  ForEachEntry(image, header,
+               [&](uint64_t hash, uint64_t count) { batches.Add(hash, count, visit); });
+  batches.Finish(visit);
 }
 
 // Takes distinct keys of an exact form into a body, each with its count where every sight
@@ -219,13 +244,13 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
   if (!header.exact()) {
     const size_t used = header.used_bytes();
     *counters = header.counters;
-    std::memcpy(body, image + header.body_at(), used);
-    std::memset(body + used, 0, header.shape.bytes - used);
+    CopyInPieces(body, image + header.body_at(), used);
+    ClearInPieces(body + used, header.shape.bytes - used);
     return true;
   }
   bool taken = true;
   *counters = Counters{};
-  std::memset(body, 0, header.shape.bytes);
+  ClearInPieces(body, header.shape.bytes);
   InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     taken = taken && Replay(*header.method, header.shape, counters, body, hashes, counts, n) == n;
   });
@@ -250,6 +275,14 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
   const bool taken = BodyTo(image, header, &counters, out + kHeaderBytes + shift);
   WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
   return taken;
+}
+
+// Whether a full image's body is rewritten if this key is added, which may take seconds. (Keys
+// that crowd in one place may cause that at any time; hashes that are spread do not.)
+inline bool WouldRewrite(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
+  return !header.exact() && header.method->grows_next != nullptr &&
+         header.method->grows_next(header.shape, header.counters) &&
+         !Contains(image, header, hash);
 }
 
 enum class Outcome { kNew, kSeen, kNoRoom, kFull };
@@ -404,7 +437,7 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
       to += EntryBytes(counted);
     });
     if (to < out + size) {  // broken links: keep the bytes defined
-      std::memset(to, 0, static_cast<size_t>(out + size - to));
+      ClearInPieces(to, static_cast<size_t>(out + size - to));
     }
     if (header.form == Form::kWorkingExact && header.order() == ExactOrder::kSorted) {
       SortEntries(out + kHeaderBytes, header.hashes(), counted);
@@ -415,7 +448,7 @@ inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* 
     (void)BodyTo(image, header, &counters, out + kHeaderBytes);
     WriteHeader(out, header.shape, Form::kFull, counters, 0);
   } else {
-    std::memcpy(out + kHeaderBytes, image + header.body_at(), size - kHeaderBytes);
+    CopyInPieces(out + kHeaderBytes, image + header.body_at(), size - kHeaderBytes);
     WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
   }
   Seal(out, size);
@@ -464,19 +497,19 @@ inline size_t AddToBytes(const Header& header) noexcept {
   uint64_t place = FindCanonical(image, header, hash);
   uint64_t size = n;
   if (place != kNowhere) {
-    std::memcpy(to, from, entry * n);
+    CopyInPieces(to, from, entry * n);
     if (header.counted()) {
       StoreU64(to + entry * place + 8, SumOfCounts(CountAt(image, place), 1));
     } else if (order == ExactOrder::kLastSight) {
-      std::memmove(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
+      MoveInPieces(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
       StoreU64(to + 8 * (n - 1), hash);
     }
   } else if (n < header.exact_limit()) {
     place = order == ExactOrder::kSorted ? LowerBound(image, header, hash) : n;
-    std::memcpy(to, from, entry * place);
+    CopyInPieces(to, from, entry * place);
     StoreU64(to + entry * place, hash);
     if (header.counted()) StoreU64(to + entry * place + 8, 1);
-    std::memcpy(to + entry * (place + 1), from + entry * place, entry * (n - place));
+    CopyInPieces(to + entry * (place + 1), from + entry * place, entry * (n - place));
     size = n + 1;
   } else {
     Counters counters;
@@ -516,8 +549,8 @@ inline size_t ForgetBytes(const Header& header) noexcept {
   if (place == kNowhere) return 0;
   const uint8_t* from = image + kHeaderBytes;
   uint8_t* to = out + kHeaderBytes;
-  std::memcpy(to, from, 8 * place);
-  std::memcpy(to + 8 * place, from + 8 * (place + 1), 8 * (n - place - 1));
+  CopyInPieces(to, from, 8 * place);
+  CopyInPieces(to + 8 * place, from + 8 * (place + 1), 8 * (n - place - 1));
   WriteHeader(out, shape, Form::kExact, Counters{n - 1, 0}, 0);
   return kHeaderBytes + 8 * (n - 1);
 }

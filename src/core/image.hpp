@@ -45,6 +45,7 @@
 
 #include "bytes.hpp"
 #include "method.hpp"
+#include "pause.hpp"
 #include "registry.hpp"
 #include "xxh3.hpp"
 
@@ -306,7 +307,7 @@ inline uint64_t Checksum(const uint8_t* image, size_t size) noexcept {
   uint8_t head[kHeaderBytes];
   std::memcpy(head, image, kHeaderBytes);
   std::memset(head + 8, 0, 8);
-  return Xxh3(image + kHeaderBytes, size - kHeaderBytes, Xxh3(head, kHeaderBytes, 0));
+  return Xxh3InPieces(image + kHeaderBytes, size - kHeaderBytes, Xxh3(head, kHeaderBytes, 0));
 }
 
 inline void Seal(uint8_t* image, size_t size) noexcept {
@@ -329,15 +330,23 @@ inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
   const uint8_t* entries = image + kHeaderBytes;
   const size_t step = header->entry_bytes();
   if (header->exact() && header->order() == ExactOrder::kSorted) {
-    for (uint64_t i = 1; i < header->hashes(); ++i) {
-      if (LoadU64(entries + step * (i - 1)) >= LoadU64(entries + step * i)) return Flaw::kOrder;
-    }
+    bool rising = true;
+    ForUnits(header->hashes(), 8 * step, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from > 0 ? from : 1; i < to && rising; ++i) {
+        rising = LoadU64(entries + step * (i - 1)) < LoadU64(entries + step * i);
+      }
+    });
+    if (!rising) return Flaw::kOrder;
   }
   if (header->exact() && header->counted()) {
-    for (uint64_t i = 0; i < header->hashes(); ++i) {
-      const uint64_t count = LoadU64(entries + step * i + 8);
-      if (count < 1 || count > kMaxCount) return Flaw::kBody;
-    }
+    bool counts = true;
+    ForUnits(header->hashes(), 8 * step, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to && counts; ++i) {
+        const uint64_t count = LoadU64(entries + step * i + 8);
+        counts = count >= 1 && count <= kMaxCount;
+      }
+    });
+    if (!counts) return Flaw::kBody;
   }
   if (header->form == Form::kFull && header->method->sound != nullptr &&
       !header->method->sound(header->shape, header->counters, image + kHeaderBytes)) {

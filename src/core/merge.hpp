@@ -15,6 +15,7 @@
 #include "exact.hpp"
 #include "filter.hpp"
 #include "image.hpp"
+#include "pause.hpp"
 
 namespace dedup {
 
@@ -30,6 +31,21 @@ inline bool AnyOrder(const Header& header) noexcept {
   return header.order() == ExactOrder::kSorted || header.counted();
 }
 
+// Whether both are exact and have their hashes in order of value, so that one pass over
+// both lists merges them.
+inline bool BothSorted(const Header& a, const Header& b) noexcept {
+  return a.form == Form::kExact && b.form == Form::kExact && a.order() == ExactOrder::kSorted &&
+         !a.method->forgets(a.shape);
+}
+
+// Bytes of the larger of what two exact filters of so many hashes may become.
+inline size_t LargestOf(const Header& header, uint64_t hashes, uint64_t limit) noexcept {
+  const size_t full = kHeaderBytes + header.shape.bytes, entry = header.entry_bytes();
+  if (hashes <= limit) return kHeaderBytes + entry * hashes;
+  const size_t most = kHeaderBytes + entry * limit;
+  return full > most ? full : most;
+}
+
 // `limit` is the most hashes of an exact result, as for NextStep().
 inline MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept {
   const size_t full = kHeaderBytes + a.shape.bytes;
@@ -39,11 +55,10 @@ inline MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) n
   }
   const uint64_t both = a.hashes() + b.hashes();
   const size_t entry = a.entry_bytes();
+  if (BothSorted(a, b)) return {LargestOf(a, both, limit), 0};
   size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
   if (scratch < a.shape.bytes) scratch = a.shape.bytes;
-  if (both <= limit) return {kHeaderBytes + entry * both, scratch};
-  const size_t most = kHeaderBytes + entry * limit;
-  return {full > most ? full : most, scratch};
+  return {LargestOf(a, both, limit), scratch};
 }
 
 inline MergeBytes MergeNeeds(const Header& a, const Header& b) noexcept {
@@ -67,10 +82,69 @@ inline bool AddHashes(const Header& header, const uint8_t* image, Counters* coun
   return taken;
 }
 
+// Runs visit(hash, count) over the union of two sorted lists, in order; counts of a hash in
+// both are added.
+template <typename Visit>
+inline void ForEachOfBoth(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                          Visit visit) noexcept {
+  const uint64_t na = ha.hashes(), nb = hb.hashes();
+  const size_t entry = ha.entry_bytes();
+  const bool counted = ha.counted();
+  uint64_t i = 0, j = 0;
+  // Each step reads an entry of one list or of both.
+  ForPieces(na + nb, kProbesBetweenPauses, [&](uint64_t from, uint64_t to) {
+    for (uint64_t step = from; step < to && (i < na || j < nb); ++step) {
+      const uint64_t left = i < na ? HashAt(a, i, entry) : 0;
+      const uint64_t right = j < nb ? HashAt(b, j, entry) : 0;
+      const bool of_left = j == nb || (i < na && left <= right);
+      const bool of_right = i == na || (j < nb && right <= left);
+      uint64_t count = 1;
+      if (counted) {
+        count = SumOfCounts(of_left ? CountAt(a, i) : 0, of_right ? CountAt(b, j) : 0);
+      }
+      i += of_left;
+      j += of_right;
+      visit(of_left ? left : right, count);
+    }
+  });
+}
+
+// Both sorted: the union.
+inline size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                          uint64_t limit, uint8_t* out) noexcept {
+  const bool counted = ha.counted();
+  const size_t entry = ha.entry_bytes();
+  uint64_t n = 0;
+  ForEachOfBoth(a, ha, b, hb, [&](uint64_t, uint64_t) { ++n; });
+  uint8_t* to = out + kHeaderBytes;
+  if (n <= limit) {
+    ForEachOfBoth(a, ha, b, hb, [&](uint64_t hash, uint64_t count) {
+      StoreU64(to, hash);
+      if (counted) StoreU64(to + 8, count);
+      to += entry;
+    });
+    WriteHeader(out, ha.shape, Form::kExact, Counters{n, 0}, 0);
+    return kHeaderBytes + entry * n;
+  }
+  Counters counters;
+  ClearInPieces(to, ha.shape.bytes);
+  Batches batches;
+  bool taken = true;
+  const auto replay = [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
+    taken = taken && Replay(*ha.method, ha.shape, &counters, to, hashes, counts, size) == size;
+  };
+  ForEachOfBoth(a, ha, b, hb, [&](uint64_t hash, uint64_t count) {
+    batches.Add(hash, count, replay);
+  });
+  batches.Finish(replay);
+  return taken ? WriteFull(ha.shape, counters, out) : 0;
+}
+
 // Both exact: the union, by age rank from the youngest, the left's the younger on
 // ties. A key in both keeps the younger of its two ages, and the sum of its counts.
 inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                          uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
+  if (BothSorted(ha, hb)) return MergeSorted(a, ha, b, hb, limit, out);
   const Shape& shape = ha.shape;
   const uint64_t na = ha.hashes(), nb = hb.hashes(), both = na + nb;
   // The two lists oldest first, then a set that takes them youngest first.
@@ -100,18 +174,23 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
       merged.Touch(place, count);
     }
   };
-  for (uint64_t age = 0; age < taken_a || age < taken_b; ++age) {
-    if (age < taken_a) take(taken_a - 1 - age);
-    if (age < taken_b) take(taken_a + taken_b - 1 - age);
-  }
+  ForPieces(taken_a > taken_b ? taken_a : taken_b, kStepsBetweenPauses,
+            [&](uint64_t from, uint64_t to) {
+              for (uint64_t age = from; age < to; ++age) {
+                if (age < taken_a) take(taken_a - 1 - age);
+                if (age < taken_b) take(taken_a + taken_b - 1 - age);
+              }
+            });
 
   const uint64_t n = merged.n();
   uint8_t* to = out + kHeaderBytes;
   if (n <= limit) {
-    for (uint64_t i = 0; i < n; ++i) {
-      StoreU64(to + entry * i, merged.at(n - 1 - i));
-      if (counted) StoreU64(to + entry * i + 8, merged.count_at(n - 1 - i));
-    }
+    ForUnits(n, 8 * entry, [&](uint64_t from, uint64_t end) {
+      for (uint64_t i = from; i < end; ++i) {
+        StoreU64(to + entry * i, merged.at(n - 1 - i));
+        if (counted) StoreU64(to + entry * i + 8, merged.count_at(n - 1 - i));
+      }
+    });
     if (ha.order() == ExactOrder::kSorted) SortEntries(to, n, counted);
     WriteHeader(out, shape, Form::kExact, Counters{n, 0}, 0);
     return kHeaderBytes + entry * n;
@@ -126,11 +205,15 @@ inline size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, c
     }
     return WriteFull(shape, counters, out);
   }
-  std::memset(to, 0, shape.bytes);
-  for (uint64_t i = n; i-- > 0;) {
-    const uint64_t hash = merged.at(i), count = merged.count_at(i);
-    if (Replay(*ha.method, shape, &counters, to, &hash, &count, 1) == 0) return 0;
-  }
+  ClearInPieces(to, shape.bytes);
+  bool taken = true;
+  ForKeys(n, [&](uint64_t from, uint64_t end) {
+    for (uint64_t i = from; i < end && taken; ++i) {
+      const uint64_t hash = merged.at(n - 1 - i), count = merged.count_at(n - 1 - i);
+      taken = Replay(*ha.method, shape, &counters, to, &hash, &count, 1) != 0;
+    }
+  });
+  if (!taken) return 0;
   return WriteFull(shape, counters, out);
 }
 

@@ -485,7 +485,7 @@ TakeSnapshot(FunctionCallInfo fcinfo, NameKind kind)
 	for (bool again = true; again;)
 	{
 		again = false;
-		memset(image + dedup::kHeaderBytes, 0, shape->bytes);
+		dedup::ClearInPieces(image + dedup::kHeaderBytes, shape->bytes);
 		for (BlockNumber block = 0; block < filter.parameters.geometry.pages && !again; block++)
 		{
 			uint8_t    *lines = image + dedup::kHeaderBytes +
@@ -522,6 +522,7 @@ TakeSnapshot(FunctionCallInfo fcinfo, NameKind kind)
 			{
 				DumpedPage	page;
 
+				CHECK_FOR_INTERRUPTS();
 				MemoryContextReset(context);
 				if (ReadLivePage(filter, GetActiveSnapshot(), block, &page))
 					clock = Max(clock, NewestOf(page));
@@ -566,8 +567,10 @@ LoadHashes(const LiveFilter &filter, const FilterRef &source)
 			hashes[at++] = hash;
 	});
 	LiveTestAndAddBatch(filter, hashes, at, LiveGenerationNow(filter), answers);
-	for (size_t i = 0; i < at; i++)
-		fresh += answers[i] == LiveAnswer::New;
+	dedup::ForUnits(at, 8 * sizeof(LiveAnswer), [&](uint64_t from, uint64_t to) {
+		for (size_t i = from; i < to; i++)
+			fresh += answers[i] == LiveAnswer::New;
+	});
 	return fresh;
 }
 

@@ -477,6 +477,8 @@ CompareBatchKeys(const void *left, const void *right)
 	const BatchKey *a = (const BatchKey *) left;
 	const BatchKey *b = (const BatchKey *) right;
 
+	/* Millions of keys are sorted for seconds, which is all done here. */
+	CHECK_FOR_INTERRUPTS();
 	if (a->address.group != b->address.group)
 		return a->address.group < b->address.group ? -1 : 1;
 	return a->index < b->index ? -1 : a->index > b->index;
@@ -490,8 +492,10 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 														   sizeof(BatchKey) * (n + 1));
 
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
-	for (size_t i = 0; i < n; i++)
-		keys[i] = {AddressIn(filter, hashes[i]), i};
+	dedup::ForUnits(n, 8 * sizeof(BatchKey), [&](uint64_t from, uint64_t to) {
+		for (size_t i = from; i < to; i++)
+			keys[i] = {AddressIn(filter, hashes[i]), i};
+	});
 	qsort(keys, n, sizeof(BatchKey), CompareBatchKeys);
 	for (size_t i = 0; i < n;)
 	{

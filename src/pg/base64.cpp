@@ -30,6 +30,29 @@ DecodedRoom(size_t length)
 	return length / 4 * 3 + 3;
 }
 
+/* Of what is decoded at a time, with a pause after it; a multiple of 3. */
+static constexpr size_t PIECE = dedup::kPieceBytes / 4 * 3;
+
+/* The server's pg_b64_decode() in pieces. Only the last piece may have padding. */
+static int
+DecodePieces(const char *text, size_t length, uint8_t *to, size_t room)
+{
+	size_t		size = 0;
+
+	for (size_t at = 0; at < length; at += EncodedLength(PIECE))
+	{
+		size_t		n = Min(length - at, EncodedLength(PIECE));
+		int			decoded = pg_b64_decode(text + at, (int) n, (base64_bytes *) (to + size),
+											(int) Min(room - size, DecodedRoom(n)));
+
+		if (decoded < 0 || (at + n < length && (size_t) decoded != PIECE))
+			return -1;
+		size += (size_t) decoded;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return (int) size;
+}
+
 struct varlena *
 DecodeBase64(const char *text, size_t largest, const char *type, const char *hint,
 			 Node *escontext)
@@ -43,7 +66,7 @@ DecodeBase64(const char *text, size_t largest, const char *type, const char *hin
 		size_t		room = DecodedRoom(length);
 
 		value = (struct varlena *) palloc(VARHDRSZ + room);
-		size = pg_b64_decode(text, (int) length, (base64_bytes *) VARDATA(value), (int) room);
+		size = DecodePieces(text, length, (uint8_t *) VARDATA(value), room);
 	}
 	if (size < 0)
 #if PG_VERSION_NUM >= 160000
@@ -65,11 +88,20 @@ EncodeBase64(const struct varlena *value, const char *type)
 	size_t		size = VARSIZE_ANY_EXHDR(value);
 	size_t		room = EncodedLength(size);
 	char	   *text = (char *) palloc(room + 1);
-	int			length = pg_b64_encode((const base64_bytes *) VARDATA_ANY(value), (int) size, text,
-									   (int) room);
+	const char *bytes = VARDATA_ANY(value);
+	size_t		length = 0;
 
-	if (length < 0)
-		elog(ERROR, "could not encode a %s of %zu bytes", type, size);
+	for (size_t at = 0; at < size; at += PIECE)
+	{
+		int			encoded = pg_b64_encode((const base64_bytes *) (bytes + at),
+											(int) Min(size - at, PIECE), text + length,
+											(int) (room - length));
+
+		if (encoded < 0)
+			elog(ERROR, "could not encode a %s of %zu bytes", type, size);
+		length += (size_t) encoded;
+		CHECK_FOR_INTERRUPTS();
+	}
 	text[length] = '\0';
 	return text;
 }

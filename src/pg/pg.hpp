@@ -38,6 +38,23 @@ extern "C" {
 #endif
 
 /*
+ * HOLD_INTERRUPTS() and RESUME_INTERRUPTS(), without the ++ of a volatile that C++20
+ * deprecates.
+ */
+static inline void
+HoldInterrupts(void)
+{
+	InterruptHoldoffCount = InterruptHoldoffCount + 1;
+}
+
+static inline void
+ResumeInterrupts(void)
+{
+	Assert(InterruptHoldoffCount > 0);
+	InterruptHoldoffCount = InterruptHoldoffCount - 1;
+}
+
+/*
  * Declares an SQL-callable function and exports it; everything else of the
  * library is hidden.
  */

@@ -67,9 +67,8 @@ MakeHashSet(int room)
 	HashSet		set = {};
 
 	set.size = 2 * (uint64) room + 1;
-	set.slots = (uint64 *) MemoryContextAllocExtended(CurrentMemoryContext,
-													  sizeof(uint64) * set.size,
-													  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	set.slots = (uint64 *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint64) * set.size);
+	dedup::ClearInPieces((uint8_t *) set.slots, sizeof(uint64) * set.size);
 	return set;
 }
 

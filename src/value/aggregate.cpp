@@ -233,10 +233,7 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 	if (PG_ARGISNULL(0))
 	{
 		/* A copy, in whatever form it is. */
-		struct varlena *copy = AllocateFlat(VARSIZE(other.image - VARHDRSZ) - VARHDRSZ);
-
-		memcpy(VARDATA(copy), other.image, VARSIZE(copy) - VARHDRSZ);
-		PG_RETURN_POINTER(copy);
+		PG_RETURN_POINTER(CopyFlat(other.image, VARSIZE(other.image - VARHDRSZ) - VARHDRSZ));
 	}
 	state.value = GetState(fcinfo);
 	CheckFlat(state.value, &own.header);

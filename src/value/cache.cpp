@@ -80,22 +80,22 @@ FillCache(FilterCache *cache, struct varlena *value, const Header &header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
 	MemoryContext old = MemoryContextSwitchTo(cache->context);
+	struct varlena *kept;
 
 	if (header.form == Form::kExact && header.order() != ExactOrder::kSorted &&
 		header.hashes() > SEARCHED_HASHES)
 	{
 		Step		step = {Form::kWorkingExact, header.hashes()};
 
-		cache->value = AllocateFlat(dedup::StepBytes(header, step));
+		kept = AllocateFlat(dedup::StepBytes(header, step));
 		/* A longer list of the same hashes: it cannot be full. */
-		(void) dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(cache->value));
+		(void) dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(kept));
 	}
 	else
-	{
-		cache->value = (struct varlena *) palloc(VARSIZE(value));
-		memcpy(cache->value, value, VARSIZE(value));
-	}
-	CheckFlat(cache->value, &cache->header);
+		kept = CopyFlat(image, VARSIZE(value) - VARHDRSZ);
+	CheckFlat(kept, &cache->header);
+	/* Last: until here an error may have left the cache empty, but never half filled. */
+	cache->value = kept;
 	MemoryContextSwitchTo(old);
 }
 
@@ -144,15 +144,14 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 		if (fetched)
 			value = PG_DETOAST_DATUM(datum);
 		CheckStored(value, &header);
-		FillCache(cache, value, header);
 		cache->fetched = fetched;
 		if (fetched)
-		{
-			pfree(value);
 			cache->key = key;
-		}
 		else
 			memcpy(cache->head, head, sizeof cache->head);
+		FillCache(cache, value, header);
+		if (fetched)
+			pfree(value);
 	}
 	return {(const uint8_t *) VARDATA(cache->value), cache->header};
 }

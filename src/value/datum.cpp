@@ -15,9 +15,6 @@ using dedup::Header;
 using dedup::Outcome;
 using dedup::Step;
 
-/* Results of dedup_add() up to this size are flat: a copy costs nothing. */
-static constexpr size_t FLAT_RESULT_BYTES = 1024;
-
 /* ---- errors --------------------------------------------------------------- */
 
 #if PG_VERSION_NUM >= 160000
@@ -218,79 +215,6 @@ ForgettingMethods(void)
 	return names.data;
 }
 
-/* ---- expanded objects ------------------------------------------------------ */
-
-namespace
-{
-
-constexpr uint32 EXPANDED_MAGIC = 0x53444446;
-
-/*
- * The image is canonical, with or without its checksum, or a working one once it
- * was changed in place.
- */
-struct ExpandedFilter
-{
-	ExpandedObjectHeader hdr;
-	uint32		magic;
-	struct varlena *value;		/* flat, in the object's context */
-};
-
-}							/* namespace */
-
-static Size ExpandedFlatSize(ExpandedObjectHeader *header);
-static void ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size);
-
-static const ExpandedObjectMethods expanded_methods = {ExpandedFlatSize, ExpandedFlatten};
-
-static Size
-ExpandedFlatSize(ExpandedObjectHeader *header)
-{
-	Header		filter;
-
-	CheckFlat(((ExpandedFilter *) header)->value, &filter);
-	return VARHDRSZ + dedup::CanonicalBytes(filter);
-}
-
-static void
-ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size)
-{
-	struct varlena *value = ((ExpandedFilter *) header)->value;
-	Header		filter;
-
-	CheckFlat(value, &filter);
-	Assert(size == VARHDRSZ + dedup::CanonicalBytes(filter));
-	SET_VARSIZE(result, size);
-	dedup::WriteCanonical((uint8_t *) VARDATA(value), filter, (uint8_t *) VARDATA(result));
-}
-
-/* The expanded filter that a datum is, or NULL. */
-static ExpandedFilter *
-GetExpanded(Datum datum)
-{
-	ExpandedFilter *object;
-
-	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(datum)))
-		return NULL;
-	object = (ExpandedFilter *) DatumGetEOHP(datum);
-	return object->hdr.eoh_methods == &expanded_methods && object->magic == EXPANDED_MAGIC ?
-		object : NULL;
-}
-
-static ExpandedFilter *
-MakeExpanded(void)
-{
-	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
-														  "expanded dedup_filter",
-														  ALLOCSET_START_SMALL_SIZES);
-	ExpandedFilter *object = (ExpandedFilter *) MemoryContextAllocZero(context,
-																	   sizeof(ExpandedFilter));
-
-	EOH_init_header(&object->hdr, &expanded_methods, context);
-	object->magic = EXPANDED_MAGIC;
-	return object;
-}
-
 /* ---- reading -------------------------------------------------------------- */
 
 void
@@ -318,15 +242,11 @@ CheckStored(const struct varlena *value, Header *header)
 FilterRef
 GetFilter(Datum datum)
 {
-	ExpandedFilter *object = GetExpanded(datum);
-	struct varlena *value;
+	struct varlena *value = ValueOfExpanded(datum);
 	FilterRef	filter;
 
-	if (object != NULL)
-	{
-		value = object->value;
+	if (value != NULL)
 		CheckFlat(value, &filter.header);
-	}
 	else
 	{
 		bool		stored = VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(datum));
@@ -340,9 +260,8 @@ GetFilter(Datum datum)
 	filter.image = (const uint8_t *) VARDATA(value);
 	if (unlikely(filter.header.deferred() > 0))
 	{
-		struct varlena *copy = (struct varlena *) palloc(VARSIZE(value));
+		struct varlena *copy = CopyFlat(filter.image, VARSIZE(value) - VARHDRSZ);
 
-		memcpy(copy, value, VARSIZE(value));
 		if (!dedup::Settle((uint8_t *) VARDATA(copy), &filter.header))
 			ReportFull(filter.header);
 		filter.image = (const uint8_t *) VARDATA(copy);
@@ -383,6 +302,15 @@ AllocateFlat(size_t image_bytes)
 }
 
 struct varlena *
+CopyFlat(const uint8_t *image, size_t image_bytes)
+{
+	struct varlena *value = AllocateFlat(image_bytes);
+
+	dedup::CopyInPieces((uint8_t *) VARDATA(value), image, image_bytes);
+	return value;
+}
+
+struct varlena *
 MakeEmptyFilter(const dedup::Shape &shape)
 {
 	struct varlena *value = AllocateFlat(dedup::kHeaderBytes);
@@ -398,89 +326,6 @@ MakeCanonical(const FilterRef &filter)
 
 	dedup::WriteCanonical(filter.image, filter.header, (uint8_t *) VARDATA(value));
 	return value;
-}
-
-/* Adds keys to an expanded object that may be written to. */
-static Datum
-AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
-{
-	MemoryContext old = MemoryContextSwitchTo(object->hdr.eoh_context);
-
-	for (size_t i = 0; i < n; i++)
-	{
-		struct varlena *before = object->value;
-		FilterState state;
-
-		/*
-		 * The object holds a whole filter at every step, since an error may end
-		 * any of them.
-		 */
-		StartFilling(&state, before, limit);
-		FillWith(&state, hashes[i], limit);
-		if (state.value != before)
-		{
-			object->value = state.value;
-			pfree(before);
-		}
-		if (i % 65536 == 65535)
-			CHECK_FOR_INTERRUPTS();
-	}
-	MemoryContextSwitchTo(old);
-	return EOHPGetRWDatum(&object->hdr);
-}
-
-Datum
-AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
-{
-	return AddAllToValue(datum, filter, &hash, 1);
-}
-
-Datum
-AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
-{
-	ExpandedFilter *object;
-	MemoryContext old;
-	size_t		room = dedup::AddToBytes(filter.header);
-
-	/*
-	 * Not in place where an error may end it between two keys: PL/pgSQL keeps the
-	 * variable, which must then be as it was.
-	 */
-	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
-		(object = GetExpanded(datum)) != NULL &&
-		(n == 1 || !filter.header.method->can_be_full(filter.header.shape)))
-		return AddInPlace(object, hashes, n, filter.header.exact_limit());
-
-	if (n == 1 && filter.header.canonical())
-	{
-		struct varlena *value;
-		size_t		size;
-
-		object = room > FLAT_RESULT_BYTES ? MakeExpanded() : NULL;
-		old = object != NULL ? MemoryContextSwitchTo(object->hdr.eoh_context) :
-			CurrentMemoryContext;
-		value = AllocateFlat(room);
-		size = dedup::AddTo(filter.image, filter.header, hashes[0], (uint8_t *) VARDATA(value));
-		if (size == 0)
-			ReportFull(filter.header);
-		SET_VARSIZE(value, VARHDRSZ + size);
-		MemoryContextSwitchTo(old);
-		if (object == NULL)
-		{
-			dedup::Seal((uint8_t *) VARDATA(value), size);
-			return PointerGetDatum(value);
-		}
-		object->value = value;
-		return EOHPGetRWDatum(&object->hdr);
-	}
-
-	/* Many keys, or a working image: a copy that is then changed in place. */
-	object = MakeExpanded();
-	old = MemoryContextSwitchTo(object->hdr.eoh_context);
-	object->value = AllocateFlat(dedup::CanonicalBytes(filter.header));
-	dedup::WriteCanonical(filter.image, filter.header, (uint8_t *) VARDATA(object->value));
-	MemoryContextSwitchTo(old);
-	return AddInPlace(object, hashes, n, filter.header.exact_limit());
 }
 
 Datum
@@ -516,8 +361,7 @@ ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash)
 
 /* ---- filling -------------------------------------------------------------- */
 
-/* Replaces the state's image by a working one. */
-static void
+void
 MakeStep(FilterState *state, const Step &step)
 {
 	struct varlena *grown = AllocateFlat(dedup::StepBytes(state->header, step));
@@ -606,8 +450,6 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 void
 TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 {
-	uint64		n = 0;
-
 	dedup::ForEachEntry(exact.image, exact.header, [&](uint64 hash, uint64 count) {
 		Outcome		outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
 
@@ -619,8 +461,6 @@ TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 		}
 		if (outcome == Outcome::kFull)
 			ReportFull(state->header);
-		if (++n % 65536 == 0)
-			CHECK_FOR_INTERRUPTS();
 	});
 }
 

@@ -93,6 +93,9 @@ extern void RefuseFilterAsKey(const KeyPlan *plan);
  */
 extern FilterRef GetFilter(Datum datum);
 
+/* The flat value of an expanded filter, or NULL if the datum is none. */
+extern struct varlena *ValueOfExpanded(Datum datum);
+
 /* Reads the header of a flat value in memory. */
 extern void CheckFlat(const struct varlena *value, dedup::Header *header);
 
@@ -117,6 +120,9 @@ extern dedup::Shape GetPrototype(bool isnull, Datum datum);
 
 /* A flat value with room for an image of so many bytes. */
 extern struct varlena *AllocateFlat(size_t image_bytes);
+
+/* A flat value with a copy of these bytes. */
+extern struct varlena *CopyFlat(const uint8_t *image, size_t image_bytes);
 
 /* The empty filter of a shape. */
 extern struct varlena *MakeEmptyFilter(const dedup::Shape &shape);
@@ -152,6 +158,9 @@ enum class HashLimit
 };
 
 extern uint64 LimitOf(const dedup::Header &header, HashLimit limit);
+
+/* Replaces the state's image by a working one, in the current context. */
+extern void MakeStep(FilterState *state, const dedup::Step &step);
 
 /*
  * Makes `state` able to take keys: a flat value in memory is turned into a working

@@ -74,9 +74,9 @@ DEDUP_FUNCTION(dedup_filter_recv)
 {
 	StringInfo	message = (StringInfo) PG_GETARG_POINTER(0);
 	int			size = message->len - message->cursor;
-	struct varlena *value = AllocateFlat((size_t) size);
+	struct varlena *value = CopyFlat((const uint8_t *) pq_getmsgbytes(message, size),
+									 (size_t) size);
 
-	memcpy(VARDATA(value), pq_getmsgbytes(message, size), (size_t) size);
 	PG_RETURN_POINTER(FromBytes(value, ERRCODE_INVALID_BINARY_REPRESENTATION, NULL));
 }
 
@@ -86,11 +86,9 @@ DEDUP_FUNCTION(dedup_filter_recv)
 DEDUP_FUNCTION(dedup_filter_send)
 {
 	struct varlena *bytes = ToBytes(PG_GETARG_DATUM(0));
-	struct varlena *copy = AllocateFlat(VARSIZE(bytes) - VARHDRSZ);
 
 	/* Always a copy: array_send() frees what it is given. */
-	memcpy(VARDATA(copy), VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ);
-	PG_RETURN_POINTER(copy);
+	PG_RETURN_POINTER(CopyFlat((const uint8_t *) VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ));
 }
 
 /*

@@ -30,6 +30,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 
 namespace dedup::a2 {
@@ -109,7 +110,7 @@ inline void SwapCaches(const Shape& shape, Counters* counters, uint8_t* body) no
   counters->state ^= 1;
   counters->count = 0;
   const uint64_t keep = kEvenBits << (counters->state ^ 1);
-  for (size_t i = 0; i < shape.bytes; i += 8) StoreU64(body + i, LoadU64(body + i) & keep);
+  ForWords(shape.bytes, [&](size_t i) { StoreU64(body + i, LoadU64(body + i) & keep); });
 }
 
 inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
@@ -169,24 +170,24 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const bool crossed = counters->state != other_counters.state;
-  for (size_t i = 0; i < shape.bytes; i += 8) {
+  ForWords(shape.bytes, [&](size_t i) {
     uint64_t word = LoadU64(other + i);
     if (crossed) word = (word & kEvenBits) << 1 | (word >> 1 & kEvenBits);
     StoreU64(body + i, LoadU64(body + i) | word);
-  }
+  });
   if (other_counters.count > counters->count) counters->count = other_counters.count;
   return true;
 }
 
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t set[2] = {}, either = 0;
-  for (size_t i = 0; i < shape.bytes; i += 8) {
+  ForWords(shape.bytes, [&](size_t i) {
     const uint64_t word = LoadU64(body + i);
     const uint64_t even = word & kEvenBits, odd = word >> 1 & kEvenBits;
     set[0] += static_cast<uint64_t>(std::popcount(even));
     set[1] += static_cast<uint64_t>(std::popcount(odd));
     either += static_cast<uint64_t>(std::popcount(even | odd));
-  }
+  });
   const double bits = static_cast<double>(CacheBits(shape));
   const int k = static_cast<int>(K(shape));
   Reading reading;

@@ -32,6 +32,7 @@
 #include "../method.hpp"
 #include "../occupancy.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "apbf_sizes.hpp"
 
 namespace dedup::apbf {
@@ -130,7 +131,7 @@ inline void ClearBits(uint8_t* body, size_t bytes, uint64_t from, uint64_t count
     ++from;
     --count;
   }
-  std::memset(body + from / 8, 0, static_cast<size_t>(count / 8));
+  ClearInPieces(body + from / 8, static_cast<size_t>(count / 8));
   from += count / 8 * 8;
   StoreField(body, bytes, from < bytes * 8 ? from : 0, count % 8, 0);
 }
@@ -229,10 +230,13 @@ inline constexpr unsigned kWordBits = 56;
 // Runs visit(first bit within the slice, how many) over the words of a slice.
 template <typename Visit>
 inline void ForEachSliceWord(const Layout& layout, Visit visit) noexcept {
-  for (uint64_t done = 0; done < layout.slice_bits; done += kWordBits) {
-    const uint64_t left = layout.slice_bits - done;
-    visit(done, static_cast<unsigned>(left < kWordBits ? left : kWordBits));
-  }
+  ForPieces(layout.slice_bits, kPieceBytes * 8 / kWordBits * kWordBits,
+            [&](uint64_t from, uint64_t to) {
+              for (uint64_t done = from; done < to; done += kWordBits) {
+                const uint64_t left = to - done;
+                visit(done, static_cast<unsigned>(left < kWordBits ? left : kWordBits));
+              }
+            });
 }
 
 inline uint64_t CountSlice(const Shape& shape, const Layout& layout, const Counters& counters,

@@ -34,6 +34,7 @@
 #include "../method.hpp"
 #include "../occupancy.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 
 namespace dedup::b_dbf {
@@ -161,16 +162,18 @@ inline void ForEachWord(const uint8_t* body, size_t bytes, Visit visit) noexcept
   for (unsigned bit = 0; bit < 64; bit += kWidth) lowest |= uint64_t{1} << bit;
   unsigned first = 0;  // bit at which the first counter starts in this word
   uint64_t word = LoadU64(body);
-  for (size_t at = 0; at < bytes; at += 8) {
-    const uint64_t next = at + 8 < bytes ? LoadU64(body + at + 8) : 0;
-    uint64_t any = word;
-    DEDUP_UNROLL
-    for (unsigned bit = 1; bit < kWidth; ++bit) any |= word >> bit | next << (64 - bit);
-    visit(at, word, any & lowest << first);
-    first += kWidth - 64 % kWidth;
-    if (first >= kWidth) first -= kWidth;
-    word = next;
-  }
+  ForBytes(bytes, [&](size_t from, size_t to) {
+    for (size_t at = from; at < to; at += 8) {
+      const uint64_t next = at + 8 < bytes ? LoadU64(body + at + 8) : 0;
+      uint64_t any = word;
+      DEDUP_UNROLL
+      for (unsigned bit = 1; bit < kWidth; ++bit) any |= word >> bit | next << (64 - bit);
+      visit(at, word, any & lowest << first);
+      first += kWidth - 64 % kWidth;
+      if (first >= kWidth) first -= kWidth;
+      word = next;
+    }
+  });
 }
 
 template <typename Visit>
@@ -283,7 +286,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
     even |= LowMask(width) << i * width;
     above |= uint64_t{1} << (i + 1) * width;
   }
-  for (uint64_t done = 0; done < layout.counters; done += fields) {
+  const auto merge_fields = [&](uint64_t done) {
     const uint64_t left = layout.counters - done;
     const unsigned bits = static_cast<unsigned>(left < fields ? left : fields) * width;
     const uint64_t a = LoadField(body, shape.bytes, done * width, bits);
@@ -291,7 +294,10 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
     const uint64_t larger = LargerFields(a, b, even, above, width) |
                             LargerFields(a >> width, b >> width, even, above, width) << width;
     StoreField(body, shape.bytes, done * width, bits, larger);
-  }
+  };
+  ForPieces(layout.counters, kPieceBytes / 8 * fields, [&](uint64_t from, uint64_t to) {
+    for (uint64_t done = from; done < to; done += fields) merge_fields(done);
+  });
   if (other_counters.count > counters->count) counters->count = other_counters.count;
   return true;
 }

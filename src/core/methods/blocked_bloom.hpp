@@ -31,6 +31,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 
 namespace dedup::blocked_bloom {
@@ -321,9 +322,7 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 // The union: every key of either input is found.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
-  for (size_t i = 0; i < shape.bytes; i += 8) {
-    StoreU64(body + i, LoadU64(body + i) | LoadU64(other + i));
-  }
+  OrInPieces(body, other, shape.bytes);
   return true;
 }
 
@@ -331,13 +330,15 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   const uint64_t lines = Lines(shape);
   const int k = K(shape);
   uint64_t histogram[kLineBits + 1] = {};  // lines by bits set
-  for (uint64_t line = 0; line < lines; ++line) {
-    int set = 0;
-    for (size_t i = 0; i < kLineBytes; i += 8) {
-      set += std::popcount(LoadU64(body + line * kLineBytes + i));
+  ForUnits(lines, kLineBits, [&](uint64_t from, uint64_t to) {
+    for (uint64_t line = from; line < to; ++line) {
+      int set = 0;
+      for (size_t i = 0; i < kLineBytes; i += 8) {
+        set += std::popcount(LoadU64(body + line * kLineBytes + i));
+      }
+      ++histogram[set];
     }
-    ++histogram[set];
-  }
+  });
   double total = 0, rate = 0;
   for (int set = 0; set <= kLineBits; ++set) {
     const double share = static_cast<double>(histogram[set]) / static_cast<double>(lines);

@@ -17,6 +17,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 
 namespace dedup::bloom {
@@ -134,17 +135,15 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 // The union: every key of either input is found.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
-  for (size_t i = 0; i < shape.bytes; i += 8) {
-    StoreU64(body + i, LoadU64(body + i) | LoadU64(other + i));
-  }
+  OrInPieces(body, other, shape.bytes);
   return true;
 }
 
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t set = 0;
-  for (size_t i = 0; i < shape.bytes; i += 8) {
+  ForWords(shape.bytes, [&](size_t i) {
     set += static_cast<uint64_t>(std::popcount(LoadU64(body + i)));
-  }
+  });
   const double bits = static_cast<double>(Bits(shape));
   Reading reading;
   reading.count = KeysFromClear(1 - static_cast<double>(set) / bits, 1, bits, K(shape));

@@ -5,6 +5,7 @@
 
 #include "../method.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 #include "cell_rows.hpp"
 
@@ -86,9 +87,9 @@ inline bool Merge(const Shape& shape, const Rows& rows, const Rule& rule, Counte
   counters->count += other_counters.count;
   StepRandom random(shape.seed, counters->count);
   bool both = false;
-  for (uint64_t row = 0; row < rows.count; ++row) {
+  const auto merge_row = [&](uint64_t row) {
     Cells right = CellsOf(rows, other, shape.bytes, row);
-    if (right.count == 0) continue;
+    if (right.count == 0) return;
     Cells left = CellsOf(rows, body, shape.bytes, row), chosen;
     const uint64_t bit = row * rows.width();
     if (left.count == 0) {
@@ -96,7 +97,7 @@ inline bool Merge(const Shape& shape, const Rows& rows, const Rule& rule, Counte
         const uint64_t at = bit + uint64_t{i} * rows.bits;
         StoreField(body, shape.bytes, at, rows.bits, LoadField(other, shape.bytes, at, rows.bits));
       }
-      continue;
+      return;
     }
     both = true;
     if (rule.queue) {
@@ -117,7 +118,10 @@ inline bool Merge(const Shape& shape, const Rows& rows, const Rule& rule, Counte
       StoreField(body, shape.bytes, bit + uint64_t{i} * rows.bits, rows.bits,
                  i < chosen.count ? chosen.value[i] : 0);
     }
-  }
+  };
+  ForUnits(rows.count, rows.width(), [&](uint64_t from, uint64_t to) {
+    for (uint64_t row = from; row < to; ++row) merge_row(row);
+  });
   if (both) ++counters->count;
   return true;
 }

@@ -37,6 +37,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 
 namespace dedup::count_min {
 
@@ -197,11 +198,13 @@ inline Frequency FrequencyIn(const Shape& shape, const Counters& counters, const
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const Counters& others,
                   const uint8_t* other, const Weights&) noexcept {
   bool passed = false;
-  for (size_t i = 0; i < shape.bytes; i += kGranule) {
-    const uint64_t sum = uint64_t{LoadU32(body + i)} + LoadU32(other + i);
-    passed |= sum > kMost;
-    StoreU32(body + i, sum > kMost ? kMost : static_cast<uint32_t>(sum));
-  }
+  ForBytes(shape.bytes, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; i += kGranule) {
+      const uint64_t sum = uint64_t{LoadU32(body + i)} + LoadU32(other + i);
+      passed |= sum > kMost;
+      StoreU32(body + i, sum > kMost ? kMost : static_cast<uint32_t>(sum));
+    }
+  });
   counters->count = SumOfCounts(counters->count, others.count);
   counters->state |= others.state | (passed ? kSaturated : 0);
   return true;
@@ -212,7 +215,9 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
 // and at most about width * ln(2 * width * depth) when all counters are in use.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t used = 0;
-  for (size_t i = 0; i < shape.bytes; i += kGranule) used += LoadU32(body + i) != 0;
+  ForBytes(shape.bytes, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; i += kGranule) used += LoadU32(body + i) != 0;
+  });
   const double cells = static_cast<double>(shape.bytes / kGranule);
   const double share = static_cast<double>(used) / cells;
   double clear = 1 - share;
@@ -230,9 +235,11 @@ inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* b
   const bool all = !Conservative(shape) && counters.state == 0;
   for (int row = 0; row < Depth(shape); ++row) {
     uint64_t sum = 0;
-    for (uint64_t i = 0; i < width; ++i) {
-      sum += LoadU32(body + kGranule * (static_cast<uint64_t>(row) * width + i));
-    }
+    ForUnits(width, 8 * kGranule, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) {
+        sum += LoadU32(body + kGranule * (static_cast<uint64_t>(row) * width + i));
+      }
+    });
     if (all ? sum != counters.count : sum > counters.count) return false;
   }
   return true;

@@ -26,6 +26,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 
 namespace dedup::counting_bloom {
@@ -176,11 +177,11 @@ inline uint64_t AddHalves(uint64_t a, uint64_t b) noexcept {
 // once and later.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
-  for (size_t i = 0; i < shape.bytes; i += 8) {
+  ForWords(shape.bytes, [&](size_t i) {
     const uint64_t a = LoadU64(body + i), b = LoadU64(other + i);
     StoreU64(body + i, AddHalves(a & kLowHalves, b & kLowHalves) |
                            AddHalves(a >> 4 & kLowHalves, b >> 4 & kLowHalves) << 4);
-  }
+  });
   return true;
 }
 
@@ -188,12 +189,12 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
 // two merged inputs had.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t used = 0;
-  for (size_t i = 0; i < shape.bytes; i += 8) {
+  ForWords(shape.bytes, [&](size_t i) {
     uint64_t word = LoadU64(body + i);
     word |= word >> 1;
     word |= word >> 2;
     used += static_cast<uint64_t>(std::popcount(word & 0x1111111111111111u));
-  }
+  });
   const double cells = static_cast<double>(CountersIn(shape.bytes));
   const double share = static_cast<double>(used) / cells;
   Reading reading;

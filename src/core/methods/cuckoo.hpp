@@ -29,6 +29,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 #include "../sizing.hpp"
 #include "cuckoo_buckets.hpp"
@@ -228,7 +229,10 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
   uint64_t offered = layout.strict ? 0 : weights.left * buckets.SlotsInUse();
   // A seed of its own: the draws must not be those that a kick makes at the same step.
   StepRandom random(shape.seed ^ kGolden, counters->count);
+  uint64_t steps = 0;
   for (uint64_t bucket = 0; bucket < layout.buckets; ++bucket) {
+    // A bucket's fingerprints may each move up to `kicks` others.
+    PauseEvery<kKeysBetweenPauses / 4>(&steps);
     for (unsigned slot = 0; slot < layout.slots; ++slot) {
       const uint64_t fingerprint = from.Get(from.SlotAt(bucket, slot));
       if (fingerprint == 0) continue;

@@ -11,6 +11,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 
 namespace dedup::cuckoo {
@@ -121,7 +122,9 @@ class Buckets {
 
   uint64_t SlotsInUse() const noexcept {
     uint64_t used = layout_.all_slots();
-    for (uint64_t i = 0; i < layout_.buckets; ++i) used -= Copies(i, 0, layout_.slots);
+    ForUnits(layout_.buckets, bucket_bits_, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) used -= Copies(i, 0, layout_.slots);
+    });
     return used;
   }
 

@@ -28,6 +28,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 #include "../sizing.hpp"
 #include "dsqf_lists.hpp"
@@ -260,7 +261,9 @@ inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*
   Reading reading;
   if (used == 0) return reading;
   double hit = 0;
-  for (uint64_t bucket = 0; bucket < used; ++bucket) hit += chances.Of(lists.Code(bucket));
+  ForUnits(used, layout.bucket_bits, [&](uint64_t from, uint64_t to) {
+    for (uint64_t bucket = from; bucket < to; ++bucket) hit += chances.Of(lists.Code(bucket));
+  });
   reading.count = LoadOf(chances, static_cast<double>(used) / rows) * rows;
   reading.fpr = hit < rows ? hit / rows : 1;
   return reading;

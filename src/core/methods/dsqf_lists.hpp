@@ -12,6 +12,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 #include "quotient_signature.hpp"
 
@@ -321,8 +322,9 @@ inline void Add(Lists<uint8_t>& lists, uint64_t seed, Counters* counters, uint64
 // Rows of the ring.
 template <typename Byte>
 inline uint64_t RingRows(const Lists<Byte>& lists, uint32_t youngest) noexcept {
-  uint64_t count = 0;
+  uint64_t count = 0, steps = 0;
   for (uint64_t link = youngest; link != 0 && count < lists.layout().rows;) {
+    PauseEvery<kStepsBetweenPauses>(&steps);
     ++count;
     link = lists.Younger(link - 1);
     if (link == youngest) break;
@@ -346,8 +348,9 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
   if (from_left == 0) return;
   uint64_t own = counters->state == 0 ? 0 : lists.Younger(counters->state - 1);
   uint64_t theirs = from.Younger(from_youngest - 1);
-  uint64_t link = own;
+  uint64_t link = own, steps = 0;
   for (uint64_t i = 0; i < own_left && link != 0; ++i) {
+    PauseEvery<kStepsBetweenPauses>(&steps);
     lists.SetOlder(link - 1, 0);
     link = lists.Younger(link - 1);
   }
@@ -359,6 +362,7 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
     return lists.First(row) != 0 && (older == 0 || (older == row + 1 && youngest != row + 1));
   };
   const auto take_over = [&](uint64_t row, uint64_t code) {
+    PauseEvery<kKeysBetweenPauses>(&steps);
     if (lists.Find(lists.First(row), code)) return;
     // With no bucket left and no row in the ring, this row is the oldest of all.
     const uint64_t bucket = BucketFor(lists, seed, &youngest, counters->count);
@@ -384,6 +388,7 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
     }
   };
   while (own_left > 0 || from_left > 0) {
+    PauseEvery<kKeysBetweenPauses>(&steps);
     // The n-th youngest row of a filter is n divided by its weight old: the older first.
     if (from_left == 0 || (own_left > 0 && own_left * weights.right > from_left * weights.left)) {
       --own_left;
@@ -408,10 +413,11 @@ inline bool HoldTogether(const Lists<const uint8_t>& lists, const Counters& coun
   const Layout& layout = lists.layout();
   const uint64_t used = counters.count < layout.buckets ? counters.count : layout.buckets;
   // Links that agree both ways pass each row once, so as many as have buckets are those.
-  uint64_t ring = 0;
+  uint64_t ring = 0, steps = 0;
   if (counters.state != 0) {
     uint64_t row = counters.state - 1;
     do {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const uint64_t next = lists.Younger(row);
       if (next == 0 || lists.Older(next - 1) != row + 1 || lists.First(row) == 0) return false;
       row = next - 1;
@@ -422,6 +428,7 @@ inline bool HoldTogether(const Lists<const uint8_t>& lists, const Counters& coun
   // they are the used ones, each once.
   uint64_t passed = 0, mixes = 0;
   for (uint64_t row = 0; row < layout.rows; ++row) {
+    PauseEvery<kStepsBetweenPauses>(&steps);
     uint64_t link = lists.First(row);
     if (link == 0) {
       if (!lists.Clear(row)) return false;
@@ -430,10 +437,13 @@ inline bool HoldTogether(const Lists<const uint8_t>& lists, const Counters& coun
     if (ring-- == 0) return false;
     for (; link != 0; link = lists.Next(link - 1)) {
       if (++passed > used) return false;
+      PauseEvery<kStepsBetweenPauses>(&steps);
       mixes += Derived(link, 0);
     }
   }
-  for (uint64_t bucket = 0; bucket < used; ++bucket) mixes -= Derived(bucket + 1, 0);
+  ForPieces(used, kPieceBytes, [&](uint64_t from, uint64_t to) {
+    for (uint64_t bucket = from; bucket < to; ++bucket) mixes -= Derived(bucket + 1, 0);
+  });
   return ring == 0 && passed == used && mixes == 0;
 }
 

@@ -28,6 +28,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 #include "fifo_line.hpp"
 
@@ -295,13 +296,15 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
   const LineLayout layout = LayoutOf(shape);
   const uint32_t left_clock = counters->state, right_clock = other_counters.state;
   const uint32_t clock = left_clock > right_clock ? left_clock : right_clock;
-  for (size_t at = 0; at < shape.bytes; at += kLineBytes) {
-    uint8_t right[kLineBytes];
-    std::memcpy(right, other + at, kLineBytes);
-    if (left_clock != clock) Expire(body + at, layout, left_clock, clock);
-    if (right_clock != clock) Expire(right, layout, right_clock, clock);
-    MergeLine(body + at, right, layout, clock, weights);
-  }
+  ForBytes(shape.bytes, [&](size_t from, size_t to) {
+    for (size_t at = from; at < to; at += kLineBytes) {
+      uint8_t right[kLineBytes];
+      std::memcpy(right, other + at, kLineBytes);
+      if (left_clock != clock) Expire(body + at, layout, left_clock, clock);
+      if (right_clock != clock) Expire(right, layout, right_clock, clock);
+      MergeLine(body + at, right, layout, clock, weights);
+    }
+  });
   counters->state = clock;
   return true;
 }
@@ -310,10 +313,12 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const LineLayout layout = LayoutOf(shape);
   uint64_t used = 0;
-  for (size_t at = 0; at < shape.bytes; at += kLineBytes) {
-    used +=
-        layout.slots() - static_cast<unsigned>(std::popcount(SlotsEqual(body + at, layout, 0, 0)));
-  }
+  ForBytes(shape.bytes, [&](size_t from, size_t to) {
+    for (size_t at = from; at < to; at += kLineBytes) {
+      used += layout.slots() -
+              static_cast<unsigned>(std::popcount(SlotsEqual(body + at, layout, 0, 0)));
+    }
+  });
   Reading reading;
   reading.count = static_cast<double>(used);
   reading.fpr = LineRate(layout, reading.count / static_cast<double>(Lines(shape)));

@@ -32,6 +32,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 
 namespace dedup::hll {
 
@@ -181,13 +182,21 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
   return TestAndAdd(shape, counters, body, hashes, n, nullptr);
 }
 
+// Runs visit(i) over all 2^p registers.
+template <typename Visit>
+DEDUP_ALWAYS_INLINE inline void ForRegisters(unsigned p, Visit visit) noexcept {
+  ForPieces(uint64_t{1} << p, kPieceBytes / 4, [&](uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; ++i) visit(i);
+  });
+}
+
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
-  for (uint64_t i = 0; i < uint64_t{1} << P(shape); ++i) {
+  ForRegisters(P(shape), [&](uint64_t i) {
     const uint32_t value = LoadRegister(body, i);
     const uint32_t joined = Joined(value, LoadRegister(other, i));
     if (joined != value) StoreRegister(body, i, joined);
-  }
+  });
   return true;
 }
 
@@ -206,10 +215,10 @@ inline bool Reducible(const Shape& from, const Shape& to) noexcept {
 inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint8_t* out) noexcept {
   const unsigned p = P(from), less = p - P(to);
   const uint32_t last_group = (64 - p - kT) << kT;  // its values are above this
-  std::memset(out, 0, to.bytes);
-  for (uint64_t i = 0; i < uint64_t{1} << p; ++i) {
+  ClearInPieces(out, to.bytes);
+  ForRegisters(p, [&](uint64_t i) {
     const uint32_t value = LoadRegister(body, i);
-    if (value >> kD == 0) continue;
+    if (value >> kD == 0) return;
     const uint64_t at = i & LowMask(P(to));
     uint32_t joined = LoadRegister(out, at);
     const uint32_t u = value >> kD;
@@ -227,7 +236,7 @@ inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint
       }
     }
     StoreRegister(out, at, joined);
-  }
+  });
 }
 
 // ---- the estimate ---------------------------------------------------------------
@@ -278,7 +287,7 @@ inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept
     }
     lanes[u] = 0;
   };
-  for (uint64_t i = 0; i < uint64_t{1} << p; ++i) {
+  ForRegisters(p, [&](uint64_t i) {
     const uint32_t value = LoadRegister(body, i);
     uint32_t u = value >> kD;
     if (u > most) u = most;  // of bits that no sketch has
@@ -288,7 +297,7 @@ inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept
     bits = (bits & 0x333333) + (bits >> 2 & 0x333333);
     lanes[u] += (bits & 0x0f0f0f) | uint64_t{bits >> 4 & 0x0f0f0f} << 32;
     if (++registers[u] % kFlush == 0) flush(u);
-  }
+  });
   for (uint32_t u = 1; u <= most; ++u) flush(u);
 
   // Values by groups that a register with this u tells of, and the values above u.

@@ -24,6 +24,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 
 namespace dedup::lru_table {
 
@@ -57,19 +58,7 @@ class Table {
   };
 
   Spot Find(uint64_t hash) const noexcept {
-    Spot spot = {0, 0};
-    uint64_t smaller = 0;
-    for (uint32_t node = First(Bucket(hash)); node != 0; node = Next(node)) {
-      const uint64_t there = Hash(node);
-      if (spot.before != 0 && there <= smaller) break;  // no chain of ours
-      if (there >= hash) {
-        if (there == hash) spot.at = node;
-        break;
-      }
-      smaller = there;
-      spot.before = node;
-    }
-    return spot;
+    return Walk<false>(hash, First(Bucket(hash)), 0, {0, 0});
   }
 
   DEDUP_ALWAYS_INLINE void FetchBucket(uint64_t hash) const noexcept {
@@ -129,7 +118,9 @@ class Table {
   // whole.
   void Merge(const Table& other, const Weights& weights) noexcept {
     const uint32_t held = held_;
-    for (uint32_t node = 1; node <= held; ++node) SetMark(node, false);
+    ForUnits(held, 8 * kNodeBytes, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) SetMark(static_cast<uint32_t>(i) + 1, false);
+    });
     uint64_t taken = 0;
     Interleave(
         other, weights,
@@ -150,12 +141,15 @@ class Table {
         });
 
     uint32_t spare = 0;  // nodes to be used again, linked by `younger`
-    for (uint32_t node = held; node >= 1; --node) {
-      if (Marked(node)) continue;
-      Unchain(node);
-      SetYounger(node, spare);
-      spare = node;
-    }
+    ForPieces(held, kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) {
+        const uint32_t node = held - static_cast<uint32_t>(i);
+        if (Marked(node)) continue;
+        Unchain(node);
+        SetYounger(node, spare);
+        spare = node;
+      }
+    });
 
     uint32_t first = 0, last = 0;
     uint64_t linked = 0;
@@ -196,7 +190,9 @@ class Table {
         });
 
     uint32_t younger = 0;
+    uint64_t steps = 0;
     for (uint32_t node = first; linked > 0 && node != 0; --linked) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const uint32_t older = Younger(node);
       SetLinks(node, older, younger);
       if (younger == 0) SetOlder(0, node);
@@ -211,7 +207,9 @@ class Table {
   // its bucket's chain, and those not in use are zero.
   bool Sound() const noexcept {
     uint32_t node = 0;
+    uint64_t steps = 0;
     for (uint32_t i = 0; i <= held_; ++i) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const uint32_t younger = LoadU32(body_ + LinksAt(node) + 4);
       if (younger > held_ || (younger == 0) != (i == held_)) return false;
       if (LoadU32(body_ + LinksAt(younger)) != node) return false;
@@ -219,6 +217,7 @@ class Table {
     }
     uint64_t chained = 0;
     for (uint64_t bucket = 0; bucket < entries_; ++bucket) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       uint64_t smaller = 0;
       bool start = true;
       uint32_t at = LoadU32(body_ + FirstAt(bucket));
@@ -228,10 +227,12 @@ class Table {
         smaller = Hash(at);
         start = false;
         ++chained;
+        PauseEvery<kStepsBetweenPauses>(&steps);
       }
     }
     if (chained != held_) return false;
     for (uint64_t free = uint64_t{held_} + 1; free <= entries_; ++free) {
+      PauseEvery<kProbesBetweenPauses>(&steps);
       const uint8_t* at = body_ + NodeAt(static_cast<uint32_t>(free));
       if ((LoadU64(at) | LoadU64(at + 8) | LoadU32(at + 16)) != 0) return false;
     }
@@ -242,7 +243,38 @@ class Table {
   // In the bits of `older` above all node numbers: that a merge keeps the node.
   static constexpr uint32_t kMark = uint32_t{1} << 31;
 
+  // Chains are longer only where hashes were chosen for it.
+  static constexpr unsigned kShortChain = 256;
+
   uint64_t Bucket(uint64_t hash) const noexcept { return FastRange(hash, entries_); }
+
+  // Find() from this node on, behind one with the hash `smaller`. A chain that is long is
+  // walked on by another function, with pauses: so that the common case needs no call.
+  template <bool kPauses>
+  DEDUP_ALWAYS_INLINE Spot Walk(uint64_t hash, uint32_t node, uint64_t smaller,
+                                Spot spot) const noexcept {
+    uint64_t steps = 0;
+    for (; node != 0; node = Next(node)) {
+      if constexpr (kPauses) {
+        PauseEvery<kProbesBetweenPauses>(&steps);
+      } else {
+        if (__builtin_expect(++steps > kShortChain, 0)) return WalkOn(hash, node, smaller, spot);
+      }
+      const uint64_t there = Hash(node);
+      if (spot.before != 0 && there <= smaller) break;  // no chain of ours
+      if (there >= hash) {
+        if (there == hash) spot.at = node;
+        break;
+      }
+      smaller = there;
+      spot.before = node;
+    }
+    return spot;
+  }
+  __attribute__((noinline, cold)) Spot WalkOn(uint64_t hash, uint32_t node, uint64_t smaller,
+                                              Spot spot) const noexcept {
+    return Walk<true>(hash, node, smaller, spot);
+  }
 
   static size_t NodeAt(uint32_t node) noexcept {  // of node 0: the list's start
     return node == 0 ? 0 : kStartBytes + kNodeBytes * (size_t{node} - 1);
@@ -333,7 +365,9 @@ class Table {
     const uint64_t held = held_;  // `theirs` may add to it
     uint64_t rank = 0, other_rank = 0;
     uint32_t node = Older(0), other_node = other.Older(0);
+    uint64_t steps = 0;
     while (true) {
+      PauseEvery<kStepsBetweenPauses>(&steps);
       const bool left = node != 0 && rank < held;
       const bool right = other_node != 0 && other_rank < other.held_;
       if (!left && !right) return;

@@ -9,6 +9,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 #include "cell_rows.hpp"
 #include "cell_rows_merge.hpp"
 
@@ -83,9 +84,11 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const cell_rows::Rows rows = RowsOf(shape);
   uint64_t held = 0;
-  for (uint64_t row = 0; row < rows.count; ++row) {
-    held += cell_rows::CellsOf(rows, body, shape.bytes, row).count;
-  }
+  ForUnits(rows.count, rows.width(), [&](uint64_t from, uint64_t to) {
+    for (uint64_t row = from; row < to; ++row) {
+      held += cell_rows::CellsOf(rows, body, shape.bytes, row).count;
+    }
+  });
   Reading reading;
   reading.count = static_cast<double>(held);
   reading.fpr = reading.count / static_cast<double>(rows.count) /

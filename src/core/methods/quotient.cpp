@@ -30,6 +30,7 @@ constinit const Method kMethod = {
     .forget = Forget,
     .may_be_full = [](const Shape&) noexcept { return true; },
     .used_bytes = UsedBytes,
+    .grows_next = GrowsNext,
     .sound = Sound,
 };
 

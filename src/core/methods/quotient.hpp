@@ -33,6 +33,7 @@
 
 #include "../bytes.hpp"
 #include "../method.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 #include "quotient_rewrite.hpp"
 #include "quotient_table.hpp"
@@ -158,6 +159,12 @@ inline uint32_t UsedBytes(const Shape& shape, const Counters& counters) noexcept
   return static_cast<uint32_t>(TableBytes(q, layout.p - q));
 }
 
+inline bool GrowsNext(const Shape& shape, const Counters& counters) noexcept {
+  const Layout layout = LayoutOf(shape);
+  const unsigned q = QOf(layout, counters);
+  return q < layout.top && counters.count >= Limit(q);
+}
+
 inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
   const Layout layout = LayoutOf(shape);
   std::snprintf(text, size, "q=%u..%u r=%u..%u", layout.start, layout.top, layout.p - layout.start,
@@ -270,7 +277,7 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
   if (!spot.found || counters->count == 0 || !table.Remove(spot)) return false;
   if (--counters->count == 0) {
     // Empty is the state that it started with.
-    std::memset(body, 0, table.size());
+    ClearInPieces(body, table.size());
     counters->state = 0;
   }
   return true;

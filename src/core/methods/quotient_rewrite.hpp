@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "../bytes.hpp"
+#include "../pause.hpp"
 #include "quotient_table.hpp"
 
 namespace dedup::quotient {
@@ -99,14 +100,16 @@ inline bool Rewrite(uint8_t* body, unsigned p, unsigned from, unsigned to,
   const size_t old_bytes = static_cast<size_t>(TableBytes(from, p - from));
   const size_t new_bytes = static_cast<size_t>(TableBytes(to, p - to));
   const size_t offset = new_bytes - old_bytes;
-  if (offset > 0) std::memmove(body + offset, body, old_bytes);
+  if (offset > 0) MoveInPieces(body + offset, body, old_bytes);
   QueuedSource ours(Table(body + offset, from, p - from), uint64_t{offset} * 8);
   TableSource theirs(other);
   Table table(body, to, p - to);
   Placer placer(to, p - to);
   size_t cleared = 0;  // bytes
   const auto clear_to = [&](size_t end) {
-    for (; cleared < end; cleared += 8) StoreU64(body + cleared, 0);
+    if (end <= cleared) return;
+    ClearInPieces(body + cleared, end - cleared);
+    cleared = end;
   };
   const bool fits = ForEachOfUnion(&ours, &theirs, [&](uint64_t fingerprint) {
     if (!placer.Place(fingerprint)) return false;

@@ -28,6 +28,7 @@
 
 #include "../bytes.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 
 namespace dedup::quotient {
 
@@ -41,6 +42,8 @@ inline constexpr unsigned kMaxRemainder = kMaxFieldBits - kMetaBits;
 inline constexpr uint64_t kMaxShift = 255;
 inline constexpr uint64_t kMostSpare = 128;
 inline constexpr unsigned kMaxCopies = 64;  // of one fingerprint
+
+inline constexpr uint64_t kSlotsBetweenPauses = uint64_t{1} << 16;
 
 inline uint64_t SlotsOf(unsigned q) noexcept {
   const uint64_t quotients = uint64_t{1} << q, half = quotients / 2;
@@ -154,7 +157,9 @@ class Table {
   // runs that start there.
   uint64_t RunsBehind(uint64_t home, uint64_t* cluster) const noexcept {
     int64_t behind = 0;
+    uint64_t steps = 0;
     for (uint64_t end = home + 1; end > 0;) {
+      PauseEvery<kProbesBetweenPauses>(&steps);
       const unsigned lanes = end < lanes_ ? static_cast<unsigned>(end) : lanes_;
       const uint64_t word = Load(end - lanes, lanes);
       uint64_t counted = Ones(lanes);
@@ -174,7 +179,9 @@ class Table {
 
   // The n-th slot (from 1) from `from` on that starts a run or is empty; slots() if none.
   uint64_t RunStart(uint64_t from, uint64_t n) const noexcept {
+    uint64_t steps = 0;
     for (uint64_t at = from; at < slots_;) {
+      PauseEvery<kProbesBetweenPauses>(&steps);
       const unsigned lanes = slots_ - at < lanes_ ? static_cast<unsigned>(slots_ - at) : lanes_;
       uint64_t starts = ~(Load(at, lanes) >> 1) & Ones(lanes);
       const auto count = static_cast<unsigned>(std::popcount(starts));
@@ -189,7 +196,9 @@ class Table {
   }
 
   uint64_t FirstEmpty(uint64_t from) const noexcept {
+    uint64_t steps = 0;
     for (uint64_t at = from; at < slots_;) {
+      PauseEvery<kProbesBetweenPauses>(&steps);
       const unsigned lanes = slots_ - at < lanes_ ? static_cast<unsigned>(slots_ - at) : lanes_;
       const uint64_t word = Load(at, lanes);
       const uint64_t empty = ~(word | word >> 1 | word >> 2) & Ones(lanes);
@@ -201,7 +210,9 @@ class Table {
 
   // Moves what is in slots from .. to-1 one slot on; occupied is the slot's, and stays.
   void ShiftOn(uint64_t from, uint64_t to) noexcept {
+    uint64_t steps = 0;
     while (to > from) {
+      PauseEvery<kProbesBetweenPauses>(&steps);
       const unsigned lanes = to - from < lanes_ ? static_cast<unsigned>(to - from) : lanes_;
       const uint64_t ones = Ones(lanes), bit = (to - lanes + 1) * width_;
       const unsigned bits = lanes * width_;
@@ -238,7 +249,8 @@ class Scanner {
 
   // Reads a slot. False: it is empty.
   bool Step(uint64_t* fingerprint) noexcept {
-    const uint64_t slot = at_++;
+    PauseEvery<kSlotsBetweenPauses>(&at_);
+    const uint64_t slot = at_ - 1;
     value_ = table_.Slot(slot);
     if ((value_ & kMeta) == 0) {
       broken_ = broken_ || pending();

@@ -28,6 +28,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 
 namespace dedup::recent {
 
@@ -363,7 +364,7 @@ inline size_t Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights& weights) noexcept {
   const Layout layout = LayoutOf(shape);
-  for (size_t at = 0; at < shape.bytes; at += kLineBytes) {
+  const auto merge_line = [&](size_t at) {
     uint8_t* line = body + at;
     uint64_t merged[kMaxSlots];
     unsigned used = 0;
@@ -385,7 +386,10 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
     std::memset(line, 0, kLineBytes);
     for (unsigned slot = used; slot-- > 0;) PushFront(line, layout, layout.k - 1, merged[slot]);
     line[kCounterByte] = count;
-  }
+  };
+  ForBytes(shape.bytes, [&](size_t from, size_t to) {
+    for (size_t at = from; at < to; at += kLineBytes) merge_line(at);
+  });
   return true;
 }
 
@@ -393,12 +397,13 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   const Layout layout = LayoutOf(shape);
   const uint64_t lines = Lines(shape);
   uint64_t histogram[kMaxSlots + 1] = {};  // lines by slots in use
-  for (uint64_t i = 0; i < lines; ++i) {
-    const uint8_t* line = body + i * kLineBytes;
-    unsigned used = 0;
-    for (unsigned slot = 0; slot < layout.k; ++slot) used += SlotOf(line, layout, slot) != 0;
-    ++histogram[used];
-  }
+  ForBytes(shape.bytes, [&](size_t from, size_t to) {
+    for (const uint8_t* line = body + from; line < body + to; line += kLineBytes) {
+      unsigned used = 0;
+      for (unsigned slot = 0; slot < layout.k; ++slot) used += SlotOf(line, layout, slot) != 0;
+      ++histogram[used];
+    }
+  });
   const double miss = SlotMiss(layout);
   double total = 0, one = 0;
   for (unsigned used = 0; used <= layout.k; ++used) {

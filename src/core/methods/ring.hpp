@@ -25,6 +25,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 
 namespace dedup::ring {
@@ -213,7 +214,7 @@ inline void StartGeneration(const Shape& shape, const Layout& layout, Counters* 
   counters->state = (counters->state + 1) % layout.generations;
   const uint64_t lanes = layout.cell_bytes() == 1 ? 0x0101010101010101u : 0x0001000100010001u;
   const uint64_t keep = ~(lanes << counters->state);
-  for (size_t i = 0; i < shape.bytes; i += 8) StoreU64(body + i, LoadU64(body + i) & keep);
+  ForWords(shape.bytes, [&](size_t i) { StoreU64(body + i, LoadU64(body + i) & keep); });
 }
 
 template <unsigned kCellBytes>
@@ -310,12 +311,12 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
   const unsigned turn = (counters->state + width - other_counters.state) % width;
   const uint64_t lanes = width == 8 ? 0x0101010101010101u : 0x0001000100010001u;
   const uint64_t kept = lanes * LowMask(width - turn);  // bits that a turn leaves in their cell
-  for (size_t i = 0; i < shape.bytes; i += 8) {
+  ForWords(shape.bytes, [&](size_t i) {
     const uint64_t word = LoadU64(other + i);
     uint64_t turned = word;
     if (turn != 0) turned = (word & kept) << turn | (word & ~kept) >> (width - turn);
     StoreU64(body + i, LoadU64(body + i) | turned);
-  }
+  });
   if (other_counters.count > counters->count) counters->count = other_counters.count;
   return true;
 }
@@ -330,7 +331,7 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   uint64_t totals[16] = {};
   uint64_t used = 0;  // cells with any generation set
   double rate = 0;
-  for (uint64_t block = 0; block < blocks; ++block) {
+  const auto read_block = [&](uint64_t block) {
     unsigned set[16] = {};
     const uint8_t* bytes = body + block * block_bytes;
     for (size_t i = 0; i < block_bytes; i += 8) {
@@ -349,7 +350,10 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
       none *= 1 - IntPower(set[g] / cells, static_cast<int>(layout.k));
     }
     rate += 1 - none;
-  }
+  };
+  ForUnits(blocks, 8 * block_bytes, [&](uint64_t from, uint64_t to) {
+    for (uint64_t block = from; block < to; ++block) read_block(block);
+  });
   const double all = cells * static_cast<double>(blocks);
   auto keys_of = [&](uint64_t set_cells) {
     return KeysFromClear(1 - static_cast<double>(set_cells) / all, static_cast<double>(blocks),

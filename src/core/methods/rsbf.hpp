@@ -34,6 +34,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 #include "../sizing.hpp"
 
@@ -309,12 +310,15 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 inline uint64_t OnesIn(const uint8_t* body, uint64_t from, uint64_t to) noexcept {
   uint64_t ones = 0;
-  for (uint64_t word = from / 64; word * 64 < to; ++word) {
-    uint64_t bits = LoadU64(body + word * 8);
-    if (word * 64 < from) bits &= ~LowMask(static_cast<unsigned>(from % 64));
-    if (to - word * 64 < 64) bits &= LowMask(static_cast<unsigned>(to % 64));
-    ones += static_cast<uint64_t>(std::popcount(bits));
-  }
+  const uint64_t first = from / 64, words = (to + 63) / 64 - first;
+  ForUnits(words, 64, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t word = first + begin; word < first + end; ++word) {
+      uint64_t bits = LoadU64(body + word * 8);
+      if (word * 64 < from) bits &= ~LowMask(static_cast<unsigned>(from % 64));
+      if (to - word * 64 < 64) bits &= LowMask(static_cast<unsigned>(to % 64));
+      ones += static_cast<uint64_t>(std::popcount(bits));
+    }
+  });
   return ones;
 }
 

@@ -26,6 +26,7 @@
 #include "../method.hpp"
 #include "../occupancy.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 #include "../random.hpp"
 #include "../sizing.hpp"
 #include "sbf_cells.hpp"
@@ -210,6 +211,9 @@ DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* bo
   }
 }
 
+// The key after which so many cells decay has a pause of its own.
+inline constexpr uint64_t kMuchDecay = uint64_t{1} << 16;
+
 template <unsigned D>
 void AddLoop(const Shape& shape, const Layout& layout, Counters* counters, uint8_t* body,
              const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
@@ -228,6 +232,7 @@ void AddLoop(const Shape& shape, const Layout& layout, Counters* counters, uint8
           all &= !IsZero<D>(body, cells[i]);
         }
         Decay<D>(body, shape.bytes, layout.m, StartOf(shape, layout, step + j), layout.p);
+        if (__builtin_expect(layout.p > kMuchDecay, 0)) Pause();
         for (int i = 0; i < layout.k; ++i) SetToMax<D>(body, cells[i]);
         if (seen != nullptr) seen[j] = all;
       });

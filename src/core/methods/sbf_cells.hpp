@@ -8,6 +8,7 @@
 
 #include "../bytes.hpp"
 #include "../packed.hpp"
+#include "../pause.hpp"
 
 namespace dedup::sbf {
 
@@ -96,11 +97,13 @@ inline void SetToMax(uint8_t* body, const Cell& cell) noexcept {
 // how many bits it has.
 template <unsigned D, typename Visit>
 inline void ForEachRun(uint64_t m, Visit visit) noexcept {
-  for (uint64_t cell = 0; cell < m; cell += kCells<D>) {
-    const uint64_t left = m - cell;
-    const auto taken = static_cast<unsigned>(left < kCells<D> ? left : kCells<D>);
-    visit(cell * D, taken * D);
-  }
+  ForPieces(m, kPieceBytes / 8 * kCells<D>, [&](uint64_t from, uint64_t to) {
+    for (uint64_t cell = from; cell < to; cell += kCells<D>) {
+      const uint64_t left = to - cell;
+      const auto taken = static_cast<unsigned>(left < kCells<D> ? left : kCells<D>);
+      visit(cell * D, taken * D);
+    }
+  });
 }
 
 // The larger of each pair of cells: bit by bit from the top, a cell is decided where

@@ -24,6 +24,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
+#include "../pause.hpp"
 #include "../sizing.hpp"
 #include "cell_rows.hpp"
 #include "cell_rows_merge.hpp"
@@ -230,13 +231,16 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   Reading reading;
   double rate = 0;
   const cell_rows::Rows rows = RowsOf(layout);
-  for (uint64_t row = 0; row < rows.count; ++row) {
+  const auto read_row = [&](uint64_t row) {
     const cell_rows::Cells cells = cell_rows::CellsOf(rows, body, shape.bytes, row);
     double hit = 0;
     for (unsigned i = 0; i < cells.count; ++i) hit += chances.Of(cells.value[i]);
     reading.count += keys[cells.count];
     rate += hit < 1 ? hit : 1;
-  }
+  };
+  ForUnits(rows.count, rows.width(), [&](uint64_t from, uint64_t to) {
+    for (uint64_t row = from; row < to; ++row) read_row(row);
+  });
   reading.fpr = rate / static_cast<double>(layout.rows);
   return reading;
 }

@@ -126,7 +126,7 @@ AllocateForSet(DistinctState *state, Size bytes)
 	if (bytes >= LARGE_BYTES)
 		(void) madvise(aligned, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
 #endif
-	memset(aligned, 0, bytes);
+	dedup::ClearInPieces(aligned, bytes);
 	return aligned;
 }
 

@@ -1,0 +1,229 @@
+/*
+ * Expanded filters, and keys added to values.
+ */
+#include "value/datum.hpp"
+
+using dedup::Header;
+using dedup::Outcome;
+using dedup::Step;
+
+/*
+ * So many keys of a call are added to an expanded object in place. Interrupts wait for
+ * them, so that an object has all keys of a call or none.
+ */
+static constexpr size_t KEYS_IN_PLACE = 1024;
+
+/* Results of dedup_add() up to this size are flat: a copy costs nothing. */
+static constexpr size_t FLAT_RESULT_BYTES = 1024;
+
+/* ---- objects -------------------------------------------------------------- */
+
+namespace
+{
+
+constexpr uint32 EXPANDED_MAGIC = 0x53444446;
+
+/*
+ * The image is canonical, with or without its checksum, or a working one once keys
+ * were added. The object holds a whole filter at any time, since it survives errors:
+ * PL/pgSQL keeps a variable when a block with an EXCEPTION clause catches one. So a
+ * value that is built anew takes the place of the old one when it is complete, and
+ * interrupts wait while an image is changed in place.
+ */
+struct ExpandedFilter
+{
+	ExpandedObjectHeader hdr;
+	uint32		magic;
+	struct varlena *value;		/* flat */
+	MemoryContext value_context;	/* of the value alone, or NULL: in the object's */
+};
+
+}							/* namespace */
+
+static Size ExpandedFlatSize(ExpandedObjectHeader *header);
+static void ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size);
+
+static const ExpandedObjectMethods expanded_methods = {ExpandedFlatSize, ExpandedFlatten};
+
+static Size
+ExpandedFlatSize(ExpandedObjectHeader *header)
+{
+	Header		filter;
+
+	CheckFlat(((ExpandedFilter *) header)->value, &filter);
+	return VARHDRSZ + dedup::CanonicalBytes(filter);
+}
+
+static void
+ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size)
+{
+	struct varlena *value = ((ExpandedFilter *) header)->value;
+	Header		filter;
+
+	CheckFlat(value, &filter);
+	Assert(size == VARHDRSZ + dedup::CanonicalBytes(filter));
+	SET_VARSIZE(result, size);
+	dedup::WriteCanonical((uint8_t *) VARDATA(value), filter, (uint8_t *) VARDATA(result));
+}
+
+/* The expanded filter that a datum is, or NULL. */
+static ExpandedFilter *
+GetExpanded(Datum datum)
+{
+	ExpandedFilter *object;
+
+	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(datum)))
+		return NULL;
+	object = (ExpandedFilter *) DatumGetEOHP(datum);
+	return object->hdr.eoh_methods == &expanded_methods && object->magic == EXPANDED_MAGIC ?
+		object : NULL;
+}
+
+struct varlena *
+ValueOfExpanded(Datum datum)
+{
+	ExpandedFilter *object = GetExpanded(datum);
+
+	return object == NULL ? NULL : object->value;
+}
+
+static ExpandedFilter *
+MakeExpanded(void)
+{
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
+														  "expanded dedup_filter",
+														  ALLOCSET_START_SMALL_SIZES);
+	ExpandedFilter *object = (ExpandedFilter *) MemoryContextAllocZero(context,
+																	   sizeof(ExpandedFilter));
+
+	EOH_init_header(&object->hdr, &expanded_methods, context);
+	object->magic = EXPANDED_MAGIC;
+	return object;
+}
+
+/* ---- adding --------------------------------------------------------------- */
+
+/* A working value of the filter's keys and so many more, in the current context. */
+static struct varlena *
+FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
+{
+	FilterState state = {(struct varlena *) (filter.image - VARHDRSZ), filter.header};
+	Step		step = filter.header.canonical() ? dedup::FirstStep(filter.header, limit) :
+		dedup::NextStep(filter.header, limit);
+
+	MakeStep(&state, step);
+	for (size_t i = 0; i < n; i++)
+	{
+		struct varlena *before = state.value;
+
+		FillWith(&state, hashes[i], limit);
+		if (state.value != before)
+			pfree(before);
+		if (i % dedup::kKeysBetweenPauses == dedup::kKeysBetweenPauses - 1)
+			CHECK_FOR_INTERRUPTS();
+	}
+	return state.value;
+}
+
+/* Adds keys to the object's image as it is. False, and nothing has changed: they may not fit. */
+static bool
+AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t n)
+{
+	uint8_t    *image = (uint8_t *) VARDATA(object->value);
+	bool		exact = header->exact();
+	Outcome		outcome = Outcome::kNew;
+
+	if (header->canonical() || n > KEYS_IN_PLACE)
+		return false;
+	/* One key at most may be told that there is no room, or that the filter is full. */
+	if (n > 1 && (exact ? header->hashes() + n > header->room() :
+				  header->method->can_be_full(header->shape)))
+		return false;
+	if (dedup::WouldRewrite(image, *header, hashes[0]))
+		return false;
+	HoldInterrupts();
+	for (size_t i = 0; i < n; i++)
+		outcome = dedup::TestAndAdd(image, header, hashes[i]);
+	ResumeInterrupts();
+	if (outcome == Outcome::kFull)
+		ReportFull(*header);
+	return outcome != Outcome::kNoRoom;
+}
+
+/* Adds keys to an expanded object that may be written to: all of them or, on error, none. */
+static Datum
+AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
+{
+	MemoryContext context;
+	MemoryContext old;
+	FilterRef	before;
+	struct varlena *value;
+
+	before.image = (const uint8_t *) VARDATA(object->value);
+	CheckFlat(object->value, &before.header);
+	if (AddToImage(object, &before.header, hashes, n))
+		return EOHPGetRWDatum(&object->hdr);
+
+	/* The context is the caller's until the value is complete: an error drops it. */
+	context = AllocSetContextCreateInternal(CurrentMemoryContext, "expanded dedup_filter value",
+											ALLOCSET_START_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	value = FillCopy(before, hashes, n, limit);
+	MemoryContextSwitchTo(old);
+	MemoryContextSetParent(context, object->hdr.eoh_context);
+	if (object->value_context != NULL)
+		MemoryContextDelete(object->value_context);
+	else
+		pfree(object->value);
+	object->value = value;
+	object->value_context = context;
+	return EOHPGetRWDatum(&object->hdr);
+}
+
+Datum
+AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
+{
+	return AddAllToValue(datum, filter, &hash, 1);
+}
+
+Datum
+AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
+{
+	ExpandedFilter *object;
+	MemoryContext old;
+	size_t		room = dedup::AddToBytes(filter.header);
+
+	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
+		(object = GetExpanded(datum)) != NULL)
+		return AddInPlace(object, hashes, n, filter.header.exact_limit());
+
+	if (n == 1 && filter.header.canonical())
+	{
+		struct varlena *value;
+		size_t		size;
+
+		object = room > FLAT_RESULT_BYTES ? MakeExpanded() : NULL;
+		old = object != NULL ? MemoryContextSwitchTo(object->hdr.eoh_context) :
+			CurrentMemoryContext;
+		value = AllocateFlat(room);
+		size = dedup::AddTo(filter.image, filter.header, hashes[0], (uint8_t *) VARDATA(value));
+		if (size == 0)
+			ReportFull(filter.header);
+		SET_VARSIZE(value, VARHDRSZ + size);
+		MemoryContextSwitchTo(old);
+		if (object == NULL)
+		{
+			dedup::Seal((uint8_t *) VARDATA(value), size);
+			return PointerGetDatum(value);
+		}
+		object->value = value;
+		return EOHPGetRWDatum(&object->hdr);
+	}
+
+	/* Many keys, or a working image. */
+	object = MakeExpanded();
+	old = MemoryContextSwitchTo(object->hdr.eoh_context);
+	object->value = FillCopy(filter, hashes, n, filter.header.exact_limit());
+	MemoryContextSwitchTo(old);
+	return EOHPGetRWDatum(&object->hdr);
+}
