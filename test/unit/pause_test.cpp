@@ -10,6 +10,7 @@
 #include <map>
 
 #include "core/distinct_set.hpp"
+#include "core/methods/quotient.hpp"
 #include "core/pause.hpp"
 #include "pause_cases.hpp"
 #include "test_support.hpp"
