@@ -199,6 +199,41 @@ NoticeDetached(Oid relid)
 						 QualifiedGuardName(index))));
 }
 
+/*
+ * The first 64 relations that the statement which has loaded the library has changed. The
+ * hook sees later statements. DETACH PARTITION CONCURRENTLY consists of several
+ * transactions, so the list is kept up until the end of the statement.
+ */
+static bool first_transaction = false;
+static bool first_statement = false;
+static TimestampTz loaded_at;
+static Oid	changed[64];
+static int	changes = 0;
+
+static void
+AtRelationChange(Datum, Oid relid)
+{
+	if (!first_transaction || !first_statement || !OidIsValid(relid) ||
+		changes == lengthof(changed))
+		return;
+	for (int i = 0; i < changes; i++)
+		if (changed[i] == relid)
+			return;
+	changed[changes++] = relid;
+}
+
+/* Leaves out what is known of the indexes of a table: it has been reported. */
+static void
+ForgetChanges(Oid relid)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < changes; i++)
+		if (IndexGetRelation(changed[i], true) != relid)
+			changed[kept++] = changed[i];
+	changes = kept;
+}
+
 /* Reports the tables that a finished statement has detached. */
 static void
 LookAtDetached(const AlterTableStmt *statement)
@@ -218,31 +253,13 @@ LookAtDetached(const AlterTableStmt *statement)
 			continue;
 #endif
 		relid = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
-		if (OidIsValid(relid) && 
+		if (OidIsValid(relid) &&
 			OidIsValid(GuardFilterOf(RangeVarGetRelid(statement->relation, NoLock, true))))
+		{
 			NoticeDetached(relid);
+			ForgetChanges(relid);
+		}
 	}
-}
-
-/*
- * The first 64 relations that changed in the transaction which has loaded the library.
- * DETACH PARTITION CONCURRENTLY consists of several transactions, so the list is kept up
- * until the end of the statement.
- */
-static bool first_transaction = false;
-static TimestampTz loaded_at;
-static Oid	changed[64];
-static int	changes = 0;
-
-static void
-AtRelationChange(Datum, Oid relid)
-{
-	if (!first_transaction || !OidIsValid(relid) || changes == lengthof(changed))
-		return;
-	for (int i = 0; i < changes; i++)
-		if (changed[i] == relid)
-			return;
-	changed[changes++] = relid;
 }
 
 /* Returns whether this transaction has detached a guard index from the parent's index. */
@@ -322,7 +339,10 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 		return;
 	}
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
+	{
 		ForgetMadeTriggers();
+		first_statement = false;
+	}
 	next(statement, query,
 #if PG_VERSION_NUM >= 140000
 		 read_only_tree,
@@ -368,7 +388,7 @@ InitGuardUnguarded(void)
 {
 	previous_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = UnguardedProcessUtility;
-	first_transaction = IsTransactionState();
+	first_transaction = first_statement = IsTransactionState();
 	loaded_at = GetCurrentStatementStartTimestamp();
 	if (first_transaction)
 		CacheRegisterRelcacheCallback(AtRelationChange, (Datum) 0);
