@@ -8,11 +8,14 @@
  * CREATE TABLE ... LIKE opens the index that it copies before it runs the command that
  * makes the copy, so the library is loaded for that command. DETACH PARTITION opens the
  * index too late for any hook; so the end of the transaction that has loaded the library
- * looks at the relations that the transaction has changed.
+ * looks at all guard indexes.
  */
 #include "guard/truncation.hpp"
 
 extern "C" {
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -200,38 +203,20 @@ NoticeDetached(Oid relid)
 }
 
 /*
- * The first 64 relations that the statement which has loaded the library has changed. The
- * hook sees later statements. DETACH PARTITION CONCURRENTLY consists of several
- * transactions, so the list is kept up until the end of the statement.
+ * Whether this is a transaction of the statement that has loaded the library, whether a
+ * relation has changed in it, and before which command the hook has seen no statement.
+ * DETACH PARTITION CONCURRENTLY consists of several transactions, so this holds until the
+ * end of the statement.
  */
 static bool first_transaction = false;
-static bool first_statement = false;
 static TimestampTz loaded_at;
-static Oid	changed[64];
-static int	changes = 0;
+static bool changed = false;
+static CommandId unseen_before = InvalidCommandId;
 
 static void
 AtRelationChange(Datum, Oid relid)
 {
-	if (!first_transaction || !first_statement || !OidIsValid(relid) ||
-		changes == lengthof(changed))
-		return;
-	for (int i = 0; i < changes; i++)
-		if (changed[i] == relid)
-			return;
-	changed[changes++] = relid;
-}
-
-/* Leaves out what is known of the indexes of a table: it has been reported. */
-static void
-ForgetChanges(Oid relid)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < changes; i++)
-		if (IndexGetRelation(changed[i], true) != relid)
-			changed[kept++] = changed[i];
-	changes = kept;
+	changed = changed || OidIsValid(relid);
 }
 
 /* Reports the tables that a finished statement has detached. */
@@ -255,52 +240,57 @@ LookAtDetached(const AlterTableStmt *statement)
 		relid = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
 		if (OidIsValid(relid) &&
 			OidIsValid(GuardFilterOf(RangeVarGetRelid(statement->relation, NoLock, true))))
-		{
 			NoticeDetached(relid);
-			ForgetChanges(relid);
-		}
 	}
 }
 
-/* Returns whether this transaction has detached a guard index from the parent's index. */
+/*
+ * Returns whether a guard index was detached from its parent's index in this transaction,
+ * by a statement that the hook has not seen.
+ */
 static bool
-WasIndexDetached(Oid relid, Oid access_method)
+WasDetachedUnseen(HeapTuple index)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	bool		detached = false;
+	Snapshot	snapshot;
+	HeapTuple	before;
+	bool		was_attached;
 
-	if (!HeapTupleIsValid(tuple))
+	if (((Form_pg_class) GETSTRUCT(index))->relispartition ||
+		!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(index->t_data)) ||
+		HeapTupleHeaderGetCmin(index->t_data) >= unseen_before)
 		return false;
-	if (((Form_pg_class) GETSTRUCT(tuple))->relam == access_method &&
-		!((Form_pg_class) GETSTRUCT(tuple))->relispartition &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		HeapTuple	before;
-
-		/* The index as it was before this transaction's first command. */
-		snapshot->curcid = FirstCommandId;
-		before = ReadClass(relid, snapshot);
-		UnregisterSnapshot(snapshot);
-		detached = HeapTupleIsValid(before) && ((Form_pg_class) GETSTRUCT(before))->relispartition;
-	}
-	ReleaseSysCache(tuple);
-	return detached;
+	/* The index as it was before this transaction's first command. */
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	snapshot->curcid = FirstCommandId;
+	before = ReadClass(((Form_pg_class) GETSTRUCT(index))->oid, snapshot);
+	UnregisterSnapshot(snapshot);
+	was_attached = HeapTupleIsValid(before) && ((Form_pg_class) GETSTRUCT(before))->relispartition;
+	return was_attached;
 }
 
 /* Reports the tables that the statement which has loaded the library has detached. */
 static void
 LookAtFirstTransaction(void)
 {
-	const int	n = changes;
-
-	if (n == 0 || !TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
 	const Oid	access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
+	Relation	catalog;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *detached = NIL;
+	ListCell   *cell;
 
-	for (int i = 0; i < n && OidIsValid(access_method); i++)
-		if (WasIndexDetached(changed[i], access_method))
-			NoticeDetached(IndexGetRelation(changed[i], true));
+	if (!OidIsValid(access_method))
+		return;
+	catalog = table_open(RelationRelationId, AccessShareLock);
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		if (((Form_pg_class) GETSTRUCT(tuple))->relam == access_method && WasDetachedUnseen(tuple))
+			detached = lappend_oid(detached, ((Form_pg_class) GETSTRUCT(tuple))->oid);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	foreach(cell, detached)
+		NoticeDetached(IndexGetRelation(lfirst_oid(cell), true));
+	list_free(detached);
 }
 
 /* ---- utility statements --------------------------------------------------------------- */
@@ -341,7 +331,8 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
 	{
 		ForgetMadeTriggers();
-		first_statement = false;
+		if (first_transaction && unseen_before == InvalidCommandId && IsTransactionState())
+			unseen_before = GetCurrentCommandId(false);
 	}
 	next(statement, query,
 #if PG_VERSION_NUM >= 140000
@@ -361,7 +352,7 @@ LookAtUnguarded(void)
 {
 	if (new_children != NIL)
 		LookAtNewChildren();
-	if (first_transaction)
+	if (first_transaction && changed && TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		LookAtFirstTransaction();
 }
 
@@ -374,8 +365,9 @@ ForgetUnguarded(SubTransactionId id)
 	{
 		ForgetMadeTriggers();
 		new_children = NIL;
-		changes = 0;
-		first_transaction = first_transaction && loaded_at == GetCurrentStatementStartTimestamp();
+		changed = false;
+		first_transaction = first_transaction && unseen_before == InvalidCommandId &&
+			loaded_at == GetCurrentStatementStartTimestamp();
 		return;
 	}
 	foreach(cell, new_children)
@@ -388,7 +380,7 @@ InitGuardUnguarded(void)
 {
 	previous_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = UnguardedProcessUtility;
-	first_transaction = first_statement = IsTransactionState();
+	first_transaction = IsTransactionState();
 	loaded_at = GetCurrentStatementStartTimestamp();
 	if (first_transaction)
 		CacheRegisterRelcacheCallback(AtRelationChange, (Datum) 0);

@@ -57,7 +57,15 @@ foreach my $two ("BEGIN;\n$attach;\nCOMMIT;\nBEGIN;\n$detach;\nALTER TABLE p DET
 	is(join(' ', sort(said($two) =~ /NOTICE:  table "(\w+)" is not guarded any more/g)), 'p2 q', 'DETACH of two tables: one NOTICE each');
 	$node->safe_psql('postgres', "$attach; ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (20) TO (30)");
 }
-$node->safe_psql('postgres', "$detach; DROP TABLE p2");
+# however much else changes with the partition
+$node->safe_psql('postgres', join(';', "$detach; CREATE TABLE q3 (k int, d int) PARTITION BY LIST (d)",
+	map("CREATE TABLE q3_$_ PARTITION OF q3 FOR VALUES IN ($_)", 30 .. 100), map("CREATE INDEX p2_$_ ON p2 (k) WHERE k > $_", 1 .. 70),
+	'ALTER TABLE p ATTACH PARTITION q3 FOR VALUES FROM (30) TO (200)'));
+foreach my $table ('q3', 'p2')
+{
+	like(said("ALTER TABLE p DETACH PARTITION $table"), qr/NOTICE:  table "$table" is not guarded any more/, "DETACH of $table");
+}
+$node->safe_psql('postgres', 'DROP TABLE p2, q3');
 like(said($attach), $unknown, 'ATTACH again');
 like(said("$detach CONCURRENTLY"), $unguarded, 'DETACH CONCURRENTLY');
 like(said('CREATE TABLE c (LIKE p INCLUDING ALL)'),
