@@ -8,11 +8,14 @@
  * CREATE TABLE ... LIKE opens the index that it copies before it runs the command that
  * makes the copy, so the library is loaded for that command. DETACH PARTITION opens the
  * index too late for any hook; so the end of the transaction that has loaded the library
- * looks at the relations that the transaction has changed.
+ * looks at all guard indexes.
  */
 #include "guard/truncation.hpp"
 
 extern "C" {
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -199,6 +202,23 @@ NoticeDetached(Oid relid)
 						 QualifiedGuardName(index))));
 }
 
+/*
+ * Whether this is a transaction of the statement that has loaded the library, whether a
+ * relation has changed in it, and before which command the hook has seen no statement.
+ * DETACH PARTITION CONCURRENTLY consists of several transactions, so this holds until the
+ * end of the statement.
+ */
+static bool first_transaction = false;
+static TimestampTz loaded_at;
+static bool changed = false;
+static CommandId unseen_before = InvalidCommandId;
+
+static void
+AtRelationChange(Datum, Oid relid)
+{
+	changed = changed || OidIsValid(relid);
+}
+
 /* Reports the tables that a finished statement has detached. */
 static void
 LookAtDetached(const AlterTableStmt *statement)
@@ -218,72 +238,59 @@ LookAtDetached(const AlterTableStmt *statement)
 			continue;
 #endif
 		relid = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
-		if (OidIsValid(relid) && 
+		if (OidIsValid(relid) &&
 			OidIsValid(GuardFilterOf(RangeVarGetRelid(statement->relation, NoLock, true))))
 			NoticeDetached(relid);
 	}
 }
 
 /*
- * The first 64 relations that changed in the transaction which has loaded the library.
- * DETACH PARTITION CONCURRENTLY consists of several transactions, so the list is kept up
- * until the end of the statement.
+ * Returns whether a guard index was detached from its parent's index in this transaction,
+ * by a statement that the hook has not seen.
  */
-static bool first_transaction = false;
-static TimestampTz loaded_at;
-static Oid	changed[64];
-static int	changes = 0;
-
-static void
-AtRelationChange(Datum, Oid relid)
-{
-	if (!first_transaction || !OidIsValid(relid) || changes == lengthof(changed))
-		return;
-	for (int i = 0; i < changes; i++)
-		if (changed[i] == relid)
-			return;
-	changed[changes++] = relid;
-}
-
-/* Returns whether this transaction has detached a guard index from the parent's index. */
 static bool
-WasIndexDetached(Oid relid, Oid access_method)
+WasDetachedUnseen(HeapTuple index)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	bool		detached = false;
+	Snapshot	snapshot;
+	HeapTuple	before;
+	bool		was_attached;
 
-	if (!HeapTupleIsValid(tuple))
+	if (((Form_pg_class) GETSTRUCT(index))->relispartition ||
+		!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(index->t_data)) ||
+		HeapTupleHeaderGetCmin(index->t_data) >= unseen_before)
 		return false;
-	if (((Form_pg_class) GETSTRUCT(tuple))->relam == access_method &&
-		!((Form_pg_class) GETSTRUCT(tuple))->relispartition &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		HeapTuple	before;
-
-		/* The index as it was before this transaction's first command. */
-		snapshot->curcid = FirstCommandId;
-		before = ReadClass(relid, snapshot);
-		UnregisterSnapshot(snapshot);
-		detached = HeapTupleIsValid(before) && ((Form_pg_class) GETSTRUCT(before))->relispartition;
-	}
-	ReleaseSysCache(tuple);
-	return detached;
+	/* The index as it was before this transaction's first command. */
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	snapshot->curcid = FirstCommandId;
+	before = ReadClass(((Form_pg_class) GETSTRUCT(index))->oid, snapshot);
+	UnregisterSnapshot(snapshot);
+	was_attached = HeapTupleIsValid(before) && ((Form_pg_class) GETSTRUCT(before))->relispartition;
+	return was_attached;
 }
 
 /* Reports the tables that the statement which has loaded the library has detached. */
 static void
 LookAtFirstTransaction(void)
 {
-	const int	n = changes;
-
-	if (n == 0 || !TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
 	const Oid	access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
+	Relation	catalog;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *detached = NIL;
+	ListCell   *cell;
 
-	for (int i = 0; i < n && OidIsValid(access_method); i++)
-		if (WasIndexDetached(changed[i], access_method))
-			NoticeDetached(IndexGetRelation(changed[i], true));
+	if (!OidIsValid(access_method))
+		return;
+	catalog = table_open(RelationRelationId, AccessShareLock);
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		if (((Form_pg_class) GETSTRUCT(tuple))->relam == access_method && WasDetachedUnseen(tuple))
+			detached = lappend_oid(detached, ((Form_pg_class) GETSTRUCT(tuple))->oid);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	foreach(cell, detached)
+		NoticeDetached(IndexGetRelation(lfirst_oid(cell), true));
+	list_free(detached);
 }
 
 /* ---- utility statements --------------------------------------------------------------- */
@@ -322,7 +329,11 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 		return;
 	}
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
+	{
 		ForgetMadeTriggers();
+		if (first_transaction && unseen_before == InvalidCommandId && IsTransactionState())
+			unseen_before = GetCurrentCommandId(false);
+	}
 	next(statement, query,
 #if PG_VERSION_NUM >= 140000
 		 read_only_tree,
@@ -341,7 +352,7 @@ LookAtUnguarded(void)
 {
 	if (new_children != NIL)
 		LookAtNewChildren();
-	if (first_transaction)
+	if (first_transaction && changed && TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		LookAtFirstTransaction();
 }
 
@@ -354,8 +365,9 @@ ForgetUnguarded(SubTransactionId id)
 	{
 		ForgetMadeTriggers();
 		new_children = NIL;
-		changes = 0;
-		first_transaction = first_transaction && loaded_at == GetCurrentStatementStartTimestamp();
+		changed = false;
+		first_transaction = first_transaction && unseen_before == InvalidCommandId &&
+			loaded_at == GetCurrentStatementStartTimestamp();
 		return;
 	}
 	foreach(cell, new_children)

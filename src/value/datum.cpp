@@ -281,12 +281,17 @@ GetPrototype(bool isnull, Datum datum)
 				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01).")));
 	filter = GetFilter(datum);
 	if (!filter.header.exact() || filter.header.hashes() > 0)
+	{
+		const double count = dedup::Read(filter.image, filter.header).count;
+
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("prototype filter must be empty"),
-				 errdetail("It holds about %.0f keys.",
-						   dedup::Read(filter.image, filter.header).count),
+				 count < 0.5 ?
+				 errdetail("It holds no key, but has the form of a filter that holds keys, as a snapshot of a live filter has.") :
+				 errdetail("It holds about %.0f keys.", count),
 				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01); merge filters with dedup_merge().")));
+	}
 	return filter.header.shape;
 }
 

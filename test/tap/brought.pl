@@ -47,6 +47,25 @@ is(said("BEGIN;\n$detach;\n$attach;\nCOMMIT") =~ /not guarded any more/ ? 1 : 0,
 	'DETACH and ATTACH in one transaction: it is guarded');
 like(said("BEGIN;\n$detach;\nCOMMIT"), $unguarded, 'DETACH in a transaction');
 is(said("BEGIN;\n$attach;\nROLLBACK") =~ /2 rows/ ? 1 : 0, 1, 'ATTACH that is rolled back');
+is(() = said("BEGIN;\n$attach;\n$detach;\nCOMMIT") =~ /not guarded any more/g, 1,
+	'DETACH by a later statement of the first transaction: one NOTICE');
+$node->safe_psql('postgres', 'CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (20) TO (30)');
+foreach my $two ("BEGIN;\n$attach;\nCOMMIT;\nBEGIN;\n$detach;\nALTER TABLE p DETACH PARTITION p2;\nCOMMIT",
+	"DO \$\$ BEGIN $detach; ALTER TABLE p DETACH PARTITION p2; END \$\$",
+	"BEGIN;\n$detach;\n$attach;\n$detach;\nALTER TABLE p DETACH PARTITION p2;\nCOMMIT")
+{
+	is(join(' ', sort(said($two) =~ /NOTICE:  table "(\w+)" is not guarded any more/g)), 'p2 q', 'DETACH of two tables: one NOTICE each');
+	$node->safe_psql('postgres', "$attach; ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (20) TO (30)");
+}
+# however much else changes with the partition
+$node->safe_psql('postgres', join(';', "$detach; CREATE TABLE q3 (k int, d int) PARTITION BY LIST (d)",
+	map("CREATE TABLE q3_$_ PARTITION OF q3 FOR VALUES IN ($_)", 30 .. 100), map("CREATE INDEX p2_$_ ON p2 (k) WHERE k > $_", 1 .. 70),
+	'ALTER TABLE p ATTACH PARTITION q3 FOR VALUES FROM (30) TO (200)'));
+foreach my $table ('q3', 'p2')
+{
+	like(said("ALTER TABLE p DETACH PARTITION $table"), qr/NOTICE:  table "$table" is not guarded any more/, "DETACH of $table");
+}
+$node->safe_psql('postgres', 'DROP TABLE p2, q3');
 like(said($attach), $unknown, 'ATTACH again');
 like(said("$detach CONCURRENTLY"), $unguarded, 'DETACH CONCURRENTLY');
 like(said('CREATE TABLE c (LIKE p INCLUDING ALL)'),

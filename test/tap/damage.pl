@@ -106,6 +106,8 @@ $node->safe_psql(
 	SELECT count(is_new('freed', k)) FROM generate_series(1, 3000) k;
 	ROLLBACK;
 	SELECT is_new('freed', 1);
+	SELECT dedup_create(name, dedup_filter(30000, 0.01, seed)) FROM (VALUES ('swapped', 42), ('mixed', 42), ('foreign', 43), ('cut', 42)) f(name, seed);
+	SELECT count(is_new('swapped', k)), count(is_new('mixed', k)), count(is_new('foreign', k)), count(is_new('cut', k)) FROM generate_series(1, 2000) k;
 	SELECT dedup_create('torn', dedup_filter(1000, 0.01, 42));
 	SELECT is_new('torn', 1);
 });
@@ -116,8 +118,28 @@ cmp_ok($overflow, '>', 10, "$overflow overflow pages");
 is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT (dedup_check(oid::regclass)).* FROM pg_class WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'streamdedup') AND relkind = 'r') p"),
 	'0', 'all is well before');
 
-my %path = map { $_ => path($_) } keys %made, 'chained', 'freed', 'torn', 'unlogged', 'healthy', map { "counted$_" } @words;
+my %path = map { $_ => path($_) } keys %made, 'chained', 'freed', 'torn', 'swapped', 'mixed', 'foreign', 'cut', 'unlogged', 'healthy', map { "counted$_" } @words;
 $node->stop;
+
+# Whole pages: two that have changed places, one of another filter, a file that was cut off.
+sub page
+{
+	my ($path, $block, $bytes) = @_;
+	my $was;
+	open my $file, '+<:raw', "$data/$path" or die "$path: $!";
+	sysseek $file, $block * 8192, 0 or die;
+	sysread($file, $was, 8192) == 8192 or die;
+	if (defined $bytes)
+	{
+		sysseek $file, $block * 8192, 0 or die;
+		syswrite($file, $bytes) == 8192 or die;
+	}
+	close $file;
+	return $was;
+}
+page($path{swapped}, 1, page($path{swapped}, 0, page($path{swapped}, 1)));
+page($path{mixed}, 0, page($path{foreign}, 0));
+truncate "$data/$path{cut}", 8192 or die;
 
 # Regions of a main page, from the header of the server on: its LSN and its data checksum
 # have tests of their own. The server itself refuses some changes of its header.
@@ -219,6 +241,17 @@ $node->safe_psql(
 is($node->safe_psql('postgres', q{SELECT dedup_seen('freed', 1), (SELECT count(*) FROM dedup_check('freed'))}),
 	't|0', 'a damaged free page is not used, and not missed');
 
+# ---- whole pages --------------------------------------------------------------------------------
+
+foreach my $whole ([ 'swapped', '0 1' ], [ 'mixed', '0' ])
+{
+	my ($filter, $bad) = @$whole;
+	is($node->safe_psql('postgres', qq{SELECT * FROM asked('$filter', 'SELECT dedup_seen(\$1, \$2)', 2000)}), "0|$bad", "$filter: XX001");
+	is($node->safe_psql('postgres', "SELECT string_agg(block::text, ' ' ORDER BY block) FROM dedup_check('$filter')"), $bad, "dedup_check of $filter");
+}
+# The manual says so: what was cut off is empty.
+is($node->safe_psql('postgres', q{SELECT lost BETWEEN 500 AND 1999, blocks FROM asked('cut', 'SELECT dedup_seen($1, $2)', 2000)}), 't|', 'cut: its first page is there');
+
 # ---- what is not in the checksum ---------------------------------------------------------------
 
 is(sqlstate($node, 'postgres', q{SELECT dedup_seen('torn', 1)}), 'XX001', 'an LSN behind the end of the WAL');
@@ -229,7 +262,7 @@ is($node->safe_psql('postgres', q{SELECT dedup_seen('unlogged', 1), count(*) FRO
 
 # ---- the way out ----------------------------------------------------------------------------
 
-$node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, torn');
+$node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, torn, swapped, mixed');
 is($node->safe_psql('postgres', "SELECT count(*) FROM dedup_filters WHERE problem IS NOT NULL"), scalar(@words), 'TRUNCATE mends');
 is(new_among($node, 'set', 1, 1000), 1000, 'and it takes keys');
 note("$flips pages damaged, seed $seed");

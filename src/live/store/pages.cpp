@@ -109,9 +109,15 @@ LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 {
 	const char *flaw = NULL;
 
+	/*
+	 * Read before the end of the WAL is: another session that has a shared lock can log the
+	 * page of counters as a hint, and so set a newer LSN.
+	 */
+	const XLogRecPtr lsn = PageGetLSN((Page) bytes);
+
 	if (!IsSealed(bytes, filter.parameters.shape.seed, block))
 		flaw = "Its checksum does not match its contents.";
-	else if (RelationNeedsWAL(filter.rel) && PageGetLSN((Page) bytes) > EndOfWal())
+	else if (RelationNeedsWAL(filter.rel) && lsn > EndOfWal())
 		flaw = "Its LSN is newer than the end of the WAL.";
 	if (unlikely(flaw != NULL))
 		bytes[kKindAt] |= kDamaged;
