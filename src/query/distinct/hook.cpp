@@ -18,6 +18,9 @@
 #include "query/distinct/exactly.hpp"
 
 extern "C" {
+#include "access/transam.h"
+#include "catalog/namespace.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
 #include "tcop/utility.h"
 }
@@ -125,18 +128,20 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	bool		wanted;
 	bool		held_back;
 	bool		allowed;
+	bool		expression = query->rtable == NIL;	/* the planner adds to it */
 	PlannedStmt *statement;
 
-	if (!approximate_distinct)
-		return PlanAs(false, query, text, cursor_options, parameters);
-
-	walk.visit_query = NoteQuery;
-	walk.visit_aggregate = NoteAggregate;
-	walk.context = &uses;
+	/* Without the setting, too: a function may set it. */
+	if (approximate_distinct)
+	{
+		walk.visit_query = NoteQuery;
+		walk.visit_aggregate = NoteAggregate;
+		walk.context = &uses;
+	}
 	WalkStatement(query, &walk);
 	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
 	held_back = wanted && PlansExactly();
-	allowed = wanted && !held_back && ApproximateDistinctAllowed();
+	allowed = wanted && !held_back;
 	if (allowed)
 	{
 		if (uses.count_distinct)
@@ -155,6 +160,8 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		MarkPlan(statement, PlanMark::HeldBack);
 	if (walk.functions_decide)
 		MarkPlan(statement, PlanMark::Deciding);
+	if (approximate_distinct && walk.functions_called && expression)
+		MarkPlan(statement, PlanMark::Calling);
 	return statement;
 }
 
@@ -172,24 +179,80 @@ MakesView(const Node *statement)
 #endif
 }
 
+/* Returns whether the name can be that of a function that may run statements. */
+static bool
+MayNameUserFunction(List *name)
+{
+#if PG_VERSION_NUM >= 140000
+	FuncCandidateList candidate = FuncnameGetCandidates(name, -1, NIL, false, false, false, true);
+#else
+	FuncCandidateList candidate = FuncnameGetCandidates(name, -1, NIL, false, false, true);
+#endif
+
+	for (; candidate != NULL; candidate = candidate->next)
+		if (candidate->oid >= FirstNormalObjectId)
+			return true;
+	return false;
+}
+
+static bool CallsFunctions(Node *node, void *context);
+
+static bool
+CallsFunctions(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, FuncCall) && MayNameUserFunction(((FuncCall *) node)->funcname))
+		return true;
+#if PG_VERSION_NUM >= 160000
+	return raw_expression_tree_walker(node, CallsFunctions, context);
+#else
+	return raw_expression_tree_walker(node, (bool (*) ()) (void (*) (void)) CallsFunctions,
+									  context);
+#endif
+}
+
 /*
- * Returns whether the command fills a materialized view, or stores what functions return in
- * another way than by a plan: defaults, conversions, COPY's WHERE clause.
+ * Returns whether the command is one that must be exact, with the functions that it calls: all
+ * but those that run queries and those that cannot call functions. Commands that define
+ * something may store what a function returns: an index, a default, a bound of a partition, a
+ * materialized view. The arguments of EXECUTE become constants of its statement.
  */
 static bool
-StoresExactly(const Node *statement)
+RunsExactly(const Node *statement)
 {
-	if (IsA(statement, RefreshMatViewStmt) || IsA(statement, AlterTableStmt))
-		return true;
-	if (IsA(statement, CopyStmt))
-		return ((const CopyStmt *) statement)->is_from;
-	if (IsA(statement, ExplainStmt))
+	switch (nodeTag(statement))
 	{
-		const Query *query = (const Query *) ((const ExplainStmt *) statement)->query;
+		case T_CopyStmt:
+			return ((const CopyStmt *) statement)->is_from;
+		case T_ExecuteStmt:
+			return CallsFunctions((Node *) ((const ExecuteStmt *) statement)->params, NULL);
+		case T_ExplainStmt:
+		case T_CreateTableAsStmt:
+			{
+				const Query *query = (const Query *) (IsA(statement, ExplainStmt) ?
+													  ((const ExplainStmt *) statement)->query :
+													  ((const CreateTableAsStmt *) statement)->query);
 
-		return IsA(query, Query) && MakesView(query->utilityStmt);
+				return MakesView(statement) ||
+					(query != NULL && IsA(query, Query) && query->utilityStmt != NULL &&
+					 RunsExactly(query->utilityStmt));
+			}
+		case T_DeclareCursorStmt:
+		case T_FetchStmt:
+		case T_ClosePortalStmt:
+		case T_PrepareStmt:
+		case T_DeallocateStmt:
+		case T_DoStmt:
+		case T_CallStmt:
+		case T_TransactionStmt:
+		case T_VariableSetStmt:
+		case T_VariableShowStmt:
+		case T_DiscardStmt:
+			return false;
+		default:
+			return true;
 	}
-	return MakesView(statement);
 }
 
 #if PG_VERSION_NUM >= 140000
@@ -213,10 +276,6 @@ NextUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 								receiver, completion);
 }
 
-/*
- * The query of a materialized view is planned as any SELECT, so the time of the command
- * is marked here as exact, for the functions that it calls, too.
- */
 static void
 RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 		   ProcessUtilityContext context, ParamListInfo parameters,
@@ -224,7 +283,9 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 {
 	bool		before;
 
-	if (!StoresExactly(statement->utilityStmt))
+	/* EXECUTE looks no function up */
+	DropOtherPlans();
+	if (!RunsExactly(statement->utilityStmt))
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
 					receiver, completion);
