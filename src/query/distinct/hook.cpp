@@ -22,11 +22,13 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
+#include "parser/analyze.h"
 #include "tcop/utility.h"
 }
 
 static planner_hook_type previous_planner = NULL;
 static ProcessUtility_hook_type previous_utility = NULL;
+static post_parse_analyze_hook_type previous_analyze = NULL;
 
 /* What PlanningApproximate() answers. */
 static bool planning_approximate = false;
@@ -163,6 +165,42 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	if (approximate_distinct && walk.functions_called && expression)
 		MarkPlan(statement, PlanMark::Calling);
 	return statement;
+}
+
+/* ---- expressions of PL/pgSQL ------------------------------------------------- */
+
+/*
+ * PL/pgSQL evaluates a simple expression, such as the condition of an IF, without the executor,
+ * and no hook is called. Not if the expression holds a sub-select; so one that calls functions
+ * that decide says that it does. Nothing else comes of that: the planner looks for sub-selects
+ * and finds none.
+ */
+static void
+NoteExpression(ParseState *state, Query *query)
+{
+	ScopeWalk	walk = {};
+
+	if (!approximate_distinct || state->p_pre_columnref_hook == NULL ||
+		query->commandType != CMD_SELECT || query->rtable != NIL || query->hasSubLinks)
+		return;
+	WalkStatement(query, &walk);
+	query->hasSubLinks = walk.functions_decide;
+}
+
+#if PG_VERSION_NUM >= 140000
+#define JUMBLE_PARAMETER , JumbleState *jumble
+#define JUMBLE , jumble
+#else
+#define JUMBLE_PARAMETER
+#define JUMBLE
+#endif
+
+static void
+NoteAnalyzed(ParseState *state, Query *query JUMBLE_PARAMETER)
+{
+	if (previous_analyze != NULL)
+		previous_analyze(state, query JUMBLE);
+	NoteExpression(state, query);
 }
 
 /* ---- commands ---------------------------------------------------------------- */
@@ -312,6 +350,8 @@ InitApproximate(void)
 	planner_hook = PlanStatement;
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = RunUtility;
+	previous_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = NoteAnalyzed;
 	InitExactly();
 	InitDistinct();
 }
