@@ -100,6 +100,7 @@ DropHeldBackPlans(void)
 		return;
 	held_back_plans = false;
 	CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::HeldBack));
+	CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::Calling));
 }
 
 /* ---- exact times --------------------------------------------------------------------- */
