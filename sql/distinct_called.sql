@@ -64,6 +64,10 @@ CREATE TABLE missing_made AS EXECUTE missing(keys());
 SELECT * FROM missing_made;
 EXPLAIN (COSTS OFF) EXECUTE distinct_above(counted()::int - 12000);
 EXECUTE distinct_above(0);
+CREATE PROCEDURE missing_in(a int[], above int) LANGUAGE plpgsql
+	AS $$ BEGIN RAISE INFO 'missing: %', (SELECT count(*) FROM few WHERE k <> ALL (a)); COMMIT; RAISE INFO 'approximate: %', counted() < 12000; END $$;
+CALL missing_in(keys(), abs(0));
+CALL missing_in('{}', abs(0));
 
 -- Functions with the rights of their owner, who is the caller here, and plans from before. What
 -- was planned in them is not kept.
@@ -118,6 +122,12 @@ SELECT count(*) FROM asked_rows WHERE missing_in_rows;
 CREATE TABLE shown AS SELECT keys() AS a, keys_json() AS b;
 SELECT cardinality(a) < 12000 AS approximate, jsonb_array_length(b) < 12000 AS approximate FROM shown;
 DO $$ DECLARE a int[]; BEGIN a := keys(); RAISE INFO 'approximate: %', cardinality(a) < 12000; END $$;
+
+-- where sets of rows are filled up
+SELECT count(b) - count(a) AS rows_from FROM ROWS FROM (keys_rows(), generate_series(1, 12000)) r(a, b);
+SELECT count(b) - count(a) AS select_list FROM (SELECT keys_rows() AS a, generate_series(1, 12000) AS b) s;
+SELECT count(*) < 12000 AS approximate FROM ROWS FROM (keys_rows()) WITH ORDINALITY r(a, n);
+SELECT count(a) < 12000 AS approximate FROM (SELECT keys_rows() AS a, 1) s;
 
 -- the server's own functions that run queries
 SELECT count(*) FROM few LEFT JOIN ts_stat('SELECT to_tsvector(''simple'', k::text) FROM (SELECT DISTINCT k FROM distinct_called.big) d') s

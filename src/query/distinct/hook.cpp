@@ -254,7 +254,8 @@ CallsFunctions(Node *node, void *context)
  * Returns whether the command is one that must be exact, with the functions that it calls: all
  * but those that run queries and those that cannot call functions. Commands that define
  * something may store what a function returns: an index, a default, a bound of a partition, a
- * materialized view. The arguments of EXECUTE become constants of its statement.
+ * materialized view. The arguments of EXECUTE become constants of its statement; those of CALL
+ * are used by the procedure.
  */
 static bool
 RunsExactly(const Node *statement)
@@ -265,6 +266,8 @@ RunsExactly(const Node *statement)
 			return ((const CopyStmt *) statement)->is_from;
 		case T_ExecuteStmt:
 			return CallsFunctions((Node *) ((const ExecuteStmt *) statement)->params, NULL);
+		case T_CallStmt:
+			return CallsFunctions((Node *) ((const CallStmt *) statement)->funccall->args, NULL);
 		case T_ExplainStmt:
 		case T_CreateTableAsStmt:
 			{
@@ -282,7 +285,6 @@ RunsExactly(const Node *statement)
 		case T_PrepareStmt:
 		case T_DeallocateStmt:
 		case T_DoStmt:
-		case T_CallStmt:
 		case T_TransactionStmt:
 		case T_VariableSetStmt:
 		case T_VariableShowStmt:

@@ -368,11 +368,25 @@ ColumnPlace(const SubLink *link, Place place)
 	return place;
 }
 
+/* Several functions that return sets are filled up by NULLs to the rows of the longest. */
+static bool
+FillsUpRows(const Query *query)
+{
+	int			sets = 0;
+	ListCell   *cell;
+
+	if (query->hasTargetSRFs)
+		foreach(cell, query->targetList)
+			sets += expression_returns_set((Node *) lfirst_node(TargetEntry, cell)->expr);
+	return sets > 1;
+}
+
 static void
 WalkList(Query *query, Place place, ScopeWalk *walk)
 {
 	ListCell   *cell;
 
+	place.shown = place.shown && !FillsUpRows(query);
 	foreach(cell, query->targetList)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, cell);
@@ -421,7 +435,8 @@ WalkEntry(RangeTblEntry *entry, Place place, ScopeWalk *walk)
 			WalkExact((Node *) entry->tablesample, walk);
 			break;
 		case RTE_FUNCTION:
-			place.shown = ShowsFunction(walk->level);
+			/* ROWS FROM fills up the columns of a function with fewer rows by NULLs */
+			place.shown = list_length(entry->functions) == 1 && ShowsFunction(walk->level);
 			WalkSource((Node *) entry->functions, place, walk);
 			break;
 		case RTE_TABLEFUNC:
