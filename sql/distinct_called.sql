@@ -123,6 +123,12 @@ CREATE TABLE shown AS SELECT keys() AS a, keys_json() AS b;
 SELECT cardinality(a) < 12000 AS approximate, jsonb_array_length(b) < 12000 AS approximate FROM shown;
 DO $$ DECLARE a int[]; BEGIN a := keys(); RAISE INFO 'approximate: %', cardinality(a) < 12000; END $$;
 
+-- FILTER
+CREATE FUNCTION is_there(key int) RETURNS boolean LANGUAGE plpgsql AS 'DECLARE a int[]; BEGIN a := ARRAY(SELECT DISTINCT k FROM distinct_called.big); RETURN key = ANY (a); END';
+SELECT count(*) FILTER (WHERE is_there(k)), count(*) AS all FROM few;
+SELECT count(*) FILTER (WHERE is_there(k)) OVER () FROM few LIMIT 1;
+SELECT count(*) FILTER (WHERE k <= (SELECT count(DISTINCT k) - 12000 + 5 FROM big)) FROM few;
+
 -- where sets of rows are filled up
 SELECT count(b) - count(a) AS rows_from FROM ROWS FROM (keys_rows(), generate_series(1, 12000)) r(a, b);
 SELECT count(b) - count(a) AS select_list FROM (SELECT keys_rows() AS a, generate_series(1, 12000) AS b) s;

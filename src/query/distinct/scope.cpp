@@ -285,6 +285,8 @@ WalkSubselect(SubLink *link, ScopeWalk *walk)
 	WalkLevel(castNode(Query, link->subselect), place, walk);
 }
 
+static void WalkExact(Node *node, ScopeWalk *walk);
+
 static bool
 WalkNode(Node *node, void *context)
 {
@@ -305,6 +307,20 @@ WalkNode(Node *node, void *context)
 	NoteFunction(node, walk);
 	if (IsA(node, Aggref) && walk->aggregates && walk->visit_aggregate != NULL)
 		walk->visit_aggregate((Aggref *) node, walk->level, walk);
+	/* FILTER (WHERE ...) is a condition like any other */
+	if (IsA(node, Aggref))
+	{
+		WalkNode((Node *) ((Aggref *) node)->aggdirectargs, walk);
+		WalkNode((Node *) ((Aggref *) node)->args, walk);
+		WalkExact((Node *) ((Aggref *) node)->aggfilter, walk);
+		return false;
+	}
+	if (IsA(node, WindowFunc))
+	{
+		WalkNode((Node *) ((WindowFunc *) node)->args, walk);
+		WalkExact((Node *) ((WindowFunc *) node)->aggfilter, walk);
+		return false;
+	}
 	return expression_tree_walker(node, walk_node, context);
 }
 
