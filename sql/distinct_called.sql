@@ -95,6 +95,15 @@ SELECT counted() < 12000 AS approximate, counted_sql() < 12000 AS approximate;
 COMMIT;
 SELECT n, count(*) FROM notes GROUP BY n;
 
+-- actions of rules
+CREATE TABLE ruled (k int);
+INSERT INTO ruled VALUES (1);
+CREATE RULE ruled_update AS ON UPDATE TO ruled DO ALSO INSERT INTO notes SELECT count(*) FROM (SELECT DISTINCT k FROM big) d;
+CREATE RULE ruled_delete AS ON DELETE TO ruled DO INSTEAD SELECT count(*), count(DISTINCT k) FROM (SELECT DISTINCT k FROM big) d;
+UPDATE ruled SET k = 1;
+DELETE FROM ruled;
+SELECT n, count(*) FROM notes GROUP BY n;
+
 -- Within a transaction PL/pgSQL keeps its expressions, and they keep the plans of functions in SQL.
 CREATE FUNCTION calls_sql() RETURNS bigint LANGUAGE plpgsql AS 'DECLARE n bigint; BEGIN n := counted_sql(); RETURN n; END';
 BEGIN;

@@ -47,14 +47,15 @@ ReadsOrInserts(const Query *query)
 /*
  * Returns whether a statement is of a kind that may be approximate: SELECT, which is also that
  * of DECLARE CURSOR, COPY and CREATE TABLE AS, and INSERT. Not one that updates, deletes
- * or merges, at its top or in a WITH: there a wrong row stays wrong, or is gone.
+ * or merges, at its top or in a WITH: there a wrong row stays wrong, or is gone. Not the action
+ * of a rule either, which can be part of an UPDATE.
  */
 static bool
 StatementMayBeApproximate(const Query *query)
 {
 	ListCell   *cell;
 
-	if (!ReadsOrInserts(query))
+	if (!ReadsOrInserts(query) || IsRuleAction(query))
 		return false;
 	if (!query->hasModifyingCTE)
 		return true;
