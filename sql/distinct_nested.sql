@@ -128,5 +128,6 @@ SELECT count(*) FROM (SELECT unnest(a) FROM called) s(k) RIGHT JOIN few USING (k
 SET streamdedup.approximate_distinct = off;
 CREATE FUNCTION asks() RETURNS bigint LANGUAGE plpgsql SET streamdedup.approximate_distinct = on
 	AS 'BEGIN RETURN (SELECT count(*) FROM (SELECT DISTINCT k FROM big) d); END';
-SELECT asks() < 12000 AS approximate, cardinality(by_asking());
+SELECT asks() < 12000 AS approximate;
+SELECT cardinality(by_asking());
 DROP SCHEMA distinct_nested CASCADE;

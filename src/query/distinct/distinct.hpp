@@ -35,6 +35,9 @@ extern const CustomScanMethods DistinctScanMethods;
 /* Marks the queries whose DISTINCT may be planned through a filter (scope.hpp). */
 extern void MarkDistinctQueries(Query *query);
 
+/* Returns whether a statement is the action of a rule. */
+extern bool IsRuleAction(const Query *query);
+
 /*
  * What is left to do when the server has finished a plan. It has looked our columns up in
  * the child's by equal(); now that is done they are told by their numbers, and the child is

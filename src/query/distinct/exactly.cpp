@@ -7,15 +7,22 @@
  * the first function is looked up at an exact time: its own plans, and those of functions
  * that it calls, may be from before. Plans that were held back are dropped when the exact
  * time is over. Neither happens if no such plan has been made.
+ *
+ * Before version 18 a function in SQL keeps its plans, without the plan cache, as long as the
+ * expression that calls it is kept. PL/pgSQL keeps its expressions until the transaction ends,
+ * or their plans are dropped; so those that call functions are dropped, too.
  */
 #include "query/distinct/exactly.hpp"
+#include "pg/settings.hpp"
 
 extern "C" {
 #include "access/parallel.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 }
 
@@ -45,7 +52,7 @@ HashOfMark(PlanMark mark)
 bool
 IsPlanMark(uint32 hash)
 {
-	return hash >= HashOfMark(PlanMark::Approximate) && hash <= HashOfMark(PlanMark::Deciding);
+	return hash >= HashOfMark(PlanMark::Approximate) && hash <= HashOfMark(PlanMark::Calling);
 }
 
 void
@@ -83,6 +90,17 @@ DropApproximatePlans(void)
 		return;
 	approximate_plans = false;
 	CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::Approximate));
+	CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::Calling));
+}
+
+static void
+DropHeldBackPlans(void)
+{
+	if (!held_back_plans)
+		return;
+	held_back_plans = false;
+	CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::HeldBack));
+	CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::Calling));
 }
 
 /* ---- exact times --------------------------------------------------------------------- */
@@ -90,8 +108,19 @@ DropApproximatePlans(void)
 bool
 PlansExactly(void)
 {
-	return exactly || IsParallelWorker() ||
+	return exactly || !ApproximateDistinctAllowed() || IsParallelWorker() ||
 		DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) > 0;
+}
+
+void
+DropOtherPlans(void)
+{
+	if (!approximate_plans && !held_back_plans)
+		return;
+	if (PlansExactly())
+		DropApproximatePlans();
+	else
+		DropHeldBackPlans();
 }
 
 bool
@@ -107,20 +136,21 @@ void
 EndExactly(bool before)
 {
 	exactly = before;
-	if (!exactly && held_back_plans)
-	{
-		held_back_plans = false;
-		CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::HeldBack));
-	}
+	if (held_back_plans && !PlansExactly())
+		DropHeldBackPlans();
 }
 
 /* ---- functions -------------------------------------------------------------------------- */
 
-/* Called when a function that is not built in is looked up, to be called soon. */
+/*
+ * Called when a function that is not built in is looked up, to be called soon. The time of a
+ * trigger begins when its function is called, which may be after the last statement.
+ */
 static bool
 NeedsFmgr(Oid function)
 {
-	if (approximate_plans && PlansExactly())
+	DropOtherPlans();
+	if (approximate_plans && get_func_rettype(function) == TRIGGEROID)
 		DropApproximatePlans();
 	return previous_needs_fmgr != NULL && previous_needs_fmgr(function);
 }
@@ -129,8 +159,8 @@ NeedsFmgr(Oid function)
 static void
 NoteCall(FmgrHookEventType event, FmgrInfo *function, Datum *argument)
 {
-	if (event == FHET_START && approximate_plans && PlansExactly())
-		DropApproximatePlans();
+	if (event == FHET_START)
+		DropOtherPlans();
 	if (previous_fmgr != NULL)
 		previous_fmgr(event, function, argument);
 }

@@ -5,7 +5,8 @@
  *     that statement's plan, and what is planned then may be a part of it
  *   - while a statement runs that changes data, or that calls functions where their result
  *     decides about rows
- *   - while a materialized view is filled, and in ALTER TABLE and COPY FROM
+ *   - in commands that define something or store rows: CREATE INDEX, ALTER TABLE, COPY FROM,
+ *     and the materialized views
  *   - in triggers, and in parallel workers, which know nothing of the statement they help
  *
  * Functions keep their plans, so plans are marked, and those of the one kind are dropped
@@ -23,8 +24,9 @@ extern "C" {
 enum class PlanMark
 {
 	Approximate,				/* may answer approximately */
-	HeldBack,					/* would, had it not been planned at such a time */
-	Deciding					/* calls functions that decide: see ScopeWalk */
+	HeldBack,					/* would, had it not been planned at such a time or place */
+	Deciding,					/* calls functions that decide: see ScopeWalk */
+	Calling						/* an expression of PL/pgSQL that calls functions */
 };
 
 extern void MarkPlan(PlannedStmt *statement, PlanMark mark);
@@ -32,8 +34,17 @@ extern void MarkPlan(PlannedStmt *statement, PlanMark mark);
 /* Returns whether an invalidation's hash value is that of a mark. */
 extern bool IsPlanMark(uint32 hash);
 
-/* Returns whether statements are planned exactly now. */
+/*
+ * Returns whether statements are planned exactly now: at such a time, or where the setting
+ * does not apply.
+ */
 extern bool PlansExactly(void);
+
+/*
+ * Drops the plans that sessions keep of the other kind than those that are made now. Must be
+ * called before a plan that may have been kept is used.
+ */
+extern void DropOtherPlans(void);
 
 /*
  * Begins such a time and returns what EndExactly() takes. EndExactly() must be called

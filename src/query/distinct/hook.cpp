@@ -18,12 +18,17 @@
 #include "query/distinct/exactly.hpp"
 
 extern "C" {
+#include "access/transam.h"
+#include "catalog/namespace.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
+#include "parser/analyze.h"
 #include "tcop/utility.h"
 }
 
 static planner_hook_type previous_planner = NULL;
 static ProcessUtility_hook_type previous_utility = NULL;
+static post_parse_analyze_hook_type previous_analyze = NULL;
 
 /* What PlanningApproximate() answers. */
 static bool planning_approximate = false;
@@ -42,14 +47,15 @@ ReadsOrInserts(const Query *query)
 /*
  * Returns whether a statement is of a kind that may be approximate: SELECT, which is also that
  * of DECLARE CURSOR, COPY and CREATE TABLE AS, and INSERT. Not one that updates, deletes
- * or merges, at its top or in a WITH: there a wrong row stays wrong, or is gone.
+ * or merges, at its top or in a WITH: there a wrong row stays wrong, or is gone. Not the action
+ * of a rule either, which can be part of an UPDATE.
  */
 static bool
 StatementMayBeApproximate(const Query *query)
 {
 	ListCell   *cell;
 
-	if (!ReadsOrInserts(query))
+	if (!ReadsOrInserts(query) || IsRuleAction(query))
 		return false;
 	if (!query->hasModifyingCTE)
 		return true;
@@ -125,18 +131,20 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	bool		wanted;
 	bool		held_back;
 	bool		allowed;
+	bool		expression = query->rtable == NIL;	/* the planner adds to it */
 	PlannedStmt *statement;
 
-	if (!approximate_distinct)
-		return PlanAs(false, query, text, cursor_options, parameters);
-
-	walk.visit_query = NoteQuery;
-	walk.visit_aggregate = NoteAggregate;
-	walk.context = &uses;
+	/* Without the setting, too: a function may set it. */
+	if (approximate_distinct)
+	{
+		walk.visit_query = NoteQuery;
+		walk.visit_aggregate = NoteAggregate;
+		walk.context = &uses;
+	}
 	WalkStatement(query, &walk);
 	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
 	held_back = wanted && PlansExactly();
-	allowed = wanted && !held_back && ApproximateDistinctAllowed();
+	allowed = wanted && !held_back;
 	if (allowed)
 	{
 		if (uses.count_distinct)
@@ -155,7 +163,45 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		MarkPlan(statement, PlanMark::HeldBack);
 	if (walk.functions_decide)
 		MarkPlan(statement, PlanMark::Deciding);
+	if (approximate_distinct && walk.functions_called && expression)
+		MarkPlan(statement, PlanMark::Calling);
 	return statement;
+}
+
+/* ---- expressions of PL/pgSQL ------------------------------------------------- */
+
+/*
+ * PL/pgSQL evaluates a simple expression, such as the condition of an IF, without the executor,
+ * and no hook is called. Not if the expression holds a sub-select; so one that calls functions
+ * that decide says that it does. Nothing else comes of that: the planner looks for sub-selects
+ * and finds none.
+ */
+static void
+NoteExpression(ParseState *state, Query *query)
+{
+	ScopeWalk	walk = {};
+
+	if (!approximate_distinct || state->p_pre_columnref_hook == NULL ||
+		query->commandType != CMD_SELECT || query->rtable != NIL || query->hasSubLinks)
+		return;
+	WalkStatement(query, &walk);
+	query->hasSubLinks = walk.functions_decide;
+}
+
+#if PG_VERSION_NUM >= 140000
+#define JUMBLE_PARAMETER , JumbleState *jumble
+#define JUMBLE , jumble
+#else
+#define JUMBLE_PARAMETER
+#define JUMBLE
+#endif
+
+static void
+NoteAnalyzed(ParseState *state, Query *query JUMBLE_PARAMETER)
+{
+	if (previous_analyze != NULL)
+		previous_analyze(state, query JUMBLE);
+	NoteExpression(state, query);
 }
 
 /* ---- commands ---------------------------------------------------------------- */
@@ -172,24 +218,82 @@ MakesView(const Node *statement)
 #endif
 }
 
+/* Returns whether the name can be that of a function that may run statements. */
+static bool
+MayNameUserFunction(List *name)
+{
+#if PG_VERSION_NUM >= 140000
+	FuncCandidateList candidate = FuncnameGetCandidates(name, -1, NIL, false, false, false, true);
+#else
+	FuncCandidateList candidate = FuncnameGetCandidates(name, -1, NIL, false, false, true);
+#endif
+
+	for (; candidate != NULL; candidate = candidate->next)
+		if (candidate->oid >= FirstNormalObjectId)
+			return true;
+	return false;
+}
+
+static bool CallsFunctions(Node *node, void *context);
+
+static bool
+CallsFunctions(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, FuncCall) && MayNameUserFunction(((FuncCall *) node)->funcname))
+		return true;
+#if PG_VERSION_NUM >= 160000
+	return raw_expression_tree_walker(node, CallsFunctions, context);
+#else
+	return raw_expression_tree_walker(node, (bool (*) ()) (void (*) (void)) CallsFunctions,
+									  context);
+#endif
+}
+
 /*
- * Returns whether the command fills a materialized view, or stores what functions return in
- * another way than by a plan: defaults, conversions, COPY's WHERE clause.
+ * Returns whether the command is one that must be exact, with the functions that it calls: all
+ * but those that run queries and those that cannot call functions. Commands that define
+ * something may store what a function returns: an index, a default, a bound of a partition, a
+ * materialized view. The arguments of EXECUTE become constants of its statement; those of CALL
+ * are used by the procedure.
  */
 static bool
-StoresExactly(const Node *statement)
+RunsExactly(const Node *statement)
 {
-	if (IsA(statement, RefreshMatViewStmt) || IsA(statement, AlterTableStmt))
-		return true;
-	if (IsA(statement, CopyStmt))
-		return ((const CopyStmt *) statement)->is_from;
-	if (IsA(statement, ExplainStmt))
+	switch (nodeTag(statement))
 	{
-		const Query *query = (const Query *) ((const ExplainStmt *) statement)->query;
+		case T_CopyStmt:
+			return ((const CopyStmt *) statement)->is_from;
+		case T_ExecuteStmt:
+			return CallsFunctions((Node *) ((const ExecuteStmt *) statement)->params, NULL);
+		case T_CallStmt:
+			return CallsFunctions((Node *) ((const CallStmt *) statement)->funccall->args, NULL);
+		case T_ExplainStmt:
+		case T_CreateTableAsStmt:
+			{
+				const Query *query = (const Query *) (IsA(statement, ExplainStmt) ?
+													  ((const ExplainStmt *) statement)->query :
+													  ((const CreateTableAsStmt *) statement)->query);
 
-		return IsA(query, Query) && MakesView(query->utilityStmt);
+				return MakesView(statement) ||
+					(query != NULL && IsA(query, Query) && query->utilityStmt != NULL &&
+					 RunsExactly(query->utilityStmt));
+			}
+		case T_DeclareCursorStmt:
+		case T_FetchStmt:
+		case T_ClosePortalStmt:
+		case T_PrepareStmt:
+		case T_DeallocateStmt:
+		case T_DoStmt:
+		case T_TransactionStmt:
+		case T_VariableSetStmt:
+		case T_VariableShowStmt:
+		case T_DiscardStmt:
+			return false;
+		default:
+			return true;
 	}
-	return MakesView(statement);
 }
 
 #if PG_VERSION_NUM >= 140000
@@ -213,10 +317,6 @@ NextUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 								receiver, completion);
 }
 
-/*
- * The query of a materialized view is planned as any SELECT, so the time of the command
- * is marked here as exact, for the functions that it calls, too.
- */
 static void
 RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 		   ProcessUtilityContext context, ParamListInfo parameters,
@@ -224,7 +324,9 @@ RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
 {
 	bool		before;
 
-	if (!StoresExactly(statement->utilityStmt))
+	/* EXECUTE looks no function up */
+	DropOtherPlans();
+	if (!RunsExactly(statement->utilityStmt))
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
 					receiver, completion);
@@ -251,6 +353,8 @@ InitApproximate(void)
 	planner_hook = PlanStatement;
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = RunUtility;
+	previous_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = NoteAnalyzed;
 	InitExactly();
 	InitDistinct();
 }

@@ -85,6 +85,12 @@ MarkQuery(const ScopeLevel *level, bool approximate, ScopeWalk *walk)
 	memcpy(&level->query->querySource, &source, sizeof source);
 }
 
+bool
+IsRuleAction(const Query *query)
+{
+	return (SourceOf(query) & ~QUERY_MARK) != QSRC_ORIGINAL;
+}
+
 void
 MarkDistinctQueries(Query *query)
 {

@@ -10,6 +10,7 @@ extern "C" {
 #include "parser/parse_coerce.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/typcache.h"
 }
 
 /* Before 16 walkers are declared without arguments, as C may. */
@@ -58,7 +59,7 @@ struct ListUse
 	const Node *root;
 	bool		aggregates;		/* results of aggregates and window functions */
 	bool		columns;
-	bool		arrays;			/* columns that are arrays */
+	bool		holders;		/* columns that HoldsValues() */
 };
 
 }							/* namespace */
@@ -73,10 +74,20 @@ IsNumber(const Node *node)
 	return category == TYPCATEGORY_NUMERIC;
 }
 
+/*
+ * Returns whether the value holds others and can be searched for them, for example an array,
+ * jsonb, a multirange or a row.
+ */
 static bool
-IsArray(const Node *node)
+HoldsValues(const Node *node)
 {
-	return OidIsValid(get_element_type(exprType(node)));
+	TYPCATEGORY category;
+	bool		preferred;
+
+	get_type_category_preferred(getBaseType(exprType(node)), &category, &preferred);
+	return category != TYPCATEGORY_NUMERIC && category != TYPCATEGORY_BOOLEAN &&
+		category != TYPCATEGORY_DATETIME && category != TYPCATEGORY_TIMESPAN &&
+		category != TYPCATEGORY_ENUM && category != TYPCATEGORY_STRING;
 }
 
 static bool FindUse(Node *node, void *context);
@@ -95,14 +106,14 @@ FindUse(Node *node, void *context)
 		if (node != use->root)
 		{
 			use->columns |= !IsNumber(node);
-			use->arrays |= IsArray(node);
+			use->holders |= HoldsValues(node);
 		}
 		return false;
 	}
 	if (IsA(node, SubLink))
 	{
 		use->columns = true;
-		use->arrays = true;
+		use->holders = true;
 		return false;
 	}
 	if (IsA(node, Aggref) || IsA(node, WindowFunc))
@@ -195,13 +206,15 @@ InputPlace(const Query *query, Place place)
 
 /*
  * Returns whether the result of the query's only FROM item, a function, is only shown. An
- * array that it returns may be compared with.
+ * array that it returns may be compared with, and so may aggregates of its rows.
  */
 static bool
 ShowsFunction(const ScopeLevel *level)
 {
+	ListUse		use = UseOfList(level->query);
+
 	return level->place.shown && HasOneInput(level->query) && level->query->havingQual == NULL &&
-		!UseOfList(level->query).arrays;
+		!use.holders && !use.aggregates;
 }
 
 /* ---- expressions ------------------------------------------------------------------- */
@@ -211,15 +224,30 @@ static bool WalkNode(Node *node, void *context);
 
 static const Walker walk_node = (Walker) (void (*) (void)) WalkNode;
 
+/*
+ * The server's functions that run queries, on cursors, and on views: table_to_xml() and its kin,
+ * ts_rewrite() and ts_stat(). Not all have names in fmgroids.h on 13.
+ */
+static constexpr Oid RUN_QUERIES[] = {
+	2923, 2924, 2925, 2926, 2927, 2928, 2929, 2930, 2933, 2934, 2935, 2936, 2937, 2938,
+	3685, 3689, 3690
+};
+
 static bool
-IsUserFunction(Oid function, void *context)
+RunsStatements(Oid function, void *context)
 {
+	for (Oid runs : RUN_QUERIES)
+		if (function == runs)
+			return true;
 	return function >= FirstNormalObjectId;
 }
 
-/* Returns whether the node calls a function whose result is not only shown. */
-static bool
-FunctionDecides(Node *node, const ScopeWalk *walk)
+/*
+ * Notes whether the node calls a function that may run statements, and whether its result is
+ * not only shown.
+ */
+static void
+NoteFunction(Node *node, ScopeWalk *walk)
 {
 	switch (nodeTag(node))
 	{
@@ -232,13 +260,18 @@ FunctionDecides(Node *node, const ScopeWalk *walk)
 		case T_CoerceViaIO:
 		case T_Aggref:
 		case T_WindowFunc:
+			if (!check_functions_in_node(node, RunsStatements, NULL))
+				return;
+			walk->functions_called = true;
+			walk->functions_decide |= !walk->shown || (node != walk->root && HoldsValues(node));
+			break;
+		case T_CoerceToDomain:
+			/* A value that a constraint refuses is an error, wherever it is. */
+			walk->functions_decide |= DomainHasConstraints(((CoerceToDomain *) node)->resulttype);
 			break;
 		default:
-			return false;
+			break;
 	}
-	if (walk->shown && (node == walk->root || !IsArray(node)))
-		return false;
-	return check_functions_in_node(node, IsUserFunction, NULL);
 }
 
 static void
@@ -251,6 +284,8 @@ WalkSubselect(SubLink *link, ScopeWalk *walk)
 	WalkNode(link->testexpr, walk);
 	WalkLevel(castNode(Query, link->subselect), place, walk);
 }
+
+static void WalkExact(Node *node, ScopeWalk *walk);
 
 static bool
 WalkNode(Node *node, void *context)
@@ -269,10 +304,23 @@ WalkNode(Node *node, void *context)
 		WalkLevel((Query *) node, EXACT, walk);
 		return false;
 	}
-	if (!walk->functions_decide)
-		walk->functions_decide = FunctionDecides(node, walk);
+	NoteFunction(node, walk);
 	if (IsA(node, Aggref) && walk->aggregates && walk->visit_aggregate != NULL)
 		walk->visit_aggregate((Aggref *) node, walk->level, walk);
+	/* FILTER (WHERE ...) is a condition like any other */
+	if (IsA(node, Aggref))
+	{
+		WalkNode((Node *) ((Aggref *) node)->aggdirectargs, walk);
+		WalkNode((Node *) ((Aggref *) node)->args, walk);
+		WalkExact((Node *) ((Aggref *) node)->aggfilter, walk);
+		return false;
+	}
+	if (IsA(node, WindowFunc))
+	{
+		WalkNode((Node *) ((WindowFunc *) node)->args, walk);
+		WalkExact((Node *) ((WindowFunc *) node)->aggfilter, walk);
+		return false;
+	}
 	return expression_tree_walker(node, walk_node, context);
 }
 
@@ -336,11 +384,25 @@ ColumnPlace(const SubLink *link, Place place)
 	return place;
 }
 
+/* Several functions that return sets are filled up by NULLs to the rows of the longest. */
+static bool
+FillsUpRows(const Query *query)
+{
+	int			sets = 0;
+	ListCell   *cell;
+
+	if (query->hasTargetSRFs)
+		foreach(cell, query->targetList)
+			sets += expression_returns_set((Node *) lfirst_node(TargetEntry, cell)->expr);
+	return sets > 1;
+}
+
 static void
 WalkList(Query *query, Place place, ScopeWalk *walk)
 {
 	ListCell   *cell;
 
+	place.shown = place.shown && !FillsUpRows(query);
 	foreach(cell, query->targetList)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, cell);
@@ -389,7 +451,8 @@ WalkEntry(RangeTblEntry *entry, Place place, ScopeWalk *walk)
 			WalkExact((Node *) entry->tablesample, walk);
 			break;
 		case RTE_FUNCTION:
-			place.shown = ShowsFunction(walk->level);
+			/* ROWS FROM fills up the columns of a function with fewer rows by NULLs */
+			place.shown = list_length(entry->functions) == 1 && ShowsFunction(walk->level);
 			WalkSource((Node *) entry->functions, place, walk);
 			break;
 		case RTE_TABLEFUNC:
@@ -518,6 +581,7 @@ WalkLevel(Query *query, Place place, ScopeWalk *walk)
 
 	/* the visitors' context and the result stay */
 	outer.functions_decide = walk->functions_decide;
+	outer.functions_called = walk->functions_called;
 	*walk = outer;
 	pfree(level.with);
 }

@@ -57,6 +57,7 @@ struct ScopeWalk
 	 * result is used further, for example in a WHERE clause.
 	 */
 	bool		functions_decide;
+	bool		functions_called;	/* such a function is called anywhere */
 
 	/* The walk's own: the query in hand, and what its present expression may do. */
 	const ScopeLevel *level;
