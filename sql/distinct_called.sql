@@ -68,6 +68,8 @@ CREATE PROCEDURE missing_in(a int[], above int) LANGUAGE plpgsql
 	AS $$ BEGIN RAISE INFO 'missing: %', (SELECT count(*) FROM few WHERE k <> ALL (a)); COMMIT; RAISE INFO 'approximate: %', counted() < 12000; END $$;
 CALL missing_in(keys(), abs(0));
 CALL missing_in('{}', abs(0));
+CALL missing_in(above => abs(0), a => keys());
+CALL missing_in(above => abs(-(1)), a => '{}');
 
 -- Functions with the rights of their owner, who is the caller here, and plans from before. What
 -- was planned in them is not kept.

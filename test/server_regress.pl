@@ -12,7 +12,8 @@
 # and below it the hunk, as diff -U3 gives it, but without line numbers, which differ
 # between minor versions. The kinds are
 #
-#   plan   another plan, or our node's name
+#   plan     another plan, or our node's name
+#   context  another CONTEXT of an error in PL/pgSQL
 #   row    another of the rows that DISTINCT ON may choose from, and what follows from it
 #   order  the same rows in another order: below it stands the statement instead of a
 #          hunk, and it need not be seen, since the order of a parallel plan varies
@@ -26,7 +27,7 @@ use File::Temp ();
 my $write = @ARGV && $ARGV[0] eq '--write' ? shift @ARGV : '';
 @ARGV == 5 or die "usage: server_regress.pl [--write] VARIANT BASE RESULTS SCHEDULE LISTS\n";
 my ($variant, $base, $results, $schedule, $lists) = @ARGV;
-my $head = qr/^# ([a-z ]+): (?:(plan|row|order): \S|(TODO))/;
+my $head = qr/^# ([a-z ]+): (?:(plan|row|order|context): \S|(TODO))/;
 
 sub lines_of
 {

@@ -234,21 +234,64 @@ MayNameUserFunction(List *name)
 	return false;
 }
 
-static bool CallsFunctions(Node *node, void *context);
-
+/*
+ * Returns whether arguments that are not analysed yet may call such a function: for all that
+ * is not known here, too. (The server's walker over such trees raises an error for some nodes.)
+ */
 static bool
-CallsFunctions(Node *node, void *context)
+CallsFunctions(const Node *node)
 {
 	if (node == NULL)
 		return false;
-	if (IsA(node, FuncCall) && MayNameUserFunction(((FuncCall *) node)->funcname))
-		return true;
-#if PG_VERSION_NUM >= 160000
-	return raw_expression_tree_walker(node, CallsFunctions, context);
-#else
-	return raw_expression_tree_walker(node, (bool (*) ()) (void (*) (void)) CallsFunctions,
-									  context);
-#endif
+	switch (nodeTag(node))
+	{
+		case T_A_Const:
+		case T_ColumnRef:
+		case T_ParamRef:
+		case T_SetToDefault:
+		case T_SQLValueFunction:
+			return false;
+		case T_List:
+			{
+				ListCell   *cell;
+
+				foreach(cell, (const List *) node)
+					if (CallsFunctions((const Node *) lfirst(cell)))
+						return true;
+				return false;
+			}
+
+			/* The parser analyses the argument of a name in place. */
+		case T_Const:
+		case T_Param:
+			return false;
+		case T_FuncExpr:
+			return ((const FuncExpr *) node)->funcid >= FirstNormalObjectId ||
+				CallsFunctions((const Node *) ((const FuncExpr *) node)->args);
+		case T_NamedArgExpr:
+			return CallsFunctions((const Node *) ((const NamedArgExpr *) node)->arg);
+		case T_TypeCast:
+			return CallsFunctions(((const TypeCast *) node)->arg);
+		case T_CollateClause:
+			return CallsFunctions(((const CollateClause *) node)->arg);
+		case T_A_ArrayExpr:
+			return CallsFunctions((const Node *) ((const A_ArrayExpr *) node)->elements);
+		case T_RowExpr:
+			return CallsFunctions((const Node *) ((const RowExpr *) node)->args);
+		case T_A_Expr:
+			return CallsFunctions(((const A_Expr *) node)->lexpr) ||
+				CallsFunctions(((const A_Expr *) node)->rexpr);
+		case T_FuncCall:
+			{
+				const FuncCall *call = (const FuncCall *) node;
+
+				return MayNameUserFunction(call->funcname) || call->agg_filter != NULL ||
+					call->over != NULL || call->agg_order != NIL ||
+					CallsFunctions((const Node *) call->args);
+			}
+		default:
+			return true;
+	}
 }
 
 /*
@@ -266,9 +309,9 @@ RunsExactly(const Node *statement)
 		case T_CopyStmt:
 			return ((const CopyStmt *) statement)->is_from;
 		case T_ExecuteStmt:
-			return CallsFunctions((Node *) ((const ExecuteStmt *) statement)->params, NULL);
+			return CallsFunctions((const Node *) ((const ExecuteStmt *) statement)->params);
 		case T_CallStmt:
-			return CallsFunctions((Node *) ((const CallStmt *) statement)->funccall->args, NULL);
+			return CallsFunctions((const Node *) ((const CallStmt *) statement)->funccall->args);
 		case T_ExplainStmt:
 		case T_CreateTableAsStmt:
 			{
