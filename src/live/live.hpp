@@ -12,7 +12,8 @@
  *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
  *   store/settle.cpp  what becomes of entries whose transactions have ended; new entries
  *   filter.cpp     opens a live filter, its parameters, access rights
- *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
+ *   keys.cpp       test-and-add, ask, batches; waiting for other transactions
+ *   forget.cpp     forget a key, take back one that was added
  *   table_am.cpp   the access method: scans for dumps, what it refuses, files
  *   restore.cpp    COPY FROM: rows of a dump become pages again
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
@@ -32,7 +33,6 @@
 #define STREAMDEDUP_LIVE_LIVE_HPP
 
 #include "pg/pg.hpp"
-#include "core/methods/fifo_line.hpp"
 #include "core/page_sum.hpp"
 
 extern "C" {
@@ -48,7 +48,7 @@ extern "C" {
 /* What the DEFAULT of the column `page` says; cached with the relation. */
 struct LiveParameters
 {
-	dedup::Shape shape;			/* of method fifo; seed and hash are those of the keys */
+	dedup::Shape shape;			/* of the method of live filters; seed and hash are those of the keys */
 	dedup::live::Geometry geometry;
 	bool		forgets;		/* a window; else keys spill to overflow pages for ever */
 	int64		ttl;			/* microseconds; 0: a window by count, or none */

@@ -2,7 +2,7 @@
  * Input and output of dedup_page; see page_type.hpp for the format. Text is base64,
  * binary the bytes themselves. Everything that comes in is checked before it is used.
  */
-#include "core/methods/fifo.hpp"
+#include "core/live_method.hpp"
 #include "live/page_type.hpp"
 #include "pg/base64.hpp"
 
@@ -32,7 +32,7 @@ static constexpr size_t HEAD_BYTES = 48;
 static constexpr size_t PAGE_HEAD_BYTES = 64;
 static constexpr size_t ENTRIES_AT = 56;	/* their number */
 static constexpr size_t ENTRY_BYTES = 16;
-static constexpr size_t LINES_BYTES = kLines * dedup::kLineBytes;
+static constexpr size_t LINES_BYTES = kBodyBytes;
 static constexpr uint32 MAX_DUMPED_ENTRIES = 10000000;
 
 static uint64
@@ -54,8 +54,7 @@ FlawOf(const uint8_t *bytes, size_t size)
 	if (size < PAGE_HEAD_BYTES || bytes[0] != MAGIC)
 		return "It is not a dedup_page.";
 	slot_bytes = bytes[3] & 0x7f;
-	if (bytes[2] > PAGE || slot_bytes < dedup::fifo::kMinSlotBytes ||
-		slot_bytes > dedup::fifo::kMaxSlotBytes)
+	if (bytes[2] > PAGE || slot_bytes < kMinSlotBytes || slot_bytes > kMaxSlotBytes)
 		return "Its header is not valid.";
 	if (bytes[2] == PARAMETERS ? size != PARAMETERS_BYTES :
 		LoadU32(bytes + ENTRIES_AT) > MAX_DUMPED_ENTRIES ||
@@ -147,7 +146,6 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 {
 	const uint32 flags = LoadU32(bytes + 4);
 	const uint32 hash = HashOf(bytes);
-	dedup::Shape &shape = parameters->shape;
 
 	if (hash >= dedup::kHashCount || bytes[20] != kLevel)
 		return false;
@@ -159,21 +157,15 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 	parameters->geometry.forgets = parameters->forgets;
 	parameters->generation = (int64) LoadU64(bytes + 32);
 	parameters->ttl = (int64) LoadU64(bytes + 40);
-	shape.method = dedup::fifo::kMethod.code;
-	shape.hash = (uint8_t) hash;
-	shape.seed = LoadU64(bytes + 24);
 	if ((flags & ~(FORGETS | HASH_MASK)) != 0 || bytes[22] != 0 || bytes[23] != 0 ||
-		parameters->geometry.pages < 1 ||
-		parameters->geometry.pages > dedup::kMaxBodyBytes / LINES_BYTES ||
+		parameters->geometry.pages < 1 || parameters->geometry.pages > kMaxPages ||
 		(parameters->ttl != 0) != parameters->geometry.layout.timed ||
 		(parameters->ttl == 0) != (parameters->generation == 0) || parameters->ttl < 0 ||
 		parameters->generation < 0)
 		return false;
-	shape.bytes = (uint32) (parameters->geometry.pages * LINES_BYTES);
-	shape.detail = parameters->geometry.layout.slot_bytes |
-		(uint64) parameters->geometry.layout.timed << dedup::fifo::kTimedBit |
-		(uint64) parameters->generation << dedup::fifo::kGenerationShift;
-	return dedup::fifo::kMethod.valid(shape, dedup::Counters{});
+	return MakeShape(parameters->geometry.pages, parameters->geometry.layout,
+					 (uint64) parameters->generation, LoadU64(bytes + 24), (uint8_t) hash,
+					 &parameters->shape);
 }
 
 /* A length of time in words. */
@@ -191,11 +183,11 @@ DescribeTime(int64 microseconds)
 static char *
 DescribeKeys(const dedup::Shape &shape)
 {
-	const LineLayout layout = dedup::fifo::LayoutOf(shape);
+	const LineLayout layout = LayoutOf(shape);
 
 	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s",
 					(int64) shape.seed, dedup::kHashNames[shape.hash],
-					(unsigned) (shape.bytes / LINES_BYTES),
+					PagesOf(shape),
 					layout.slot_bytes == 1 ? layout.slot_bits() : layout.slot_bytes,
 					layout.slot_bytes == 1 ? "bits" : "bytes");
 }
@@ -203,7 +195,7 @@ DescribeKeys(const dedup::Shape &shape)
 char *
 DescribeShape(const dedup::Shape &shape)
 {
-	const uint64 generation = dedup::fifo::GenerationUs(shape);
+	const uint64 generation = GenerationLength(shape);
 
 	return psprintf("%s and %s%s", DescribeKeys(shape), generation == 0 ? "no ttl" : "generations of ",
 					generation == 0 ? "" : DescribeTime((int64) generation));
@@ -305,7 +297,7 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	StoreU32(bytes + 60, page.early);
 	for (uint32 i = 0; i < page.count; i++, to += ENTRY_BYTES)
 	{
-		StoreU64(to, page.entries[i].rest | (uint64) page.entries[i].line << dedup::fifo::kLongBits);
+		StoreU64(to, page.entries[i].rest | (uint64) page.entries[i].line << kRestBits);
 		StoreU32(to + 8, page.entries[i].generation);
 		StoreU32(to + 12, 0);
 	}
@@ -370,8 +362,8 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	{
 		uint64		word = LoadU64(from);
 
-		entries[i].rest = word & dedup::LowMask(dedup::fifo::kLongBits);
-		entries[i].line = (uint32) (word >> dedup::fifo::kLongBits);
+		entries[i].rest = word & dedup::LowMask(kRestBits);
+		entries[i].line = (uint32) (word >> kRestBits);
 		entries[i].generation = LoadU32(from + 8);
 		if (entries[i].line >= kLines ||
 			(!parameters.geometry.layout.timed && entries[i].generation != 0))
@@ -383,7 +375,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	{
 		page->lines = from;
 		for (unsigned line = 0; line < kLines; line++)
-			if (!dedup::fifo::ValidLine(from + line * dedup::kLineBytes, parameters.geometry.layout))
+			if (!IsValidLine(from + line * dedup::kLineBytes, parameters.geometry.layout))
 				good = false;
 	}
 	if (!good)

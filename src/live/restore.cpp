@@ -15,7 +15,6 @@ extern "C" {
 #include "utils/acl.h"
 }
 
-using dedup::StoreU32;
 using namespace dedup::live;
 
 /* Whether this load has warned of keys ahead of the clock. */
@@ -25,7 +24,7 @@ static bool
 LinesEmpty(const LiveFilter &filter, const uint8_t *main)
 {
 	for (unsigned line = 0; line < kLines; line++)
-		if (dedup::fifo::RunOf(LineAt(main, line), filter.parameters.geometry.layout).length != 0)
+		if (KeysInLine(LineAt(main, line), filter.parameters.geometry.layout) != 0)
 			return false;
 	return true;
 }
@@ -82,10 +81,10 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	if (dumped.lines != NULL)
 	{
 		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
-		dedup::StoreU64(scratch + kLoaderAt, own);
-		StoreU32(scratch + kClockAt, dumped.clock);
+		SetLoader(scratch, own);
+		SetClock(scratch, dumped.clock);
 	}
-	StoreU32(scratch + kEarlyAt, dumped.early);
+	SetEarly(scratch, dumped.early);
 	for (; left < dumped.count; left++)
 	{
 		const DumpedEntry &entry = dumped.entries[left];

@@ -1,7 +1,7 @@
 /*
  * Making live filters: dedup_create; and what keeps a restore honest.
  */
-#include "core/methods/fifo.hpp"
+#include "core/live_method.hpp"
 #include "guard/guard.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -37,9 +37,6 @@ using namespace dedup::live;
 
 /* ---- making ------------------------------------------------------------------------ */
 
-/* Shortest generation: a tenth of a second. */
-static constexpr int64 MIN_GENERATION = 100000;
-
 /* 30 years of 12 months of 30 days. */
 static constexpr int64 MAX_TTL = INT64CONST(30) * MONTHS_PER_YEAR * DAYS_PER_MONTH * USECS_PER_DAY;
 
@@ -50,7 +47,7 @@ IntervalLength(const Interval *interval)
 	double		length = (double) interval->time + (double) interval->day * (double) USECS_PER_DAY +
 		(double) interval->month * (double) DAYS_PER_MONTH * (double) USECS_PER_DAY;
 
-	if (!(length >= 7.0 * MIN_GENERATION && length <= (double) MAX_TTL))
+	if (!(length >= (double) (kWindowGenerations * kMinGeneration) && length <= (double) MAX_TTL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl is out of range"),
@@ -91,15 +88,15 @@ RequirePlain(const dedup::Shape &prototype)
 }
 
 static LiveParameters
-PlanLive(const dedup::Shape &prototype, int64 ttl)
+PlanParameters(const dedup::Shape &prototype, int64 ttl)
 {
 	const dedup::Method *method = dedup::MethodByCode(prototype.method);
 	const uint64 seed = prototype.seed != 0 ? prototype.seed : RandomSeed();
 	LiveParameters parameters = {};
-	dedup::PlanStatus status = dedup::PlanStatus::kOk;
+	dedup::PlanStatus status;
 
 	RequireMembership(*method);
-	if (method == &dedup::fifo::kMethod && dedup::fifo::LayoutOf(prototype).timed)
+	if (IsLiveMethod(*method) && LayoutOf(prototype).timed)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("prototype filter has a window of time"),
@@ -111,25 +108,10 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 	parameters.forgets = method->forgets(prototype) || ttl != 0;
 	if (ttl != 0)
 	{
-		/* Rounded up, so that seven generations are never shorter than the ttl. */
 		parameters.ttl = ttl;
-		parameters.generation = (ttl + 6) / 7;
-		status = dedup::fifo::PlanTimed(prototype.keys, prototype.fpr,
-										(uint64) parameters.generation, seed, &parameters.shape);
+		parameters.generation = (int64) GenerationFor((uint64) ttl);
 	}
-	else if (method == &dedup::fifo::kMethod)
-	{
-		parameters.shape = prototype;
-		parameters.shape.seed = seed;
-	}
-	else
-	{
-		dedup::Request request;
-
-		request.keys = prototype.keys;
-		request.fpr = prototype.fpr;
-		status = dedup::PlanFilter(dedup::fifo::kMethod, request, seed, &parameters.shape);
-	}
+	status = dedup::live::PlanLive(prototype, (uint64) parameters.generation, seed, &parameters.shape);
 	if (status != dedup::PlanStatus::kOk)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -139,8 +121,8 @@ PlanLive(const dedup::Shape &prototype, int64 ttl)
 						   (int) (dedup::kMaxBodyBytes >> 20)),
 				 errhint("Use several filters, for example one for each hash partition, or a higher rate.")));
 	parameters.shape.hash = prototype.hash;
-	parameters.geometry.layout = dedup::fifo::LayoutOf(parameters.shape);
-	parameters.geometry.pages = (uint32) (parameters.shape.bytes / (kLines * dedup::kLineBytes));
+	parameters.geometry.layout = LayoutOf(parameters.shape);
+	parameters.geometry.pages = PagesOf(parameters.shape);
 	parameters.geometry.forgets = parameters.forgets;
 	return parameters;
 }
@@ -173,7 +155,7 @@ DEDUP_FUNCTION(dedup_create)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("name of the live filter must not be null")));
 	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
-	parameters = PlanLive(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
+	parameters = PlanParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
 
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	schema = RangeVarGetCreationNamespace(name);

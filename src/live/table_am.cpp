@@ -198,7 +198,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 				 errhint("Try again, or set hot_standby_feedback on the standby.")));
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * room);
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
-	*result = {block, ClockOf(main.bytes), LoadU32(main.bytes + kEarlyAt), 0, entries, NULL};
+	*result = {block, ClockOf(main.bytes), EarlyOf(main.bytes), 0, entries, NULL};
 	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
 	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
 	{

@@ -22,7 +22,6 @@ extern "C" {
 #include "utils/varlena.h"
 }
 
-using dedup::LoadU32;
 using namespace dedup::live;
 
 /* ---- what there is in a filter --------------------------------------------------------- */
@@ -74,18 +73,13 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 		CHECK_FOR_INTERRUPTS();
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 			continue;
-		early += LoadU32(main.bytes + kEarlyAt);
+		early += EarlyOf(main.bytes);
 		for (unsigned line = 0; line < kLines; line++)
 		{
-			dedup::fifo::Slots slots;
-			unsigned	alive = 0;
+			const unsigned alive = AliveInLine(LineAt(main.bytes, line), layout, ClockOf(main.bytes), now);
 
-			dedup::fifo::ReadSlots(LineAt(main.bytes, line), layout, &slots);
-			for (unsigned i = 0; i < slots.count; i++)
-				alive += !layout.timed ||
-					dedup::fifo::Alive(dedup::fifo::GenerationOf(slots.value[i], ClockOf(main.bytes)), now);
 			held += alive;
-			rate += dedup::fifo::LineRate(layout, alive);
+			rate += LineRate(layout, alive);
 		}
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 			overflow += page.block != main.block;
@@ -93,7 +87,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 				const Tag	tag = LoadTag(page.bytes, entry.tag);
 				const uint64 xid = tag.xid;
 
-				if (layout.timed && !dedup::fifo::Alive(tag.generation, now))
+				if (layout.timed && !Alive(tag.generation, now))
 					return;
 				if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
 					(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
@@ -410,7 +404,7 @@ CheckLive(FunctionCallInfo fcinfo, bool by_name)
 			LockBuffer(overflow, BUFFER_LOCK_SHARE);
 			flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain." :
 				FlawOf(filter, bytes, Kind::kOverflow, next);
-			if (flaw == NULL && LoadU32(bytes + kOwnerAt) != block)
+			if (flaw == NULL && OwnerOf(bytes) != block)
 				flaw = "It belongs to another page's chain.";
 			next = flaw == NULL ? NextOf(bytes) : 0;
 			UnlockReleaseBuffer(overflow);

@@ -452,7 +452,7 @@ HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPag
 }
 
 void
-HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address, HeldPage *held)
+HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {
 	const BlockNumber block = (BlockNumber) address.group;
 

@@ -10,7 +10,6 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-using dedup::LoadU32;
 using dedup::StoreU32;
 using namespace dedup::live;
 
@@ -175,7 +174,7 @@ static void
 SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
 			  uint8_t *page_scratch, bool fold, Settled *settled)
 {
-	Verdict		verdicts[256];
+	Verdict		verdicts[kMaxTags + 1];
 	bool		loading = LoaderOf(main_scratch) != kNoXid;
 
 	CheckEntries(filter, page);
@@ -201,10 +200,10 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 			break;
 		case Verdict::kAborted:
 			memset(LineAt(main_scratch, 0), 0, kLines * dedup::kLineBytes);
-			StoreU32(main_scratch + kClockAt, 0);
+			SetClock(main_scratch, 0);
 			break;
 	}
-	dedup::StoreU64(main_scratch + kLoaderAt, kNoXid);
+	SetLoader(main_scratch, kNoXid);
 }
 
 /* Locks a page of a main page's chain. */
@@ -212,7 +211,7 @@ static void
 HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
 {
 	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
-		LoadU32(page->bytes + kOwnerAt) != main.block)
+		OwnerOf(page->bytes) != main.block)
 		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
 }
 
@@ -251,7 +250,7 @@ MoveFrozen(uint8_t *main, uint8_t *page)
 
 		if (tag.xid == kFrozen && !entry.forgotten &&
 			PutEntry(main, kMainArea, tag, entry.line, entry.rest, false))
-			page[EntryAt(kOverflowArea, place)] = 0;
+			TakeBack(page, kOverflowArea, place);
 	});
 }
 
@@ -271,7 +270,7 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	if (!fold)
 		fold = CountEntries(scratch, kMainArea) > kMainArea.lines * kEntriesPerLine / 2;
 	SettleScratch(filter, main, scratch, scratch, fold, &settled);
-	StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + settled.early);
+	SetEarly(scratch, EarlyOf(scratch) + settled.early);
 	if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
 	{
 		StartChange();
@@ -303,16 +302,15 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 		SettleScratch(filter, page, scratch, copy, true, &here);
 		MoveFrozen(scratch, copy);
 		empty = CountEntries(copy, kOverflowArea) == 0 && freed_count < (int) lengthof(freed);
-		StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + here.early);
+		SetEarly(scratch, EarlyOf(scratch) + here.early);
 		settled.early += here.early;
 
 		StartChange();
 		if (empty)
 		{
-			copy[kKindAt] = (uint8_t) Kind::kFree;
-			StoreU32(copy + kNextAt, 0);
+			FreePage(copy);
 			if (i == 0)
-				StoreU32(scratch + kNextAt, NextOf(page.bytes));
+				SetNext(scratch, NextOf(page.bytes));
 			/* A chain changes under the main page's lock, on a standby too. */
 			ChangeWith(main);
 		}
@@ -361,9 +359,7 @@ PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsi
 	{
 		uint8_t		bytes[kTagBytes];
 
-		dedup::StoreU64(bytes, tag.xid);
-		StoreU32(bytes + 8, tag.generation);
-		StoreU32(bytes + 12, 0);
+		PackTag(bytes, tag);
 		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
 	}
 	dedup::StoreU64(entry, PackEntry({choice.tag, page.bytes[kTurnAt], line, forgotten, rest},
@@ -462,13 +458,13 @@ PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const T
 	HoldNewOverflowPage(filter, &overflow);
 	memcpy(copy, overflow.bytes, BLCKSZ);
 	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
-	StoreU32(copy + kNextAt, NextOf(main.bytes));
+	SetNext(copy, NextOf(main.bytes));
 	if (!PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
 		elog(ERROR, "no room in an empty overflow page");
 	StartChange();
 	if (scratch != NULL)
 	{
-		StoreU32(scratch + kNextAt, overflow.block);
+		SetNext(scratch, overflow.block);
 		ChangeToScratch(main, scratch);
 	}
 	else
