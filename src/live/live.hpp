@@ -43,6 +43,17 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
+/* ---- columns ---------------------------------------------------------------- */
+
+/*
+ * The columns of every live filter, as CREATE TABLE in dedup_create() names them and as
+ * the access method requires them: block int4, and page dedup_page, whose DEFAULT holds
+ * the filter's parameters.
+ */
+constexpr AttrNumber kLiveBlockColumn = 1;
+constexpr AttrNumber kLivePageColumn = 2;
+constexpr int kLiveColumns = 2;
+
 /* ---- a live filter and its parameters (filter.cpp) ------------------------- */
 
 /* What the DEFAULT of the column `page` says; cached with the relation. */

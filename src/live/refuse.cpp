@@ -37,9 +37,6 @@ extern "C" {
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static object_access_hook_type previous_object_access = NULL;
 
-/* The column whose DEFAULT holds the parameters. */
-static const AttrNumber kPageColumn = 2;
-
 /* ---- helpers ---------------------------------------------------------------- */
 
 /*
@@ -343,7 +340,7 @@ RefuseDefault(Relation rel, int column)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change the default of column \"%s\" of live filter \"%s\"",
 					ColumnName(rel, column), RelationGetRelationName(rel)),
-			 column == kPageColumn ?
+			 column == kLivePageColumn ?
 			 errdetail("It holds the parameters of the filter.") : 0,
 			 errhint("Make another filter with dedup_create().")));
 }
@@ -356,7 +353,7 @@ RefuseDefault(Relation rel, int column)
 static void
 DefaultCreated(Relation rel, int column)
 {
-	if (column != kPageColumn)
+	if (column != kLivePageColumn)
 		RefuseDefault(rel, column);
 }
 

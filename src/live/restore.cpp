@@ -71,6 +71,7 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	uint32		left = 0;
 	uint32		newest = dumped.clock;
 
+	Assert(dumped.block < filter.parameters.geometry.pages);
 	for (uint32 i = 0; i < dumped.count; i++)
 		newest = Max(newest, dumped.entries[i].generation);
 	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
@@ -155,20 +156,22 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 		MemoryContext old = MemoryContextSwitchTo(context);
 		DumpedPage	dumped;
 		HeldPage	page;
+		int32		block;
 		bool		used = false;
 
 		slot_getallattrs(slots[i]);
-		if (slots[i]->tts_isnull[0] || slots[i]->tts_isnull[1])
+		if (slots[i]->tts_isnull[kLiveBlockColumn - 1] || slots[i]->tts_isnull[kLivePageColumn - 1])
 			ereport(ERROR,
 					(errcode(ERRCODE_NOT_NULL_VIOLATION),
 					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
-		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
-				   LiveName(filter), &dumped);
-		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
+		block = DatumGetInt32(slots[i]->tts_values[kLiveBlockColumn - 1]);
+		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[kLivePageColumn - 1]),
+				   filter.parameters, LiveName(filter), &dumped);
+		if ((BlockNumber) block != dumped.block)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
-							dumped.block, LiveName(filter), DatumGetInt32(slots[i]->tts_values[0]))));
+							dumped.block, LiveName(filter), block)));
 		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
 			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;

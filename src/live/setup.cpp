@@ -168,6 +168,7 @@ DEDUP_FUNCTION(dedup_create)
 	getTypeOutputInfo(out, &out, &is_varlena);
 	page = OidOutputFunctionCall(out, PointerGetDatum(EncodeParameters(parameters)));
 
+	/* The columns are kLiveBlockColumn and kLivePageColumn. */
 	initStringInfo(&command);
 	appendStringInfo(&command,
 					 "CREATE %sTABLE %s (block int4 NOT NULL, page %s.dedup_page NOT NULL"

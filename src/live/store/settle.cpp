@@ -265,6 +265,7 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	int			freed_count = 0;
 	int			length = 0;
 
+	Assert(KindOf(main.bytes) == Kind::kMain);
 	memcpy(scratch, main.bytes, BLCKSZ);
 	SettleLoader(filter, scratch);
 	if (!fold)
