@@ -124,6 +124,7 @@ inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
 }
 inline uint32_t BlockOf(const uint8_t* page) noexcept { return LoadU32(page + kBlockAt); }
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
+inline constexpr size_t kNextBytes = 4;
 inline void SetNext(uint8_t* page, uint32_t block) noexcept { StoreU32(page + kNextAt, block); }
 
 // The newest transaction whose keys in this main page, or its chain, were settled as

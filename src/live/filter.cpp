@@ -19,6 +19,8 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
+const LiveGuard *live_guard = NULL;
+
 bool
 IsLiveRelation(Relation rel)
 {

@@ -98,6 +98,8 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 void
 WaitFor(TransactionId xid)
 {
+	/* A locked buffer would hold off interrupts. */
+	Assert(InterruptHoldoffCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
 }
@@ -177,6 +179,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 {
 	const Address address = AddressIn(filter, hash);
 
+	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
 	if (IsTooOld(filter, NewestOf(filter), time, &generation))
 		return LiveAnswer::TooOld;
 	for (;;)
@@ -279,6 +282,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 	BatchKey   *keys = (BatchKey *) MemoryContextAllocHuge(CurrentMemoryContext,
 														   sizeof(BatchKey) * (n + 1));
 
+	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
 	for (size_t i = 0; i < n; i++)
 		keys[i] = {AddressIn(filter, hashes[i]), i};

@@ -10,7 +10,8 @@
  * counter moves: rows are read with SnapshotSelf, while relcache entries still show
  * how things were before.
  */
-#include "guard/guard.hpp"
+#include "live/live.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -67,28 +68,6 @@ static bool
 IsHeldOpen(Relation rel)
 {
 	return rel->rd_refcnt > 1;
-}
-
-/*
- * The row of a catalog with an OID, as the command has left it, or NULL. A copy.
- */
-static HeapTuple
-ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid object)
-{
-	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	rel = table_open(catalog, AccessShareLock);
-	ScanKeyInit(&key, oid_column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(object));
-	scan = systable_beginscan(rel, index, true, SnapshotSelf, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return tuple;
 }
 
 static const char *
@@ -508,7 +487,6 @@ TriggerCreated(Oid object)
 					 errhint("Put the trigger on the table that the filter guards.")));
 		RelationClose(rel);
 	}
-	GuardTriggerCreated(tuple);
 	heap_freetuple(tuple);
 }
 
@@ -625,7 +603,6 @@ ObjectAltered(Oid catalog, Oid object, int column, Oid auxiliary)
 			break;
 		case InheritsRelationId:
 			RefuseInheritance(object, auxiliary);
-			GuardChildCreated(object, auxiliary);
 			break;
 	}
 }

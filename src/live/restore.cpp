@@ -1,5 +1,5 @@
 /*
- * Restoring a live filter: COPY FROM takes the rows of a dump, one a page, back into an
+ * Restoring a live filter, and what keeps a restore honest. COPY FROM takes the rows of a dump, one a page, back into an
  * empty filter that was made with the same parameters; dedup_load() writes its pages
  * here, too. What is loaded is the loading transaction's: if that aborts, the filter is
  * empty again.
@@ -7,15 +7,19 @@
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
 #include "live/table_am.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 }
 
 using namespace dedup::live;
+
+/* ---- loading ------------------------------------------------------------------------ */
 
 /* Whether this load has warned of keys ahead of the clock. */
 static bool ahead_warned;
@@ -187,4 +191,71 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 	}
 	MemoryContextDelete(context);
 	pgstat_count_heap_insert(rel, count);
+}
+
+/* ---- honest restores ---------------------------------------------------------------- */
+
+/*
+ * dedup_is_live(oid) returns boolean: what the CHECK constraint of a live filter calls
+ *
+ * Fails a restore into a table that was made without the access method.
+ */
+DEDUP_FUNCTION(dedup_is_live)
+{
+	Oid			relid = PG_GETARG_OID(0);
+
+	if (get_rel_name(relid) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (!IsLiveRelationId(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a live filter", get_rel_name(relid)),
+				 errdetail("It was made without its access method, streamdedup."),
+				 errhint("Restore live filters without the option --no-table-access-method.")));
+	PG_RETURN_BOOL(true);
+}
+
+void
+LiveRequireUnguarded(Relation rel)
+{
+	const Oid	table = LiveGuardedTable(RelationGetRelid(rel));
+
+	if (OidIsValid(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
+						RelationGetRelationName(rel), get_rel_name(table)),
+				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
+				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
+}
+
+/*
+ * dedup_restore_trigger() returns trigger: BEFORE INSERT on a live filter, once a COPY
+ *
+ * Rows that are loaded into a guarded table after its filter would all be skipped, so
+ * a filter with an enabled guard is not restored. pg_restore --disable-triggers
+ * disables this trigger and the guard.
+ */
+DEDUP_FUNCTION(dedup_restore_trigger)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("dedup_restore_trigger() can only be called as a trigger")));
+	LiveRequireUnguarded(((TriggerData *) fcinfo->context)->tg_relation);
+	PG_RETURN_POINTER(NULL);
+}
+
+bool
+IsLiveCheckFunction(Oid function)
+{
+	return IsOurFunction(function, dedup_is_live, "dedup_is_live");
+}
+
+bool
+IsRestoreTriggerFunction(Oid function)
+{
+	return IsOurFunction(function, dedup_restore_trigger, "dedup_restore_trigger");
 }

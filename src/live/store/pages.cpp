@@ -186,6 +186,17 @@ ReleasePage(const HeldPage &held)
 	UnlockReleaseBuffer(held.buffer);
 }
 
+#ifdef USE_ASSERT_CHECKING
+bool
+IsHeld(const HeldPage &held, bool exclusive)
+{
+	LWLock	   *lock = BufferDescriptorGetContentLock(GetBufferDescriptor(held.buffer - 1));
+
+	return held.block == BufferGetBlockNumber(held.buffer) &&
+		(exclusive ? LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) : LWLockHeldByMe(lock));
+}
+#endif
+
 /* ---- collecting and making a change ---------------------------------------- */
 
 namespace
@@ -359,10 +370,8 @@ AssertChanged(const LiveFilter &filter, const HeldPage &held)
 {
 	const Kind	kind = KindOf(held.bytes);
 
-	Assert(LWLockHeldByMeInMode(BufferDescriptorGetContentLock(GetBufferDescriptor(held.buffer - 1)),
-								LW_EXCLUSIVE));
+	Assert(IsHeld(held, true));
 	Assert(held.bytes == (uint8_t *) BufferGetPage(held.buffer));
-	Assert(held.block == BufferGetBlockNumber(held.buffer));
 	Assert(kind == Kind::kMain ? held.block < CountersBlock(filter) :
 		   kind == Kind::kCounters ? held.block == CountersBlock(filter) :
 		   held.block > CountersBlock(filter));

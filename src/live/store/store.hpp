@@ -46,6 +46,11 @@ extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::K
 					 int lock, HeldPage *held);
 extern void ReleasePage(const HeldPage &held);
 
+#ifdef USE_ASSERT_CHECKING
+/* Whether this backend has a page locked; `exclusive`: exclusively. */
+extern bool IsHeld(const HeldPage &held, bool exclusive);
+#endif
+
 /* The block of the page of counters. */
 static inline BlockNumber
 CountersBlock(const LiveFilter &filter)
@@ -147,6 +152,7 @@ VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit
 	BlockNumber next = dedup::live::NextOf(main.bytes);
 	BlockNumber steps = 0;
 
+	Assert(IsHeld(main, false));
 	if (visit(main))
 		return;
 	while (next != 0)
