@@ -119,8 +119,13 @@ inline Kind KindOf(const uint8_t* page) noexcept { return static_cast<Kind>(page
 inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
   return KindOf(page) == Kind::kOverflow ? kOverflowArea : kMainArea;
 }
+// A layout in one byte, here and in dumps.
+inline constexpr uint8_t kTimed = 0x80;
 inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
-  return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? 0x80 : 0));
+  return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? kTimed : 0));
+}
+inline LineLayout LayoutOfByte(uint8_t byte) noexcept {
+  return {static_cast<unsigned>(byte & ~kTimed), (byte & kTimed) != 0};
 }
 inline uint32_t BlockOf(const uint8_t* page) noexcept { return LoadU32(page + kBlockAt); }
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
@@ -259,7 +264,12 @@ inline Entry UnpackEntry(uint64_t packed) noexcept {
   return {static_cast<unsigned>(packed & 0xff), static_cast<unsigned>(packed >> 12 & 0xf),
           static_cast<unsigned>(packed >> 16 & 0x7f), (packed >> 23 & 1) != 0, packed >> 24};
 }
+inline unsigned TagOf(uint64_t packed) noexcept { return packed & 0xff; }
 inline uint8_t EpochOf(uint64_t packed) noexcept { return packed >> 8 & 0xf; }
+
+// The bits that are the same in all entries of a key: line and rest.
+inline uint64_t KeyOf(uint64_t packed) noexcept { return packed >> 16 & ~uint64_t{0x80}; }
+inline uint64_t KeyOf(unsigned line, uint64_t rest) noexcept { return rest << 8 | line; }
 
 // The page's turn behind a new entry of this key: moves on so often that an area of this
 // size, as it fills, sees all of them.
@@ -289,7 +299,7 @@ inline void TakeBack(uint8_t* page, const AreaShape& area, unsigned place) noexc
 
 // An entry that is there: of this epoch, and not taken back.
 inline bool Present(uint64_t packed, uint8_t epoch) noexcept {
-  return EpochOf(packed) == epoch && (packed & 0xff) != kTakenBack;
+  return EpochOf(packed) == epoch && TagOf(packed) != kTakenBack;
 }
 
 inline unsigned HomeLine(const AreaShape& area, unsigned line, uint64_t rest) noexcept {
@@ -302,7 +312,7 @@ template <typename Visit>
 inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
                      Visit visit) noexcept {
   const uint8_t epoch = page[kEpochAt];
-  const uint64_t wanted = rest << 8 | line;
+  const uint64_t wanted = KeyOf(line, rest);
   unsigned at = HomeLine(area, line, rest);
   for (unsigned probe = 0; probe < kProbeLines; ++probe, at = at + 1 < area.lines ? at + 1 : 0) {
     bool has_room = false;
@@ -311,7 +321,7 @@ inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, 
       const uint64_t packed = LoadU64(page + EntryAt(area, place));
       if (EpochOf(packed) != epoch) {
         has_room = true;
-      } else if (((packed >> 16) & ~uint64_t{0x80}) == wanted && (packed & 0xff) != 0) {
+      } else if (KeyOf(packed) == wanted && TagOf(packed) != kTakenBack) {
         if (visit(place, UnpackEntry(packed))) return true;
       }
     }

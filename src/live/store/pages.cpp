@@ -36,6 +36,12 @@ using dedup::LoadU32;
 using dedup::StoreU32;
 using namespace dedup::live;
 
+/* Where core/page.hpp and core/page_sum.hpp expect the server's fields. */
+static_assert(SizeOfPageHeaderData == kMagicAt && offsetof(PageHeaderData, pd_prune_xid) == kSumAt &&
+			  offsetof(PageHeaderData, pd_checksum) == kServerSumAt &&
+			  offsetof(PageHeaderData, pd_special) == kServerSpecialAt,
+			  "the header of a page has another layout");
+
 /* ---- reading -------------------------------------------------------------- */
 
 void
