@@ -168,6 +168,40 @@ WarnLiveEarly(const LiveFilter &filter)
 
 /* ---- transactions ------------------------------------------------------------- */
 
+/*
+ * Whether the server will write and sync the whole file at the commit, instead of logging
+ * changes: with wal_level = minimal, if this transaction has made the file.
+ */
+static bool
+IsSyncedAtCommit(Relation rel)
+{
+	return rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT && !RelationNeedsWAL(rel);
+}
+
+/*
+ * Warns once in its life of a filter that never forgets, and that holds more keys than it
+ * was made for.
+ */
+static void
+WarnOfKeys(const LiveFilter &filter, const Pending &added)
+{
+	const int64 fresh = added.tally.value[(int) LiveCounter::New];
+	LiveCounts	counts;
+
+	if (filter.parameters.forgets || fresh <= 0)
+		return;
+	counts = ReadLiveCounts(filter);
+	if (counts.warned || (uint64) (counts.value[(int) LiveCounter::New] + fresh) <=
+		filter.parameters.prototype_keys || !MayWarn(added.buffer))
+		return;
+	ereport(WARNING,
+			(errmsg("live filter \"%s\" holds more keys than it was made for",
+					LiveName(filter)),
+			 errdetail("It was made for " UINT64_FORMAT " keys; it forgets none of them, and grows.",
+					   filter.parameters.prototype_keys),
+			 errhint("Make a larger one, or a window. This is said once.")));
+}
+
 /* Pins what will be written at the commit. */
 static void
 PrepareCounters(void)
@@ -184,24 +218,17 @@ PrepareCounters(void)
 		if (IsLiveRelation(rel))
 		{
 			LiveFilter	filter = {rel, LiveParametersOf(rel)};
-			LiveCounts	counts;
 
 			pending[i].buffer = PinCounters(filter);
 			SettlePrepared(pending[i].buffer);
-			if (!filter.parameters.forgets && pending[i].tally.value[(int) LiveCounter::New] > 0)
-			{
-				counts = ReadLiveCounts(filter);
-				if (!counts.warned &&
-					(uint64) (counts.value[(int) LiveCounter::New] +
-							  pending[i].tally.value[(int) LiveCounter::New]) >
-					filter.parameters.prototype_keys && MayWarn(pending[i].buffer))
-					ereport(WARNING,
-							(errmsg("live filter \"%s\" holds more keys than it was made for",
-									LiveName(filter)),
-							 errdetail("It was made for " UINT64_FORMAT " keys; it forgets none of them, and grows.",
-									   filter.parameters.prototype_keys),
-							 errhint("Make a larger one, or a window. This is said once.")));
-			}
+			WarnOfKeys(filter, pending[i]);
+
+			/*
+			 * The server must not find its buffers pinned by us when it syncs the file, and an
+			 * abort takes the file away: so its counters are final now.
+			 */
+			if (IsSyncedAtCommit(rel))
+				AddCounters(&pending[i], kNoXid);
 		}
 		relation_close(rel, AccessShareLock);
 	}
@@ -214,6 +241,7 @@ FinishCounters(uint64 preparing)
 	ResourceOwner owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = TopTransactionResourceOwner;
+	/* What has no buffer was dropped, or was counted by PrepareCounters(). */
 	for (int i = 0; i < pending_count; i++)
 		if (BufferIsValid(pending[i].buffer))
 			AddCounters(&pending[i], preparing);
