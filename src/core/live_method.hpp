@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "core/registry.hpp"
 #include "core/methods/fifo.hpp"
 #include "core/page.hpp"
+#include "core/registry.hpp"
 
 namespace dedup::live {
 

@@ -303,7 +303,8 @@ inline bool Present(uint64_t packed, uint8_t epoch) noexcept {
 }
 
 inline unsigned HomeLine(const AreaShape& area, unsigned line, uint64_t rest) noexcept {
-  const auto mixed = static_cast<uint32_t>((rest ^ uint64_t{line} << 21) * 0x9E3779B97F4A7C15u >> 32);
+  const auto mixed =
+      static_cast<uint32_t>((rest ^ uint64_t{line} << 21) * 0x9E3779B97F4A7C15u >> 32);
   return static_cast<unsigned>(uint64_t{mixed} * area.lines >> 32);
 }
 
@@ -448,11 +449,11 @@ struct Settling {
   const Geometry* geometry;
   bool fold;
   Settled* settled;
-  Entry kept[kMaxEntries];     // that stay in the area
+  Entry kept[kMaxEntries];  // that stay in the area
   unsigned kept_count;
   uint16_t left[kMaxEntries];  // places of the entries that leave it
   unsigned left_count;
-  bool used[kMaxTags + 1];     // tags of the entries that stay
+  bool used[kMaxTags + 1];  // tags of the entries that stay
 };
 
 // Tags in use, the older transaction first; frozen ones come before all. Returns how many.
@@ -488,7 +489,9 @@ struct PlacesByTurn {
   unsigned Of(unsigned tag, uint16_t* places) const noexcept {
     unsigned count = 0;
     for (unsigned turn = 0; turn < kTurns; ++turn) {
-      for (uint16_t at = first[tag * kTurns + turn]; at != kEnd; at = next[at]) places[count++] = at;
+      for (uint16_t at = first[tag * kTurns + turn]; at != kEnd; at = next[at]) {
+        places[count++] = at;
+      }
     }
     return count;
   }
@@ -517,8 +520,8 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
     return;
   }
   if (verdict != Verdict::kKeep && entry.line < kLines) {
-    if (s->fold && Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation,
-                        &s->settled->early)) {
+    if (s->fold &&
+        Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
       ++s->settled->committed;
       s->left[s->left_count++] = place;
       return;

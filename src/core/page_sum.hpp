@@ -50,7 +50,8 @@ inline uint32_t TermsOf(const uint8_t* page, size_t from, size_t to) noexcept {
 inline uint32_t SumOf(const uint8_t* page, uint64_t seed, uint32_t block) noexcept {
   const bool counters = page[kKindAt] == static_cast<uint8_t>(Kind::kCounters);
   return TermOf(0, seed + block * kGolden) + TermOf(1, LoadU64(page + kServerSumAt) >> 16) +
-         TermOf(2, LoadU32(page + kServerSpecialAt)) + TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes);
+         TermOf(2, LoadU32(page + kServerSpecialAt)) +
+         TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes);
 }
 
 inline void Seal(uint8_t* page, uint64_t seed, uint32_t block) noexcept {

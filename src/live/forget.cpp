@@ -71,7 +71,7 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Address &address
 
 /* ---- deciding --------------------------------------------------------------------- */
 
-/* The same for an entry that was found. */
+/* How to forget a key by the entry that was found. */
 static Decision
 DecideOnEntry(const HeldPage &main, const FoundEntry &found, uint64 own, bool settled)
 {
@@ -88,7 +88,7 @@ DecideOnEntry(const HeldPage &main, const FoundEntry &found, uint64 own, bool se
 	return {settled && found.block == main.block ? Way::Move : Way::NoTag, InvalidTransactionId};
 }
 
-/* How to forget a key. `found` is null if it has no entry; `settled`: its page was settled. */
+/* How to forget any key. `found` is null if it has no entry; `settled`: its page was settled. */
 static Decision
 Decide(const LiveFilter &filter, const HeldPage &main, const FoundEntry *found, uint64 own,
 	   bool settled)

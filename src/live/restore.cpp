@@ -1,8 +1,9 @@
 /*
- * Restoring a live filter, and what keeps a restore honest. COPY FROM takes the rows of a dump, one a page, back into an
+ * Restoring a live filter: COPY FROM takes the rows of a dump, one a page, back into an
  * empty filter that was made with the same parameters; dedup_load() writes its pages
  * here, too. What is loaded is the loading transaction's: if that aborts, the filter is
- * empty again.
+ * empty again. At the end, what keeps a restore honest: the functions of a live filter's
+ * CHECK constraint and trigger.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
