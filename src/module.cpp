@@ -1,6 +1,7 @@
 /*
  * What makes the library a PostgreSQL module.
  */
+#include "guard/guard.hpp"
 #include "live/live.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/hook.hpp"
@@ -29,7 +30,8 @@ CheckForInterrupts(void)
 
 /*
  * Callbacks are called last registered first: the guard's, which may still take keys
- * back and count rows, before those of the counters.
+ * back and count rows, before those of the counters. Hooks for object access call the one
+ * installed before them first: live filters refuse a command before the guard looks at it.
  */
 void
 _PG_init(void)
@@ -37,7 +39,7 @@ _PG_init(void)
 	dedup::pause_function = CheckForInterrupts;
 	InitSettings();
 	InitLiveCounters();
-	InitLiveGuard();
 	InitLiveRefusals();
+	InitGuard();
 	InitApproximate();
 }

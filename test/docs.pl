@@ -7,7 +7,9 @@
 # does not link, and each function that docs/architecture.md or CONTRIBUTING.md names in a
 # file ("`Function` in `folder/file.cpp`", relative to src) where it is not. Compiles the
 # example of a method in CONTRIBUTING.md with CXX (g++). Each method must have a section in
-# docs/methods.md, and its number in docs/operations.md. Exits non-zero if anything is wrong.
+# docs/methods.md, and its number in docs/operations.md. A folder of src must include only
+# those below it, and live filters and guards must not name a method. Exits non-zero if
+# anything is wrong.
 
 use strict;
 use warnings;
@@ -115,6 +117,26 @@ foreach my $page ('docs/architecture.md', 'CONTRIBUTING.md')
 		complain("$page: there is no src/$1") if !-f "src/$1";
 	}
 }
+
+# The arrows between the folders of src.
+my %below = (
+	core => '',
+	pg => 'core',
+	value => 'core pg',
+	query => 'core pg value',
+	live => 'core pg value',
+	guard => 'core pg live');
+my @sources = glob('src/*/*.?pp src/*/*/*.?pp');
+foreach my $source (@sources)
+{
+	my ($folder) = $source =~ m!^src/(\w+)!;
+	foreach my $included (text_of($source) =~ m!^#include "(core|pg|value|query|live|guard)/!mg)
+	{
+		complain("$source includes $included/")
+		  if $included ne $folder && $below{$folder} !~ /\b$included\b/;
+	}
+}
+
 # The methods, by the registry.
 my ($list) = text_of('src/core/registry.hpp') =~ /#define DEDUP_METHODS\(X\)(.*?)\n\n/s;
 my $headings = join ' ', text_of('docs/methods.md') =~ /^## (.*)$/gm;
@@ -123,6 +145,10 @@ foreach my $method ($list =~ /X\((\w+)\)/g)
 {
 	complain("docs/methods.md: no section about $method") if $headings !~ /\b$method\b/;
 	complain("docs/operations.md: no number of $method") if $stored !~ /\b\d+ $method\b/;
+	foreach my $source (grep { m!^src/(?:live|guard)/! } @sources)
+	{
+		complain("$source names the method $method") if text_of($source) =~ /\b${method}(?:::|_line\b|\.hpp)/;
+	}
 }
 
 # The example: the blocks that begin with the path of a file below src.

@@ -6,7 +6,7 @@
 //                 then our header (below)
 //   lines 1-4     16 tags: {transaction id u64, generation u32, 0 u32}
 //   lines 5-24    the area: 160 entries of 8 bytes
-//   lines 25-127  103 lines of fingerprints (fifo_line.hpp)
+//   lines 25-127  103 lines of fingerprints (live_line.hpp)
 // An overflow page, of which a main page has a chain while it needs them:
 //   line 0        headers
 //   lines 1-31    124 tags
@@ -39,11 +39,9 @@
 #include <cstring>
 
 #include "core/bytes.hpp"
-#include "core/methods/fifo_line.hpp"
+#include "core/live_line.hpp"
 
 namespace dedup::live {
-
-using fifo::LineLayout;
 
 inline constexpr size_t kPageBytes = 8192;
 inline constexpr unsigned kLines = 103;  // of fingerprints, in a main page
@@ -61,7 +59,8 @@ enum class Kind : uint8_t { kMain = 1, kOverflow = 2, kCounters = 3, kFree = 4 }
 // Added to the kind of a page in memory whose checksum was found wrong.
 inline constexpr uint8_t kDamaged = 0x80;
 
-// Our header, behind PostgreSQL's.
+// Our header, behind PostgreSQL's: where each field is. Only this file and those that log a
+// change of single bytes (live/store) use the places; all others use the functions below.
 inline constexpr size_t kMagicAt = 24;    // u24
 inline constexpr size_t kLevelAt = 27;    // u8: doublings of the number of pages; 0
 inline constexpr size_t kVersionAt = 28;  // u8
@@ -73,10 +72,16 @@ inline constexpr size_t kNextAt = 36;     // u32: next page of the chain, or 0
 inline constexpr size_t kLoaderAt = 40;   // u64: whose the lines are as a whole, or 0
 inline constexpr size_t kClockAt = 48;    // u32: the lines' newest generation
 inline constexpr size_t kEarlyAt = 52;    // u32: keys that gave way before their time
-inline constexpr size_t kOwnerAt = 56;    // u32: an overflow page's main page; in a main page
-                                          // the low half of the newest id settled as committed
 inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
-                                          // 61: u24, the rest of the newest id settled
+
+// The seven bytes around kTurnAt have one meaning in a main page, another in an overflow
+// page. They are 0 in pages of the other kinds.
+inline constexpr size_t kSettledLowAt = 56;   // main, u32: low part of the newest id settled
+inline constexpr size_t kSettledHighAt = 61;  // main, u24: its high part
+inline constexpr size_t kOwnerAt = 56;        // overflow, u32: block of the chain's main page
+inline constexpr size_t kHeaderEnd = 64;
+static_assert(kSettledLowAt + 4 == kTurnAt && kSettledHighAt == kTurnAt + 1);
+static_assert(kSettledHighAt + 3 == kHeaderEnd && kHeaderEnd == kLineBytes);
 
 // Ids that stand for no transaction.
 inline constexpr uint64_t kNoXid = 0;
@@ -114,24 +119,52 @@ inline Kind KindOf(const uint8_t* page) noexcept { return static_cast<Kind>(page
 inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
   return KindOf(page) == Kind::kOverflow ? kOverflowArea : kMainArea;
 }
+// A layout in one byte, here and in dumps.
+inline constexpr uint8_t kTimed = 0x80;
 inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
-  return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? 0x80 : 0));
+  return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? kTimed : 0));
+}
+inline LineLayout LayoutOfByte(uint8_t byte) noexcept {
+  return {static_cast<unsigned>(byte & ~kTimed), (byte & kTimed) != 0};
 }
 inline uint32_t BlockOf(const uint8_t* page) noexcept { return LoadU32(page + kBlockAt); }
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
+inline constexpr size_t kNextBytes = 4;
+inline void SetNext(uint8_t* page, uint32_t block) noexcept { StoreU32(page + kNextAt, block); }
 
-// The newest transaction whose keys in this page, or its chain, were settled as committed:
-// who has an older snapshot can no longer tell them from earlier ones. 56 bits.
+// The newest transaction whose keys in this main page, or its chain, were settled as
+// committed: who has an older snapshot can no longer tell them from earlier ones. 56 bits.
 inline uint64_t SettledOf(const uint8_t* main) noexcept {
-  return LoadU32(main + kOwnerAt) | (LoadU64(main + 56) >> 40) << 32;
+  const auto high = [main](size_t i) { return uint64_t{main[kSettledHighAt + i]} << 8 * i; };
+  return LoadU32(main + kSettledLowAt) | (high(0) | high(1) | high(2)) << 32;
 }
 inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
   if (xid <= SettledOf(main)) return;
-  StoreU32(main + kOwnerAt, static_cast<uint32_t>(xid));
-  for (size_t i = 0; i < 3; ++i) main[61 + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
+  StoreU32(main + kSettledLowAt, static_cast<uint32_t>(xid));
+  for (size_t i = 0; i < 3; ++i) {
+    main[kSettledHighAt + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
+  }
 }
-inline uint64_t LoaderOf(const uint8_t* page) noexcept { return LoadU64(page + kLoaderAt); }
-inline uint32_t ClockOf(const uint8_t* page) noexcept { return LoadU32(page + kClockAt); }
+
+// The main page of an overflow page's chain.
+inline uint32_t OwnerOf(const uint8_t* overflow) noexcept { return LoadU32(overflow + kOwnerAt); }
+
+// The transaction that has loaded the lines of a main page and may still be under way.
+inline uint64_t LoaderOf(const uint8_t* main) noexcept { return LoadU64(main + kLoaderAt); }
+inline void SetLoader(uint8_t* main, uint64_t xid) noexcept { StoreU64(main + kLoaderAt, xid); }
+
+inline uint32_t ClockOf(const uint8_t* main) noexcept { return LoadU32(main + kClockAt); }
+inline void SetClock(uint8_t* main, uint32_t clock) noexcept { StoreU32(main + kClockAt, clock); }
+
+// The number of keys of a time window that gave way before their time.
+inline uint32_t EarlyOf(const uint8_t* main) noexcept { return LoadU32(main + kEarlyAt); }
+inline void SetEarly(uint8_t* main, uint32_t early) noexcept { StoreU32(main + kEarlyAt, early); }
+
+// Makes an overflow page that has left its chain a free page.
+inline void FreePage(uint8_t* overflow) noexcept {
+  overflow[kKindAt] = static_cast<uint8_t>(Kind::kFree);
+  SetNext(overflow, 0);
+}
 inline uint8_t* LineAt(uint8_t* page, unsigned line) noexcept {
   return page + kLinesAt + line * kLineBytes;
 }
@@ -139,7 +172,8 @@ inline const uint8_t* LineAt(const uint8_t* page, unsigned line) noexcept {
   return page + kLinesAt + line * kLineBytes;
 }
 
-// Writes everything behind PostgreSQL's page header.
+// Writes everything behind PostgreSQL's page header. `owner` is the main page of an
+// overflow page's chain; it is 0 for pages of other kinds.
 inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout& layout,
                      uint32_t owner) noexcept {
   std::memset(page + kMagicAt, 0, kPageBytes - kMagicAt);
@@ -186,10 +220,14 @@ inline size_t TagAt(unsigned tag) noexcept { return kTagsAt + (tag - 1) * kTagBy
 inline Tag LoadTag(const uint8_t* page, unsigned tag) noexcept {
   return {LoadU64(page + TagAt(tag)), LoadU32(page + TagAt(tag) + 8)};
 }
+// The bytes of a tag.
+inline void PackTag(uint8_t* bytes, const Tag& tag) noexcept {
+  StoreU64(bytes, tag.xid);
+  StoreU32(bytes + 8, tag.generation);
+  StoreU32(bytes + 12, 0);
+}
 inline void StoreTag(uint8_t* page, unsigned tag, const Tag& value) noexcept {
-  StoreU64(page + TagAt(tag), value.xid);
-  StoreU32(page + TagAt(tag) + 8, value.generation);
-  StoreU32(page + TagAt(tag) + 12, 0);
+  PackTag(page + TagAt(tag), value);
 }
 
 // The tag of a transaction and generation, or a free one, or 0.
@@ -226,7 +264,12 @@ inline Entry UnpackEntry(uint64_t packed) noexcept {
   return {static_cast<unsigned>(packed & 0xff), static_cast<unsigned>(packed >> 12 & 0xf),
           static_cast<unsigned>(packed >> 16 & 0x7f), (packed >> 23 & 1) != 0, packed >> 24};
 }
+inline unsigned TagOf(uint64_t packed) noexcept { return packed & 0xff; }
 inline uint8_t EpochOf(uint64_t packed) noexcept { return packed >> 8 & 0xf; }
+
+// The bits that are the same in all entries of a key: line and rest.
+inline uint64_t KeyOf(uint64_t packed) noexcept { return packed >> 16 & ~uint64_t{0x80}; }
+inline uint64_t KeyOf(unsigned line, uint64_t rest) noexcept { return rest << 8 | line; }
 
 // The page's turn behind a new entry of this key: moves on so often that an area of this
 // size, as it fills, sees all of them.
@@ -240,13 +283,28 @@ inline size_t EntryAt(const AreaShape& area, unsigned place) noexcept {
   return area.lines_at + place * size_t{8};
 }
 
+// An entry that is taken back has this tag: the low byte of the entry becomes it.
+inline constexpr uint8_t kTakenBack = 0;
+
+inline Entry LoadEntry(const uint8_t* page, const AreaShape& area, unsigned place) noexcept {
+  return UnpackEntry(LoadU64(page + EntryAt(area, place)));
+}
+inline void StoreEntry(uint8_t* page, const AreaShape& area, unsigned place,
+                       const Entry& entry) noexcept {
+  StoreU64(page + EntryAt(area, place), PackEntry(entry, page[kEpochAt]));
+}
+inline void TakeBack(uint8_t* page, const AreaShape& area, unsigned place) noexcept {
+  page[EntryAt(area, place)] = kTakenBack;
+}
+
 // An entry that is there: of this epoch, and not taken back.
 inline bool Present(uint64_t packed, uint8_t epoch) noexcept {
-  return EpochOf(packed) == epoch && (packed & 0xff) != 0;
+  return EpochOf(packed) == epoch && TagOf(packed) != kTakenBack;
 }
 
 inline unsigned HomeLine(const AreaShape& area, unsigned line, uint64_t rest) noexcept {
-  const auto mixed = static_cast<uint32_t>((rest ^ uint64_t{line} << 21) * 0x9E3779B97F4A7C15u >> 32);
+  const auto mixed =
+      static_cast<uint32_t>((rest ^ uint64_t{line} << 21) * 0x9E3779B97F4A7C15u >> 32);
   return static_cast<unsigned>(uint64_t{mixed} * area.lines >> 32);
 }
 
@@ -255,7 +313,7 @@ template <typename Visit>
 inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
                      Visit visit) noexcept {
   const uint8_t epoch = page[kEpochAt];
-  const uint64_t wanted = rest << 8 | line;
+  const uint64_t wanted = KeyOf(line, rest);
   unsigned at = HomeLine(area, line, rest);
   for (unsigned probe = 0; probe < kProbeLines; ++probe, at = at + 1 < area.lines ? at + 1 : 0) {
     bool has_room = false;
@@ -264,7 +322,7 @@ inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, 
       const uint64_t packed = LoadU64(page + EntryAt(area, place));
       if (EpochOf(packed) != epoch) {
         has_room = true;
-      } else if (((packed >> 16) & ~uint64_t{0x80}) == wanted && (packed & 0xff) != 0) {
+      } else if (KeyOf(packed) == wanted && TagOf(packed) != kTakenBack) {
         if (visit(place, UnpackEntry(packed))) return true;
       }
     }
@@ -311,8 +369,8 @@ inline bool PutEntry(uint8_t* page, const AreaShape& area, const Tag& tag, unsig
   const int place = PlaceFor(page, area, line, rest);
   if (choice.tag == 0 || place < 0) return false;
   if (!choice.found) StoreTag(page, choice.tag, tag);
-  StoreU64(page + EntryAt(area, static_cast<unsigned>(place)),
-           PackEntry({choice.tag, page[kTurnAt], line, forgotten, rest}, page[kEpochAt]));
+  StoreEntry(page, area, static_cast<unsigned>(place),
+             {choice.tag, page[kTurnAt], line, forgotten, rest});
   page[kTurnAt] = TurnBehind(page, area, rest);
   return true;
 }
@@ -339,10 +397,10 @@ inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) n
   if (clock <= before) return;
   if (before != 0) {
     for (unsigned line = 0; line < kLines; ++line) {
-      fifo::Expire(LineAt(main, line), layout, before, clock);
+      ExpireLine(LineAt(main, line), layout, before, clock);
     }
   }
-  StoreU32(main + kClockAt, clock);
+  SetClock(main, clock);
 }
 
 // Folds a committed key into its line. Returns false if the line is full and the filter
@@ -351,15 +409,12 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
                  uint32_t generation, unsigned* early) noexcept {
   uint8_t* bytes = LineAt(main, line);
   const LineLayout& layout = geometry.layout;
-  const uint64_t fingerprint = fifo::FingerprintOf(rest, layout);
   if (layout.timed) {
     MoveClock(main, layout, generation);
-    if (!fifo::Alive(generation, ClockOf(main))) return true;
+    if (!Alive(generation, ClockOf(main))) return true;
   }
-  if (!geometry.forgets && fifo::Full(bytes, layout)) return false;
-  if (fifo::Insert(bytes, layout, fingerprint, generation, ClockOf(main)) && layout.timed) {
-    ++*early;
-  }
+  if (!geometry.forgets && IsFullLine(bytes, layout)) return false;
+  if (AddToLine(bytes, layout, rest, generation, ClockOf(main)) && layout.timed) ++*early;
   return true;
 }
 
@@ -381,9 +436,121 @@ inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entri
     Entry entry = entries[i];
     entry.turn = i * (kLastTurn + 1) / (area.lines * kEntriesPerLine);
     page[kTurnAt] = static_cast<uint8_t>(entry.turn);
-    StoreU64(page + EntryAt(area, static_cast<unsigned>(place)), PackEntry(entry, page[kEpochAt]));
+    StoreEntry(page, area, static_cast<unsigned>(place), entry);
   }
   return true;
+}
+
+// What Settle() works on.
+struct Settling {
+  uint8_t* main;
+  uint8_t* page;
+  const AreaShape* area;
+  const Geometry* geometry;
+  bool fold;
+  Settled* settled;
+  Entry kept[kMaxEntries];  // that stay in the area
+  unsigned kept_count;
+  uint16_t left[kMaxEntries];  // places of the entries that leave it
+  unsigned left_count;
+  bool used[kMaxTags + 1];  // tags of the entries that stay
+};
+
+// Tags in use, the older transaction first; frozen ones come before all. Returns how many.
+inline unsigned OrderTags(const uint8_t* page, const AreaShape& area, unsigned* order) noexcept {
+  unsigned tags = 0;
+  for (unsigned tag = 1; tag <= area.tags; ++tag) {
+    const uint64_t xid = LoadTag(page, tag).xid;
+    if (xid == kNoXid) continue;
+    unsigned at = tags++;
+    for (; at > 0 && LoadTag(page, order[at - 1]).xid > xid; --at) order[at] = order[at - 1];
+    order[at] = tag;
+  }
+  return tags;
+}
+
+// The entries of a page by tag and turn, as chains of places.
+struct PlacesByTurn {
+  static constexpr unsigned kTurns = kLastTurn + 1;
+  static constexpr uint16_t kEnd = 0xffff;
+  uint16_t next[kMaxEntries];
+  uint16_t first[256 * kTurns];
+
+  PlacesByTurn(const uint8_t* page, const AreaShape& area) noexcept {
+    std::memset(first, 0xff, sizeof first);
+    ForEachEntry(page, area, [this](unsigned place, const Entry& entry) {
+      uint16_t* list = first + entry.tag * kTurns + entry.turn;
+      next[place] = *list;
+      *list = static_cast<uint16_t>(place);
+    });
+  }
+
+  // Places of a tag's entries in the order of their turns. Returns how many.
+  unsigned Of(unsigned tag, uint16_t* places) const noexcept {
+    unsigned count = 0;
+    for (unsigned turn = 0; turn < kTurns; ++turn) {
+      for (uint16_t at = first[tag * kTurns + turn]; at != kEnd; at = next[at]) {
+        places[count++] = at;
+      }
+    }
+    return count;
+  }
+};
+
+// Gives an entry the tag of what is committed for all, which is made of a free tag, or else
+// of the entry's own.
+inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* frozen,
+                   Entry* entry) noexcept {
+  if (frozen->tag == 0) {
+    *frozen = ChooseTag(s->page, *s->area, kFrozen, generation);
+    if (frozen->tag == 0) *frozen = {tag, false};
+    if (!frozen->found) StoreTag(s->page, frozen->tag, {kFrozen, generation});
+  }
+  entry->tag = frozen->tag;
+  entry->forgotten = false;
+}
+
+// Settles one entry of a transaction: it leaves the area, or is added to those that stay.
+inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict verdict,
+                        uint16_t place, TagChoice* frozen) noexcept {
+  Entry entry = LoadEntry(s->page, *s->area, place);
+  if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
+    ++s->settled->aborted;  // added and rolled back, or forgotten and committed
+    s->left[s->left_count++] = place;
+    return;
+  }
+  if (verdict != Verdict::kKeep && entry.line < kLines) {
+    if (s->fold &&
+        Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
+      ++s->settled->committed;
+      s->left[s->left_count++] = place;
+      return;
+    }
+    if (value.xid != kFrozen || entry.forgotten) {
+      Freeze(s, tag, value.generation, frozen, &entry);
+      ++s->settled->committed;
+      StoreEntry(s->page, *s->area, place, entry);
+    }
+  }
+  s->used[entry.tag] = true;
+  s->kept[s->kept_count++] = entry;
+}
+
+// Moves the entries that stay to where they belong once the others have left. A nearly full
+// area may have no place for an entry in the new order. Then all stay where they are, and
+// those that leave are taken back: else a page that stays full would name a transaction for
+// ever.
+inline void CloseRanks(Settling* s) noexcept {
+  uint8_t* page = s->page;
+  const AreaShape& area = *s->area;
+  uint8_t saved[kMaxEntries * 8];
+  const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
+  std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
+  if (RebuildArea(page, area, s->kept, s->kept_count)) return;
+  std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
+  page[kEpochAt] = epoch;
+  page[kTurnAt] = turn;
+  for (unsigned i = 0; i < s->left_count; ++i) TakeBack(page, area, s->left[i]);
 }
 
 // Settles the entries of `page` (the main page itself, or one of its chain): drops those
@@ -392,97 +559,35 @@ inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entri
 inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const Verdict* verdicts,
                    bool fold, Settled* settled) noexcept {
   const AreaShape& area = AreaOf(page);
-  Entry kept[kMaxEntries];
-  unsigned kept_count = 0;
-  unsigned order[kMaxTags], tags = 0;
-  bool used[kMaxTags + 1] = {};
+  Settling s;
+  s.main = main;
+  s.page = page;
+  s.area = &area;
+  s.geometry = &geometry;
+  s.fold = fold;
+  s.settled = settled;
+  s.kept_count = s.left_count = 0;
+  std::memset(s.used, 0, sizeof s.used);
 
-  // By transaction, the older first; frozen ones come before all.
-  for (unsigned tag = 1; tag <= area.tags; ++tag) {
-    const uint64_t xid = LoadTag(page, tag).xid;
-    if (xid == kNoXid) continue;
-    unsigned at = tags++;
-    for (; at > 0 && LoadTag(page, order[at - 1]).xid > xid; --at) order[at] = order[at - 1];
-    order[at] = tag;
-  }
-  // Entries sorted by tag and turn.
-  constexpr unsigned kTurns = kLastTurn + 1;
-  uint16_t next[kMaxEntries], first[256 * kTurns];
-  std::memset(first, 0xff, sizeof first);
-  ForEachEntry(page, area, [&](unsigned place, const Entry& entry) {
-    uint16_t* list = first + entry.tag * kTurns + entry.turn;
-    next[place] = *list;
-    *list = static_cast<uint16_t>(place);
-  });
-
-  uint16_t left[kMaxEntries];  // places of the entries that leave the area
-  unsigned left_count = 0;
+  unsigned order[kMaxTags];
+  const unsigned tags = OrderTags(page, area, order);
+  const PlacesByTurn by_turn(page, area);
   for (unsigned i = 0; i < tags; ++i) {
     const unsigned tag = order[i];
     const Tag value = LoadTag(page, tag);
-    const Verdict verdict = verdicts[tag];
-    if (verdict == Verdict::kCommitted && value.xid != kFrozen) NoteSettled(main, value.xid);
+    if (verdicts[tag] == Verdict::kCommitted && value.xid != kFrozen) NoteSettled(main, value.xid);
     TagChoice frozen = {0, false};
     uint16_t places[kMaxEntries];
-    unsigned count = 0;
-    for (unsigned turn = 0; turn < kTurns; ++turn) {
-      for (uint16_t place = first[tag * kTurns + turn]; place != 0xffff; place = next[place]) {
-        places[count++] = place;
-      }
-    }
+    const unsigned count = by_turn.Of(tag, places);
     for (unsigned j = 0; j < count; ++j) {
-      const uint16_t place = places[j];
-      Entry entry = UnpackEntry(LoadU64(page + EntryAt(area, place)));
-      if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
-        ++settled->aborted;  // added and rolled back, or forgotten and committed
-        left[left_count++] = place;
-        continue;
-      }
-      if (verdict != Verdict::kKeep && entry.line < kLines) {
-        const bool was_frozen = value.xid == kFrozen;
-        if (fold && Fold(main, geometry, entry.line, entry.rest, value.generation,
-                         &settled->early)) {
-          ++settled->committed;
-          left[left_count++] = place;
-          continue;
-        }
-        if (!was_frozen || entry.forgotten) {
-          if (frozen.tag == 0) {
-            frozen = ChooseTag(page, area, kFrozen, value.generation);
-            if (frozen.tag == 0) {  // none is free: this one becomes it
-              frozen = {tag, true};
-              StoreTag(page, tag, {kFrozen, value.generation});
-            } else if (!frozen.found) {
-              StoreTag(page, frozen.tag, {kFrozen, value.generation});
-            }
-          }
-          entry.tag = frozen.tag;
-          entry.forgotten = false;
-          ++settled->committed;
-          StoreU64(page + EntryAt(area, place), PackEntry(entry, page[kEpochAt]));
-        }
-      }
-      used[entry.tag] = true;
-      kept[kept_count++] = entry;
+      SettleEntry(&s, tag, value, verdicts[tag], places[j], &frozen);
     }
   }
-  settled->kept += kept_count;
+  settled->kept += s.kept_count;
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
-    if (!used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
+    if (!s.used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
   }
-  if (left_count == 0) return;
-
-  // A nearly full area may have no place for an entry in the new order. Then all stay
-  // where they are, and those that leave are taken back: else a page that stays full
-  // would name a transaction for ever.
-  uint8_t saved[kMaxEntries * 8];
-  const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
-  std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
-  if (RebuildArea(page, area, kept, kept_count)) return;
-  std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
-  page[kEpochAt] = epoch;
-  page[kTurnAt] = turn;
-  for (unsigned i = 0; i < left_count; ++i) page[EntryAt(area, left[i])] = 0;
+  if (s.left_count > 0) CloseRanks(&s);
 }
 
 // Gives the entries of a tag another transaction's: of a subtransaction that has ended
@@ -498,7 +603,7 @@ inline void Retag(uint8_t* page, unsigned tag, uint64_t xid) noexcept {
   ForEachEntry(page, area, [&](unsigned place, Entry entry) {
     if (entry.tag != tag) return;
     entry.tag = choice.tag;
-    StoreU64(page + EntryAt(area, place), PackEntry(entry, page[kEpochAt]));
+    StoreEntry(page, area, place, entry);
   });
   StoreTag(page, tag, {kNoXid, 0});
 }
@@ -529,7 +634,7 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
   }
   if (kind == Kind::kMain) {
     for (unsigned line = 0; line < kLines; ++line) {
-      if (!fifo::ValidLine(LineAt(page, line), geometry.layout)) {
+      if (!IsValidLine(LineAt(page, line), geometry.layout)) {
         flaw = "A line of fingerprints is not valid.";
       }
     }

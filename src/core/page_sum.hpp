@@ -21,6 +21,11 @@ namespace dedup::live {
 
 inline constexpr size_t kSumAt = 20;  // u32
 
+// What it covers of PostgreSQL's page header: the words behind the server's own checksum.
+// live/store/pages.cpp checks that the server has its fields there.
+inline constexpr size_t kServerSumAt = 8;       // u16, not covered; the six bytes behind it are
+inline constexpr size_t kServerSpecialAt = 16;  // u32, up to kSumAt
+
 // The term of a word by its place. Different places have independent terms.
 inline uint32_t TermOf(size_t place, uint64_t word) noexcept {
   word = (word ^ word >> 32) + (place + 1) * kGolden;
@@ -44,8 +49,9 @@ inline uint32_t TermsOf(const uint8_t* page, size_t from, size_t to) noexcept {
 // page of another filter does not pass.
 inline uint32_t SumOf(const uint8_t* page, uint64_t seed, uint32_t block) noexcept {
   const bool counters = page[kKindAt] == static_cast<uint8_t>(Kind::kCounters);
-  return TermOf(0, seed + block * kGolden) + TermOf(1, LoadU64(page + 8) >> 16) +
-         TermOf(2, LoadU32(page + 16)) + TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes);
+  return TermOf(0, seed + block * kGolden) + TermOf(1, LoadU64(page + kServerSumAt) >> 16) +
+         TermOf(2, LoadU32(page + kServerSpecialAt)) +
+         TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes);
 }
 
 inline void Seal(uint8_t* page, uint64_t seed, uint32_t block) noexcept {

@@ -179,6 +179,7 @@ DeletedRowsSubtransactionBegins(int level)
 {
 	if (context == NULL)
 		return;
+	Assert(begun_count == 0 || begun[begun_count - 1].level < level);
 	*OneMore(context, &begun, &begun_count, &begun_room) = {level, live};
 	ReserveUndone();
 }

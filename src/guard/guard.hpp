@@ -15,8 +15,8 @@
  * they point to. It is on the trigger that single-row statements fire least, since
  * the server reads a clause anew for every statement that fires its trigger.
  */
-#ifndef STREAMDEDUP_LIVE_GUARD_HPP
-#define STREAMDEDUP_LIVE_GUARD_HPP
+#ifndef STREAMDEDUP_GUARD_GUARD_HPP
+#define STREAMDEDUP_GUARD_GUARD_HPP
 
 #include "live/live.hpp"
 
@@ -49,6 +49,9 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 /* Triggers fire in the order of their names' bytes: these after every usual one. */
 #define GUARD_TRIGGER "~dedup_guard"
 #define GUARD_DELETE_TRIGGER "~dedup_guard_delete"
+
+/* Registers callbacks and hooks; once, from _PG_init (init.cpp). */
+extern void InitGuard(void);
 
 enum class GuardMode
 {
@@ -153,8 +156,18 @@ extern void TrimGuardPlans(void);
 /* A relation's name with its schema, quoted; palloc'd. */
 extern char *QualifiedGuardName(Oid relid);
 
-/* Whether the owner of the guarded table may add keys to the filter, as the guard does. */
+/* The owner of a table, or InvalidOid if it is gone. */
+extern Oid	OwnerOfTable(Oid table);
+
+/* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
+extern bool TableOwnerMayAdd(Oid table, Oid filter);
 extern bool GuardOwnerMayAdd(const GuardPlan *plan);
+
+/* Whether a function is that of a guard's triggers (triggers.cpp). */
+extern bool IsGuardTriggerFunction(Oid function);
+
+/* The table of an enabled guard that uses the filter, or InvalidOid (guarded_by.cpp). */
+extern Oid	GuardedBy(Oid filter);
 
 /* Whether a trigger fires in this session as its role for replication is now. */
 extern bool GuardTriggerFires(char enabled);
@@ -228,7 +241,7 @@ extern void WarnOfTruncatedKeys(void);
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetTruncations(SubTransactionId id);
 
-/* Installs a hook; once, from InitLiveGuard(). */
+/* Installs a hook; once, from InitGuard(). */
 extern void InitGuardTruncate(void);
 
 /* ---- rows that a table brings along (brought.cpp) ----------------------- */
@@ -263,7 +276,7 @@ extern void LookAtUnguarded(void);
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetUnguarded(SubTransactionId id);
 
-/* Installs a hook; once, from InitLiveGuard(). */
+/* Installs a hook; once, from InitGuard(). */
 extern void InitGuardUnguarded(void);
 
 /* ---- rows that have not landed yet (rows.cpp) ------------------------------- */
@@ -337,6 +350,9 @@ extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEff
  */
 extern bool MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash);
 
+/* Takes back the keys of rows that did not land, of queries that have ended. */
+extern void SettleGuardRows(void);
+
 /* Decides about the key of a row in hand, if not NULL, which did not land as it was. */
 extern void SettleGuardRow(GuardRow *row);
 
@@ -359,8 +375,11 @@ extern void ForgetGuardLevel(int level);
 /* A filter that the caller may use because it is in use, by his own guard. */
 extern LiveFilter OpenLiveUnchecked(Oid filter, LOCKMODE lock);
 
-/* Installs a hook; once, from InitLiveGuard(). */
+/* Installs a hook; once, from InitGuard(). */
 extern void InitGuardRows(void);
+
+/* The pages of a filter are being copied to another file: its keys are the same. */
+extern void NoteFileCopied(Relation rel, Oid to);
 
 /* Whether one file of a relation goes on as another: it was moved, not truncated. */
 extern bool IsSameFile(Oid before, Oid now);
@@ -398,7 +417,7 @@ extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
  */
 extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
 
-/* Installs a hook; once, from InitLiveGuard(). */
+/* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);
 
-#endif							/* STREAMDEDUP_LIVE_GUARD_HPP */
+#endif							/* STREAMDEDUP_GUARD_GUARD_HPP */

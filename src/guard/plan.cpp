@@ -17,6 +17,7 @@ extern "C" {
 #include "nodes/nodes.h"
 #include "nodes/primnodes.h"
 #include "replication/logicalworker.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
@@ -622,4 +623,32 @@ CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
 				 errmsg("table \"%s\" has no valid guard index", RelationGetRelationName(rel)),
 				 errdetail("Without it a key would count even if its row did not land."),
 				 errhint("REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
+}
+
+Oid
+OwnerOfTable(Oid table)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+bool
+TableOwnerMayAdd(Oid table, Oid filter)
+{
+	const Oid	owner = OwnerOfTable(table);
+
+	return OidIsValid(owner) && pg_class_aclcheck(filter, owner, ACL_INSERT) == ACLCHECK_OK;
+}
+
+bool
+GuardOwnerMayAdd(const GuardPlan *plan)
+{
+	return TableOwnerMayAdd(plan->guarded, plan->clause.filter);
 }

@@ -149,6 +149,7 @@ EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed
 		MemoryContextRegisterResetCallback(CurrentMemoryContext, &row->over);
 		guard_rows = row;
 	}
+	Assert(row->context == CurrentMemoryContext && TriggerDepth() > 0);
 	/* The trigger that enters it is one level below the query. */
 	row->depth = TriggerDepth() - 1;
 	row->heap = RelationGetRelid(rel);
@@ -182,6 +183,7 @@ FindNote(const GuardRow *row)
 static void
 RemoveNote(int i)
 {
+	Assert(i >= 0 && i < guard_note_count);
 	guard_notes[i] = guard_notes[--guard_note_count];
 }
 
@@ -190,8 +192,11 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 			 bool may_kill)
 {
 	TransactionId xid = GetCurrentTransactionId();
-	GuardNote  *note = OneMore(TopMemoryContext, &guard_notes, &guard_note_count, &guard_note_capacity);
+	GuardNote  *note;
 
+	/* A row has one note, which is settled before the row gets another key. */
+	Assert(FindNote(row) < 0);
+	note = OneMore(TopMemoryContext, &guard_notes, &guard_note_count, &guard_note_capacity);
 	note->row = row;
 	note->counts = effect.counts;
 	note->counted = effect.counter;
@@ -459,7 +464,7 @@ SettleGuardRow(GuardRow *row)
 }
 
 void
-SettleLandedRows(void)
+SettleGuardRows(void)
 {
 	if (unlikely(guard_deletion_count > 0))
 		SettleDeletions(NULL, PG_INT32_MAX);
@@ -479,6 +484,10 @@ SettleGuardLevel(int level)
 			guard_notes[i].row = NULL;
 			SettleNote(i);
 		}
+	for (int i = 0; i < guard_note_count; i++)
+		Assert(guard_notes[i].level < level);
+	for (int i = 0; i < guard_deletion_count; i++)
+		Assert(guard_deletions[i].level < level);
 }
 
 /*
@@ -502,12 +511,15 @@ ForgetGuardLevel(int level)
 			guard_deletions[i] = guard_deletions[--guard_deletion_count];
 	if (level == 1)
 		copied_file_count = 0;
+	/* Nothing outlives its transaction. */
+	Assert(level > 1 ||
+		   (guard_rows == NULL && guard_note_count == 0 && guard_deletion_count == 0));
 }
 
 /* ---- files ------------------------------------------------------------------- */
 
 void
-NoteLiveFileCopied(Relation rel, Oid to)
+NoteFileCopied(Relation rel, Oid to)
 {
 	*OneMore(TopMemoryContext, &copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
 }
@@ -624,7 +636,7 @@ GuardExecutorEnd(QueryDesc *query)
 	else
 		standard_ExecutorEnd(query);
 	if (guard_note_count > 0 || guard_deletion_count > 0)
-		SettleLandedRows();
+		SettleGuardRows();
 }
 
 void

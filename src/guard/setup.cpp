@@ -559,7 +559,7 @@ DEDUP_FUNCTION(dedup_guard)
 	relation_close(rel, NoLock);
 	RunAll(commands, lengthof(commands));
 
-	SettleLandedRows();
+	SettleGuardRows();
 	rel = table_open(PG_GETARG_OID(0), NoLock);
 	WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
 	WarnOfUnguardedChildren(rel, request.filter);

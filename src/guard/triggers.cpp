@@ -8,13 +8,12 @@
  * without a guard.
  */
 #include "guard/guard.hpp"
+#include "pg/catalog.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
 #include "access/relation.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_language.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
@@ -107,34 +106,13 @@ GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 
 /* ---- keys ----------------------------------------------------------------- */
 
-/* The owner of a table, or InvalidOid if it is gone. */
-static Oid
-OwnerOf(Oid table)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-	Oid			owner = InvalidOid;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-		ReleaseSysCache(tuple);
-	}
-	return owner;
-}
-
-bool
-GuardOwnerMayAdd(const GuardPlan *plan)
-{
-	return TableOwnerMayAdd(plan->guarded, plan->clause.filter);
-}
-
 /* The privilege that counts is that of the guarded table's owner. */
 static LiveFilter
 OpenGuardFilter(GuardSite *site)
 {
 	if (unlikely(!OidIsValid(site->owner)))
 	{
-		site->owner = OwnerOf(site->plan->guarded);
+		site->owner = OwnerOfTable(site->plan->guarded);
 		if (!OidIsValid(site->owner))
 			elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
 	}
@@ -299,111 +277,205 @@ ComesFromUnguarded(GuardSite *site, const TriggerData *trigger)
 	return MayComeFromUnguarded(site->unguarded);
 }
 
+namespace
+{
+
+/* A row that is about to be inserted. */
+struct InsertedRow
+{
+	GuardSite  *site;
+	const TriggerData *trigger;
+	Relation	rel;
+	LiveFilter	filter;
+	Oid			filter_oid;
+	GuardRow   *row;			/* or NULL: nothing is known of it */
+	bool		moving;			/* from another partition, by an UPDATE */
+	bool		unguarded;		/* may come from a partition without a guard */
+	bool		has_key;
+	uint64		hash;
+	LiveAnswer	answer;
+	bool		uses;			/* a deleted row, in `use`: so it is no duplicate */
+	DeletedRowUse use;
+};
+
+/* What becomes of the row, as far as its key decides. */
+enum class Fate
+{
+	Lands,						/* its key is noted, or needs no note */
+	LeftOut,
+	Fails						/* a duplicate is an error */
+};
+
+}							/* namespace */
+
+/* Enters the row, on its way to its table. */
+static void
+EnterInserted(InsertedRow *in)
+{
+	in->row = EnterGuardRow(in->row, in->rel, in->site->plan, in->filter.key_seed(), in->has_key,
+							in->hash);
+	in->row->changeable = in->site->changeable;
+}
+
+static void
+NoteInserted(const InsertedRow *in, bool counts, LiveCounter counter)
+{
+	NoteGuardRow(in->row, in->filter, {counts, counter, in->uses ? &in->use : NULL}, in->hash,
+				 in->site->may_kill);
+}
+
+/*
+ * A row that moves was there before, so its key needs no asking; or BEFORE UPDATE has added
+ * the new key, and noted it. Returns false if the key is another one all the same.
+ */
+static bool
+KeepsMovedKey(InsertedRow *in)
+{
+	in->row->moving = false;
+	EnterInserted(in);
+	if (in->has_key && MoveGuardNote(in->row, in->filter_oid, in->hash))
+		return true;
+	SettleGuardRow(in->row);
+
+	const GuardedKey &moved = in->row->moved;
+
+	if (!in->has_key || !moved.exists || moved.filter != in->filter_oid || moved.hash != in->hash)
+		return false;
+	/* A row that is marked as a duplicate stays so, and has no deleted row to use. */
+	if (!in->row->marked && UseDeletedRow(in->filter_oid, in->hash, &in->use))
+	{
+		in->uses = true;
+		NoteInserted(in, false, LiveCounter::New);
+	}
+	return true;
+}
+
+/* Tests and adds the key. */
+static void
+AskForKey(InsertedRow *in)
+{
+	ReadTruncatedRows(in->filter);
+	in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
+	in->answer = TestAndAdd(in->filter, in->hash);
+
+	/* What a worker cannot tell from a row that moves it keeps: an error would stop it. */
+	if (in->answer == LiveAnswer::Duplicate && !in->uses &&
+		(MayBeRemovedRow(in->filter_oid) ||
+		 (IsLogicalWorker() && in->site->plan->mode == GuardMode::Skip && !in->moving &&
+		  in->rel->rd_rel->relispartition && ComesFromUnguarded(in->site, in->trigger))))
+		in->answer = LiveAnswer::TooOld;
+}
+
+static bool
+IsDuplicate(const InsertedRow *in)
+{
+	return in->answer == LiveAnswer::Duplicate && !in->uses;
+}
+
+static Fate
+FateOf(const InsertedRow *in)
+{
+	const GuardMode mode = in->site->plan->mode;
+
+	if (!IsDuplicate(in))
+		return Fate::Lands;
+	if (mode == GuardMode::Reject || in->moving)
+		return Fate::Fails;
+	return mode == GuardMode::Skip ? Fate::LeftOut : Fate::Lands;
+}
+
+/* Counts a row that is left out, unless that would lose it. */
+static void
+LeaveOut(const InsertedRow *in)
+{
+	GuardSite  *site = in->site;
+
+	if (in->unguarded)
+		RefuseMove(in->rel);
+	if (!site->parents_checked)
+		CheckGuardedParents(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
+	site->parents_checked = true;
+	CountLive(in->filter, LiveCounter::Skipped, 1);
+}
+
+/* Enters and notes a row that goes on with a key. */
+static void
+LetGoOn(InsertedRow *in)
+{
+	if (in->uses || in->answer != LiveAnswer::TooOld || HaveGuardRows() || in->site->changeable)
+		EnterInserted(in);
+	if (in->answer == LiveAnswer::New)
+		NoteInserted(in, true, LiveCounter::New);
+	else if (in->uses)
+		NoteInserted(in, false, LiveCounter::New);
+	else if (in->answer == LiveAnswer::Duplicate)
+		NoteInserted(in, true, LiveCounter::Marked);
+}
+
+/* Returns the row as it goes on, or NULL if it is left out. */
 static HeapTuple
 GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 {
 	const GuardPlan *plan = site->plan;
-	const Oid	filter_oid = plan->clause.filter;
 	Relation	rel = trigger->tg_relation;
 	HeapTuple	tuple = trigger->tg_trigtuple;
-	GuardRow   *row = FindGuardRow();
-	bool		moving = row != NULL && row->moving && row->root == site->root;
-	bool		unguarded = false;
-	LiveFilter	filter;
-	LiveAnswer	answer;
-	DeletedRowUse use;
-	bool		uses;
-	uint64		hash = 0;
-	bool		has_key;
+	InsertedRow in;
+	bool		marked = false;
 
+	in.site = site;
+	in.trigger = trigger;
+	in.rel = rel;
+	in.row = FindGuardRow();
+	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
+	in.unguarded = in.uses = false;
+	in.hash = 0;
 	LoadColumns(plan, trigger->tg_trigslot, site->columns);
-	filter = OpenGuardFilter(site);
-	has_key = HashGuardKey(plan, site->columns, filter.key_seed(), &hash);
-	if (rel->rd_rel->relispartition && !moving && !IsLogicalWorker())
-		unguarded = ComesFromUnguarded(site, trigger);
+	in.filter = OpenGuardFilter(site);
+	in.filter_oid = plan->clause.filter;
+	in.has_key = HashGuardKey(plan, site->columns, in.filter.key_seed(), &in.hash);
+	if (rel->rd_rel->relispartition && !in.moving && !IsLogicalWorker())
+		in.unguarded = ComesFromUnguarded(site, trigger);
 
-	if (moving)
+	if (in.moving)
 	{
-		/*
-		 * The row was there before, so its key needs no asking; or BEFORE UPDATE has
-		 * added the new key, and noted it.
-		 */
-		row->moving = false;
-		EnterGuardRow(row, rel, plan, filter.key_seed(), has_key, hash);
-		row->changeable = site->changeable;
-		if (has_key && MoveGuardNote(row, filter_oid, hash))
+		if (KeepsMovedKey(&in))
 		{
-			CloseLive(filter);
+			CloseLive(in.filter);
 			return tuple;
 		}
-		SettleGuardRow(row);
-		if (has_key && row->moved.exists && row->moved.filter == filter_oid && row->moved.hash == hash)
-		{
-			/* A row that is marked as a duplicate stays so, and has no deleted row to use. */
-			if (!row->marked && UseDeletedRow(filter_oid, hash, &use))
-				NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
-			CloseLive(filter);
-			return tuple;
-		}
+		marked = in.row->marked;
 	}
 	else
 	{
-		if (row != NULL)
-			row->moving = row->freed.exists = false;
-		SettleGuardRow(row);
+		if (in.row != NULL)
+			in.row->moving = in.row->freed.exists = false;
+		SettleGuardRow(in.row);
 	}
 
-	if (!has_key)
+	if (!in.has_key)
 	{
-		const bool	marked = moving && row->marked;
-
 		/* No note; so that none of an outer query's is taken for this row's. */
 		if (HaveGuardRows() || site->changeable)
-			EnterGuardRow(row, rel, plan, filter.key_seed(), false, 0)->changeable = site->changeable;
-		CloseLive(filter);
-		return MarkRow(rel, plan, tuple, marked);
+			EnterInserted(&in);
 	}
-
-	ReadTruncatedRows(filter);
-	uses = UseDeletedRow(filter_oid, hash, &use);
-	answer = TestAndAdd(filter, hash);
-
-	/* What a worker cannot tell from a row that moves it keeps: an error would stop it. */
-	if (answer == LiveAnswer::Duplicate && !uses &&
-		(MayBeRemovedRow(filter_oid) ||
-		 (IsLogicalWorker() && plan->mode == GuardMode::Skip && !moving &&
-		  rel->rd_rel->relispartition && ComesFromUnguarded(site, trigger))))
-		answer = LiveAnswer::TooOld;
-	if (answer == LiveAnswer::Duplicate && !uses)
+	else
 	{
-		if (plan->mode == GuardMode::Reject || moving)
-			RejectRow(rel, plan, filter, site->columns);
-		if (plan->mode == GuardMode::Skip)
+		AskForKey(&in);
+		switch (FateOf(&in))
 		{
-			if (unguarded)
-				RefuseMove(rel);
-			if (!site->parents_checked)
-				CheckGuardedParents(rel, filter_oid, trigger->tg_trigger->tgfoid);
-			site->parents_checked = true;
-			CountLive(filter, LiveCounter::Skipped, 1);
-			CloseLive(filter);
-			return NULL;
+			case Fate::Fails:
+				RejectRow(rel, plan, in.filter, site->columns);
+			case Fate::LeftOut:
+				LeaveOut(&in);
+				CloseLive(in.filter);
+				return NULL;
+			case Fate::Lands:
+				LetGoOn(&in);
 		}
+		marked = IsDuplicate(&in);
 	}
-	if (uses || answer == LiveAnswer::New || answer == LiveAnswer::Duplicate || HaveGuardRows() ||
-		site->changeable)
-	{
-		row = EnterGuardRow(row, rel, plan, filter.key_seed(), true, hash);
-		row->changeable = site->changeable;
-	}
-	if (answer == LiveAnswer::New)
-		NoteGuardRow(row, filter, {true, LiveCounter::New, uses ? &use : NULL}, hash, site->may_kill);
-	else if (uses)
-		NoteGuardRow(row, filter, {false, LiveCounter::New, &use}, hash, site->may_kill);
-	else if (answer == LiveAnswer::Duplicate)
-		NoteGuardRow(row, filter, {true, LiveCounter::Marked, NULL}, hash, site->may_kill);
-	CloseLive(filter);
-	return MarkRow(rel, plan, tuple, answer == LiveAnswer::Duplicate && !uses);
+	CloseLive(in.filter);
+	return MarkRow(rel, plan, tuple, marked);
 }
 
 /* ---- updated and deleted rows -------------------------------------------------- */
@@ -579,7 +651,7 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
 							 gettext_noop("It is not fired BEFORE each row."));
 
-	SettleLandedRows();
+	SettleGuardRows();
 	if (TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
 		PG_RETURN_POINTER(GuardDeletedRow(fcinfo, trigger));
 
@@ -594,96 +666,8 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 	PG_RETURN_POINTER(GuardUpdatedRow(site, trigger));
 }
 
-/* ---- ends of transactions -------------------------------------------------- */
-
-static void
-GuardTransactionCallback(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			SettleGuardLevel(1);
-			WarnOfTruncatedKeys();
-			LookAtUnguarded();
-			ForgetDeletedRows(true);
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-		case XACT_EVENT_ABORT:
-			ForgetGuardLevel(1);
-			ForgetDeletedRows(event != XACT_EVENT_ABORT);
-			ForgetTruncations(TopSubTransactionId);
-			ForgetUnguarded(TopSubTransactionId);
-			TrimGuardPlans();
-			break;
-		default:
-			break;
-	}
-}
-
-static void
-GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransactionId parent,
-							void *arg)
-{
-	int			level = GetCurrentTransactionNestLevel();
-
-	switch (event)
-	{
-		case SUBXACT_EVENT_START_SUB:
-			DeletedRowsSubtransactionBegins(level);
-			break;
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			SettleGuardLevel(level);
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			DeletedRowsSubtransactionCommits(level);
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			ForgetGuardLevel(level);
-			DeletedRowsSubtransactionAborts(level, id, parent);
-			ForgetTruncations(id);
-			ForgetUnguarded(id);
-			break;
-	}
-}
-
-/*
- * The server calls the callback that was registered last first, and taking keys back
- * changes the counters: so this comes after InitLiveCounters().
- */
-void
-InitLiveGuard(void)
-{
-	InitGuardRows();
-	InitGuardMoves();
-	InitGuardTruncate();
-	InitGuardUnguarded();
-	RegisterXactCallback(GuardTransactionCallback, NULL);
-	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
-}
-
-/* ---- questions of others -------------------------------------------------- */
-
 bool
 IsGuardTriggerFunction(Oid function)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	FmgrInfo	info;
-	Datum		source;
-	bool		isnull;
-	bool		named;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
-	named = !isnull && ((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId &&
-		strcmp(TextDatumGetCString(source), GUARD_FUNCTION) == 0;
-	ReleaseSysCache(tuple);
-	if (!named)
-		return false;
-
-	/* Some other library may have a function of that name. */
-	fmgr_info(function, &info);
-	return info.fn_addr == dedup_guard_trigger;
+	return IsOurFunction(function, dedup_guard_trigger, GUARD_FUNCTION);
 }

@@ -210,71 +210,92 @@ ReadExternalValues(const Truncation *truncation, ExternalValue *values, int coun
 /* Rows whose keys are stored out of line, in part, that are read together. */
 constexpr int EXTERNAL_ROWS = 1024;
 
-/*
- * Notes rows with a key that is stored out of line, some at a time: those of one block or
- * more, until they are many or long.
- */
+namespace
+{
+
+struct ExternalBatch
+{
+	List	   *rows;			/* copies of their tuples */
+	ExternalValue *values;
+	int			room;
+	int			count;
+	Size		bytes;			/* of the values */
+};
+
+}							/* namespace */
+
+/* Whether a column of the key is stored out of line; reads where. */
+static bool
+IsExternalColumn(const GuardPlan *plan, const NullableDatum *columns, int column,
+				 struct varatt_external *pointer)
+{
+	if (columns[column].isnull || plan->typlen[column] != -1 ||
+		!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[column].value)))
+		return false;
+	VARATT_EXTERNAL_GET_POINTER(*pointer, DatumGetPointer(columns[column].value));
+	return true;
+}
+
+/* Adds a value that is to be put together. */
 static void
-ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
-				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
+AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
+{
+	ExternalValue *value;
+
+	if (batch->count == batch->room)
+	{
+		batch->room *= 2;
+		batch->values = (ExternalValue *) repalloc(batch->values, sizeof(ExternalValue) * batch->room);
+	}
+	value = &batch->values[batch->count++];
+	value->id = pointer.va_valueid;
+#if PG_VERSION_NUM >= 140000
+	value->size = (int32) VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+#else
+	value->size = pointer.va_extsize;
+#endif
+	value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
+	if (value->size < pointer.va_rawsize - (int32) VARHDRSZ)	/* compressed */
+		SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
+	else
+		SET_VARSIZE(value->value, value->size + VARHDRSZ);
+	batch->bytes += value->size;
+}
+
+/* Collects the rows of a block with a key that is stored out of line. */
+static void
+CollectExternalRows(const Truncation *truncation, BlockNumber block, Snapshot snapshot,
+					BufferAccessStrategy strategy, ExternalBatch *batch)
 {
 	const GuardPlan *plan = truncation->plan;
-	const Size	most = (Size) work_mem * 1024;
-	MemoryContext old = MemoryContextSwitchTo(context);
-	List	   *rows = NIL;
-	Size		bytes = 0;
-	int			room = 64;
-	int			count = 0;
+
+	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
+				  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
+		NullableDatum columns[INDEX_MAX_KEYS];
+
+		if (IsMarkedTuple(plan, tuple, truncation->desc) ||
+			!LoadTuple(plan, tuple, truncation->desc, columns))
+			return;
+		batch->rows = lappend(batch->rows, heap_copytuple(tuple));
+		for (int i = 0; i < plan->clause.columns; i++)
+		{
+			struct varatt_external pointer;
+
+			if (IsExternalColumn(plan, columns, i, &pointer))
+				AddExternalValue(batch, pointer);
+		}
+	});
+}
+
+/* Notes the rows of a batch whose values were read, but for those that are noted already. */
+static void
+NoteExternalRows(Truncation *truncation, const LiveFilter &filter, const ExternalBatch *batch)
+{
+	const GuardPlan *plan = truncation->plan;
 	int			at = 0;
-	ExternalValue *values = (ExternalValue *) palloc(sizeof(ExternalValue) * room);
-	BlockNumber block = truncation->external_block;
 	ListCell   *cell;
 
-	for (; block < blocks && bytes < most && list_length(rows) < EXTERNAL_ROWS; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
-					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
-			NullableDatum columns[INDEX_MAX_KEYS];
-
-			if (IsMarkedTuple(plan, tuple, truncation->desc) ||
-				!LoadTuple(plan, tuple, truncation->desc, columns))
-				return;
-			rows = lappend(rows, heap_copytuple(tuple));
-			for (int i = 0; i < plan->clause.columns; i++)
-			{
-				struct varatt_external pointer;
-				ExternalValue *value;
-
-				if (columns[i].isnull || plan->typlen[i] != -1 ||
-					!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
-					continue;
-				VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
-				if (count == room)
-				{
-					room *= 2;
-					values = (ExternalValue *) repalloc(values, sizeof(ExternalValue) * room);
-				}
-				value = &values[count++];
-				value->id = pointer.va_valueid;
-#if PG_VERSION_NUM >= 140000
-				value->size = (int32) VARATT_EXTERNAL_GET_EXTSIZE(pointer);
-#else
-				value->size = pointer.va_extsize;
-#endif
-				value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
-				if (value->size < pointer.va_rawsize - (int32) VARHDRSZ)	/* compressed */
-					SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
-				else
-					SET_VARSIZE(value->value, value->size + VARHDRSZ);
-				bytes += value->size;
-			}
-		});
-	}
-	qsort(values, count, sizeof(ExternalValue), CompareExternalValues);
-	if (count > 0)
-		ReadExternalValues(truncation, values, count, snapshot, strategy);
-	foreach(cell, rows)
+	foreach(cell, batch->rows)
 	{
 		NullableDatum columns[INDEX_MAX_KEYS];
 
@@ -287,18 +308,42 @@ ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &f
 			ExternalValue wanted = {};
 			const ExternalValue *found;
 
-			if (columns[i].isnull || plan->typlen[i] != -1 ||
-				!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)))
+			if (!IsExternalColumn(plan, columns, i, &pointer))
 				continue;
-			VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(columns[i].value));
 			wanted.id = pointer.va_valueid;
-			found = (const ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
-													CompareExternalValues);
+			found = (const ExternalValue *) bsearch(&wanted, batch->values, batch->count,
+													sizeof(ExternalValue), CompareExternalValues);
+			Assert(found != NULL);
 			columns[i].value = PointerGetDatum(found->value);
 		}
 		NoteRemovedRow(plan, columns, filter.key_seed(), truncation->subid);
 		truncation->external_noted = at;
 	}
+}
+
+/*
+ * Notes rows with a key that is stored out of line, some at a time: those of one block or
+ * more, until they are many or long.
+ */
+static void
+ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
+				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
+{
+	const Size	most = (Size) work_mem * 1024;
+	MemoryContext old = MemoryContextSwitchTo(context);
+	ExternalBatch batch = {NIL, NULL, 64, 0, 0};
+	BlockNumber block = truncation->external_block;
+
+	batch.values = (ExternalValue *) palloc(sizeof(ExternalValue) * batch.room);
+	for (; block < blocks && batch.bytes < most && list_length(batch.rows) < EXTERNAL_ROWS; block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		CollectExternalRows(truncation, block, snapshot, strategy, &batch);
+	}
+	qsort(batch.values, batch.count, sizeof(ExternalValue), CompareExternalValues);
+	if (batch.count > 0)
+		ReadExternalValues(truncation, batch.values, batch.count, snapshot, strategy);
+	NoteExternalRows(truncation, filter, &batch);
 	truncation->external_block = block;
 	truncation->external_noted = 0;
 	MemoryContextSwitchTo(old);

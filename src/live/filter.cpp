@@ -19,6 +19,8 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
+const LiveGuard *live_guard = NULL;
+
 bool
 IsLiveRelation(Relation rel)
 {
@@ -59,7 +61,7 @@ ParametersDefault(Relation rel)
 		{
 			Node	   *node;
 
-			if (constraints->defval[i].adnum != 2)
+			if (constraints->defval[i].adnum != kLivePageColumn)
 				continue;
 			node = (Node *) stringToNode(constraints->defval[i].adbin);
 			if (IsA(node, Const) && !((Const *) node)->constisnull)
@@ -102,6 +104,7 @@ LiveParametersOf(Relation rel)
 	CachedLive *cached = (CachedLive *)
 		MemoryContextAllocZero(CacheMemoryContext, offsetof(CachedLive, met) + met_count / 8 + 1);
 
+	Assert(rel->rd_amcache == NULL);
 	cached->parameters = parameters;
 	cached->met_count = met_count;
 	rel->rd_amcache = cached;

@@ -1,6 +1,7 @@
 /*
  * SQL functions on live filters: ask, add, forget, batches, snapshots.
  */
+#include "core/live_method.hpp"
 #include "live/page_type.hpp"
 #include "pg/keys.hpp"
 #include "value/datum.hpp"
@@ -505,16 +506,15 @@ TakeSnapshot(FunctionCallInfo fcinfo, NameKind kind)
 				memcpy(lines, page.lines, kLines * dedup::kLineBytes);
 			if (layout->timed && page.clock != 0)
 				for (unsigned line = 0; line < kLines; line++)
-					dedup::fifo::Expire(lines + line * dedup::kLineBytes, *layout, page.clock, clock);
+					ExpireLine(lines + line * dedup::kLineBytes, *layout, page.clock, clock);
 			for (uint32 i = 0; i < page.count; i++)
 			{
 				const DumpedEntry &entry = page.entries[i];
 
-				if (layout->timed && !dedup::fifo::Alive(entry.generation, clock))
+				if (layout->timed && !Alive(entry.generation, clock))
 					continue;
-				dedup::fifo::Insert(lines + entry.line * dedup::kLineBytes, *layout,
-									dedup::fifo::FingerprintOf(entry.rest, *layout),
-									entry.generation, clock);
+				AddToLine(lines + entry.line * dedup::kLineBytes, *layout, entry.rest,
+						  entry.generation, clock);
 			}
 		}
 		if (again)
@@ -591,12 +591,12 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 		CHECK_FOR_INTERRUPTS();
 		for (unsigned line = 0; line < kLines; line++)
 		{
-			if (!dedup::fifo::ValidLine(lines + line * dedup::kLineBytes, layout))
+			if (!IsValidLine(lines + line * dedup::kLineBytes, layout))
 				ereport(ERROR,
 						(errcode(ERRCODE_DATA_CORRUPTED),
 						 errmsg("dedup_filter value is corrupt"),
 						 errdetail("A line of fingerprints is not valid.")));
-			here += dedup::fifo::RunOf(lines + line * dedup::kLineBytes, layout).length;
+			here += KeysInLine(lines + line * dedup::kLineBytes, layout);
 		}
 		if (here == 0)
 			continue;
@@ -612,7 +612,7 @@ DescribeValue(const FilterRef &value)
 {
 	const dedup::Shape &shape = value.header.shape;
 
-	if (value.header.method == &dedup::fifo::kMethod)
+	if (IsLiveMethod(*value.header.method))
 		return DescribeShape(shape);
 	return psprintf("seed " INT64_FORMAT ", hash %s and method %s", (int64) shape.seed,
 					dedup::kHashNames[shape.hash], value.header.method->name);

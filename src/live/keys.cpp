@@ -1,15 +1,12 @@
 /*
- * Test-and-add, ask, forget and take back in live filters; waiting for other
- * transactions.
+ * Test-and-add, and asking, in live filters; waiting for other transactions.
  */
-#include "live/store/store.hpp"
+#include "live/keys.hpp"
 
 extern "C" {
 #include "storage/lmgr.h"
-#include "storage/procarray.h"
 }
 
-using dedup::fifo::Address;
 using namespace dedup::live;
 
 namespace
@@ -23,38 +20,7 @@ struct Look
 	bool		own_forgotten;	/* an entry that this very subtransaction forgets */
 };
 
-enum class Side
-{
-	Absent,
-	Present,
-	InFlight					/* added, or forgotten, by another transaction */
-};
-
 }							/* namespace */
-
-static Address
-AddressIn(const LiveFilter &filter, uint64 hash)
-{
-	return dedup::fifo::AddressOf(hash, filter.parameters.geometry.pages, kLines);
-}
-
-/*
- * Whether what a transaction did counts for this one. The order of the questions is
- * the server's: a transaction leaves the list of running ones after it is in the log of
- * commits.
- */
-static Side
-SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
-{
-	TransactionId xid = (TransactionId) wide;
-
-	CheckPageXid(filter, BlockOf(page), wide);
-	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
-		return Side::Present;
-	if (TransactionIdIsInProgress(xid))
-		return Side::InFlight;
-	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
-}
 
 /* Looks at the entries of one page. */
 static void
@@ -69,7 +35,7 @@ LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uin
 
 		const Tag	tag = LoadTag(page.bytes, entry.tag);
 
-		if (filter.parameters.ttl != 0 && !dedup::fifo::Alive(tag.generation, now))
+		if (filter.parameters.ttl != 0 && !Alive(tag.generation, now))
 			return false;
 		switch (SideOf(filter, page.bytes, tag.xid))
 		{
@@ -102,8 +68,7 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 	const LineLayout &layout = filter.parameters.geometry.layout;
 	Look		look = {};
 
-	if (dedup::fifo::Holds(LineAt(bytes, line), layout, dedup::fifo::FingerprintOf(rest, layout),
-						   ClockOf(bytes), now))
+	if (LineHolds(LineAt(bytes, line), layout, rest, ClockOf(bytes), now))
 	{
 		uint64		loader = LoaderOf(bytes);
 
@@ -130,12 +95,24 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 	return look;
 }
 
-/* Waits, with nothing locked, until a transaction has ended. */
-static void
+void
 WaitFor(TransactionId xid)
 {
+	/* A locked buffer would hold off interrupts. */
+	Assert(InterruptHoldoffCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
+}
+
+void
+ReportNoTag(const LiveFilter &filter)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many transactions have keys in flight on one page of live filter \"%s\"",
+					LiveName(filter)),
+			 errhint("Try again when some of them have ended.")));
+	pg_unreachable();
 }
 
 /*
@@ -148,7 +125,7 @@ IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generat
 	if (filter.parameters.ttl == 0)
 		return false;
 	if (time == LiveTime::Event)
-		return *generation == 0 || !dedup::fifo::Alive(*generation, newest);
+		return *generation == 0 || !Alive(*generation, newest);
 	*generation = Max(*generation, newest);
 	return false;
 }
@@ -179,20 +156,16 @@ Unforget(const LiveFilter &filter, const HeldPage &main, unsigned line, uint64 r
 
 			if (frozen.tag == 0 && page.block == main.block)
 			{
-				copy[EntryAt(area, place)] = 0;
+				TakeBack(copy, area, place);
 				PutKey(filter, main, copy, {kFrozen, tag.generation}, line, rest, false);
 				return true;
 			}
 			if (frozen.tag == 0)
-				ereport(ERROR,
-						(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						 errmsg("too many transactions have keys in flight on one page of live filter \"%s\"",
-								LiveName(filter)),
-						 errhint("Try again when some of them have ended.")));
+				ReportNoTag(filter);
 			StoreTag(copy, frozen.tag, {kFrozen, tag.generation});
 			entry.tag = frozen.tag;
 			entry.forgotten = false;
-			dedup::StoreU64(copy + EntryAt(area, place), PackEntry(entry, copy[kEpochAt]));
+			StoreEntry(copy, area, place, entry);
 			StartChange();
 			ChangeToScratch(page, copy);
 			MakeChange(filter);
@@ -206,6 +179,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 {
 	const Address address = AddressIn(filter, hash);
 
+	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
 	if (IsTooOld(filter, NewestOf(filter), time, &generation))
 		return LiveAnswer::TooOld;
 	for (;;)
@@ -276,187 +250,6 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	return look.present;
 }
 
-/* ---- taking back and forgetting ------------------------------------------------ */
-
-static bool ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own);
-
-void
-LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
-{
-	const Address address = AddressIn(filter, hash);
-	const uint64 own = WideXid(xid);
-	bool		found = false;
-	HeldPage	main;
-
-	HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
-	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
-		const AreaShape &area = AreaOf(page.bytes);
-
-		return VisitKey(page.bytes, area, address.line, address.rest,
-						[&](unsigned place, const Entry &entry) {
-			uint8_t		taken_back = 0;
-
-			if (entry.forgotten || LoadTag(page.bytes, entry.tag).xid != own)
-				return false;
-			StartChange();
-			ChangeBytes(page, EntryAt(area, place), &taken_back, 1);
-			MakeChange(filter);
-			return found = true;
-		});
-	});
-	ReleasePage(main);
-	/* It had been forgotten by that subtransaction before: it is so again. */
-	if (!found)
-		(void) ForgetFor(filter, hash, 0, own);
-}
-
-bool
-LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
-{
-	return ForgetFor(filter, hash, generation, WideXid(GetCurrentTransactionId()));
-}
-
-/* Forgets a key when the subtransaction `own`, which is this one or around it, commits. */
-static bool
-ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
-{
-	const Address address = AddressIn(filter, hash);
-	const LineLayout &layout = filter.parameters.geometry.layout;
-	const bool	timed = filter.parameters.ttl != 0;
-	bool		settled = false;
-
-	for (;;)
-	{
-		HeldPage	main;
-		TransactionId wait_for = InvalidTransactionId;
-		bool		done = false;
-		bool		of_parent = false;
-		bool		unsettled = false;
-
-		HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
-		if (LoaderOf(main.bytes) != kNoXid)
-			SettlePage(filter, main, false);
-		VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
-			const AreaShape &area = AreaOf(page.bytes);
-
-			return VisitKey(page.bytes, area, address.line, address.rest,
-							[&](unsigned place, Entry entry) {
-				const Tag	tag = LoadTag(page.bytes, entry.tag);
-				const Side	side = SideOf(filter, page.bytes, tag.xid);
-				PGAlignedBlock scratch;
-				uint8_t    *copy = (uint8_t *) scratch.data;
-
-				if (side == Side::InFlight)
-				{
-					wait_for = (TransactionId) tag.xid;
-					return true;
-				}
-				/* Not there: added and rolled back, or forgotten. */
-				if ((side == Side::Present) == entry.forgotten)
-					return false;
-				memcpy(copy, page.bytes, BLCKSZ);
-				if (tag.xid == own)
-					entry.tag = 0;
-				else if (TransactionIdIsCurrentTransactionId((TransactionId) tag.xid))
-				{
-					of_parent = true;
-					return true;
-				}
-				else
-				{
-					const TagChoice mine = ChooseTag(copy, area, own, tag.generation);
-
-					if (mine.tag == 0 && settled && page.block == main.block)
-					{
-						/* Every tag is in use: it goes to an overflow page. */
-						copy[EntryAt(area, place)] = 0;
-						PutKey(filter, main, copy, {own, tag.generation}, address.line,
-							   address.rest, true);
-						return done = true;
-					}
-					if (mine.tag == 0)
-					{
-						unsettled = true;
-						return true;
-					}
-					StoreTag(copy, mine.tag, {own, tag.generation});
-					entry.tag = mine.tag;
-					entry.forgotten = true;
-				}
-				dedup::StoreU64(copy + EntryAt(area, place), PackEntry(entry, copy[kEpochAt]));
-				StartChange();
-				ChangeToScratch(page, copy);
-				MakeChange(filter);
-				return done = true;
-			});
-		});
-		/* Lines that a COPY has loaded are its own until it commits. */
-		const uint64 loader = LoaderOf(main.bytes);
-
-		if (loader != kNoXid && !done && !TransactionIdIsValid(wait_for))
-		{
-			if (TransactionIdIsCurrentTransactionId((TransactionId) loader))
-				of_parent = true;
-			else if (SideOf(filter, main.bytes, loader) == Side::InFlight)
-				wait_for = (TransactionId) loader;
-		}
-		if (!done && !of_parent && !unsettled && !TransactionIdIsValid(wait_for))
-		{
-			/* Folded: its fingerprint goes, and an entry stands for it until we commit. */
-			const uint64 fingerprint = dedup::fifo::FingerprintOf(address.rest, layout);
-			PGAlignedBlock scratch;
-			uint8_t    *copy = (uint8_t *) scratch.data;
-			uint32		seen = generation;
-
-			memcpy(copy, main.bytes, BLCKSZ);
-			if (timed)
-			{
-				uint64_t	slots = dedup::fifo::SlotsEqual(LineAt(copy, address.line), layout,
-															fingerprint << dedup::fifo::kGenerationBits,
-															dedup::LowMask(dedup::fifo::kGenerationBits));
-
-				if (slots != 0)
-					seen = dedup::fifo::GenerationOf(
-						dedup::fifo::LoadSlot(LineAt(copy, address.line),
-											  (unsigned) std::countr_zero(slots), layout.slot_bytes),
-						ClockOf(copy));
-			}
-			if (dedup::fifo::Remove(LineAt(copy, address.line), layout, fingerprint))
-			{
-				PutKey(filter, main, copy, {own, timed ? seen : 0}, address.line, address.rest, true);
-				done = true;
-			}
-		}
-		/* A key of a subtransaction that has ended is ours when the page is settled. */
-		if ((unsettled || of_parent) && !settled)
-			SettlePage(filter, main, true);
-		ReleasePage(main);
-		if (TransactionIdIsValid(wait_for))
-		{
-			WaitFor(wait_for);
-			continue;
-		}
-		if ((unsettled || of_parent) && !settled)
-		{
-			settled = true;
-			continue;
-		}
-		if (of_parent)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot forget a key in live filter \"%s\" that an enclosing transaction has added or loaded",
-							LiveName(filter)),
-					 errhint("Forget it outside of the savepoint or EXCEPTION block, or when the transaction has committed.")));
-		if (unsettled)
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many transactions have keys in flight on one page of live filter \"%s\"",
-							LiveName(filter)),
-					 errhint("Try again when some of them have ended.")));
-		return done;
-	}
-}
-
 /* ---- batches ------------------------------------------------------------------- */
 
 namespace
@@ -491,6 +284,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 	BatchKey   *keys = (BatchKey *) MemoryContextAllocHuge(CurrentMemoryContext,
 														   sizeof(BatchKey) * (n + 1));
 
+	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
 	dedup::ForUnits(n, 8 * sizeof(BatchKey), [&](uint64_t from, uint64_t to) {
 		for (size_t i = from; i < to; i++)

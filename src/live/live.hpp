@@ -12,15 +12,18 @@
  *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
  *   store/settle.cpp  what becomes of entries whose transactions have ended; new entries
  *   filter.cpp     opens a live filter, its parameters, access rights
- *   keys.cpp       test-and-add, ask, forget, batches; waiting for other transactions
+ *   keys.cpp       test-and-add, ask, batches; waiting for other transactions
+ *   forget.cpp     forget a key, take back one that was added
  *   table_am.cpp   the access method: scans for dumps, what it refuses, files
- *   restore.cpp    COPY FROM: rows of a dump become pages again
+ *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
  *   functions.cpp  SQL functions
- *   counters.cpp   counters, added up when a transaction commits
+ *   counters.cpp   what a transaction counts, added up when it commits
+ *   counters_page.cpp  the page of counters that all sessions share
+ *   prepared.cpp   what prepared transactions have counted
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
- *   setup.cpp      making filters; what keeps restores honest
+ *   create.cpp     making filters
  *   watch.cpp      statistics and checks
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
@@ -32,7 +35,6 @@
 #define STREAMDEDUP_LIVE_LIVE_HPP
 
 #include "pg/pg.hpp"
-#include "core/methods/fifo_line.hpp"
 #include "core/page_sum.hpp"
 
 extern "C" {
@@ -43,12 +45,23 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
+/* ---- columns ---------------------------------------------------------------- */
+
+/*
+ * The columns of every live filter, as CREATE TABLE in dedup_create() names them and as
+ * the access method requires them: block int4, and page dedup_page, whose DEFAULT holds
+ * the filter's parameters.
+ */
+constexpr AttrNumber kLiveBlockColumn = 1;
+constexpr AttrNumber kLivePageColumn = 2;
+constexpr int kLiveColumns = 2;
+
 /* ---- a live filter and its parameters (filter.cpp) ------------------------- */
 
 /* What the DEFAULT of the column `page` says; cached with the relation. */
 struct LiveParameters
 {
-	dedup::Shape shape;			/* of method fifo; seed and hash are those of the keys */
+	dedup::Shape shape;			/* of the method of live filters; seed and hash are those of the keys */
 	dedup::live::Geometry geometry;
 	bool		forgets;		/* a window; else keys spill to overflow pages for ever */
 	int64		ttl;			/* microseconds; 0: a window by count, or none */
@@ -248,19 +261,47 @@ extern void SettleLiveCounters(const LiveFilter &filter);
 /* Registers the transaction callbacks; once, from _PG_init. */
 extern void InitLiveCounters(void);
 
-/* ---- guard (guard/triggers.cpp, guard/rows.cpp) -------------------------------------- */
+/* ---- guards ------------------------------------------------------------------- */
 
 /*
- * Takes back the keys of rows that did not land, of queries that have ended. Called
- * before this session asks or adds a key by function.
+ * What live filters need of the guard, which uses them, and not the other way round: it
+ * registers these functions.
  */
-extern void SettleLandedRows(void);
+struct LiveGuard
+{
+	/* Takes back the keys of rows that did not land, of queries that have ended. */
+	void		(*settle_rows) (void);
 
-/* The pages of a filter are being copied to another file: its keys are the same. */
-extern void NoteLiveFileCopied(Relation rel, Oid to);
+	/* The pages of a filter are being copied to another file: its keys are the same. */
+	void		(*file_copied) (Relation rel, Oid to);
 
-/* Registers callbacks; once, from _PG_init. */
-extern void InitLiveGuard(void);
+	/* The table of an enabled guard that uses the filter, or InvalidOid. */
+	Oid			(*guarded_table) (Oid filter);
+};
+
+/* NULL: there are no guards. */
+extern const LiveGuard *live_guard;
+
+/* Called before this session asks or adds a key by function. */
+static inline void
+SettleLandedRows(void)
+{
+	if (likely(live_guard != NULL))
+		live_guard->settle_rows();
+}
+
+static inline void
+NoteLiveFileCopied(Relation rel, Oid to)
+{
+	if (live_guard != NULL)
+		live_guard->file_copied(rel, to);
+}
+
+static inline Oid
+LiveGuardedTable(Oid filter)
+{
+	return live_guard != NULL ? live_guard->guarded_table(filter) : InvalidOid;
+}
 
 /* ---- refusals (refuse.cpp) -------------------------------------------------- */
 
@@ -270,11 +311,7 @@ extern void InitLiveRefusals(void);
 /* The function that the CHECK constraint of a live filter calls. */
 extern bool IsLiveCheckFunction(Oid function);
 
-/* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
-extern bool TableOwnerMayAdd(Oid table, Oid filter);
-
-/* The functions that triggers on live filters and guarded tables may call. */
+/* The function that the trigger of a live filter calls. */
 extern bool IsRestoreTriggerFunction(Oid function);
-extern bool IsGuardTriggerFunction(Oid function);
 
 #endif							/* STREAMDEDUP_LIVE_LIVE_HPP */

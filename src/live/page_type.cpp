@@ -2,7 +2,7 @@
  * Input and output of dedup_page; see page_type.hpp for the format. Text is base64,
  * binary the bytes themselves. Everything that comes in is checked before it is used.
  */
-#include "core/methods/fifo.hpp"
+#include "core/live_method.hpp"
 #include "live/page_type.hpp"
 #include "pg/base64.hpp"
 
@@ -22,27 +22,58 @@ using namespace dedup::live;
 
 static constexpr uint8_t MAGIC = 0xDA;
 static constexpr uint8_t FORMAT = 2;
-static constexpr uint8_t PARAMETERS = 0;
+static constexpr uint8_t PARAMETERS = 0;	/* the kinds */
 static constexpr uint8_t PAGE = 1;
 static constexpr size_t PARAMETERS_BYTES = 88;
 static constexpr uint32 FORGETS = 1;	/* of the flags */
 static constexpr int HASH_SHIFT = 4;
 static constexpr uint32 HASH_MASK = 0xf << HASH_SHIFT;
-static constexpr size_t HEAD_BYTES = 48;
 static constexpr size_t PAGE_HEAD_BYTES = 64;
-static constexpr size_t ENTRIES_AT = 56;	/* their number */
 static constexpr size_t ENTRY_BYTES = 16;
-static constexpr size_t LINES_BYTES = kLines * dedup::kLineBytes;
+static constexpr size_t LINES_BYTES = kBodyBytes;
 static constexpr uint32 MAX_DUMPED_ENTRIES = 10000000;
+
+/* Where the fields are: see page_type.hpp. In both kinds: */
+static constexpr size_t MAGIC_AT = 0;
+static constexpr size_t FORMAT_AT = 1;
+static constexpr size_t KIND_AT = 2;
+static constexpr size_t LAYOUT_AT = 3;
+static constexpr size_t FLAGS_AT = 4;
+static constexpr size_t CHECKSUM_AT = 8;
+static constexpr size_t CHECKED_AT = 16;	/* what follows the checksum */
+static constexpr size_t PAGES_AT = 16;
+static constexpr size_t LEVEL_AT = 20;
+static constexpr size_t METHOD_AT = 21;
+static constexpr size_t ZERO_AT = 22;
+static constexpr size_t SEED_AT = 24;
+static constexpr size_t GENERATION_AT = 32;
+static constexpr size_t TTL_AT = 40;
+
+/* Of parameters: */
+static constexpr size_t KEYS_AT = 48;
+static constexpr size_t FPR_AT = 56;
+static constexpr size_t PROTOTYPE_KEYS_AT = 64;
+static constexpr size_t PROTOTYPE_FPR_AT = 72;
+static constexpr size_t PARAMETERS_ZERO_AT = 80;
+
+/* Of a page: */
+static constexpr size_t BLOCK_AT = 48;
+static constexpr size_t CLOCK_AT = 52;
+static constexpr size_t ENTRIES_AT = 56;	/* their number */
+static constexpr size_t EARLY_AT = 60;
+
+/* Of an entry of a page: */
+static constexpr size_t ENTRY_GENERATION_AT = 8;
+static constexpr size_t ENTRY_ZERO_AT = 12;
 
 static uint64
 ChecksumOf(const uint8_t *bytes, size_t size)
 {
-	static const uint8_t zero[8] = {};
-	uint64		head = dedup::Xxh3(bytes, 8, 0);
+	static const uint8_t zero[CHECKED_AT - CHECKSUM_AT] = {};
+	uint64		head = dedup::Xxh3(bytes, CHECKSUM_AT, 0);
 
-	head = dedup::Xxh3(zero, 8, head);
-	return dedup::Xxh3(bytes + 16, size - 16, head);
+	head = dedup::Xxh3(zero, sizeof zero, head);
+	return dedup::Xxh3(bytes + CHECKED_AT, size - CHECKED_AT, head);
 }
 
 /* What is wrong with bytes that should be a dedup_page; null if nothing. */
@@ -51,18 +82,17 @@ FlawOf(const uint8_t *bytes, size_t size)
 {
 	unsigned	slot_bytes;
 
-	if (size < PAGE_HEAD_BYTES || bytes[0] != MAGIC)
+	if (size < PAGE_HEAD_BYTES || bytes[MAGIC_AT] != MAGIC)
 		return "It is not a dedup_page.";
-	slot_bytes = bytes[3] & 0x7f;
-	if (bytes[2] > PAGE || slot_bytes < dedup::fifo::kMinSlotBytes ||
-		slot_bytes > dedup::fifo::kMaxSlotBytes)
+	slot_bytes = LayoutOfByte(bytes[LAYOUT_AT]).slot_bytes;
+	if (bytes[KIND_AT] > PAGE || slot_bytes < kMinSlotBytes || slot_bytes > kMaxSlotBytes)
 		return "Its header is not valid.";
-	if (bytes[2] == PARAMETERS ? size != PARAMETERS_BYTES :
+	if (bytes[KIND_AT] == PARAMETERS ? size != PARAMETERS_BYTES :
 		LoadU32(bytes + ENTRIES_AT) > MAX_DUMPED_ENTRIES ||
 		(size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) &&
 		 size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) + LINES_BYTES))
 		return "Its size does not agree with its header.";
-	if (LoadU64(bytes + 8) != ChecksumOf(bytes, size))
+	if (LoadU64(bytes + CHECKSUM_AT) != ChecksumOf(bytes, size))
 		return "Its checksum does not match its contents.";
 	return NULL;
 }
@@ -74,12 +104,12 @@ CheckBytes(const struct varlena *value, int sqlstate)
 	size_t		size = VARSIZE_ANY_EXHDR(value);
 	const char *flaw;
 
-	if (size >= 2 && bytes[0] == MAGIC && bytes[1] != FORMAT)
+	if (size >= 2 && bytes[MAGIC_AT] == MAGIC && bytes[FORMAT_AT] != FORMAT)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("dedup_page format %u is not supported", bytes[1]),
+				 errmsg("dedup_page format %u is not supported", bytes[FORMAT_AT]),
 				 errdetail("This version of streamdedup reads and writes format %u.", FORMAT),
-				 bytes[1] < FORMAT ?
+				 bytes[FORMAT_AT] < FORMAT ?
 				 errhint("Make the filter again with dedup_create() and fill it from its table.") :
 				 errhint("Update streamdedup.")));
 	flaw = FlawOf(bytes, size);
@@ -105,24 +135,24 @@ Allocate(size_t size)
 static void
 WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 {
-	bytes[0] = MAGIC;
-	bytes[1] = FORMAT;
-	bytes[2] = kind;
-	bytes[3] = LayoutByte(parameters.geometry.layout);
-	StoreU32(bytes + 4, (parameters.forgets ? FORGETS : 0) |
+	bytes[MAGIC_AT] = MAGIC;
+	bytes[FORMAT_AT] = FORMAT;
+	bytes[KIND_AT] = kind;
+	bytes[LAYOUT_AT] = LayoutByte(parameters.geometry.layout);
+	StoreU32(bytes + FLAGS_AT, (parameters.forgets ? FORGETS : 0) |
 			 (uint32) parameters.shape.hash << HASH_SHIFT);
-	StoreU32(bytes + 16, parameters.geometry.pages);
-	bytes[20] = kLevel;
-	StoreU64(bytes + 24, parameters.shape.seed);
-	StoreU64(bytes + 32, (uint64) parameters.generation);
-	StoreU64(bytes + 40, (uint64) parameters.ttl);
+	StoreU32(bytes + PAGES_AT, parameters.geometry.pages);
+	bytes[LEVEL_AT] = kLevel;
+	StoreU64(bytes + SEED_AT, parameters.shape.seed);
+	StoreU64(bytes + GENERATION_AT, (uint64) parameters.generation);
+	StoreU64(bytes + TTL_AT, (uint64) parameters.ttl);
 }
 
 /* The number of the keys' hash. */
 static uint32
 HashOf(const uint8_t *bytes)
 {
-	return (LoadU32(bytes + 4) & HASH_MASK) >> HASH_SHIFT;
+	return (LoadU32(bytes + FLAGS_AT) & HASH_MASK) >> HASH_SHIFT;
 }
 
 /* Raises 0A000 for what only later versions know. */
@@ -134,10 +164,10 @@ RequireKnown(const uint8_t *bytes)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("hash function number %u of a live filter is not supported", HashOf(bytes)),
 				 errhint("Update streamdedup.")));
-	if (bytes[20] != kLevel)
+	if (bytes[LEVEL_AT] != kLevel)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("level %u of a live filter is not supported", bytes[20]),
+				 errmsg("level %u of a live filter is not supported", bytes[LEVEL_AT]),
 				 errhint("Update streamdedup.")));
 }
 
@@ -145,35 +175,27 @@ RequireKnown(const uint8_t *bytes)
 static bool
 ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 {
-	const uint32 flags = LoadU32(bytes + 4);
+	const uint32 flags = LoadU32(bytes + FLAGS_AT);
 	const uint32 hash = HashOf(bytes);
-	dedup::Shape &shape = parameters->shape;
 
-	if (hash >= dedup::kHashCount || bytes[20] != kLevel)
+	if (hash >= dedup::kHashCount || bytes[LEVEL_AT] != kLevel)
 		return false;
 	*parameters = LiveParameters{};
-	parameters->geometry.layout.slot_bytes = bytes[3] & 0x7f;
-	parameters->geometry.layout.timed = (bytes[3] & 0x80) != 0;
-	parameters->geometry.pages = LoadU32(bytes + 16);
+	parameters->geometry.layout = LayoutOfByte(bytes[LAYOUT_AT]);
+	parameters->geometry.pages = LoadU32(bytes + PAGES_AT);
 	parameters->forgets = (flags & FORGETS) != 0;
 	parameters->geometry.forgets = parameters->forgets;
-	parameters->generation = (int64) LoadU64(bytes + 32);
-	parameters->ttl = (int64) LoadU64(bytes + 40);
-	shape.method = dedup::fifo::kMethod.code;
-	shape.hash = (uint8_t) hash;
-	shape.seed = LoadU64(bytes + 24);
-	if ((flags & ~(FORGETS | HASH_MASK)) != 0 || bytes[22] != 0 || bytes[23] != 0 ||
-		parameters->geometry.pages < 1 ||
-		parameters->geometry.pages > dedup::kMaxBodyBytes / LINES_BYTES ||
+	parameters->generation = (int64) LoadU64(bytes + GENERATION_AT);
+	parameters->ttl = (int64) LoadU64(bytes + TTL_AT);
+	if ((flags & ~(FORGETS | HASH_MASK)) != 0 || bytes[ZERO_AT] != 0 || bytes[ZERO_AT + 1] != 0 ||
+		parameters->geometry.pages < 1 || parameters->geometry.pages > kMaxPages ||
 		(parameters->ttl != 0) != parameters->geometry.layout.timed ||
 		(parameters->ttl == 0) != (parameters->generation == 0) || parameters->ttl < 0 ||
 		parameters->generation < 0)
 		return false;
-	shape.bytes = (uint32) (parameters->geometry.pages * LINES_BYTES);
-	shape.detail = parameters->geometry.layout.slot_bytes |
-		(uint64) parameters->geometry.layout.timed << dedup::fifo::kTimedBit |
-		(uint64) parameters->generation << dedup::fifo::kGenerationShift;
-	return dedup::fifo::kMethod.valid(shape, dedup::Counters{});
+	return MakeShape(parameters->geometry.pages, parameters->geometry.layout,
+					 (uint64) parameters->generation, LoadU64(bytes + SEED_AT), (uint8_t) hash,
+					 &parameters->shape);
 }
 
 /* A length of time in words. */
@@ -191,11 +213,11 @@ DescribeTime(int64 microseconds)
 static char *
 DescribeKeys(const dedup::Shape &shape)
 {
-	const LineLayout layout = dedup::fifo::LayoutOf(shape);
+	const LineLayout layout = LayoutOf(shape);
 
 	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s",
 					(int64) shape.seed, dedup::kHashNames[shape.hash],
-					(unsigned) (shape.bytes / LINES_BYTES),
+					PagesOf(shape),
 					layout.slot_bytes == 1 ? layout.slot_bits() : layout.slot_bytes,
 					layout.slot_bytes == 1 ? "bits" : "bytes");
 }
@@ -203,7 +225,7 @@ DescribeKeys(const dedup::Shape &shape)
 char *
 DescribeShape(const dedup::Shape &shape)
 {
-	const uint64 generation = dedup::fifo::GenerationUs(shape);
+	const uint64 generation = GenerationLength(shape);
 
 	return psprintf("%s and %s%s", DescribeKeys(shape), generation == 0 ? "no ttl" : "generations of ",
 					generation == 0 ? "" : DescribeTime((int64) generation));
@@ -227,12 +249,12 @@ EncodeParameters(const LiveParameters &parameters)
 	uint8_t    *bytes = (uint8_t *) VARDATA(value);
 
 	WriteHead(parameters, PARAMETERS, bytes);
-	bytes[21] = parameters.prototype_method;
-	StoreU64(bytes + 48, parameters.shape.keys);
-	StoreDouble(bytes + 56, parameters.shape.fpr);
-	StoreU64(bytes + 64, parameters.prototype_keys);
-	StoreDouble(bytes + 72, parameters.prototype_fpr);
-	StoreU64(bytes + 8, ChecksumOf(bytes, PARAMETERS_BYTES));
+	bytes[METHOD_AT] = parameters.prototype_method;
+	StoreU64(bytes + KEYS_AT, parameters.shape.keys);
+	StoreDouble(bytes + FPR_AT, parameters.shape.fpr);
+	StoreU64(bytes + PROTOTYPE_KEYS_AT, parameters.prototype_keys);
+	StoreDouble(bytes + PROTOTYPE_FPR_AT, parameters.prototype_fpr);
+	StoreU64(bytes + CHECKSUM_AT, ChecksumOf(bytes, PARAMETERS_BYTES));
 	return value;
 }
 
@@ -240,16 +262,16 @@ EncodeParameters(const LiveParameters &parameters)
 static bool
 ReadParameters(const uint8_t *bytes, LiveParameters *parameters)
 {
-	if (bytes[2] != PARAMETERS || !ReadHead(bytes, parameters))
+	if (bytes[KIND_AT] != PARAMETERS || !ReadHead(bytes, parameters))
 		return false;
-	parameters->prototype_method = bytes[21];
-	parameters->shape.keys = LoadU64(bytes + 48);
-	parameters->shape.fpr = LoadDouble(bytes + 56);
-	parameters->prototype_keys = LoadU64(bytes + 64);
-	parameters->prototype_fpr = LoadDouble(bytes + 72);
+	parameters->prototype_method = bytes[METHOD_AT];
+	parameters->shape.keys = LoadU64(bytes + KEYS_AT);
+	parameters->shape.fpr = LoadDouble(bytes + FPR_AT);
+	parameters->prototype_keys = LoadU64(bytes + PROTOTYPE_KEYS_AT);
+	parameters->prototype_fpr = LoadDouble(bytes + PROTOTYPE_FPR_AT);
 	return parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
 		parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
-		LoadU64(bytes + 80) == 0;
+		LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
 }
 
 bool
@@ -258,7 +280,7 @@ TryDecodeParameters(const struct varlena *value, LiveParameters *parameters)
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
 	const size_t size = VARSIZE_ANY_EXHDR(value);
 
-	return size >= 2 && bytes[1] == FORMAT && FlawOf(bytes, size) == NULL &&
+	return size >= 2 && bytes[FORMAT_AT] == FORMAT && FlawOf(bytes, size) == NULL &&
 		ReadParameters(bytes, parameters);
 }
 
@@ -268,7 +290,7 @@ DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
-	if (bytes[2] != PARAMETERS)
+	if (bytes[KIND_AT] != PARAMETERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("dedup_page value holds a page where a filter's parameters belong")));
@@ -299,19 +321,19 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	bytes = (uint8_t *) VARDATA(value);
 	to = bytes + PAGE_HEAD_BYTES;
 	WriteHead(parameters, PAGE, bytes);
-	StoreU32(bytes + HEAD_BYTES, page.block);
-	StoreU32(bytes + 52, page.clock);
+	StoreU32(bytes + BLOCK_AT, page.block);
+	StoreU32(bytes + CLOCK_AT, page.clock);
 	StoreU32(bytes + ENTRIES_AT, page.count);
-	StoreU32(bytes + 60, page.early);
+	StoreU32(bytes + EARLY_AT, page.early);
 	for (uint32 i = 0; i < page.count; i++, to += ENTRY_BYTES)
 	{
-		StoreU64(to, page.entries[i].rest | (uint64) page.entries[i].line << dedup::fifo::kLongBits);
-		StoreU32(to + 8, page.entries[i].generation);
-		StoreU32(to + 12, 0);
+		StoreU64(to, page.entries[i].rest | (uint64) page.entries[i].line << kRestBits);
+		StoreU32(to + ENTRY_GENERATION_AT, page.entries[i].generation);
+		StoreU32(to + ENTRY_ZERO_AT, 0);
 	}
 	if (page.lines != NULL)
 		memcpy(to, page.lines, LINES_BYTES);
-	StoreU64(bytes + 8, ChecksumOf(bytes, size));
+	StoreU64(bytes + CHECKSUM_AT, ChecksumOf(bytes, size));
 	return value;
 }
 
@@ -345,7 +367,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	bool		good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
-	if (bytes[2] != PAGE)
+	if (bytes[KIND_AT] != PAGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("dedup_page value holds the parameters of a filter where a page belongs")));
@@ -359,20 +381,20 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 				 errdetail("The page is of %s; the filter is %s.", DescribeLive(origin),
 						   DescribeLive(parameters)),
 				 errhint("Load the pages into a filter that was made with the same prototype, seed and ttl. dedup_create() takes a random seed unless the prototype gives one.")));
-	page->block = LoadU32(bytes + HEAD_BYTES);
-	page->clock = LoadU32(bytes + 52);
+	page->block = LoadU32(bytes + BLOCK_AT);
+	page->clock = LoadU32(bytes + CLOCK_AT);
 	page->count = LoadU32(bytes + ENTRIES_AT);
-	page->early = LoadU32(bytes + 60);
+	page->early = LoadU32(bytes + EARLY_AT);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
-	good = bytes[21] == 0 && page->block < parameters.geometry.pages &&
+	good = bytes[METHOD_AT] == 0 && page->block < parameters.geometry.pages &&
 		(parameters.geometry.layout.timed || page->clock == 0);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
 		uint64		word = LoadU64(from);
 
-		entries[i].rest = word & dedup::LowMask(dedup::fifo::kLongBits);
-		entries[i].line = (uint32) (word >> dedup::fifo::kLongBits);
-		entries[i].generation = LoadU32(from + 8);
+		entries[i].rest = word & dedup::LowMask(kRestBits);
+		entries[i].line = (uint32) (word >> kRestBits);
+		entries[i].generation = LoadU32(from + ENTRY_GENERATION_AT);
 		if (entries[i].line >= kLines ||
 			(!parameters.geometry.layout.timed && entries[i].generation != 0))
 			good = false;
@@ -383,7 +405,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	{
 		page->lines = from;
 		for (unsigned line = 0; line < kLines; line++)
-			if (!dedup::fifo::ValidLine(from + line * dedup::kLineBytes, parameters.geometry.layout))
+			if (!IsValidLine(from + line * dedup::kLineBytes, parameters.geometry.layout))
 				good = false;
 	}
 	if (!good)

@@ -83,7 +83,7 @@ extern bool ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumbe
 
 /* ---- restoring (restore.cpp) ------------------------------------------------ */
 
-/* 55000 if an enabled guard uses the filter (setup.cpp). */
+/* 55000 if an enabled guard uses the filter. */
 extern void LiveRequireUnguarded(Relation rel);
 
 /* 55000 unless the filter is empty. */

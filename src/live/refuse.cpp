@@ -10,7 +10,8 @@
  * counter moves: rows are read with SnapshotSelf, while relcache entries still show
  * how things were before.
  */
-#include "guard/guard.hpp"
+#include "live/live.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -36,9 +37,6 @@ extern "C" {
 
 static ExecutorStart_hook_type previous_executor_start = NULL;
 static object_access_hook_type previous_object_access = NULL;
-
-/* The column whose DEFAULT holds the parameters. */
-static const AttrNumber kPageColumn = 2;
 
 /* ---- helpers ---------------------------------------------------------------- */
 
@@ -70,28 +68,6 @@ static bool
 IsHeldOpen(Relation rel)
 {
 	return rel->rd_refcnt > 1;
-}
-
-/*
- * The row of a catalog with an OID, as the command has left it, or NULL. A copy.
- */
-static HeapTuple
-ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid object)
-{
-	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	rel = table_open(catalog, AccessShareLock);
-	ScanKeyInit(&key, oid_column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(object));
-	scan = systable_beginscan(rel, index, true, SnapshotSelf, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return tuple;
 }
 
 static const char *
@@ -343,7 +319,7 @@ RefuseDefault(Relation rel, int column)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change the default of column \"%s\" of live filter \"%s\"",
 					ColumnName(rel, column), RelationGetRelationName(rel)),
-			 column == kPageColumn ?
+			 column == kLivePageColumn ?
 			 errdetail("It holds the parameters of the filter.") : 0,
 			 errhint("Make another filter with dedup_create().")));
 }
@@ -356,7 +332,7 @@ RefuseDefault(Relation rel, int column)
 static void
 DefaultCreated(Relation rel, int column)
 {
-	if (column != kPageColumn)
+	if (column != kLivePageColumn)
 		RefuseDefault(rel, column);
 }
 
@@ -511,7 +487,6 @@ TriggerCreated(Oid object)
 					 errhint("Put the trigger on the table that the filter guards.")));
 		RelationClose(rel);
 	}
-	GuardTriggerCreated(tuple);
 	heap_freetuple(tuple);
 }
 
@@ -628,7 +603,6 @@ ObjectAltered(Oid catalog, Oid object, int column, Oid auxiliary)
 			break;
 		case InheritsRelationId:
 			RefuseInheritance(object, auxiliary);
-			GuardChildCreated(object, auxiliary);
 			break;
 	}
 }

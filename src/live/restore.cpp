@@ -2,21 +2,25 @@
  * Restoring a live filter: COPY FROM takes the rows of a dump, one a page, back into an
  * empty filter that was made with the same parameters; dedup_load() writes its pages
  * here, too. What is loaded is the loading transaction's: if that aborts, the filter is
- * empty again.
+ * empty again. At the end, what keeps a restore honest: the functions of a live filter's
+ * CHECK constraint and trigger.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
 #include "live/table_am.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
 }
 
-using dedup::StoreU32;
 using namespace dedup::live;
+
+/* ---- loading ------------------------------------------------------------------------ */
 
 /* Whether this load has warned of keys ahead of the clock. */
 static bool ahead_warned;
@@ -25,7 +29,7 @@ static bool
 LinesEmpty(const LiveFilter &filter, const uint8_t *main)
 {
 	for (unsigned line = 0; line < kLines; line++)
-		if (dedup::fifo::RunOf(LineAt(main, line), filter.parameters.geometry.layout).length != 0)
+		if (KeysInLine(LineAt(main, line), filter.parameters.geometry.layout) != 0)
 			return false;
 	return true;
 }
@@ -72,6 +76,7 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	uint32		left = 0;
 	uint32		newest = dumped.clock;
 
+	Assert(dumped.block < filter.parameters.geometry.pages);
 	for (uint32 i = 0; i < dumped.count; i++)
 		newest = Max(newest, dumped.entries[i].generation);
 	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
@@ -82,10 +87,10 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	if (dumped.lines != NULL)
 	{
 		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
-		dedup::StoreU64(scratch + kLoaderAt, own);
-		StoreU32(scratch + kClockAt, dumped.clock);
+		SetLoader(scratch, own);
+		SetClock(scratch, dumped.clock);
 	}
-	StoreU32(scratch + kEarlyAt, dumped.early);
+	SetEarly(scratch, dumped.early);
 	for (; left < dumped.count; left++)
 	{
 		const DumpedEntry &entry = dumped.entries[left];
@@ -156,20 +161,22 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 		MemoryContext old = MemoryContextSwitchTo(context);
 		DumpedPage	dumped;
 		HeldPage	page;
+		int32		block;
 		bool		used = false;
 
 		slot_getallattrs(slots[i]);
-		if (slots[i]->tts_isnull[0] || slots[i]->tts_isnull[1])
+		if (slots[i]->tts_isnull[kLiveBlockColumn - 1] || slots[i]->tts_isnull[kLivePageColumn - 1])
 			ereport(ERROR,
 					(errcode(ERRCODE_NOT_NULL_VIOLATION),
 					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
-		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[1]), filter.parameters,
-				   LiveName(filter), &dumped);
-		if ((BlockNumber) DatumGetInt32(slots[i]->tts_values[0]) != dumped.block)
+		block = DatumGetInt32(slots[i]->tts_values[kLiveBlockColumn - 1]);
+		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[kLivePageColumn - 1]),
+				   filter.parameters, LiveName(filter), &dumped);
+		if ((BlockNumber) block != dumped.block)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
-							dumped.block, LiveName(filter), DatumGetInt32(slots[i]->tts_values[0]))));
+							dumped.block, LiveName(filter), block)));
 		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
 			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;
@@ -185,4 +192,71 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 	}
 	MemoryContextDelete(context);
 	pgstat_count_heap_insert(rel, count);
+}
+
+/* ---- honest restores ---------------------------------------------------------------- */
+
+/*
+ * dedup_is_live(oid) returns boolean: what the CHECK constraint of a live filter calls
+ *
+ * Fails a restore into a table that was made without the access method.
+ */
+DEDUP_FUNCTION(dedup_is_live)
+{
+	Oid			relid = PG_GETARG_OID(0);
+
+	if (get_rel_name(relid) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (!IsLiveRelationId(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a live filter", get_rel_name(relid)),
+				 errdetail("It was made without its access method, streamdedup."),
+				 errhint("Restore live filters without the option --no-table-access-method.")));
+	PG_RETURN_BOOL(true);
+}
+
+void
+LiveRequireUnguarded(Relation rel)
+{
+	const Oid	table = LiveGuardedTable(RelationGetRelid(rel));
+
+	if (OidIsValid(table))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
+						RelationGetRelationName(rel), get_rel_name(table)),
+				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
+				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
+}
+
+/*
+ * dedup_restore_trigger() returns trigger: BEFORE INSERT on a live filter, once a COPY
+ *
+ * Rows that are loaded into a guarded table after its filter would all be skipped, so
+ * a filter with an enabled guard is not restored. pg_restore --disable-triggers
+ * disables this trigger and the guard.
+ */
+DEDUP_FUNCTION(dedup_restore_trigger)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("dedup_restore_trigger() can only be called as a trigger")));
+	LiveRequireUnguarded(((TriggerData *) fcinfo->context)->tg_relation);
+	PG_RETURN_POINTER(NULL);
+}
+
+bool
+IsLiveCheckFunction(Oid function)
+{
+	return IsOurFunction(function, dedup_is_live, "dedup_is_live");
+}
+
+bool
+IsRestoreTriggerFunction(Oid function)
+{
+	return IsOurFunction(function, dedup_restore_trigger, "dedup_restore_trigger");
 }

@@ -198,7 +198,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 				 errhint("Try again, or set hot_standby_feedback on the standby.")));
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * room);
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
-	*result = {block, ClockOf(main.bytes), LoadU32(main.bytes + kEarlyAt), 0, entries, NULL};
+	*result = {block, ClockOf(main.bytes), EarlyOf(main.bytes), 0, entries, NULL};
 	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
 	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
 	{
@@ -240,9 +240,9 @@ StoreRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, TupleTa
 
 	if (!ReadLivePage(filter, snapshot, block, &page))
 		return false;
-	slot->tts_values[0] = Int32GetDatum((int32) block);
-	slot->tts_values[1] = PointerGetDatum(EncodePage(filter.parameters, page));
-	slot->tts_isnull[0] = slot->tts_isnull[1] = false;
+	slot->tts_values[kLiveBlockColumn - 1] = Int32GetDatum((int32) block);
+	slot->tts_values[kLivePageColumn - 1] = PointerGetDatum(EncodePage(filter.parameters, page));
+	memset(slot->tts_isnull, false, kLiveColumns * sizeof(bool));
 	ExecStoreVirtualTuple(slot);
 	slot->tts_tableOid = RelationGetRelid(filter.rel);
 	ItemPointerSet(&slot->tts_tid, block, FirstOffsetNumber);
@@ -399,12 +399,12 @@ static void
 CheckColumns(Relation rel)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	bool		good = desc->natts == 2;
+	bool		good = desc->natts == kLiveColumns;
 
 	if (good)
 	{
-		Form_pg_attribute block = TupleDescAttr(desc, 0);
-		Form_pg_attribute page = TupleDescAttr(desc, 1);
+		Form_pg_attribute block = TupleDescAttr(desc, kLiveBlockColumn - 1);
+		Form_pg_attribute page = TupleDescAttr(desc, kLivePageColumn - 1);
 		Oid			input;
 		Oid			argument;
 		FmgrInfo	function;
@@ -437,6 +437,7 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 			   MultiXactId *minmulti)
 #endif
 {
+	/* The server forgets for the new file what KnowLong() in store/pages.cpp noted. */
 	CheckColumns(rel);
 	if (persistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR,

@@ -111,6 +111,8 @@ TruncateFree(const LiveFilter &filter, BlockNumber used)
 			used = block + 1;
 			break;
 		}
+	/* The server forgets what KnowLong() in store/pages.cpp noted, here and elsewhere. */
+	Assert(used > CountersBlock(filter) || used == blocks);
 	if (used < blocks)
 		RelationTruncate(rel, used);
 	UnlockRelation(rel, AccessExclusiveLock);

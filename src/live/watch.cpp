@@ -22,7 +22,6 @@ extern "C" {
 #include "utils/varlena.h"
 }
 
-using dedup::LoadU32;
 using namespace dedup::live;
 
 /* ---- what there is in a filter --------------------------------------------------------- */
@@ -47,70 +46,100 @@ OpenNamed(FunctionCallInfo fcinfo, bool by_name, const char *function, LiveFilte
 /* Columns of what dedup_stats() returns. */
 static constexpr int STATS_COLUMNS = 20;
 
-static void
-FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
+namespace
 {
-	const LiveParameters &parameters = filter.parameters;
-	const LineLayout &layout = parameters.geometry.layout;
-	LiveCounts	counts = ReadLiveCounts(filter);
-	uint32		now = LiveGenerationNow(filter);
-	int64		held = 0;
-	int64		in_flight = 0;
-	int64		overflow = 0;
-	int64		early = 0;
-	double		rate = 0;
-	Interval   *ttl;
-	const char *kind;
-	int			n = 0;
-	double		room;
 
-	/* Backfills have a clock of their own, and so have events ahead of the clock. */
-	if (parameters.ttl != 0 && counts.clock != 0)
-		now = counts.clock;
-	for (BlockNumber block = 0; block < parameters.geometry.pages; block++)
+/* What a filter holds. */
+struct Holdings
+{
+	int64		held;			/* keys that are committed */
+	int64		in_flight;
+	int64		overflow;		/* pages */
+	int64		early;			/* keys that gave way before their time */
+	double		rate;			/* of false positives, now */
+};
+
+}							/* namespace */
+
+/* Adds what is in the lines of a main page. `rate` becomes a sum over lines. */
+static void
+AddLines(const LiveFilter &filter, const uint8_t *main, uint32 now, Holdings *holdings)
+{
+	const LineLayout &layout = filter.parameters.geometry.layout;
+
+	for (unsigned line = 0; line < kLines; line++)
+	{
+		const unsigned alive = AliveInLine(LineAt(main, line), layout, ClockOf(main), now);
+
+		holdings->held += alive;
+		holdings->rate += LineRate(layout, alive);
+	}
+}
+
+/* Adds the entries of a page. */
+static void
+AddEntries(const LiveFilter &filter, const HeldPage &page, uint32 now, Holdings *holdings)
+{
+	ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
+		const Tag	tag = LoadTag(page.bytes, entry.tag);
+		const uint64 xid = tag.xid;
+
+		if (filter.parameters.geometry.layout.timed && !Alive(tag.generation, now))
+			return;
+		if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
+			(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
+			 TransactionIdIsInProgress((TransactionId) xid)))
+			holdings->in_flight++;
+		else if ((xid == kFrozen || TransactionIdDidCommit((TransactionId) xid)) != entry.forgotten)
+			holdings->held++;
+	});
+}
+
+/* Reads every page. */
+static Holdings
+ReadHoldings(const LiveFilter &filter, uint32 now)
+{
+	const BlockNumber pages = filter.parameters.geometry.pages;
+	Holdings	holdings = {};
+
+	for (BlockNumber block = 0; block < pages; block++)
 	{
 		HeldPage	main;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 			continue;
-		early += LoadU32(main.bytes + kEarlyAt);
-		for (unsigned line = 0; line < kLines; line++)
-		{
-			dedup::fifo::Slots slots;
-			unsigned	alive = 0;
-
-			dedup::fifo::ReadSlots(LineAt(main.bytes, line), layout, &slots);
-			for (unsigned i = 0; i < slots.count; i++)
-				alive += !layout.timed ||
-					dedup::fifo::Alive(dedup::fifo::GenerationOf(slots.value[i], ClockOf(main.bytes)), now);
-			held += alive;
-			rate += dedup::fifo::LineRate(layout, alive);
-		}
+		holdings.early += EarlyOf(main.bytes);
+		AddLines(filter, main.bytes, now, &holdings);
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			overflow += page.block != main.block;
-			ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
-				const Tag	tag = LoadTag(page.bytes, entry.tag);
-				const uint64 xid = tag.xid;
-
-				if (layout.timed && !dedup::fifo::Alive(tag.generation, now))
-					return;
-				if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
-					(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
-					 TransactionIdIsInProgress((TransactionId) xid)))
-					in_flight++;
-				else if ((xid == kFrozen || TransactionIdDidCommit((TransactionId) xid)) != entry.forgotten)
-					held++;
-			});
+			holdings.overflow += page.block != main.block;
+			AddEntries(filter, page, now, &holdings);
 			return false;
 		});
 		ReleasePage(main);
 	}
-	rate /= (double) parameters.geometry.pages * kLines;
-	/* A window by count holds more than it promises: all its lines are full in the end. */
-	room = (double) parameters.prototype_keys;
+	holdings.rate /= (double) pages * kLines;
+	return holdings;
+}
 
-	ttl = (Interval *) palloc0(sizeof(Interval));
+static void
+FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
+{
+	const LiveParameters &parameters = filter.parameters;
+	const LiveCounts counts = ReadLiveCounts(filter);
+	/* A window by count holds more than it promises: all its lines are full in the end. */
+	const double room = (double) parameters.prototype_keys;
+	uint32		now = LiveGenerationNow(filter);
+	Holdings	holdings;
+	Interval   *ttl = (Interval *) palloc0(sizeof(Interval));
+	const char *kind;
+	int			n = 0;
+
+	/* Backfills have a clock of their own, and so have events ahead of the clock. */
+	if (parameters.ttl != 0 && counts.clock != 0)
+		now = counts.clock;
+	holdings = ReadHoldings(filter, now);
+
 	ttl->day = (int32) (parameters.ttl / USECS_PER_DAY);
 	ttl->time = parameters.ttl % USECS_PER_DAY;
 	kind = parameters.ttl != 0 ? "window of time" : parameters.forgets ? "window of keys" : "set";
@@ -127,15 +156,15 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 		values[n++] = Int64GetDatum(counts.value[i]);
 	isnull[n] = counts.since == 0;
 	values[n++] = TimestampTzGetDatum(counts.since);
-	values[n++] = Int64GetDatum(held);
-	values[n++] = Float8GetDatum((double) held / room);
-	values[n++] = Float8GetDatum(rate);
-	values[n++] = BoolGetDatum(LiveIsOverfull(filter, early,
-												Max(counts.value[(int) LiveCounter::New], held)) ||
-							   (!parameters.forgets && (double) held > room));
-	values[n++] = Int64GetDatum(early);
-	values[n++] = Int64GetDatum(in_flight);
-	values[n++] = Int64GetDatum(overflow);
+	values[n++] = Int64GetDatum(holdings.held);
+	values[n++] = Float8GetDatum((double) holdings.held / room);
+	values[n++] = Float8GetDatum(holdings.rate);
+	values[n++] = BoolGetDatum(LiveIsOverfull(filter, holdings.early,
+											  Max(counts.value[(int) LiveCounter::New], holdings.held)) ||
+							   (!parameters.forgets && (double) holdings.held > room));
+	values[n++] = Int64GetDatum(holdings.early);
+	values[n++] = Int64GetDatum(holdings.in_flight);
+	values[n++] = Int64GetDatum(holdings.overflow);
 	values[n++] = Int64GetDatum((int64) RelationGetNumberOfBlocks(filter.rel) * BLCKSZ);
 	Assert(n == STATS_COLUMNS);
 }
@@ -278,21 +307,26 @@ DEDUP_FUNCTION(dedup_filter_state)
 namespace
 {
 
-struct Report
+/* A check that is under way. */
+struct Check
 {
-	Tuplestorestate *rows;
+	Tuplestorestate *rows;		/* what was found */
 	TupleDesc	desc;
+	LiveFilter	filter;
+	BlockNumber blocks;			/* of the file */
+	bool	   *reached;		/* overflow pages that are in a chain */
+	bool	   *unreadable;
 };
 
 }							/* namespace */
 
 static void
-ReportProblem(const Report &report, BlockNumber block, const char *problem)
+ReportProblem(const Check *check, BlockNumber block, const char *problem)
 {
 	Datum		values[2] = {Int64GetDatum((int64) block), CStringGetTextDatum(problem)};
 	bool		isnull[2] = {};
 
-	tuplestore_putvalues(report.rows, report.desc, values, isnull);
+	tuplestore_putvalues(check->rows, check->desc, values, isnull);
 }
 
 /* What the server finds wrong with a page when it reads it; null if nothing. */
@@ -322,104 +356,130 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
 }
 
-static Datum
-CheckLive(FunctionCallInfo fcinfo, bool by_name)
+/* Prepares the set that the function returns. */
+static void
+StartReport(FunctionCallInfo fcinfo, Check *check)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Report		report;
-	LiveFilter	filter;
-	BlockNumber blocks;
-	bool	   *reached;
-	bool	   *unreadable;
 	MemoryContext old;
 
 	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize) ||
-		get_call_result_type(fcinfo, NULL, &report.desc) != TYPEFUNC_COMPOSITE)
+		get_call_result_type(fcinfo, NULL, &check->desc) != TYPEFUNC_COMPOSITE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("set-valued function called in context that cannot accept a set")));
 	old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	report.desc = CreateTupleDescCopy(report.desc);
-	report.rows = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false,
+	check->desc = CreateTupleDescCopy(check->desc);
+	check->rows = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false,
 										work_mem);
 	result->returnMode = SFRM_Materialize;
-	result->setDesc = report.desc;
-	result->setResult = report.rows;
+	result->setDesc = check->desc;
+	result->setResult = check->rows;
 	MemoryContextSwitchTo(old);
+}
 
-	if (!OpenNamed(fcinfo, by_name, "dedup_check()", &filter))
-		return (Datum) 0;
-	blocks = RelationGetNumberOfBlocks(filter.rel);
-	reached = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	unreadable = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
-	for (BlockNumber block = CountersBlock(filter) + 1; block < blocks; block++)
-		unreadable[block] = ReadingFlaw(filter.rel, block) != NULL;
-	for (BlockNumber block = 0; block < Min(blocks, CountersBlock(filter) + 1); block++)
+/*
+ * Checks the overflow page at which a chain goes on. Returns the next one, or 0 if the chain
+ * ends, or is broken.
+ */
+static BlockNumber
+CheckOverflowPage(Check *check, BlockNumber main, BlockNumber at)
+{
+	const LiveFilter &filter = check->filter;
+	BlockNumber next = 0;
+	const char *flaw;
+	Buffer		buffer;
+	uint8_t    *bytes;
+
+	if (at <= CountersBlock(filter) || at >= check->blocks)
 	{
-		const Kind	kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
-		const char *flaw = ReadingFlaw(filter.rel, block);
-		BlockNumber next = 0;
-		Buffer		buffer;
-		uint8_t    *page;
-
-		CHECK_FOR_INTERRUPTS();
-		if (flaw != NULL)
-		{
-			ReportProblem(report, block, flaw);
-			continue;
-		}
-		buffer = ReadBuffer(filter.rel, block);
-		page = (uint8_t *) BufferGetPage(buffer);
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		if (!PageIsNew((Page) page))
-		{
-			flaw = FlawOf(filter, page, kind, block);
-			if (flaw == NULL && kind == Kind::kMain)
-				next = NextOf(page);
-		}
-		if (flaw != NULL)
-			ReportProblem(report, block, flaw);
-		while (next != 0)
-		{
-			Buffer		overflow;
-			uint8_t    *bytes;
-			BlockNumber at = next;
-
-			if (next <= CountersBlock(filter) || next >= blocks)
-			{
-				/* It may be younger than our look at the file's length. */
-				blocks = Min(blocks, RelationGetNumberOfBlocks(filter.rel));
-				if (next <= CountersBlock(filter) || next >= RelationGetNumberOfBlocks(filter.rel))
-					ReportProblem(report, block, "Its chain of overflow pages leads out of the file.");
-				break;
-			}
-			if (reached[next])
-			{
-				ReportProblem(report, next, "It is in more than one chain.");
-				break;
-			}
-			reached[next] = true;
-			if (unreadable[next])
-			{
-				ReportProblem(report, next, "The server refuses to read it.");
-				break;
-			}
-			overflow = ReadBuffer(filter.rel, next);
-			bytes = (uint8_t *) BufferGetPage(overflow);
-			LockBuffer(overflow, BUFFER_LOCK_SHARE);
-			flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain." :
-				FlawOf(filter, bytes, Kind::kOverflow, next);
-			if (flaw == NULL && LoadU32(bytes + kOwnerAt) != block)
-				flaw = "It belongs to another page's chain.";
-			next = flaw == NULL ? NextOf(bytes) : 0;
-			UnlockReleaseBuffer(overflow);
-			if (flaw != NULL)
-				ReportProblem(report, at, flaw);
-		}
-		UnlockReleaseBuffer(buffer);
+		/* It may be younger than our look at the file's length. */
+		check->blocks = Min(check->blocks, RelationGetNumberOfBlocks(filter.rel));
+		if (at <= CountersBlock(filter) || at >= RelationGetNumberOfBlocks(filter.rel))
+			ReportProblem(check, main, "Its chain of overflow pages leads out of the file.");
+		return 0;
 	}
-	CloseLive(filter);
+	if (check->reached[at])
+	{
+		ReportProblem(check, at, "It is in more than one chain.");
+		return 0;
+	}
+	check->reached[at] = true;
+	if (check->unreadable[at])
+	{
+		ReportProblem(check, at, "The server refuses to read it.");
+		return 0;
+	}
+	buffer = ReadBuffer(filter.rel, at);
+	bytes = (uint8_t *) BufferGetPage(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain." :
+		FlawOf(filter, bytes, Kind::kOverflow, at);
+	if (flaw == NULL && OwnerOf(bytes) != main)
+		flaw = "It belongs to another page's chain.";
+	if (flaw == NULL)
+		next = NextOf(bytes);
+	UnlockReleaseBuffer(buffer);
+	if (flaw != NULL)
+		ReportProblem(check, at, flaw);
+	return next;
+}
+
+/* Checks a main page and its chain, or the page of counters. */
+static void
+CheckPage(Check *check, BlockNumber block)
+{
+	const LiveFilter &filter = check->filter;
+	const Kind	kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
+	const char *flaw = ReadingFlaw(filter.rel, block);
+	BlockNumber next = 0;
+	Buffer		buffer;
+	uint8_t    *page;
+
+	if (flaw != NULL)
+	{
+		ReportProblem(check, block, flaw);
+		return;
+	}
+	buffer = ReadBuffer(filter.rel, block);
+	page = (uint8_t *) BufferGetPage(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew((Page) page))
+	{
+		flaw = FlawOf(filter, page, kind, block);
+		if (flaw == NULL && kind == Kind::kMain)
+			next = NextOf(page);
+	}
+	if (flaw != NULL)
+		ReportProblem(check, block, flaw);
+	/* The main page's lock holds the chain as it is. */
+	while (next != 0)
+		next = CheckOverflowPage(check, block, next);
+	UnlockReleaseBuffer(buffer);
+}
+
+static Datum
+CheckLive(FunctionCallInfo fcinfo, bool by_name)
+{
+	Check		check = {};
+	BlockNumber end;
+
+	StartReport(fcinfo, &check);
+	if (!OpenNamed(fcinfo, by_name, "dedup_check()", &check.filter))
+		return (Datum) 0;
+	check.blocks = RelationGetNumberOfBlocks(check.filter.rel);
+	check.reached = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	check.unreadable = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	end = CountersBlock(check.filter) + 1;
+	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
+	for (BlockNumber block = end; block < check.blocks; block++)
+		check.unreadable[block] = ReadingFlaw(check.filter.rel, block) != NULL;
+	for (BlockNumber block = 0; block < Min(check.blocks, end); block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		CheckPage(&check, block);
+	}
+	CloseLive(check.filter);
 	return (Datum) 0;
 }
 

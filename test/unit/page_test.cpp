@@ -2,6 +2,7 @@
 // the order in which keys are folded, and the bytes of a page.
 
 #include "core/methods/fifo.hpp"
+#include "core/live_method.hpp"
 #include "core/page_sum.hpp"
 
 #include <gtest/gtest.h>
@@ -344,4 +345,59 @@ TEST(LivePage, AnyBytesAreSafe) {
 }
 
 }  // namespace
+// What is added to a line is there until it is taken out or expires.
+TEST(LiveLine, AddsTakesAndExpires) {
+  for (unsigned slot_bytes = live::kMinSlotBytes; slot_bytes <= live::kMaxSlotBytes; ++slot_bytes) {
+    for (const bool timed : {false, true}) {
+      if (timed && slot_bytes == live::kMinSlotBytes) continue;  // no room for generations
+      const live::LineLayout layout = {slot_bytes, timed};
+      uint8_t line[kLineBytes] = {};
+      const uint32_t clock = 100, keys = 8;
+      // Distinct in their top bits, so distinct as fingerprints of every width.
+      const auto rest = [](uint64_t key) { return (key + 1) << (live::kRestBits - 4); };
+      for (uint32_t key = 0; key < keys; ++key) {
+        const uint32_t generation = timed ? clock - 7 + key : 0;
+        EXPECT_FALSE(live::AddToLine(line, layout, rest(key), generation, timed ? clock : 0));
+      }
+      EXPECT_TRUE(live::IsValidLine(line, layout));
+      EXPECT_EQ(keys, live::KeysInLine(line, layout));
+      // In generation clock + 3 the first three are older than a window.
+      EXPECT_EQ(timed ? keys - 3 : keys, live::AliveInLine(line, layout, clock, clock + 3));
+      for (uint32_t key = 0; key < keys; ++key) {
+        uint32_t generation = 0;
+        EXPECT_TRUE(live::LineHolds(line, layout, rest(key), clock, clock));
+        EXPECT_TRUE(live::TakeFromLine(line, layout, rest(key), clock, &generation));
+        EXPECT_EQ(timed ? clock - 7 + key : 0, generation);
+        EXPECT_FALSE(live::LineHolds(line, layout, rest(key), clock, clock));
+        EXPECT_FALSE(live::TakeFromLine(line, layout, rest(key), clock, &generation));
+        EXPECT_EQ(keys - 1 - key, live::KeysInLine(line, layout));
+      }
+    }
+  }
+}
+
+// A shape that is put together from its parts is the one that was planned, but for the keys
+// and the rate, which are not among the parts.
+TEST(LiveMethod, ShapesAreWholes) {
+  for (const uint64_t ttl : {uint64_t{0}, uint64_t{700000}, uint64_t{3600000001}}) {
+    for (const double fpr : {0.01, 0.0005, 0.000002}) {
+      Shape prototype, planned, made;
+      prototype.keys = 100000;
+      prototype.fpr = fpr;
+      prototype.hash = 1;
+      ASSERT_EQ(PlanStatus::kOk, live::PlanLive(prototype, live::GenerationFor(ttl), 7, &planned));
+      EXPECT_EQ(ttl != 0, live::LayoutOf(planned).timed);
+      EXPECT_GE(live::GenerationLength(planned) * live::kWindowGenerations, ttl);
+      planned.hash = prototype.hash;
+      ASSERT_TRUE(live::MakeShape(live::PagesOf(planned), live::LayoutOf(planned),
+                                  live::GenerationLength(planned), 7, 1, &made));
+      made.keys = planned.keys;
+      made.fpr = planned.fpr;
+      EXPECT_TRUE(made == planned);
+      EXPECT_EQ(live::LayoutByte(live::LayoutOf(planned)),
+                live::LayoutByte(live::LayoutOfByte(live::LayoutByte(live::LayoutOf(planned)))));
+    }
+  }
+}
+
 }  // namespace dedup::test

@@ -16,6 +16,9 @@ extern "C" {
 #include "access/xlogrecovery.h"
 #endif
 #include "executor/instrument.h"
+#ifdef USE_ASSERT_CHECKING
+#include "storage/buf_internals.h"
+#endif
 #include "storage/freespace.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
@@ -33,6 +36,12 @@ using dedup::LoadU32;
 using dedup::StoreU32;
 using namespace dedup::live;
 
+/* Where core/page.hpp and core/page_sum.hpp expect the server's fields. */
+static_assert(SizeOfPageHeaderData == kMagicAt && offsetof(PageHeaderData, pd_prune_xid) == kSumAt &&
+			  offsetof(PageHeaderData, pd_checksum) == kServerSumAt &&
+			  offsetof(PageHeaderData, pd_special) == kServerSpecialAt,
+			  "the header of a page has another layout");
+
 /* ---- reading -------------------------------------------------------------- */
 
 void
@@ -49,13 +58,23 @@ ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
 
 /*
  * Whether the file is known to be as long as the filter. The flag is the target block
- * of the storage manager's entry, which nothing else uses for this relation, and which
- * is reset whenever the file may have been truncated or replaced.
+ * of the storage manager's entry: where heaps insert next, which nothing else uses for
+ * this relation. The server resets it, in every backend, whenever the file may have been
+ * truncated or replaced: by TRUNCATE and VACUUM FULL (LiveSetNewFile in table_am.cpp) and
+ * when free pages at the end are given back (TruncateFree in vacuum.cpp).
  */
-static bool
+static inline bool
 KnownLong(const LiveFilter &filter)
 {
 	return RelationGetTargetBlock(filter.rel) != InvalidBlockNumber;
+}
+
+/* Notes that the file is long enough, until the server resets the flag. */
+static inline void
+KnowLong(const LiveFilter &filter)
+{
+	Assert(RelationGetNumberOfBlocks(filter.rel) > CountersBlock(filter));
+	RelationSetTargetBlock(filter.rel, 0);
 }
 
 static bool
@@ -66,7 +85,7 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, CountersBlock(filter)))
 		return RelationGetNumberOfBlocks(filter.rel) > block;
 	if (!RecoveryInProgress())
-		RelationSetTargetBlock(filter.rel, 0);
+		KnowLong(filter);
 	return true;
 }
 
@@ -178,6 +197,17 @@ ReleasePage(const HeldPage &held)
 {
 	UnlockReleaseBuffer(held.buffer);
 }
+
+#ifdef USE_ASSERT_CHECKING
+bool
+IsHeld(const HeldPage &held, bool exclusive)
+{
+	LWLock	   *lock = BufferDescriptorGetContentLock(GetBufferDescriptor(held.buffer - 1));
+
+	return held.block == BufferGetBlockNumber(held.buffer) &&
+		(exclusive ? LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) : LWLockHeldByMe(lock));
+}
+#endif
 
 /* ---- collecting and making a change ---------------------------------------- */
 
@@ -345,10 +375,29 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 		(void) AppendFragment(page, kSumAt, bytes + kSumAt, sizeof sum, 0);
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* What holds of every page after each change of it. */
+static void
+AssertChanged(const LiveFilter &filter, const HeldPage &held)
+{
+	const Kind	kind = KindOf(held.bytes);
+
+	Assert(IsHeld(held, true));
+	Assert(held.bytes == (uint8_t *) BufferGetPage(held.buffer));
+	Assert(kind == Kind::kMain ? held.block < CountersBlock(filter) :
+		   kind == Kind::kCounters ? held.block == CountersBlock(filter) :
+		   held.block > CountersBlock(filter));
+	Assert(PageFlaw(held.bytes, kind, held.block, filter.parameters.geometry) == NULL);
+	Assert(IsSealed(held.bytes, filter.parameters.shape.seed, held.block));
+}
+#endif
+
 void
 MakeChange(const LiveFilter &filter)
 {
 	bool		logged = RelationNeedsWAL(filter.rel);
+
+	Assert(changed_count > 0 && !RecoveryInProgress());
 
 	START_CRIT_SECTION();
 	for (int i = 0; i < changed_count; i++)
@@ -382,6 +431,10 @@ MakeChange(const LiveFilter &filter)
 			PageSetLSN((Page) changed[i].held.bytes, lsn);
 	}
 	END_CRIT_SECTION();
+#ifdef USE_ASSERT_CHECKING
+	for (int i = 0; i < changed_count; i++)
+		AssertChanged(filter, changed[i].held);
+#endif
 	changed_count = 0;
 }
 
@@ -415,7 +468,7 @@ MakeLong(const LiveFilter &filter)
 #endif
 		UnlockRelationForExtension(filter.rel, ExclusiveLock);
 	}
-	RelationSetTargetBlock(filter.rel, 0);
+	KnowLong(filter);
 }
 
 /* PostgreSQL's header: no line pointers, and no hole that would be cleared on replay. */
@@ -458,10 +511,11 @@ HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPag
 }
 
 void
-HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address, HeldPage *held)
+HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {
 	const BlockNumber block = (BlockNumber) address.group;
 
+	Assert(block < CountersBlock(filter) && address.line < kLines);
 	MakeLong(filter);
 
 	const bool	read = PinPage(filter, block, held);

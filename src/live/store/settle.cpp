@@ -10,7 +10,6 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-using dedup::LoadU32;
 using dedup::StoreU32;
 using namespace dedup::live;
 
@@ -175,7 +174,7 @@ static void
 SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
 			  uint8_t *page_scratch, bool fold, Settled *settled)
 {
-	Verdict		verdicts[256];
+	Verdict		verdicts[kMaxTags + 1];
 	bool		loading = LoaderOf(main_scratch) != kNoXid;
 
 	CheckEntries(filter, page);
@@ -201,10 +200,10 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 			break;
 		case Verdict::kAborted:
 			memset(LineAt(main_scratch, 0), 0, kLines * dedup::kLineBytes);
-			StoreU32(main_scratch + kClockAt, 0);
+			SetClock(main_scratch, 0);
 			break;
 	}
-	dedup::StoreU64(main_scratch + kLoaderAt, kNoXid);
+	SetLoader(main_scratch, kNoXid);
 }
 
 /* Locks a page of a main page's chain. */
@@ -212,7 +211,7 @@ static void
 HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
 {
 	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
-		LoadU32(page->bytes + kOwnerAt) != main.block)
+		OwnerOf(page->bytes) != main.block)
 		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
 }
 
@@ -251,106 +250,167 @@ MoveFrozen(uint8_t *main, uint8_t *page)
 
 		if (tag.xid == kFrozen && !entry.forgotten &&
 			PutEntry(main, kMainArea, tag, entry.line, entry.rest, false))
-			page[EntryAt(kOverflowArea, place)] = 0;
+			TakeBack(page, kOverflowArea, place);
 	});
+}
+
+namespace
+{
+
+/* What SettlePage() works on. */
+struct Settlement
+{
+	const LiveFilter *filter;
+	HeldPage	main;
+	uint8_t    *scratch;		/* a copy of the main page */
+	unsigned	early;
+	bool		changes;
+	BlockNumber freed[64];
+	int			freed_count;
+};
+
+}							/* namespace */
+
+/* Settles the main page itself. */
+static void
+SettleMain(Settlement *s, bool fold)
+{
+	const LiveFilter &filter = *s->filter;
+	Settled		settled = {};
+
+	memcpy(s->scratch, s->main.bytes, BLCKSZ);
+	SettleLoader(filter, s->scratch);
+	if (!fold)
+		fold = CountEntries(s->scratch, kMainArea) > kMainArea.lines * kEntriesPerLine / 2;
+	SettleScratch(filter, s->main, s->scratch, s->scratch, fold, &settled);
+	SetEarly(s->scratch, EarlyOf(s->scratch) + settled.early);
+	s->early += settled.early;
+	if (memcmp(s->scratch, s->main.bytes, BLCKSZ) != 0)
+	{
+		StartChange();
+		ChangeToScratch(s->main, s->scratch);
+		MakeChange(filter);
+		s->changes = true;
+	}
+}
+
+/*
+ * Settles a page of the chain, which is held, as is `before`, the page that points to it. A
+ * page that becomes empty leaves the chain: the page before it then points past it.
+ */
+static void
+SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
+{
+	const LiveFilter &filter = *s->filter;
+	const bool	is_first = before.block == s->main.block;
+	PGAlignedBlock page_scratch;
+	uint8_t    *copy = (uint8_t *) page_scratch.data;
+	Settled		settled = {};
+	bool		empty;
+
+	Assert(NextOf(before.bytes) == page.block && OwnerOf(page.bytes) == s->main.block);
+	memcpy(s->scratch, s->main.bytes, BLCKSZ);
+	memcpy(copy, page.bytes, BLCKSZ);
+	SettleScratch(filter, page, s->scratch, copy, true, &settled);
+	MoveFrozen(s->scratch, copy);
+	empty = CountEntries(copy, kOverflowArea) == 0 && s->freed_count < (int) lengthof(s->freed);
+	SetEarly(s->scratch, EarlyOf(s->scratch) + settled.early);
+	s->early += settled.early;
+
+	StartChange();
+	if (empty)
+	{
+		FreePage(copy);
+		if (is_first)
+			SetNext(s->scratch, NextOf(page.bytes));
+		/* A chain changes under the main page's lock, on a standby too. */
+		ChangeWith(s->main);
+	}
+	if (memcmp(s->scratch, s->main.bytes, BLCKSZ) != 0)
+		ChangeToScratch(s->main, s->scratch);
+	if (empty && !is_first)
+		ChangeBytes(before, kNextAt, page.bytes + kNextAt, kNextBytes);
+	if (memcmp(copy, page.bytes, BLCKSZ) != 0)
+	{
+		ChangeToScratch(page, copy);
+		MakeChange(filter);
+		s->changes = true;
+	}
+	if (empty)
+		s->freed[s->freed_count++] = page.block;
 }
 
 bool
 SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 {
-	PGAlignedBlock main_scratch;
-	uint8_t    *scratch = (uint8_t *) main_scratch.data;
-	Settled		settled = {};
-	bool		changes = false;
-	BlockNumber freed[64];
-	int			freed_count = 0;
-	int			length = 0;
+	PGAlignedBlock scratch;
+	Settlement	s;
+	BlockNumber *chain;
+	int			length;
 
-	memcpy(scratch, main.bytes, BLCKSZ);
-	SettleLoader(filter, scratch);
-	if (!fold)
-		fold = CountEntries(scratch, kMainArea) > kMainArea.lines * kEntriesPerLine / 2;
-	SettleScratch(filter, main, scratch, scratch, fold, &settled);
-	StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + settled.early);
-	if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
-	{
-		StartChange();
-		ChangeToScratch(main, scratch);
-		MakeChange(filter);
-		changes = true;
-	}
+	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
+	s.filter = &filter;
+	s.main = main;
+	s.scratch = (uint8_t *) scratch.data;
+	s.early = 0;
+	s.changes = false;
+	s.freed_count = 0;
+	SettleMain(&s, fold);
 
-	/*
-	 * The chain, from its tail on, where the oldest entries are. A page that becomes
-	 * empty leaves it: the page before it, or the main page, then points past it.
-	 */
-	BlockNumber *chain = ReadChain(filter, main, &length);
-
+	/* The chain, from its tail on, where the oldest entries are. */
+	chain = ReadChain(filter, main, &length);
 	for (int i = length - 1; i >= 0; i--)
 	{
 		HeldPage	before = main;
 		HeldPage	page;
-		PGAlignedBlock page_scratch;
-		uint8_t    *copy = (uint8_t *) page_scratch.data;
-		Settled		here = {};
-		bool		empty;
 
 		if (i > 0)
 			HoldChained(filter, main, chain[i - 1], &before);
 		HoldChained(filter, main, chain[i], &page);
-		memcpy(scratch, main.bytes, BLCKSZ);
-		memcpy(copy, page.bytes, BLCKSZ);
-		SettleScratch(filter, page, scratch, copy, true, &here);
-		MoveFrozen(scratch, copy);
-		empty = CountEntries(copy, kOverflowArea) == 0 && freed_count < (int) lengthof(freed);
-		StoreU32(scratch + kEarlyAt, LoadU32(scratch + kEarlyAt) + here.early);
-		settled.early += here.early;
-
-		StartChange();
-		if (empty)
-		{
-			copy[kKindAt] = (uint8_t) Kind::kFree;
-			StoreU32(copy + kNextAt, 0);
-			if (i == 0)
-				StoreU32(scratch + kNextAt, NextOf(page.bytes));
-			/* A chain changes under the main page's lock, on a standby too. */
-			ChangeWith(main);
-		}
-		if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
-			ChangeToScratch(main, scratch);
-		if (empty && i > 0)
-			ChangeBytes(before, kNextAt, page.bytes + kNextAt, 4);
-		if (memcmp(copy, page.bytes, BLCKSZ) != 0)
-		{
-			ChangeToScratch(page, copy);
-			MakeChange(filter);
-			changes = true;
-		}
-		if (empty)
-			freed[freed_count++] = page.block;
+		SettleChained(&s, before, page);
 		ReleasePage(page);
 		if (i > 0)
 			ReleasePage(before);
 	}
 	if (chain != NULL)
 		pfree(chain);
-	for (int i = 0; i < freed_count; i++)
-		RecordFreeOverflowPage(filter, freed[i]);
-	if (settled.early > 0)
-		NoteLiveEarly(filter, settled.early);
-	return changes;
+	for (int i = 0; i < s.freed_count; i++)
+		RecordFreeOverflowPage(filter, s.freed[i]);
+	if (s.early > 0)
+		NoteLiveEarly(filter, s.early);
+	return s.changes;
 }
 
 /* ---- putting an entry ----------------------------------------------------------- */
 
+namespace
+{
+
+/* An entry that is to be put into a page or its chain. */
+struct NewEntry
+{
+	Tag			tag;
+	unsigned	line;
+	uint64		rest;
+	bool		forgotten;
+};
+
+}							/* namespace */
+
+static inline bool
+PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
+{
+	return PutEntry(page, area, entry.tag, entry.line, entry.rest, entry.forgotten);
+}
+
 /* As PutEntry(), on a page itself: a change of one or two short fragments. */
 static bool
-PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsigned line,
-			uint64 rest, bool forgotten)
+PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
 {
+	const Tag  &tag = put.tag;
 	const AreaShape &area = AreaOf(page.bytes);
 	const TagChoice choice = ChooseTag(page.bytes, area, tag.xid, tag.generation);
-	const int	place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, line, rest);
+	const int	place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, put.line, put.rest);
 	uint8_t		entry[8];
 	uint8_t		turn;
 
@@ -361,15 +421,13 @@ PutDirectly(const LiveFilter &filter, const HeldPage &page, const Tag &tag, unsi
 	{
 		uint8_t		bytes[kTagBytes];
 
-		dedup::StoreU64(bytes, tag.xid);
-		StoreU32(bytes + 8, tag.generation);
-		StoreU32(bytes + 12, 0);
+		PackTag(bytes, tag);
 		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
 	}
-	dedup::StoreU64(entry, PackEntry({choice.tag, page.bytes[kTurnAt], line, forgotten, rest},
+	dedup::StoreU64(entry, PackEntry({choice.tag, page.bytes[kTurnAt], put.line, put.forgotten, put.rest},
 									 page.bytes[kEpochAt]));
 	ChangeBytes(page, EntryAt(area, (unsigned) place), entry, sizeof entry);
-	turn = TurnBehind(page.bytes, area, rest);
+	turn = TurnBehind(page.bytes, area, put.rest);
 	if (turn != page.bytes[kTurnAt])
 		ChangeBytes(page, kTurnAt, &turn, 1);
 	MakeChange(filter);
@@ -396,84 +454,104 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 	return false;
 }
 
-void
-PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
-	   unsigned line, uint64 rest, bool forgotten)
+/* Logs a changed copy of the main page. */
+static void
+ChangeMain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scratch)
+{
+	StartChange();
+	ChangeToScratch(main, scratch);
+	MakeChange(filter);
+}
+
+/* Puts an entry into the main page, which is settled if it has no room. */
+static bool
+PutIntoMain(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const NewEntry &entry)
+{
+	if (scratch != NULL)
+	{
+		if (!PutInto(scratch, kMainArea, entry))
+			return false;
+		ChangeMain(filter, main, scratch);
+		return true;
+	}
+	if (PutDirectly(filter, main, entry))
+		return true;
+	if (!CanSettle(filter, main.bytes))
+		return false;
+	SettlePage(filter, main, false);
+	if (PutDirectly(filter, main, entry))
+		return true;
+	/* Freeing tags was not enough, or the key's lines of the area are full. */
+	SettlePage(filter, main, true);
+	return PutDirectly(filter, main, entry);
+}
+
+/* Puts an entry into an overflow page, together with the change of the main page. */
+static bool
+PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const uint8_t *scratch,
+				const HeldPage &overflow, const NewEntry &entry)
+{
+	PGAlignedBlock block;
+	uint8_t    *copy = (uint8_t *) block.data;
+
+	if (scratch == NULL)
+		return PutDirectly(filter, overflow, entry);
+	memcpy(copy, overflow.bytes, BLCKSZ);
+	if (!PutInto(copy, kOverflowArea, entry))
+		return false;
+	StartChange();
+	ChangeToScratch(main, scratch);
+	ChangeToScratch(overflow, copy);
+	MakeChange(filter);
+	return true;
+}
+
+/* Puts an entry into the first overflow page with room, if there is one. */
+static bool
+PutIntoChain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scratch,
+			 const NewEntry &entry)
+{
+	BlockNumber next = NextOf(main.bytes);
+
+	while (next != 0)
+	{
+		HeldPage	overflow;
+		bool		done;
+
+		HoldChained(filter, main, next, &overflow);
+		next = NextOf(overflow.bytes);
+		done = PutIntoOverflow(filter, main, scratch, overflow, entry);
+		ReleasePage(overflow);
+		if (done)
+			return true;
+	}
+	return false;
+}
+
+/* Puts an entry into a new overflow page, at the chain's head. */
+static void
+PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
+			   const NewEntry &entry)
 {
 	HeldPage	overflow;
 	PGAlignedBlock fresh;
 	uint8_t    *copy = (uint8_t *) fresh.data;
-	BlockNumber next;
 
-	if (scratch != NULL)
-	{
-		if (PutEntry(scratch, kMainArea, tag, line, rest, forgotten))
-		{
-			StartChange();
-			ChangeToScratch(main, scratch);
-			MakeChange(filter);
-			return;
-		}
-	}
-	else
-	{
-		if (PutDirectly(filter, main, tag, line, rest, forgotten))
-			return;
-		if (CanSettle(filter, main.bytes))
-		{
-			SettlePage(filter, main, false);
-			if (PutDirectly(filter, main, tag, line, rest, forgotten))
-				return;
-			/* Freeing tags was not enough, or the key's lines of the area are full. */
-			SettlePage(filter, main, true);
-			if (PutDirectly(filter, main, tag, line, rest, forgotten))
-				return;
-		}
-	}
-
-	/* An overflow page with room, if there is one. */
-	for (next = NextOf(main.bytes); next != 0;)
-	{
-		if (!HoldPage(filter, next, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &overflow))
-			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
-		next = NextOf(overflow.bytes);
-		if (scratch != NULL)
-		{
-			memcpy(copy, overflow.bytes, BLCKSZ);
-			if (PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
-			{
-				StartChange();
-				ChangeToScratch(main, scratch);
-				ChangeToScratch(overflow, copy);
-				MakeChange(filter);
-				ReleasePage(overflow);
-				return;
-			}
-		}
-		else if (PutDirectly(filter, overflow, tag, line, rest, forgotten))
-		{
-			ReleasePage(overflow);
-			return;
-		}
-		ReleasePage(overflow);
-	}
-
-	/* A new one, at the chain's head. */
 	HoldNewOverflowPage(filter, &overflow);
 	memcpy(copy, overflow.bytes, BLCKSZ);
 	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
-	StoreU32(copy + kNextAt, NextOf(main.bytes));
-	if (!PutEntry(copy, kOverflowArea, tag, line, rest, forgotten))
+	SetNext(copy, NextOf(main.bytes));
+	if (!PutInto(copy, kOverflowArea, entry))
 		elog(ERROR, "no room in an empty overflow page");
 	StartChange();
 	if (scratch != NULL)
 	{
-		StoreU32(scratch + kNextAt, overflow.block);
+		SetNext(scratch, overflow.block);
 		ChangeToScratch(main, scratch);
 	}
 	else
 	{
-		uint8_t		link[4];
+		uint8_t		link[kNextBytes];
 
 		StoreU32(link, overflow.block);
 		ChangeBytes(main, kNextAt, link, sizeof link);
@@ -482,4 +560,17 @@ PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const T
 	LogWhole(overflow);
 	MakeChange(filter);
 	ReleasePage(overflow);
+}
+
+void
+PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
+	   unsigned line, uint64 rest, bool forgotten)
+{
+	const NewEntry entry = {tag, line, rest, forgotten};
+
+	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
+	Assert(tag.xid != kNoXid && line < kLines && rest >> kRestBits == 0);
+	Assert(filter.parameters.geometry.layout.timed || tag.generation == 0);
+	if (!PutIntoMain(filter, main, scratch, entry) && !PutIntoChain(filter, main, scratch, entry))
+		PutIntoNewPage(filter, main, scratch, entry);
 }

@@ -46,6 +46,11 @@ extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::K
 					 int lock, HeldPage *held);
 extern void ReleasePage(const HeldPage &held);
 
+#ifdef USE_ASSERT_CHECKING
+/* Whether this backend has a page locked; `exclusive`: exclusively. */
+extern bool IsHeld(const HeldPage &held, bool exclusive);
+#endif
+
 /* The block of the page of counters. */
 static inline BlockNumber
 CountersBlock(const LiveFilter &filter)
@@ -63,7 +68,7 @@ extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block,
 							 dedup::live::Kind kind, HeldPage *held);
 
 /* The same for the main page of a key, whose probe is fetched while it is being locked. */
-extern void HoldPageOfKey(const LiveFilter &filter, const dedup::fifo::Address &address,
+extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &address,
 						  HeldPage *held);
 
 /*
@@ -147,6 +152,7 @@ VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit
 	BlockNumber next = dedup::live::NextOf(main.bytes);
 	BlockNumber steps = 0;
 
+	Assert(IsHeld(main, false));
 	if (visit(main))
 		return;
 	while (next != 0)
@@ -157,7 +163,7 @@ VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit
 		if (++steps > (BlockNumber) 1 << 24 ||
 			!HoldPage(filter, next, dedup::live::Kind::kOverflow, lock, &page))
 			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
-		if (dedup::LoadU32(page.bytes + dedup::live::kOwnerAt) != main.block)
+		if (dedup::live::OwnerOf(page.bytes) != main.block)
 			ReportBadPage(filter.rel, next, "It belongs to another page's chain.");
 		next = dedup::live::NextOf(page.bytes);
 		done = visit(page);

@@ -1,0 +1,97 @@
+// A line of fingerprints in a page of a live filter, as the page and its users see it.
+//
+// The lines are those of the method `fifo` (methods/fifo_line.hpp). Live filters reach that
+// method only through this header and through live_method.hpp. All functions are inline:
+// the wrapping costs nothing.
+//
+// A key has an address: its page, its line, and the `rest` of its hash, from which its
+// fingerprint is made. In a filter with a ttl a line also has a clock: the newest
+// generation of its page.
+
+#ifndef STREAMDEDUP_CORE_LIVE_LINE_HPP_
+#define STREAMDEDUP_CORE_LIVE_LINE_HPP_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/bytes.hpp"
+#include "core/methods/fifo_line.hpp"
+
+namespace dedup::live {
+
+using fifo::Address;     // group (the page), line, rest
+using fifo::AddressOf;   // the address of a hash
+using fifo::Alive;       // whether a generation is still in the window of another one
+using fifo::LineLayout;  // the width of a slot, and whether slots hold generations
+using fifo::LineRate;    // the false-positive rate of a line with so many keys
+
+inline constexpr unsigned kRestBits = fifo::kLongBits;
+inline constexpr unsigned kMinSlotBytes = fifo::kMinSlotBytes;
+inline constexpr unsigned kMaxSlotBytes = fifo::kMaxSlotBytes;
+
+// The length of a window of time in generations.
+inline constexpr uint32_t kWindowGenerations = fifo::kGenerationsKept;
+
+// Returns whether the line holds the key in generation `now`.
+inline bool LineHolds(const uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t clock,
+                      uint32_t now) noexcept {
+  return fifo::Holds(line, layout, fifo::FingerprintOf(rest, layout), clock, now);
+}
+
+// Adds a key. Returns whether the oldest key of the line gave way.
+inline bool AddToLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t generation,
+                      uint32_t clock) noexcept {
+  return fifo::Insert(line, layout, fifo::FingerprintOf(rest, layout), generation, clock);
+}
+
+// Takes a key out. Returns false if the line does not hold it. In a line with time,
+// `generation` receives the one that the key was added in.
+inline bool TakeFromLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t clock,
+                         uint32_t* generation) noexcept {
+  const uint64_t fingerprint = fifo::FingerprintOf(rest, layout);
+  if (layout.timed) {
+    const uint64_t slots = fifo::SlotsEqual(line, layout, fingerprint << fifo::kGenerationBits,
+                                            LowMask(fifo::kGenerationBits));
+    if (slots != 0) {
+      const auto slot = static_cast<unsigned>(std::countr_zero(slots));
+      *generation = fifo::GenerationOf(fifo::LoadSlot(line, slot, layout.slot_bytes), clock);
+    }
+  }
+  return fifo::Remove(line, layout, fingerprint);
+}
+
+// Takes out the keys that have expired when the clock moves on to `new_clock`.
+inline void ExpireLine(uint8_t* line, const LineLayout& layout, uint32_t clock,
+                       uint32_t new_clock) noexcept {
+  fifo::Expire(line, layout, clock, new_clock);
+}
+
+inline bool IsFullLine(const uint8_t* line, const LineLayout& layout) noexcept {
+  return fifo::Full(line, layout);
+}
+inline bool IsValidLine(const uint8_t* line, const LineLayout& layout) noexcept {
+  return fifo::ValidLine(line, layout);
+}
+
+// Returns the number of keys in a valid line.
+inline unsigned KeysInLine(const uint8_t* line, const LineLayout& layout) noexcept {
+  return fifo::RunOf(line, layout).length;
+}
+
+// Returns the number of keys that have not expired in generation `now`.
+inline unsigned AliveInLine(const uint8_t* line, const LineLayout& layout, uint32_t clock,
+                            uint32_t now) noexcept {
+  fifo::Slots slots;
+  fifo::ReadSlots(line, layout, &slots);
+  if (!layout.timed) return slots.count;
+  unsigned alive = 0;
+  for (unsigned i = 0; i < slots.count; ++i) {
+    alive += Alive(fifo::GenerationOf(slots.value[i], clock), now);
+  }
+  return alive;
+}
+
+}  // namespace dedup::live
+
+#endif  // STREAMDEDUP_CORE_LIVE_LINE_HPP_

@@ -1,0 +1,52 @@
+/*
+ * What test-and-add (keys.cpp) and forget (forget.cpp) share: where a key belongs, and for
+ * whom an entry counts.
+ */
+#ifndef STREAMDEDUP_LIVE_KEYS_HPP
+#define STREAMDEDUP_LIVE_KEYS_HPP
+
+#include "live/store/store.hpp"
+
+extern "C" {
+#include "storage/procarray.h"
+}
+
+/* How what a transaction did counts for this one. */
+enum class Side
+{
+	Absent,
+	Present,
+	InFlight					/* added, or forgotten, by another transaction */
+};
+
+static inline dedup::live::Address
+AddressIn(const LiveFilter &filter, uint64 hash)
+{
+	return dedup::live::AddressOf(hash, filter.parameters.geometry.pages, dedup::live::kLines);
+}
+
+/*
+ * Whether what a transaction did counts for this one. The order of the questions is
+ * the server's: a transaction leaves the list of running ones after it is in the log of
+ * commits.
+ */
+static inline Side
+SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
+{
+	TransactionId xid = (TransactionId) wide;
+
+	CheckPageXid(filter, dedup::live::BlockOf(page), wide);
+	if (wide == dedup::live::kFrozen || TransactionIdIsCurrentTransactionId(xid))
+		return Side::Present;
+	if (TransactionIdIsInProgress(xid))
+		return Side::InFlight;
+	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
+}
+
+/* Waits, with nothing locked, until a transaction has ended. */
+extern void WaitFor(TransactionId xid);
+
+/* Raises 53400: every tag of a page is that of a transaction that has not ended. */
+[[noreturn]] extern void ReportNoTag(const LiveFilter &filter);
+
+#endif							/* STREAMDEDUP_LIVE_KEYS_HPP */
