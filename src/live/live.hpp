@@ -17,7 +17,10 @@
  *   restore.cpp    COPY FROM: rows of a dump become pages again
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
- *   functions.cpp  SQL functions
+ *   call.cpp       call sites of SQL functions, and the names of filters
+ *   functions.cpp  SQL functions on keys: ask, add, forget
+ *   new_keys.cpp   dedup_new_keys
+ *   snapshot.cpp   dedup_snapshot, dedup_load
  *   counters.cpp   counters, added up when a transaction commits
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   setup.cpp      making filters; what keeps restores honest

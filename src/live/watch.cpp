@@ -1,6 +1,7 @@
 /*
  * Watching live filters: dedup_stats, dedup_check, and what the view dedup_filters shows.
  */
+#include "live/call.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
 
@@ -8,41 +9,20 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "funcapi.h"
-#include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
-#include "utils/varlena.h"
 }
 
 using dedup::LoadU32;
 using namespace dedup::live;
 
 /* ---- what there is in a filter --------------------------------------------------------- */
-
-/*
- * Opens the filter that the first argument names. Returns false for an OID that names no
- * relation: a query over pg_class still finds one that has been dropped meanwhile.
- */
-static bool
-OpenNamed(FunctionCallInfo fcinfo, bool by_name, const char *function, LiveFilter *filter)
-{
-	if (by_name)
-	{
-		RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
-
-		*filter = OpenLive(RangeVarGetRelid(name, NoLock, false), LiveUse::Ask, GetUserId(), function);
-		return true;
-	}
-	return OpenLiveIfExists(PG_GETARG_OID(0), function, filter);
-}
 
 /* Columns of what dedup_stats() returns. */
 static constexpr int STATS_COLUMNS = 20;
@@ -150,21 +130,6 @@ RecordType(FunctionCallInfo fcinfo)
 	return BlessTupleDesc(desc);
 }
 
-static Datum
-Stats(FunctionCallInfo fcinfo, bool by_name)
-{
-	TupleDesc	desc = RecordType(fcinfo);
-	Datum		values[STATS_COLUMNS];
-	bool		isnull[STATS_COLUMNS] = {};
-	LiveFilter	filter;
-
-	if (!OpenNamed(fcinfo, by_name, "dedup_stats()", &filter))
-		PG_RETURN_NULL();
-	FillStats(filter, values, isnull);
-	CloseLive(filter);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
-}
-
 /*
  * dedup_stats(name) returns record
  *
@@ -173,12 +138,16 @@ Stats(FunctionCallInfo fcinfo, bool by_name)
  */
 DEDUP_FUNCTION(dedup_live_stats)
 {
-	return Stats(fcinfo, true);
-}
+	TupleDesc	desc = RecordType(fcinfo);
+	Datum		values[STATS_COLUMNS];
+	bool		isnull[STATS_COLUMNS] = {};
+	LiveFilter	filter;
 
-DEDUP_FUNCTION(dedup_live_stats_oid)
-{
-	return Stats(fcinfo, false);
+	if (!OpenNamed(fcinfo, "dedup_stats()", &filter))
+		PG_RETURN_NULL();
+	FillStats(filter, values, isnull);
+	CloseLive(filter);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 }
 
 /* ---- errors that are answers -------------------------------------------------------------- */
@@ -322,32 +291,23 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
 }
 
-static Datum
-CheckLive(FunctionCallInfo fcinfo, bool by_name)
+/*
+ * dedup_check(name) returns setof record (block bigint, problem text)
+ *
+ * Looks at every byte of every page and reports what is wrong; no rows if all is well.
+ */
+DEDUP_FUNCTION(dedup_live_check)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
 	Report		report;
 	LiveFilter	filter;
 	BlockNumber blocks;
 	bool	   *reached;
 	bool	   *unreadable;
-	MemoryContext old;
 
-	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize) ||
-		get_call_result_type(fcinfo, NULL, &report.desc) != TYPEFUNC_COMPOSITE)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
-	old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	report.desc = CreateTupleDescCopy(report.desc);
-	report.rows = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false,
-										work_mem);
-	result->returnMode = SFRM_Materialize;
-	result->setDesc = report.desc;
-	result->setResult = report.rows;
-	MemoryContextSwitchTo(old);
-
-	if (!OpenNamed(fcinfo, by_name, "dedup_check()", &filter))
+	report.desc = RecordType(fcinfo);
+	report.rows = ReturnRows(result, report.desc);
+	if (!OpenNamed(fcinfo, "dedup_check()", &filter))
 		return (Datum) 0;
 	blocks = RelationGetNumberOfBlocks(filter.rel);
 	reached = (bool *) palloc_extended(blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -421,19 +381,4 @@ CheckLive(FunctionCallInfo fcinfo, bool by_name)
 	}
 	CloseLive(filter);
 	return (Datum) 0;
-}
-
-/*
- * dedup_check(name) returns setof record (block bigint, problem text)
- *
- * Looks at every byte of every page and reports what is wrong; no rows if all is well.
- */
-DEDUP_FUNCTION(dedup_live_check)
-{
-	return CheckLive(fcinfo, true);
-}
-
-DEDUP_FUNCTION(dedup_live_check_oid)
-{
-	return CheckLive(fcinfo, false);
 }
