@@ -46,8 +46,8 @@ SELECT method, why FROM dedup_advise(1000000, 0.01) WHERE why LIKE 'made by%';
 
 -- methods that are there for their papers come last, each says so, and all say why in a few words
 
-SELECT string_agg(method, ' ' ORDER BY n) FILTER (WHERE NOT paper) AS to_use,
-	string_agg(method, ' ' ORDER BY n) FILTER (WHERE paper) AS of_papers,
+SELECT count(*) FILTER (WHERE NOT paper) > 9 AS many, (array_agg(method ORDER BY n) FILTER (WHERE NOT paper))[1:6] AS to_use,
+	count(*) FILTER (WHERE paper) > 9 AS many, (array_agg(method ORDER BY n) FILTER (WHERE paper))[1:2] AS of_papers,
 	max(n) FILTER (WHERE NOT paper) < min(n) FILTER (WHERE paper) AS last,
 	max(length(why)) <= 72 AS few_words
 FROM (SELECT *, row_number() OVER () AS n, why = 'only to compare with its paper' AS paper

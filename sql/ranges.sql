@@ -60,10 +60,19 @@ SELECT (dedup_stats(dedup_filter(10, 0.0001))).method AS from_here, (dedup_stats
 
 -- memory: any number of bytes with a unit, at most 512 MB, for every method
 
-CREATE TEMP TABLE methods AS
-SELECT unnest(string_to_array('blocked_bloom bloom recent ring fifo counting_bloom sbf rsbf sqf dsqf qht qhtd qqht qqhtd cuckoo quotient a2 b_dbf lru fp_lru apbf hll count_min', ' ')) AS method;
-SELECT b1, mb512, one_more, mb513, gb2, gb4, tb100, string_agg(method, ' ') AS methods FROM (
-	SELECT method, pg_temp.state(format('SELECT dedup_method(%L, ''1B'')', method)) AS b1,
+-- all that there are: the hint lists them
+CREATE FUNCTION pg_temp.methods() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	hint text;
+BEGIN
+	PERFORM dedup_method('none', '1MB');
+EXCEPTION WHEN invalid_parameter_value THEN
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+	RETURN QUERY SELECT unnest(string_to_array(substring(hint FROM '^The methods are: (.*)\.$'), ', '));
+END $$;
+CREATE TEMP TABLE methods AS SELECT method, place FROM pg_temp.methods() WITH ORDINALITY m(method, place);
+SELECT b1, mb512, one_more, mb513, gb2, gb4, tb100, count(*) > 20 AS many, (array_agg(method ORDER BY place))[1:3] AS first FROM (
+	SELECT method, place, pg_temp.state(format('SELECT dedup_method(%L, ''1B'')', method)) AS b1,
 		pg_temp.state(format('SELECT dedup_method(%L, ''512MB'')', method)) AS mb512,
 		pg_temp.state(format('SELECT dedup_method(%L, ''536870913'')', method)) AS one_more,
 		pg_temp.state(format('SELECT dedup_method(%L, ''513MB'')', method)) AS mb513,
@@ -77,7 +86,7 @@ SELECT dedup_method('hll', '600MB');
 
 -- every filter takes 64 bytes while it is empty
 
-SELECT count(*) AS methods, min(pg_column_size(dedup_method(method, '64kB'))) AS least, max(pg_column_size(dedup_method(method, '64kB'))) AS most FROM methods;
+SELECT count(*) > 20 AS methods, min(pg_column_size(dedup_method(method, '64kB'))) AS least, max(pg_column_size(dedup_method(method, '64kB'))) AS most FROM methods;
 SELECT pg_column_size(dedup_filter(1)) AS small, pg_column_size(dedup_filter(400000000)) AS large, pg_column_size(dedup_window(200000000)) AS window;
 
 -- seeds: any bigint
@@ -167,9 +176,10 @@ DROP TABLE wide, wide_seen;
 SELECT setting, value, pg_temp.state(format('SELECT set_config(%L, %L, true)', 'streamdedup.' || setting, value)) FROM (VALUES
 	('distinct_fpr', '9.9e-9 1e-8 0.1 0.1000001'), ('distinct_memory', '-2 -1 0 63kB 64kB 1GB')) v(setting, vals), unnest(string_to_array(vals, ' ')) value;
 
--- the stored format: the code of each method in operations.md
+-- the stored format: the codes in operations.md, of the methods that version 0.1.0 has
 
-SELECT string_agg(get_byte(dedup_method(method, '64kB')::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(dedup_method(method, '64kB')::bytea, 2)) AS codes FROM methods;
+SELECT string_agg(get_byte(dedup_method(method, '64kB')::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(dedup_method(method, '64kB')::bytea, 2)) AS codes FROM methods
+WHERE get_byte(dedup_method(method, '64kB')::bytea, 2) <= 23;
 SELECT DISTINCT length(dedup_method(method, '64kB')::bytea) AS header, get_byte(dedup_method(method, '64kB')::bytea, 0) AS first, get_byte(dedup_method(method, '64kB')::bytea, 1) AS version FROM methods;
 
 -- bytes a key of a live filter, down to the rates in live-filters.md; a window of rate 0.001 holds 406,000 keys for each MB
