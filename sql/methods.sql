@@ -21,7 +21,7 @@ WITH advised AS (SELECT DISTINCT ON (method, options) *
 	FROM (SELECT *, regexp_replace(prototype, '^.* fpr=[^ '']* ?([^'']*)''\)$', '\1') AS options
 		FROM unnest('{f,t}'::boolean[]) forgets, unnest('{0.3,0.01}'::float8[]) fpr,
 			unnest('{f,t,NULL}'::boolean[]) first_sight, dedup_advise(5000, fpr, forgets, first_sight)) x
-	ORDER BY method, options, first_sight)
+	ORDER BY method, options, first_sight, fpr)
 SELECT method, options || coalesce(more, '') AS options, CASE WHEN NOT forgets THEN 'all'
 	WHEN 'promise a window' = ANY (string_to_array("cannot", ', ')) THEN 'chance' ELSE 'window' END AS kind,
 	first_sight, promise, speed, string_to_array("cannot", ', ') AS cannot, coalesce(more ~ 'r=2|reading', false) AS own_rate
