@@ -161,7 +161,7 @@ SELECT rows_of('SELECT * FROM dedup_new_keys(dedup_filter(10), ARRAY[1, 2, 3]) k
 SELECT dedup_new_keys(dedup_filter(10), ARRAY['(1,2)'::point]);
 \echo :LAST_ERROR_SQLSTATE
 SELECT dedup_new_keys(dedup_filter(10), '{1}');
-SELECT * FROM dedup_new_keys(dedup_method('hll', '1kB'), ARRAY[1]) k;
+SELECT * FROM dedup_new_keys(dedup_method('exaloglog', '1kB'), ARRAY[1]) k;
 \echo :LAST_ERROR_SQLSTATE
 SELECT dedup_new_keys(dedup_method('count_min', '1kB'), '{}'::int[]);
 \echo :LAST_ERROR_SQLSTATE

@@ -82,7 +82,7 @@ SELECT b1, mb512, one_more, mb513, gb2, gb4, tb100, count(*) > 20 AS many, (arra
 	FROM methods) x GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7;
 SELECT memory, pg_temp.state(format('SELECT dedup_method(''bloom'', %L)', memory)) FROM unnest('{65536,65536B,64kB,0.0625MB,64 kB,0x10000,64KB,64mb,0,-1,-64kB,0.4,nan,inf,1e400,much,""}'::text[]) memory;
 SELECT dedup_method('bloom', '2GB');
-SELECT dedup_method('hll', '600MB');
+SELECT dedup_method('exaloglog', '600MB');
 
 -- every filter takes 64 bytes while it is empty
 
@@ -126,7 +126,7 @@ SELECT methods, option, least, most, string_agg(DISTINCT concat_ws(' ', below_st
 		(23, 'count_min', 'epsilon', '9.9e-10', '0.001', '0.9', '0.91', NULL, ''),
 		(24, 'count_min', 'epsilon', '0', '1e-9', '0.9', '1', NULL, 'delta=0.9'),
 		(24, 'count_min', 'delta', '9.9e-10', '1e-9', '0.9', '0.91', NULL, 'epsilon=0.1'),
-		(25, 'hll', 'error', '0.0000499', '0.00005', '0.5', '0.501', NULL, '')
+		(25, 'exaloglog', 'error', '0.0000499', '0.00005', '0.5', '0.501', NULL, '')
 		) v(n, methods, option, below, least, most, above, memory, rest), unnest(string_to_array(methods, ' ')) method) x
 GROUP BY n, methods, option, least, most ORDER BY n;
 SELECT method, option, value, pg_temp.state(format('SELECT dedup_method(%L, ''64kB'', %L)', method, option || '=' || value)) FROM (VALUES
@@ -134,11 +134,11 @@ SELECT method, option, value, pg_temp.state(format('SELECT dedup_method(%L, ''64
 	('count_min', 'conservative', 'on off 1'), ('rsbf', 'reading', 'published text algorithm paper'), ('bloom', 'hash', 'xxh3 sip sha1')) v(method, option, vals),
 	unnest(string_to_array(vals, ' ')) value;
 
--- hll: p from 4 to 26; 1,792 keys are exact in 16 kB, and in approx_count_distinct()
+-- exaloglog: p from 4 to 26; 1,792 keys are exact in 16 kB, and in approx_count_distinct()
 
-SELECT substring((dedup_stats(dedup_method('hll', memory))).parameters FROM 'p=\d+') AS p, memory FROM unnest('{1kB,4kB,16kB,64kB,1MB,512MB}'::text[]) memory;
-SELECT (dedup_stats(dedup_method('hll', NULL, 'error=0.5'))).parameters ~ 'p=4 ' AS least, (dedup_stats(dedup_method('hll', NULL, 'error=0.00005'))).parameters ~ 'p=26 ' AS most;
-SELECT n, (dedup_stats(f)).exact FROM unnest('{1792,1793}'::int[]) n, LATERAL (SELECT dedup_agg(dedup_method('hll', '16kB'), i) AS f FROM generate_series(1, n) i) x;
+SELECT substring((dedup_stats(dedup_method('exaloglog', memory))).parameters FROM 'p=\d+') AS p, memory FROM unnest('{1kB,4kB,16kB,64kB,1MB,512MB}'::text[]) memory;
+SELECT (dedup_stats(dedup_method('exaloglog', NULL, 'error=0.5'))).parameters ~ 'p=4 ' AS least, (dedup_stats(dedup_method('exaloglog', NULL, 'error=0.00005'))).parameters ~ 'p=26 ' AS most;
+SELECT n, (dedup_stats(f)).exact FROM unnest('{1792,1793}'::int[]) n, LATERAL (SELECT dedup_agg(dedup_method('exaloglog', '16kB'), i) AS f FROM generate_series(1, n) i) x;
 SELECT approx_count_distinct(i) FROM generate_series(1, 1792) i;
 
 -- count_min: 'epsilon=0.001 delta=0.01' is 54,380 bytes and exact up to 3,398 keys

@@ -184,9 +184,9 @@ my @sketches = (
 	[ 'count_min exact', q{dedup_method('count_min', '1MB')}, 'bytes', 'SELECT k FROM sights WHERE dedup_frequency(f, k) <> n' ],
 	[ 'count_min', q{dedup_method('count_min', '16kB')}, 'bytes', "$too_low UNION ALL $too_high" ],
 	[ 'count_min conservative', q{dedup_method('count_min', '16kB', 'conservative=on')}, 'answers', "$too_low UNION ALL $too_high" ],
-	[ 'hll exact', q{dedup_method('hll', '64kB')}, 'bytes', 'SELECT 1 WHERE dedup_count(f) <> 6000' ],
+	[ 'exaloglog exact', q{dedup_method('exaloglog', '64kB')}, 'bytes', 'SELECT 1 WHERE dedup_count(f) <> 6000' ],
 	# four standard errors of HyperLogLog with as many bytes, in registers of six bits
-	[ 'hll', q{dedup_method('hll', '4kB')}, 'bytes',
+	[ 'exaloglog', q{dedup_method('exaloglog', '4kB')}, 'bytes',
 		'SELECT 1 WHERE abs(dedup_count(f) - 6000) > 4 * 1.04 / sqrt(4096 * 8 / 6.0) * 6000' ],
 );
 $near->safe_psql(
