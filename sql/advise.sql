@@ -46,8 +46,9 @@ SELECT method, why FROM dedup_advise(1000000, 0.01) WHERE why LIKE 'made by%';
 
 -- methods that are there for their papers come last, each says so, and all say why in a few words
 
-SELECT string_agg(method, ' ' ORDER BY n) FILTER (WHERE NOT paper) AS to_use,
-	string_agg(method, ' ' ORDER BY n) FILTER (WHERE paper) AS of_papers,
+SELECT count(*) FILTER (WHERE NOT paper) > 9 AS many, (array_agg(method ORDER BY n) FILTER (WHERE NOT paper))[1:3] AS to_use,
+	count(*) FILTER (WHERE paper) > 9 AS many, bool_and(paper) FILTER (WHERE method ~ '^(a2|b_dbf|apbf|lru|fp_lru|qhtd|qqht|qqhtd|sbf|sqf|dsqf)$') AS of_papers,
+	bool_or(paper) FILTER (WHERE method ~ '^(recent|ring|fifo|qht)$') AS of_none,
 	max(n) FILTER (WHERE NOT paper) < min(n) FILTER (WHERE paper) AS last,
 	max(length(why)) <= 72 AS few_words
 FROM (SELECT *, row_number() OVER () AS n, why = 'only to compare with its paper' AS paper
@@ -55,7 +56,7 @@ FROM (SELECT *, row_number() OVER () AS n, why = 'only to compare with its paper
 
 -- figures have three digits; bytes are exact
 
-SELECT count(*) AS figures, max(length(rtrim(regexp_replace(regexp_replace(figure::text, 'e.*$', ''), '^0\.0*|\.', '', 'g'), '0'))) AS digits
+SELECT count(*) > 700 AS many, max(length(rtrim(regexp_replace(regexp_replace(figure::text, 'e.*$', ''), '^0\.0*|\.', '', 'g'), '0'))) AS digits
 FROM unnest('{3,100000,12345678}'::bigint[]) keys, unnest('{1e-8,0.00123456789,0.01,0.333}'::float8[]) fpr,
 	dedup_advise(keys, fpr) a, unnest(ARRAY[bits_per_key, expected_fpr, missed]) figure;
 SELECT method, bytes, bits_per_key, expected_fpr, missed FROM dedup_advise(1000000, 0.01) LIMIT 7;

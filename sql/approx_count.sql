@@ -1,4 +1,4 @@
--- approx_count_distinct and filters of method hll: the truth is count(DISTINCT ...),
+-- approx_count_distinct and filters of method exaloglog: the truth is count(DISTINCT ...),
 -- within three standard errors of 0.57 % where the answer is an estimate.
 
 \set QUIET on
@@ -115,7 +115,7 @@ RESET work_mem;
 \set QUIET on
 CREATE TABLE serial AS SELECT approx_count_distinct(i) AS i, approx_count_distinct(k) AS k,
 	approx_count_distinct(i % 1000) AS few,
-	dedup_agg(dedup_method('hll', '4kB'), k)::text AS sketch FROM t;
+	dedup_agg(dedup_method('exaloglog', '4kB'), k)::text AS sketch FROM t;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
@@ -126,7 +126,7 @@ SELECT plan_has('SELECT approx_count_distinct(k) FROM t', 'Partial Aggregate') A
 SELECT approx_count_distinct(i) = (SELECT i FROM serial) AS i,
 	approx_count_distinct(k) = (SELECT k FROM serial) AS k,
 	approx_count_distinct(i % 1000) = 1000 AND (SELECT few FROM serial) = 1000 AS few,
-	dedup_agg(dedup_method('hll', '4kB'), k)::text = (SELECT sketch FROM serial) AS sketch FROM t;
+	dedup_agg(dedup_method('exaloglog', '4kB'), k)::text = (SELECT sketch FROM serial) AS sketch FROM t;
 SET max_parallel_workers_per_gather = 0;
 
 -- window frames, exact and not
@@ -141,12 +141,12 @@ FROM (SELECT i, approx_count_distinct(i) OVER (ORDER BY i) AS so_far FROM t WHER
 -- a day's sketches, stored, merged to a week, and counted: as built at once
 
 \set QUIET on
-CREATE TABLE daily AS SELECT day, dedup_agg(dedup_method('hll', '16kB'), k) AS f FROM t GROUP BY day;
+CREATE TABLE daily AS SELECT day, dedup_agg(dedup_method('exaloglog', '16kB'), k) AS f FROM t GROUP BY day;
 \set QUIET off
 SELECT bool_and(near(dedup_count(f), 10000)) AS days,
 	max(pg_column_size(f)) AS bytes FROM daily;
 SELECT near(dedup_count(dedup_merge_agg(f)), 70000) AS week,
-	dedup_merge_agg(f)::text = (SELECT dedup_agg(dedup_method('hll', '16kB'), k) FROM t)::text
+	dedup_merge_agg(f)::text = (SELECT dedup_agg(dedup_method('exaloglog', '16kB'), k) FROM t)::text
 		AS as_built_at_once,
 	dedup_count(dedup_merge_agg(f)) = (SELECT approx_count_distinct(k) FROM t) AS as_the_aggregate,
 	dedup_merge_agg(f ORDER BY day)::text = dedup_merge_agg(f ORDER BY day DESC)::text AS any_order
@@ -158,33 +158,33 @@ WHERE day = 6;
 -- what it is made of
 
 SELECT method, keys, fpr, seed, exact, count, fill, fpr_now, overfull, bytes, bytes_full, parameters
-FROM dedup_stats(dedup_method('hll', '16kB'));
+FROM dedup_stats(dedup_method('exaloglog', '16kB'));
 SELECT memory, bytes_full - 64 AS body, parameters
-FROM unnest(ARRAY['56', '4kB', '16kB', '64kB', '512MB']) memory, dedup_stats(dedup_method('hll', memory));
+FROM unnest(ARRAY['56', '4kB', '16kB', '64kB', '512MB']) memory, dedup_stats(dedup_method('exaloglog', memory));
 SELECT error, parameters FROM unnest(ARRAY['0.5', '0.01', '0.0057', '0.0056', '0.00005']) error,
-	dedup_stats(dedup_method('hll', NULL, 'error=' || error));
+	dedup_stats(dedup_method('exaloglog', NULL, 'error=' || error));
 SELECT exact, near(count, 200000) AS near, overfull, fpr_now IS NULL AS no_rate, bytes
-FROM dedup_stats((SELECT dedup_agg(dedup_method('hll', '16kB'), i) FROM t));
-SELECT count(*) FROM dedup_advise(1000000, 0.01) WHERE method = 'hll';
+FROM dedup_stats((SELECT dedup_agg(dedup_method('exaloglog', '16kB'), i) FROM t));
+SELECT count(*) FROM dedup_advise(1000000, 0.01) WHERE method = 'exaloglog';
 
 -- adding to a value, and the text and binary forms
 
-SELECT dedup_count(dedup_add(dedup_add(dedup_method('hll', '4kB'), 1), 1)) AS one,
-	dedup_count(dedup_add(dedup_method('hll', '4kB'), NULL::int)) AS none;
-SELECT dedup_add_all(dedup_method('hll', '4kB'), ARRAY(SELECT generate_series(1, 10000)))::text
-	= (SELECT dedup_agg(dedup_method('hll', '4kB'), i) FROM generate_series(10000, 1, -1) i)::text AS same,
+SELECT dedup_count(dedup_add(dedup_add(dedup_method('exaloglog', '4kB'), 1), 1)) AS one,
+	dedup_count(dedup_add(dedup_method('exaloglog', '4kB'), NULL::int)) AS none;
+SELECT dedup_add_all(dedup_method('exaloglog', '4kB'), ARRAY(SELECT generate_series(1, 10000)))::text
+	= (SELECT dedup_agg(dedup_method('exaloglog', '4kB'), i) FROM generate_series(10000, 1, -1) i)::text AS same,
 	f::text::dedup_filter::bytea = f::bytea AS back
-FROM (SELECT dedup_agg(dedup_method('hll', '4kB'), i) AS f FROM generate_series(1, 5000) i) x;
+FROM (SELECT dedup_agg(dedup_method('exaloglog', '4kB'), i) AS f FROM generate_series(1, 5000) i) x;
 
 -- different precisions merge to the lower one, as if all had been made so
 
 \set QUIET on
-CREATE TABLE sizes AS SELECT memory, n, dedup_agg(dedup_method('hll', memory), i) AS f
+CREATE TABLE sizes AS SELECT memory, n, dedup_agg(dedup_method('exaloglog', memory), i) AS f
 FROM unnest(ARRAY['1kB', '4kB', '16kB']) memory, unnest(ARRAY[10, 100, 300, 1000, 5000]) n,
 	LATERAL generate_series(n / 2, n / 2 + n - 1) i GROUP BY memory, n;
 \set QUIET off
 SELECT count(*) AS pairs,
-	bool_and((a.f || b.f)::text = (SELECT dedup_agg(dedup_method('hll',
+	bool_and((a.f || b.f)::text = (SELECT dedup_agg(dedup_method('exaloglog',
 			CASE WHEN pg_size_bytes(a.memory) < pg_size_bytes(b.memory) THEN a.memory ELSE b.memory END), i)
 		FROM (SELECT generate_series(a.n / 2, a.n / 2 + a.n - 1) AS i
 			UNION ALL SELECT generate_series(b.n / 2, b.n / 2 + b.n - 1)) x)::text) AS as_built_coarse,
@@ -193,38 +193,38 @@ FROM sizes a, sizes b;
 SELECT (SELECT count(DISTINCT f::text) FROM (
 		SELECT dedup_merge_agg(f ORDER BY n, memory) AS f FROM sizes
 		UNION ALL SELECT dedup_merge_agg(f ORDER BY memory DESC, n DESC) FROM sizes
-		UNION ALL SELECT dedup_agg(dedup_method('hll', '1kB'), i) FROM generate_series(5, 7499) i
+		UNION ALL SELECT dedup_agg(dedup_method('exaloglog', '1kB'), i) FROM generate_series(5, 7499) i
 			WHERE i BETWEEN 5 AND 14 OR i BETWEEN 50 AND 149 OR i BETWEEN 150 AND 449
 				OR i BETWEEN 500 AND 1499 OR i BETWEEN 2500 AND 7499) x) AS one_result,
 	dedup_count(dedup_merge_agg(f)) BETWEEN 0.9 * 6410 AND 1.1 * 6410 AS near FROM sizes;
 
 -- all else must be equal, and other methods do not mix
 
-SELECT error('SELECT dedup_method(''hll'', ''4kB'') || dedup_method(''hll'', ''16kB'', '''', 1)');
-SELECT error('SELECT dedup_method(''hll'', ''4kB'') || dedup_method(''hll'', ''16kB'', ''hash=sip'')');
-SELECT dedup_method('hll', '4kB') || dedup_filter(1000);
+SELECT error('SELECT dedup_method(''exaloglog'', ''4kB'') || dedup_method(''exaloglog'', ''16kB'', '''', 1)');
+SELECT error('SELECT dedup_method(''exaloglog'', ''4kB'') || dedup_method(''exaloglog'', ''16kB'', ''hash=sip'')');
+SELECT dedup_method('exaloglog', '4kB') || dedup_filter(1000);
 
 -- it does not say whether a key was seen
 
 SELECT error(statement) FROM (VALUES
-	('SELECT dedup_contains(dedup_method(''hll'', ''4kB''), 1)'),
-	('SELECT is_new(dedup_method(''hll'', ''4kB''), 1)'),
-	('SELECT dedup_is_new(dedup_method(''hll'', ''4kB''), i) OVER () FROM generate_series(1, 2) i'),
-	('SELECT dedup_create(''a_live_one'', dedup_method(''hll'', ''4kB''))'),
-	('SELECT dedup_forget(dedup_method(''hll'', ''4kB''), 1)')) s (statement);
-SELECT dedup_contains(dedup_method('hll', '4kB'), 1);
+	('SELECT dedup_contains(dedup_method(''exaloglog'', ''4kB''), 1)'),
+	('SELECT is_new(dedup_method(''exaloglog'', ''4kB''), 1)'),
+	('SELECT dedup_is_new(dedup_method(''exaloglog'', ''4kB''), i) OVER () FROM generate_series(1, 2) i'),
+	('SELECT dedup_create(''a_live_one'', dedup_method(''exaloglog'', ''4kB''))'),
+	('SELECT dedup_forget(dedup_method(''exaloglog'', ''4kB''), 1)')) s (statement);
+SELECT dedup_contains(dedup_method('exaloglog', '4kB'), 1);
 SELECT dedup_create('live', dedup_filter(1000, 0.01, 7)) \g /dev/null
-SELECT error('SELECT dedup_load(''live'', dedup_add(dedup_method(''hll'', ''4kB'', '''', 7), 1))');
+SELECT error('SELECT dedup_load(''live'', dedup_add(dedup_method(''exaloglog'', ''4kB'', '''', 7), 1))');
 
 -- how it is made
 
 SELECT error(statement) FROM (VALUES
-	('SELECT dedup_method(''hll'', NULL)'), ('SELECT dedup_method(''hll'', ''4kB'', ''error=0.01'')'),
-	('SELECT dedup_method(''hll'', ''55'')'), ('SELECT dedup_method(''hll'', ''513MB'')'),
-	('SELECT dedup_method(''hll'', ''4kB'', ''keys=1000'')'),
-	('SELECT dedup_method(''hll'', NULL, ''error=0.9'')')) s (statement);
-SELECT dedup_method('hll', NULL);
-SELECT dedup_method('hll', '4kB', 'fpr=0.01');
+	('SELECT dedup_method(''exaloglog'', NULL)'), ('SELECT dedup_method(''exaloglog'', ''4kB'', ''error=0.01'')'),
+	('SELECT dedup_method(''exaloglog'', ''55'')'), ('SELECT dedup_method(''exaloglog'', ''513MB'')'),
+	('SELECT dedup_method(''exaloglog'', ''4kB'', ''keys=1000'')'),
+	('SELECT dedup_method(''exaloglog'', NULL, ''error=0.9'')')) s (statement);
+SELECT dedup_method('exaloglog', NULL);
+SELECT dedup_method('exaloglog', '4kB', 'fpr=0.01');
 
 -- its support functions are only an aggregate's
 

@@ -49,7 +49,9 @@ FROM dedup_stats(dedup_method('blocked_bloom', '512MB'));
 
 -- method
 
+\set VERBOSITY terse
 SELECT dedup_method('bloomier', '1MB');
+\set VERBOSITY default
 SELECT name, pg_temp.error(format('SELECT dedup_method(%L, ''1MB'')', name)) AS error
 FROM unnest('{"",bloo,blooms,Bloom," bloom","blocked bloom"}'::text[]) name;
 

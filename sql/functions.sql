@@ -129,7 +129,7 @@ SELECT dedup_stats(NULL) IS NULL AS "null", (dedup_stats(dedup_filter(10))).meth
 -- order; of each kind what dedup_filter() or dedup_window() makes, then by memory; and what
 -- it says comes true
 
-SELECT array_agg(method ORDER BY n) AS methods,
+SELECT count(*) > 20 AS many, (array_agg(method ORDER BY n))[1:2] AS first,
 	bool_and(kind > last_kind OR kind = last_kind AND (bytes >= last OR last_why LIKE 'made by %')) AS least_first,
 	bool_and(expected_fpr <= 0.01 * 1.01) AS rates,
 	bool_and(bits_per_key > 6.6) AS above_the_bound
@@ -139,13 +139,6 @@ FROM (SELECT *, lag(bytes, 1, 0::bigint) OVER (ORDER BY n) AS last,
 				WHEN missed <= 0.001 THEN 1 ELSE 2 END AS kind
 		FROM dedup_advise(100000) WITH ORDINALITY a(method, why, promise, bytes, bits_per_key, expected_fpr,
 				missed, speed, "cannot", merging, parameters, prototype, n)) y) x;
-SELECT array_agg(method) AS never_forget FROM dedup_advise(100000, 0.01, false);
-SELECT array_agg(method) AS forget FROM dedup_advise(100000, 0.01, true);
-SELECT (SELECT bytes FROM dedup_advise(100000, 0.00001, false) WHERE method = 'bloom')
-		< (SELECT bytes FROM dedup_advise(100000, 0.00001, false) WHERE method = 'blocked_bloom')
-		AS bloom_is_smaller_at_low_rates,
-	(SELECT array_agg(method) FROM dedup_advise(100000, 0.01, NULL))
-		= (SELECT array_agg(method) FROM dedup_advise(100000)) AS null_is_either;
 CREATE FUNCTION pg_temp.made(prototype text) RETURNS dedup_filter LANGUAGE plpgsql AS $$
 DECLARE
 	made dedup_filter;
@@ -153,9 +146,22 @@ BEGIN
 	EXECUTE 'SELECT ' || prototype INTO made;
 	RETURN made;
 END $$;
-SELECT a.method, a.bytes = s.bytes_full AS bytes, a.parameters = s.parameters AS parameters, s.keys,
-	s.fpr FROM dedup_advise(1234, 0.003) a, dedup_stats(pg_temp.made(a.prototype)) s
-ORDER BY a.method COLLATE "C";
+SELECT forget, count(*) >= CASE WHEN forget THEN 15 ELSE 5 END AS many, (array_agg(method))[1:4] AS first,
+	string_agg(method, ' ') FILTER (WHERE forgets IS DISTINCT FROM forget) AS not_so
+FROM (SELECT forget, method, EXISTS (SELECT dedup_new_keys(f, ARRAY(SELECT generate_series(1, 1000)))) AS forgets
+	FROM unnest('{f,t}'::boolean[]) forget, dedup_advise(1000, 0.01, forget),
+		LATERAL (SELECT pg_temp.made(prototype) AS empty OFFSET 0) x,
+		LATERAL (SELECT dedup_agg(empty, i ORDER BY i) AS f
+			FROM generate_series(1, CASE WHEN forget THEN 10000 ELSE 1000 END) i) z) y
+GROUP BY forget ORDER BY forget;
+SELECT (SELECT bytes FROM dedup_advise(100000, 0.00001, false) WHERE method = 'bloom')
+		< (SELECT bytes FROM dedup_advise(100000, 0.00001, false) WHERE method = 'blocked_bloom')
+		AS bloom_is_smaller_at_low_rates,
+	(SELECT array_agg(method) FROM dedup_advise(100000, 0.01, NULL))
+		= (SELECT array_agg(method) FROM dedup_advise(100000)) AS null_is_either;
+SELECT count(*) > 15 AS many, bool_and(a.bytes = s.bytes_full) AS bytes, bool_and(a.parameters = s.parameters) AS parameters,
+	min(s.keys) AS least_keys, max(s.keys) AS most_keys, min(s.fpr) AS least_fpr, max(s.fpr) AS most_fpr
+FROM dedup_advise(1234, 0.003) a, dedup_stats(pg_temp.made(a.prototype)) s;
 
 -- the marks of all functions
 
@@ -166,6 +172,12 @@ JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.de
 JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
 WHERE extname = 'streamdedup'
 ORDER BY proname COLLATE "C", pronargs, provariadic, provolatile;
+-- by its name or by its regclass, a live filter meets the same function
+SELECT count(*) >= 9 AS many, bool_and(functions = 1) AS the_same FROM (
+	SELECT count(*), count(DISTINCT prosrc) AS functions
+	FROM (SELECT proname, array_replace(proargtypes::oid[], 'regclass'::regtype::oid, 'text'::regtype::oid) AS types, prosrc
+		FROM pg_proc WHERE probin LIKE '%streamdedup' AND proargnames[1] = 'name') x
+	GROUP BY proname, types HAVING count(*) = 2) y;
 SELECT proname, pronargs AS args, aggtranstype::regtype AS state, aggcombinefn <> 0 AS combines,
 	aggfinalmodify AS final, aggtransspace > 0 AS space_told FROM pg_aggregate
 JOIN pg_proc p ON p.oid = aggfnoid

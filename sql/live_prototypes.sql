@@ -26,15 +26,25 @@ END $$;
 
 -- all methods, by keys and by memory, with another hash, and with a ttl
 
-CREATE TEMP TABLE methods AS
-SELECT unnest(string_to_array('blocked_bloom bloom recent ring fifo counting_bloom sbf rsbf sqf dsqf qht qhtd qqht qqhtd cuckoo quotient a2 b_dbf lru fp_lru apbf hll count_min', ' ')) AS method;
-SELECT by_keys, by_memory, sip, timed, string_agg(method, ' ') AS methods FROM (
-	SELECT method,
-		pg_temp.created(format('dedup_method(%L, NULL, %L, 7)', method, CASE method WHEN 'hll' THEN 'error=0.01' WHEN 'count_min' THEN 'epsilon=0.01' ELSE 'keys=10000 fpr=0.003' END)) AS by_keys,
+-- all that there are: the hint lists them
+CREATE FUNCTION pg_temp.methods() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	hint text;
+BEGIN
+	PERFORM dedup_method('none', '1MB');
+EXCEPTION WHEN invalid_parameter_value THEN
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+	RETURN QUERY SELECT unnest(string_to_array(substring(hint FROM '^The methods are: (.*)\.$'), ', '));
+END $$;
+CREATE TEMP TABLE methods AS SELECT method, place FROM pg_temp.methods() WITH ORDINALITY m(method, place);
+SELECT by_keys, by_memory, sip, timed, count(*) > 1 AS some, (array_agg(method ORDER BY place))[1:2] AS first FROM (
+	SELECT method, place,
+		pg_temp.created(format(CASE WHEN fpr IS NULL THEN 'dedup_method(%L, ''64kB'')' ELSE 'dedup_method(%L, NULL, ''keys=10000 fpr=0.003'', 7)' END,
+			method)) AS by_keys,
 		pg_temp.created(format('dedup_method(%L, ''100kB'', '''', 7)', method)) AS by_memory,
 		pg_temp.created(format('dedup_method(%L, ''64kB'', ''hash=sip'', 7)', method)) AS sip,
 		pg_temp.created(format('dedup_method(%L, ''64kB'', '''', 7)', method), '1 hour') AS timed
-	FROM methods) x GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;
+	FROM methods, LATERAL (SELECT s.fpr FROM dedup_stats(dedup_method(method, '64kB')) s) y) x GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;
 
 -- Each option of each method. An option that says what holds without it changes nothing. One
 -- that only sets the rate is taken over as that rate.

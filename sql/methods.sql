@@ -2,19 +2,39 @@
 -- merge, and forgetting where it can. What each promises is asked of it, and no more.
 
 \set QUIET on
--- kind: what is promised of keys within capacity. all: none is missed; window: at most
--- 0.1 % of them; chance: nothing, but that it remembers some and forgets some.
-CREATE TEMP TABLE methods (place serial, method text, options text, kind text);
-INSERT INTO methods (method, options, kind) VALUES
-	('blocked_bloom', '', 'all'), ('bloom', '', 'all'), ('counting_bloom', '', 'all'),
-	('cuckoo', 'strict=on', 'all'), ('quotient', '', 'all'), ('recent', '', 'window'),
-	('ring', '', 'window'), ('ring', 'refresh=on', 'window'), ('fifo', '', 'window'),
-	('a2', '', 'window'), ('b_dbf', '', 'window'), ('apbf', '', 'window'), ('lru', '', 'window'),
-	('fp_lru', '', 'window'), ('sbf', '', 'chance'), ('rsbf', '', 'chance'),
-	('rsbf', 'reading=text', 'chance'), ('rsbf', 'reading=algorithm', 'chance'),
-	('sqf', '', 'chance'), ('sqf', 'k=1 r=2 r_prime=1 pow2=on', 'chance'), ('dsqf', '', 'chance'),
-	('qht', '', 'chance'), ('qhtd', 'k=4', 'chance'), ('qqht', 'k=4', 'chance'),
-	('qqhtd', 'k=4', 'chance'), ('cuckoo', '', 'chance');
+-- SQLSTATE and message of the error of a statement, in one line; and its hint
+CREATE FUNCTION pg_temp.error(statement text, OUT error text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE statement;
+	error := 'no error';
+EXCEPTION WHEN OTHERS THEN
+	error := SQLSTATE || ' ' || SQLERRM;
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+END $$;
+-- The methods that say whether a key was seen, with their usual options, as the server
+-- lists them, and with some more. kind: what is promised of keys within capacity. all: none
+-- is missed; window: at most 0.1 % of them; chance: nothing, but that it remembers some and
+-- forgets some. first_sight: of windows, whether they go by the first sight of a key, or by
+-- its last. own_rate: the options leave the rate to fpr no more.
+CREATE TEMP TABLE methods AS
+WITH advised AS (SELECT DISTINCT ON (method, options) *
+	FROM (SELECT *, regexp_replace(prototype, '^.* fpr=[^ '']* ?([^'']*)''\)$', '\1') AS options
+		FROM unnest('{f,t}'::boolean[]) forgets, unnest('{0.3,0.01}'::float8[]) fpr,
+			unnest('{f,t,NULL}'::boolean[]) first_sight, dedup_advise(5000, fpr, forgets, first_sight)) x
+	ORDER BY method, options, first_sight, fpr)
+SELECT method, options || coalesce(more, '') AS options, CASE WHEN NOT forgets THEN 'all'
+	WHEN 'promise a window' = ANY (string_to_array("cannot", ', ')) THEN 'chance' ELSE 'window' END AS kind,
+	first_sight, promise, speed, string_to_array("cannot", ', ') AS cannot, coalesce(more ~ 'r=2|reading', false) AS own_rate
+FROM advised LEFT JOIN LATERAL (VALUES ('rsbf', ''), ('rsbf', 'reading=text'), ('rsbf', 'reading=algorithm'),
+	('sqf', ''), ('sqf', 'k=1 r=2 r_prime=1 pow2=on'), ('qhtd', ''), ('qhtd', 'k=4'), ('qqht', ''), ('qqht', 'k=4'),
+	('qqhtd', ''), ('qqhtd', 'k=4')) v(m, more) ON m = method;
+-- the methods for which something did not hold; {}: it held for all
+CREATE FUNCTION pg_temp.add(failed text[], method text, options text, holds boolean) RETURNS text[]
+LANGUAGE sql AS $$
+	SELECT CASE WHEN holds THEN failed ELSE failed || rtrim(method || ' ' || options) END
+$$;
+CREATE AGGREGATE pg_temp.failed(method text, options text, holds boolean) (
+	SFUNC = pg_temp.add, STYPE = text[], INITCOND = '{}');
 CREATE FUNCTION pg_temp.empty(method text, options text, keys int) RETURNS dedup_filter
 LANGUAGE sql AS $$ SELECT dedup_method(method, NULL, 'keys=' || keys || ' ' || options, 11) $$;
 -- a filter of the keys from .. to, built in one go
@@ -26,61 +46,64 @@ LANGUAGE sql AS $$
 	SELECT count(*) FILTER (WHERE dedup_contains(filter, i)) / count(*)::float8
 	FROM generate_series(first, last) i
 $$;
--- SQLSTATE and message of the error of a statement, in one line
-CREATE FUNCTION pg_temp.error(statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE statement;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
 SET client_min_messages = error;
 \set QUIET off
 
--- all that there are, and advice knows those that keep the rate; rsbf's rule makes it 0.0156
+-- all that there are: the list is that of the methods with a rate, which advice knows at one
+-- rate or another; rsbf's rule makes it 0.0156
 
-SELECT dedup_method('none', '1MB');
+SELECT names[1:5] AS first, array_length(names, 1) > 20 AS many,
+	ARRAY(SELECT name FROM unnest(names) name, dedup_stats(dedup_method(name, '64kB')) WHERE fpr IS NOT NULL
+		EXCEPT SELECT method FROM methods) AS without_advice,
+	ARRAY(SELECT method FROM methods EXCEPT SELECT unnest(names)) AS without_name
+FROM (SELECT string_to_array(substring(hint FROM '^The methods are: (.*)\.$'), ', ') AS names
+	FROM pg_temp.error('SELECT dedup_method(''none'', ''1MB'')')) x;
 SELECT string_agg(method, ' ') AS without_advice FROM (SELECT DISTINCT method FROM methods EXCEPT
 	SELECT method FROM dedup_advise(1000, 0.01)) x;
+SELECT kind, count(*) >= least AS many FROM methods JOIN (VALUES ('all', 5), ('window', 9), ('chance', 14)) v(kind, least)
+	USING (kind) GROUP BY kind, least ORDER BY kind;
 
 -- made, and told of by dedup_stats
 
-SELECT m.method, m.options, s.method = m.method AND s.keys = 5000 AND (s.fpr = 0.01 OR options ~ 'r=2') AND s.seed = 11
+SELECT pg_temp.failed(m.method, m.options, s.method = m.method AND s.keys = 5000 AND (s.fpr = 0.01 OR own_rate) AND s.seed = 11
 	AND s.exact AND s.count = 0 AND s.bytes = 64 AND s.bytes_full > 64
-	AND s.parameters IS NOT NULL AS stats
-FROM methods m, dedup_stats(pg_temp.empty(m.method, m.options, 5000)) s ORDER BY place;
+	AND s.parameters IS NOT NULL) AS stats
+FROM methods m, dedup_stats(pg_temp.empty(m.method, m.options, 5000)) s;
 
--- by memory it takes no more than was given (lru counts entries alone), and not much less
+-- by memory it takes no more than was given, or as much on top as it says, and not much less
 
-SELECT m.method, options, bytes_full - 64 <= 65536 AS within, bytes_full - 64 > 65536 - 8000 AS used
-FROM methods m, dedup_stats(dedup_method(m.method, '64kB', options)) WHERE m.method NOT LIKE '%lru'
-ORDER BY place;
+SELECT pg_temp.failed(m.method, m.options, bytes_full - 64 <= 65536 * CASE WHEN speed ~ 'take twice the memory asked for on top' THEN 3 ELSE 1 END + 64)
+		AS within,
+	pg_temp.failed(m.method, m.options, bytes_full - 64 > 65536 - 8000) AS used
+FROM methods m, dedup_stats(dedup_method(m.method, '64kB', options));
 
--- full to its capacity: the exact form is over (but in lru, which is as good as exact), what was promised of the keys holds, and keys that never came are
--- found at the rate asked for at most, where the options leave it to fpr
+-- full to its capacity: the exact form is over (but where hashes take no more than the
+-- method would), what was promised of the keys holds, and keys that never came are found at
+-- the rate asked for at most, where the options leave it to fpr
 
-SELECT m.method, options, NOT s.exact AS full,
-	CASE kind WHEN 'all' THEN held = 1 WHEN 'window' THEN held >= 0.999 ELSE held BETWEEN 0.2 AND 1 END
-		AS held,
-	strange <= 1.1 * 0.01 + 4 * sqrt(0.01 / 20000) OR options ~ 'r=2|reading' AS rate
+SELECT pg_temp.failed(m.method, m.options, NOT s.exact = (bytes_full - 64 < 8 * 5000)) AS full,
+	pg_temp.failed(m.method, m.options,
+		CASE kind WHEN 'all' THEN held = 1 WHEN 'window' THEN held >= 0.999 ELSE held BETWEEN 0.2 AND 1 END) AS held,
+	pg_temp.failed(m.method, m.options, strange <= 1.1 * 0.01 + 4 * sqrt(0.01 / 20000) OR own_rate) AS rate
 FROM methods m, LATERAL (SELECT pg_temp.filled(pg_temp.empty(m.method, options, 5000), 1, 5000) AS f
 	OFFSET 0) x, dedup_stats(f) s,
 	LATERAL (SELECT pg_temp.share(f, 1, 5000) AS held, pg_temp.share(f, 1000001, 1020000) AS strange
-	OFFSET 0) y ORDER BY place;
+	OFFSET 0) y;
 
--- text and binary forms are read back, byte for byte, and a filter read back goes on alike
+-- text and binary forms are read back, byte for byte, and a filter read back goes on alike;
+-- full to capacity and, where it never refuses a key, beyond
 
-SELECT method, options, f::text::dedup_filter::text = f::text AS text,
-	f::bytea::dedup_filter::text = f::text AS bytea,
-	dedup_add(f::text::dedup_filter, -1)::text = dedup_add(f, -1)::text AS goes_on
-FROM methods, LATERAL (SELECT pg_temp.filled(pg_temp.empty(method, options, 3000), 1, 4000) AS f
-	WHERE method NOT IN ('quotient', 'cuckoo') OR options = '' AND method = 'cuckoo'
-	UNION ALL SELECT pg_temp.filled(pg_temp.empty(method, options, 3000), 1, 3000)
-	OFFSET 0) x ORDER BY place;
+SELECT pg_temp.failed(method, options, f::text::dedup_filter::text = f::text) AS text,
+	pg_temp.failed(method, options, f::bytea::dedup_filter::text = f::text) AS bytea,
+	pg_temp.failed(method, options, dedup_add(f::text::dedup_filter, -1)::text = dedup_add(f, -1)::text) AS goes_on
+FROM methods, unnest('{3000,4000}'::int[]) keys,
+	LATERAL (SELECT pg_temp.filled(pg_temp.empty(method, options, 3000), 1, keys) AS f OFFSET 0) x
+WHERE keys = 3000 OR promise !~ 'refuses';
 
 -- key by key, in batches, or by the aggregate: the same bytes
 
-SELECT method, options, one_by_one::text = a::text AS one_by_one, batch::text = a::text AS batch
+SELECT pg_temp.failed(method, options, one_by_one::text = a::text) AS one_by_one,
+	pg_temp.failed(method, options, batch::text = a::text) AS batch
 FROM methods, LATERAL (SELECT pg_temp.empty(method, options, 600) AS e OFFSET 0) x,
 	LATERAL (SELECT dedup_agg(e, i % 550 ORDER BY i) AS a,
 			dedup_add_all(e, array_agg(i % 550 ORDER BY i)) AS batch
@@ -88,33 +111,38 @@ FROM methods, LATERAL (SELECT pg_temp.empty(method, options, 600) AS e OFFSET 0)
 	LATERAL (SELECT f AS one_by_one FROM (
 			WITH RECURSIVE r(i, f) AS (SELECT 0, e UNION ALL
 				SELECT i + 1, dedup_add(f, (i + 1) % 550) FROM r WHERE i < 1000)
-			SELECT f FROM r WHERE i = 1000) z OFFSET 0) w ORDER BY place;
+			SELECT f FROM r WHERE i = 1000) z OFFSET 0) w;
 
 -- as a window function: of 20,000 rows, 4,000 keys that come five times each; what was
--- let through at first sight, and what of the repeats
+-- let through at first sight, and what of the repeats; a key that is called a duplicate by
+-- chance and so not kept (fp_lru, as its paper has it) is let through later
 
-SELECT m.method, m.options, first_refused <= 1.1 * 0.01 * 4000 + 4 * sqrt(40) OR options ~ 'r=2' AS first,
-	CASE kind WHEN 'all' THEN repeats_passed = 0 WHEN 'window' THEN repeats_passed <= 16
-	ELSE repeats_passed < 15000 END AS repeats
+SELECT pg_temp.failed(m.method, m.options, first_refused <= 1.1 * 0.01 * 4000 + 4 * sqrt(40) OR own_rate) AS first,
+	pg_temp.failed(m.method, m.options, CASE kind WHEN 'all' THEN repeats_passed = 0
+		WHEN 'window' THEN repeats_passed <= 16 OR promise ~ 'the share q is called duplicates' AND repeats_passed <= 16 + 1.1 * first_refused
+		ELSE repeats_passed < 15000 END) AS repeats
 FROM methods m, LATERAL (SELECT count(*) FILTER (WHERE i <= 4000 AND NOT new) AS first_refused,
 		count(*) FILTER (WHERE i > 4000 AND new) AS repeats_passed
 	FROM (SELECT i, dedup_is_new(pg_temp.empty(m.method, m.options, 5000), i % 4000)
-				OVER (ORDER BY i) AS new FROM generate_series(1, 20000) i) y) x
-WHERE m.method <> 'fp_lru' ORDER BY place;
--- but fp_lru refuses by chance, as its paper has it, and so lets fewer pass
+				OVER (ORDER BY i) AS new FROM generate_series(1, 20000) i) y) x;
 
--- first sight or last sight: a duplicate moves a key on, or does not
+-- first sight or last sight: a duplicate moves a key on, or does not, as advice says of
+-- windows, and papers of what forgets by chance
 
-SELECT method, options, dedup_add_all(e, ARRAY[1, 2, 1])::text = dedup_add_all(e, ARRAY[1, 2])::text
-		AS by_first_sight,
-	dedup_add_all(e, ARRAY[1, 2, 1])::text = dedup_add_all(e, ARRAY[2, 1])::text AS by_last_sight
-FROM methods, LATERAL (SELECT pg_temp.empty(method, options, 100) AS e OFFSET 0) x ORDER BY place;
+SELECT pg_temp.failed(method, options, by_first = first_sight AND by_last <> first_sight) FILTER (WHERE kind = 'window') AS windows,
+	pg_temp.failed(method, options, by_first OR by_last) AS others,
+	string_agg(DISTINCT method, ' ') FILTER (WHERE by_first AND NOT by_last AND method = ANY (papers)) AS by_first_sight,
+	string_agg(DISTINCT method, ' ') FILTER (WHERE by_last AND NOT by_first AND method = ANY (papers)) AS by_last_sight
+FROM (SELECT *, dedup_add_all(e, ARRAY[1, 2, 1])::text = dedup_add_all(e, ARRAY[1, 2])::text AS by_first,
+		dedup_add_all(e, ARRAY[1, 2, 1])::text = dedup_add_all(e, ARRAY[2, 1])::text AS by_last
+	FROM methods, LATERAL (SELECT pg_temp.empty(method, options, 100) AS e OFFSET 0) x) y,
+	(VALUES ('{sbf,rsbf,sqf,dsqf,qht,qhtd,qqht,qqhtd}'::text[])) papers (papers);
 
--- merging: what each input holds while both fit together, in every form; rsbf cannot
+-- merging: what each input holds while both fit together, in every form, of those that can
+-- be merged
 
-SELECT method, options, sides,
-	CASE kind WHEN 'all' THEN share = 1 WHEN 'window' THEN share >= 0.998 ELSE share BETWEEN 0.2 AND 1
-	END AS held
+SELECT sides, count(*) > 25 AS many, pg_temp.failed(method, options,
+		CASE kind WHEN 'all' THEN share = 1 WHEN 'window' THEN share >= 0.998 ELSE share BETWEEN 0.2 AND 1 END) AS held
 FROM methods, LATERAL (SELECT pg_temp.empty(method, options, 4000) AS e OFFSET 0) x,
 	LATERAL (VALUES
 	('full || full', pg_temp.filled(e, 1, 2000), pg_temp.filled(e, 2001, 4000)),
@@ -122,7 +150,11 @@ FROM methods, LATERAL (SELECT pg_temp.empty(method, options, 4000) AS e OFFSET 0
 	('exact || full', pg_temp.filled(e, 1, 10), pg_temp.filled(e, 11, 4000)),
 	('full || empty', pg_temp.filled(e, 1, 4000), e)) v(sides, a, b),
 	LATERAL (SELECT pg_temp.share(a || b, 1, 4000) AS share OFFSET 0) y
-WHERE method <> 'rsbf' ORDER BY place, sides COLLATE "C";
+WHERE 'merge' <> ALL (cannot) GROUP BY sides ORDER BY sides COLLATE "C";
+SELECT count(*) > 0 AS some, pg_temp.failed(method, options,
+		(pg_temp.error(format('SELECT f || f FROM (VALUES (dedup_method(%L, ''64kB'', %L))) v(f)', method, options))).error
+			= format('0A000 filters of method %s cannot be merged', method)) AS others
+FROM methods WHERE 'merge' = ANY (cannot);
 SELECT pg_temp.empty('rsbf', '', 1000) || pg_temp.empty('rsbf', '', 1000);
 \echo :LAST_ERROR_SQLSTATE
 SELECT dedup_merge_agg(f) FROM (VALUES (pg_temp.empty('rsbf', '', 1000)), (pg_temp.empty('rsbf', '', 1000))) v(f);
@@ -130,30 +162,37 @@ SELECT dedup_merge_agg(f)::text = min(f::text) AS one_is_no_merge
 FROM (VALUES (pg_temp.filled(pg_temp.empty('rsbf', '', 1000), 1, 2000))) v(f);
 SELECT dedup_method('sqf', '64kB', 'k=2 r=4') || dedup_method('sqf', '64kB', 'k=4 r=4');
 
--- forgetting, in exact and in full filters: the key is gone, the others stay, and it can
--- come again; a key that is not there changes nothing
+-- forgetting, in exact and in full filters, where a method can: the key is gone, the others
+-- stay, and it can come again; a key that is not there changes nothing
 
-SELECT method, options, keys = 1000 AS exact, NOT dedup_contains(less, 500) AS gone,
-	pg_temp.share(less, 1, 499) = 1 AND pg_temp.share(less, 501, 1000) = 1 AS others_stay,
-	dedup_contains(dedup_add(less, 500), 500) AS again,
-	dedup_forget(less, 500)::text = less::text AS only_once,
-	dedup_forget(f, NULL::int)::text = f::text AS no_key
-FROM (VALUES ('counting_bloom', ''), ('cuckoo', 'strict=on'), ('quotient', ''), ('lru', ''), ('fp_lru', ''))
-		v(method, options), (VALUES (1000), (100000)) w(keys),
+SELECT keys = 1000 AS exact, count(*) >= 5 AS some, pg_temp.failed(method, options, NOT dedup_contains(less, 500)) AS gone,
+	pg_temp.failed(method, options, pg_temp.share(less, 1, 499) = 1 AND pg_temp.share(less, 501, 1000) = 1) AS others_stay,
+	pg_temp.failed(method, options, dedup_contains(dedup_add(less, 500), 500)) AS again,
+	pg_temp.failed(method, options, dedup_forget(less, 500)::text = less::text) AS only_once,
+	pg_temp.failed(method, options, dedup_forget(f, NULL::int)::text = f::text) AS no_key
+FROM methods, (VALUES (1000), (100000)) w(keys),
 	LATERAL (SELECT pg_temp.filled(dedup_method(method, NULL, 'fpr=0.000001 keys=' || keys || ' ' || options), 1, 1000)
 			AS f OFFSET 0) x,
-	LATERAL (SELECT dedup_forget(f, 500) AS less OFFSET 0) y ORDER BY method COLLATE "C", keys;
+	LATERAL (SELECT dedup_forget(f, 500) AS less OFFSET 0) y
+WHERE 'take a key back' <> ALL (cannot) GROUP BY keys ORDER BY keys;
 SELECT dedup_forget(NULL::dedup_filter, 1) IS NULL AS no_filter;
-SELECT dedup_forget(dedup_filter(1000), 1);
-\echo :LAST_ERROR_SQLSTATE
-SELECT method, options, pg_temp.error(format('SELECT dedup_forget(dedup_method(%L, ''64kB'', %L), 1)', method, options)) AS error
-FROM methods WHERE method NOT IN ('counting_bloom', 'quotient', 'lru', 'fp_lru') AND options <> 'strict=on' ORDER BY place;
+-- where it cannot, the error names all that can
+SELECT error, ARRAY(SELECT unnest(string_to_array(substring(hint FROM '^These can: (.*)\.$'), ', ')) EXCEPT
+		SELECT method || CASE WHEN options <> '' THEN ' with ' || options ELSE '' END FROM methods WHERE 'take a key back' <> ALL (cannot)) AS cannot,
+	ARRAY(SELECT method || CASE WHEN options <> '' THEN ' with ' || options ELSE '' END FROM methods WHERE 'take a key back' <> ALL (cannot)
+		EXCEPT SELECT unnest(string_to_array(substring(hint FROM '^These can: (.*)\.$'), ', '))) AS not_named
+FROM pg_temp.error('SELECT dedup_forget(dedup_filter(1000), 1)');
+SELECT count(*) > 15 AS many, pg_temp.failed(method, options,
+		(pg_temp.error(format('SELECT dedup_forget(dedup_method(%L, ''64kB'', %L), 1)', method, options))).error
+			= format('0A000 a filter of method %s cannot forget a key', method)) AS error
+FROM methods WHERE 'take a key back' = ANY (cannot);
 -- all of them forgotten, a full filter is as good as empty
-SELECT method, dedup_count(f) = 0 AND pg_temp.share(f, 1, 2000) = 0 AS empty FROM (VALUES ('counting_bloom', ''), ('cuckoo', 'strict=on'), ('quotient', ''), ('lru', '')) v(method, options),
-	LATERAL (SELECT f FROM (WITH RECURSIVE r(i, f) AS (
+SELECT count(*) >= 4 AS some, pg_temp.failed(method, options, dedup_count(f) = 0 AND pg_temp.share(f, 1, 2000) = 0) AS empty
+FROM methods, LATERAL (SELECT f FROM (WITH RECURSIVE r(i, f) AS (
 				SELECT 0, pg_temp.filled(dedup_method(method, NULL, 'fpr=0.000001 keys=2000 ' || options), 1, 2000)
 				UNION ALL SELECT i + 1, dedup_forget(f, i + 1) FROM r WHERE i < 2000)
-			SELECT f FROM r WHERE i = 2000) z OFFSET 0) x;
+			SELECT f FROM r WHERE i = 2000) z OFFSET 0) x
+WHERE 'take a key back' <> ALL (cannot);
 
 -- a filter that can be full refuses, with the key that found no room, wherever it comes
 
@@ -162,13 +201,16 @@ CREATE FUNCTION pg_temp.keys(n int) RETURNS int[] LANGUAGE sql AS $$ SELECT arra
 \set QUIET off
 SELECT dedup_agg(dedup_method('quotient', '1kB'), i) FROM generate_series(1, 2000) i;
 \echo :LAST_ERROR_SQLSTATE
-SELECT method, options, pg_temp.error(format('SELECT dedup_agg(%L::dedup_filter, i) FROM generate_series(1, 3000) i', e)) AS aggregate,
-	pg_temp.error(format('SELECT dedup_add_all(%L::dedup_filter, pg_temp.keys(3000))', e)) AS array,
-	pg_temp.error(format('SELECT count(new) FROM (SELECT dedup_is_new(%L::dedup_filter, i) OVER () AS new FROM generate_series(1, 3000) i) x', e)) AS "window",
-	pg_temp.error(format('SELECT dedup_add_all(%L::dedup_filter, pg_temp.keys(900)) || (SELECT dedup_agg(%L::dedup_filter, -i) FROM generate_series(1, 900) i)', e, e)) AS merge,
-	pg_temp.error(format('SELECT dedup_merge_agg(f) FROM (SELECT dedup_agg(%L::dedup_filter, i) AS f FROM generate_series(1, 1800) i GROUP BY i %% 2) x', e)) AS merge_agg
-FROM (VALUES ('quotient', ''), ('cuckoo', 'strict=on')) v(method, options),
-	LATERAL (SELECT dedup_method(method, '1kB', 'fpr=0.01 ' || options)::text AS e OFFSET 0) x;
+SELECT what, count(*) > 1 AS some, pg_temp.failed(method, options,
+		(pg_temp.error(replace(statement, 'filter', format('%L::dedup_filter', e)))).error = format('54000 the %s filter is full', method)) AS error
+FROM methods, LATERAL (SELECT dedup_method(method, '1kB', 'fpr=0.01 ' || options)::text AS e OFFSET 0) x,
+	(VALUES ('aggregate', 'SELECT dedup_agg(filter, i) FROM generate_series(1, 3000) i'),
+		('array', 'SELECT dedup_add_all(filter, pg_temp.keys(3000))'),
+		('window', 'SELECT count(new) FROM (SELECT dedup_is_new(filter, i) OVER () AS new FROM generate_series(1, 3000) i) x'),
+		('merge', 'SELECT dedup_add_all(filter, pg_temp.keys(900)) || (SELECT dedup_agg(filter, -i) FROM generate_series(1, 900) i)'),
+		('merge_agg', 'SELECT dedup_merge_agg(f) FROM (SELECT dedup_agg(filter, i) AS f FROM generate_series(1, 1800) i GROUP BY i % 2) x'))
+		v(what, statement)
+WHERE promise ~ 'refuses' GROUP BY what ORDER BY what;
 -- and is as it was: no key that was taken is lost, and one that is there is still seen
 \set QUIET on
 CREATE FUNCTION pg_temp.fill_up(filter dedup_filter, OUT full_at int, OUT kept boolean, OUT seen boolean)
@@ -190,10 +232,11 @@ BEGIN
 	seen := dedup_add(filter, 1)::text = before;
 END $$;
 \set QUIET off
-SELECT v.method, full_at >= keys AS held_what_it_was_made_for, kept, seen
-FROM (VALUES ('quotient', ''), ('cuckoo', 'strict=on')) v(method, options),
-	LATERAL (SELECT dedup_method(v.method, '1kB', 'fpr=0.01 ' || v.options) AS e OFFSET 0) x,
-	dedup_stats(e), pg_temp.fill_up(e);
+SELECT pg_temp.failed(m.method, options, full_at >= keys) AS held_what_it_was_made_for,
+	pg_temp.failed(m.method, options, kept) AS kept, pg_temp.failed(m.method, options, seen) AS seen
+FROM methods m, LATERAL (SELECT dedup_method(m.method, '1kB', 'fpr=0.01 ' || options) AS e OFFSET 0) x,
+	dedup_stats(e), pg_temp.fill_up(e)
+WHERE promise ~ 'refuses';
 
 -- a quotient filter grows: with few keys its stored form is shorter than its ceiling
 
@@ -202,7 +245,7 @@ SELECT n, exact, bytes < bytes_full AS short FROM unnest('{100,2000,5000,9000}':
 
 -- options that exclude each other, and words
 
-SELECT method, options, pg_temp.error(format('SELECT dedup_method(%L, ''64kB'', %L)', method, options)) AS error
+SELECT method, options, (pg_temp.error(format('SELECT dedup_method(%L, ''64kB'', %L)', method, options))).error
 FROM (VALUES ('sqf', 'r=2 r_prime=3'), ('dsqf', 'r=2 r_prime=3'), ('rsbf', 'reading=other'), ('rsbf', 'reading='), ('rsbf', 'p_star=2'),
 	('sbf', 'd=0'), ('sbf', 'd=9'), ('qht', 'bits=0'), ('cuckoo', 'kicks=-1'), ('b_dbf', 'b=1'), ('apbf', 'k=0'), ('quotient', 'r=0'),
 	('lru', 'q=0.1')) v(method, options);
@@ -239,14 +282,19 @@ SET client_min_messages = error;
 
 -- advice by purpose
 
-SELECT a.method, bytes > 0 AND abs(bits_per_key / (8 * (bytes - 64) / 100000.0) - 1) < 0.005 AS bytes,
-	expected_fpr <= 0.01 * 1.0001 AS rate, missed <= 0.001 AS promised, speed, "cannot"
-FROM dedup_advise(100000) WITH ORDINALITY a(method, why, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot") ORDER BY ordinality;
-SELECT purpose, string_agg(method || CASE WHEN prototype LIKE '%=on%' THEN '*' ELSE '' END, ' ' ORDER BY place) AS best_first FROM (VALUES
-	(1, 'set', false, NULL, false, false), (2, 'window', true, NULL, false, false),
-	(3, 'by first sight', true, true, false, false), (4, 'by last sight', true, false, false, false),
-	(5, 'with deletes', NULL, NULL, true, false), (6, 'set with deletes', false, NULL, true, false),
-	(7, 'window to merge', true, NULL, false, true), (8, 'set to merge, with deletes', false, NULL, true, true)) v(n, purpose, forget, first_sight, deletes, merges),
+SELECT count(*) > 20 AS many, pg_temp.failed(method, prototype, bytes > 0 AND abs(bits_per_key / (8 * (bytes - 64) / 100000.0) - 1) < 0.005) AS bytes,
+	pg_temp.failed(method, prototype, expected_fpr <= 0.01 * 1.0001) AS rate,
+	pg_temp.failed(method, prototype, (missed <= 0.001) = ("cannot" !~ 'promise a window')) AS promised,
+	pg_temp.failed(method, prototype, speed <> '') AS speed,
+	pg_temp.failed(method, prototype, string_to_array("cannot", ', ') <@ ARRAY['promise a window', 'take a key back', 'merge',
+		'merge without loss when full', 'merge when both are nearly full', 'keep its rate through a merge']) AS cannot
+FROM dedup_advise(100000);
+SELECT method, speed, "cannot" FROM dedup_advise(100000) WHERE method IN ('cuckoo', 'recent', 'lru', 'quotient');
+SELECT purpose, string_agg(method || CASE WHEN prototype LIKE '%=on%' THEN '*' ELSE '' END, ' ' ORDER BY place) FILTER (WHERE place <= first) AS best_first FROM (VALUES
+	(1, 'set', 3, false, NULL, false, false), (2, 'window', 4, true, NULL, false, false),
+	(3, 'by first sight', 2, true, true, false, false), (4, 'by last sight', 2, true, false, false, false),
+	(5, 'with deletes', 3, NULL, NULL, true, false), (6, 'set with deletes', 3, false, NULL, true, false),
+	(7, 'window to merge', 4, true, NULL, false, true), (8, 'set to merge, with deletes', 3, false, NULL, true, true)) v(n, purpose, first, forget, first_sight, deletes, merges),
 	dedup_advise(100000, 0.01, forget, first_sight, deletes, merges) WITH ORDINALITY a(method, why, promise, bytes, bits_per_key, expected_fpr, missed, speed, "cannot", merging, parameters, prototype, place)
 GROUP BY n, purpose ORDER BY n;
 -- no method is advised for a rate that it does not keep

@@ -60,10 +60,19 @@ SELECT (dedup_stats(dedup_filter(10, 0.0001))).method AS from_here, (dedup_stats
 
 -- memory: any number of bytes with a unit, at most 512 MB, for every method
 
-CREATE TEMP TABLE methods AS
-SELECT unnest(string_to_array('blocked_bloom bloom recent ring fifo counting_bloom sbf rsbf sqf dsqf qht qhtd qqht qqhtd cuckoo quotient a2 b_dbf lru fp_lru apbf hll count_min', ' ')) AS method;
-SELECT b1, mb512, one_more, mb513, gb2, gb4, tb100, string_agg(method, ' ') AS methods FROM (
-	SELECT method, pg_temp.state(format('SELECT dedup_method(%L, ''1B'')', method)) AS b1,
+-- all that there are: the hint lists them
+CREATE FUNCTION pg_temp.methods() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	hint text;
+BEGIN
+	PERFORM dedup_method('none', '1MB');
+EXCEPTION WHEN invalid_parameter_value THEN
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+	RETURN QUERY SELECT unnest(string_to_array(substring(hint FROM '^The methods are: (.*)\.$'), ', '));
+END $$;
+CREATE TEMP TABLE methods AS SELECT method, place FROM pg_temp.methods() WITH ORDINALITY m(method, place);
+SELECT b1, mb512, one_more, mb513, gb2, gb4, tb100, count(*) > 20 AS many, (array_agg(method ORDER BY place))[1:3] AS first FROM (
+	SELECT method, place, pg_temp.state(format('SELECT dedup_method(%L, ''1B'')', method)) AS b1,
 		pg_temp.state(format('SELECT dedup_method(%L, ''512MB'')', method)) AS mb512,
 		pg_temp.state(format('SELECT dedup_method(%L, ''536870913'')', method)) AS one_more,
 		pg_temp.state(format('SELECT dedup_method(%L, ''513MB'')', method)) AS mb513,
@@ -73,11 +82,11 @@ SELECT b1, mb512, one_more, mb513, gb2, gb4, tb100, string_agg(method, ' ') AS m
 	FROM methods) x GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7;
 SELECT memory, pg_temp.state(format('SELECT dedup_method(''bloom'', %L)', memory)) FROM unnest('{65536,65536B,64kB,0.0625MB,64 kB,0x10000,64KB,64mb,0,-1,-64kB,0.4,nan,inf,1e400,much,""}'::text[]) memory;
 SELECT dedup_method('bloom', '2GB');
-SELECT dedup_method('hll', '600MB');
+SELECT dedup_method('exaloglog', '600MB');
 
 -- every filter takes 64 bytes while it is empty
 
-SELECT count(*) AS methods, min(pg_column_size(dedup_method(method, '64kB'))) AS least, max(pg_column_size(dedup_method(method, '64kB'))) AS most FROM methods;
+SELECT count(*) > 20 AS methods, min(pg_column_size(dedup_method(method, '64kB'))) AS least, max(pg_column_size(dedup_method(method, '64kB'))) AS most FROM methods;
 SELECT pg_column_size(dedup_filter(1)) AS small, pg_column_size(dedup_filter(400000000)) AS large, pg_column_size(dedup_window(200000000)) AS window;
 
 -- seeds: any bigint
@@ -117,7 +126,7 @@ SELECT methods, option, least, most, string_agg(DISTINCT concat_ws(' ', below_st
 		(23, 'count_min', 'epsilon', '9.9e-10', '0.001', '0.9', '0.91', NULL, ''),
 		(24, 'count_min', 'epsilon', '0', '1e-9', '0.9', '1', NULL, 'delta=0.9'),
 		(24, 'count_min', 'delta', '9.9e-10', '1e-9', '0.9', '0.91', NULL, 'epsilon=0.1'),
-		(25, 'hll', 'error', '0.0000499', '0.00005', '0.5', '0.501', NULL, '')
+		(25, 'exaloglog', 'error', '0.0000499', '0.00005', '0.5', '0.501', NULL, '')
 		) v(n, methods, option, below, least, most, above, memory, rest), unnest(string_to_array(methods, ' ')) method) x
 GROUP BY n, methods, option, least, most ORDER BY n;
 SELECT method, option, value, pg_temp.state(format('SELECT dedup_method(%L, ''64kB'', %L)', method, option || '=' || value)) FROM (VALUES
@@ -125,11 +134,11 @@ SELECT method, option, value, pg_temp.state(format('SELECT dedup_method(%L, ''64
 	('count_min', 'conservative', 'on off 1'), ('rsbf', 'reading', 'published text algorithm paper'), ('bloom', 'hash', 'xxh3 sip sha1')) v(method, option, vals),
 	unnest(string_to_array(vals, ' ')) value;
 
--- hll: p from 4 to 26; 1,792 keys are exact in 16 kB, and in approx_count_distinct()
+-- exaloglog: p from 4 to 26; 1,792 keys are exact in 16 kB, and in approx_count_distinct()
 
-SELECT substring((dedup_stats(dedup_method('hll', memory))).parameters FROM 'p=\d+') AS p, memory FROM unnest('{1kB,4kB,16kB,64kB,1MB,512MB}'::text[]) memory;
-SELECT (dedup_stats(dedup_method('hll', NULL, 'error=0.5'))).parameters ~ 'p=4 ' AS least, (dedup_stats(dedup_method('hll', NULL, 'error=0.00005'))).parameters ~ 'p=26 ' AS most;
-SELECT n, (dedup_stats(f)).exact FROM unnest('{1792,1793}'::int[]) n, LATERAL (SELECT dedup_agg(dedup_method('hll', '16kB'), i) AS f FROM generate_series(1, n) i) x;
+SELECT substring((dedup_stats(dedup_method('exaloglog', memory))).parameters FROM 'p=\d+') AS p, memory FROM unnest('{1kB,4kB,16kB,64kB,1MB,512MB}'::text[]) memory;
+SELECT (dedup_stats(dedup_method('exaloglog', NULL, 'error=0.5'))).parameters ~ 'p=4 ' AS least, (dedup_stats(dedup_method('exaloglog', NULL, 'error=0.00005'))).parameters ~ 'p=26 ' AS most;
+SELECT n, (dedup_stats(f)).exact FROM unnest('{1792,1793}'::int[]) n, LATERAL (SELECT dedup_agg(dedup_method('exaloglog', '16kB'), i) AS f FROM generate_series(1, n) i) x;
 SELECT approx_count_distinct(i) FROM generate_series(1, 1792) i;
 
 -- count_min: 'epsilon=0.001 delta=0.01' is 54,380 bytes and exact up to 3,398 keys
@@ -167,9 +176,10 @@ DROP TABLE wide, wide_seen;
 SELECT setting, value, pg_temp.state(format('SELECT set_config(%L, %L, true)', 'streamdedup.' || setting, value)) FROM (VALUES
 	('distinct_fpr', '9.9e-9 1e-8 0.1 0.1000001'), ('distinct_memory', '-2 -1 0 63kB 64kB 1GB')) v(setting, vals), unnest(string_to_array(vals, ' ')) value;
 
--- the stored format: the code of each method in operations.md
+-- the stored format: the codes in operations.md, of the methods that version 0.1.0 has
 
-SELECT string_agg(get_byte(dedup_method(method, '64kB')::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(dedup_method(method, '64kB')::bytea, 2)) AS codes FROM methods;
+SELECT string_agg(get_byte(dedup_method(method, '64kB')::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(dedup_method(method, '64kB')::bytea, 2)) AS codes FROM methods
+WHERE get_byte(dedup_method(method, '64kB')::bytea, 2) <= 23;
 SELECT DISTINCT length(dedup_method(method, '64kB')::bytea) AS header, get_byte(dedup_method(method, '64kB')::bytea, 0) AS first, get_byte(dedup_method(method, '64kB')::bytea, 1) AS version FROM methods;
 
 -- bytes a key of a live filter, down to the rates in live-filters.md; a window of rate 0.001 holds 406,000 keys for each MB

@@ -155,7 +155,7 @@ SELECT call, outcome('SELECT ' || call)
 FROM (VALUES ($$dedup_rows(NULL, 'a')$$), ($$dedup_rows('SELECT 1 AS a', NULL)$$),
 	($$dedup_rows('SELECT 1 AS a', 'a', NULL)$$), ($$dedup_rows('SELECT 1 AS a', VARIADIC NULL)$$),
 	($$dedup_rows('SELECT 1 AS a', VARIADIC '{}')$$), ($$dedup_rows('SELECT 1 AS a')$$),
-	($$dedup_rows(dedup_method('hll', '1kB'), 'SELECT 1 AS a', 'a')$$),
+	($$dedup_rows(dedup_method('exaloglog', '1kB'), 'SELECT 1 AS a', 'a')$$),
 	($$dedup_rows(dedup_method('count_min', '1kB'), 'SELECT 1 AS a WHERE false', 'a')$$),
 	($$dedup_rows('SELECT 1 AS a, 2 AS "B"', 'b')$$), ($$dedup_rows('SELECT 1 AS a, 2 AS "B"', 'a', '"B"')$$),
 	($$dedup_rows('SELECT', 'a')$$), ($$dedup_rows('SELECT 1 AS a, 2 AS b, 3 AS a', 'a')$$),

@@ -33,7 +33,7 @@
   X(lru) \
   X(fp_lru) \
   X(apbf) \
-  X(hll) \
+  X(exaloglog) \
   X(count_min)
 
 #define DEDUP_DECLARE_METHOD(name) \
@@ -118,7 +118,7 @@ inline const Method& FilterMethod(double fpr) noexcept {
 inline const Method& WindowMethod() noexcept { return recent::kMethod; }
 
 // What counts distinct keys in the fewest bytes. sketch.hpp adds to it without a call.
-inline const Method& CountMethod() noexcept { return hll::kMethod; }
+inline const Method& CountMethod() noexcept { return exaloglog::kMethod; }
 
 }  // namespace dedup
 

@@ -148,6 +148,57 @@ inline Sized MostKeys(double asked, KRange ks, uint64_t most, Guess guess, Rate 
   return best;
 }
 
+// What an array of Bloom filters, or of one, is made of.
+struct BloomUnit {
+  uint64_t bytes;
+  uint64_t positions;
+  uint64_t least;      // units of the smallest array
+  double column_rate;  // that the bits for a key follow from, by Bloom's formula ...
+  double room;         // ... and how many times as many an array takes. Both only guess.
+};
+
+// Sizes it for `keys` keys, or, if that is 0, for the request's memory. Fills bytes and fpr of
+// the shape, and its keys with how many there are. `rate(keys, units, k)` is that of an array.
+// `k` is the number of positions that a key sets.
+template <typename Rate>
+inline PlanStatus PlanBloom(const Request& request, uint64_t keys, const BloomUnit& unit, KRange ks,
+                            Shape* shape, uint64_t* k, Rate rate) noexcept {
+  const double positions = static_cast<double>(unit.positions);
+  const uint64_t most = kMaxBodyBytes / unit.bytes;
+  uint64_t units = request.memory / unit.bytes;
+  Sized sized;
+  if (keys > 0) {
+    const double n = static_cast<double>(keys);
+    sized = FewestUnits(
+        request.fpr, ks, unit.least, most,
+        [&](int tried) {
+          return static_cast<uint64_t>(n * BloomBits(unit.column_rate, tried) * unit.room /
+                                       positions);
+        },
+        [&](uint64_t amount, int tried) { return rate(n, static_cast<double>(amount), tried); });
+    if (sized.amount == 0) return PlanStatus::kTooLarge;
+    units = sized.amount;
+  } else {
+    if (units < unit.least) return PlanStatus::kMemoryTooSmall;
+    if (units > most) return PlanStatus::kTooLarge;
+    const double given = static_cast<double>(units);
+    sized = MostKeys(
+        request.fpr, ks, units * unit.positions,
+        [&](int tried) {
+          return static_cast<uint64_t>(given * positions / BloomBits(unit.column_rate, tried) /
+                                       unit.room);
+        },
+        [&](uint64_t n, int tried) { return rate(static_cast<double>(n), given, tried); });
+    if (sized.amount == 0) return PlanStatus::kMemoryTooSmall;
+    keys = sized.amount;
+  }
+  shape->bytes = static_cast<uint32_t>(units * unit.bytes);
+  shape->keys = keys;
+  shape->fpr = request.fpr;
+  *k = static_cast<uint64_t>(sized.k);
+  return PlanStatus::kOk;
+}
+
 }  // namespace dedup
 
 #endif  // STREAMDEDUP_CORE_SIZING_HPP_

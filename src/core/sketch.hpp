@@ -6,14 +6,14 @@
 
 #include <cstdint>
 
-#include "methods/hll.hpp"
+#include "methods/exaloglog.hpp"
 
 namespace dedup {
 
 // Adds a key to the body of a filter of CountMethod() in one of its full forms. The header
 // does not change.
 inline void AddToSketch(const Shape& shape, uint8_t* body, uint64_t hash) noexcept {
-  hll::Add(body, hll::P(shape), hash);
+  exaloglog::Add(body, exaloglog::P(shape), hash);
 }
 
 }  // namespace dedup

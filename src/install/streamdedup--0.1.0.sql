@@ -383,7 +383,7 @@ COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean) IS 'make
 CREATE FUNCTION is_new(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION is_new(name regclass, VARIADIC key "any") RETURNS boolean
-AS 'MODULE_PATHNAME', 'dedup_live_is_new_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
 COMMENT ON FUNCTION is_new(text, "any") IS 'whether the key is new to a live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
 COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to a live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
@@ -391,7 +391,7 @@ COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to a live
 CREATE FUNCTION is_new_at(name text, at timestamptz, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new_at' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION is_new_at(name regclass, at timestamptz, VARIADIC key "any") RETURNS boolean
-AS 'MODULE_PATHNAME', 'dedup_live_is_new_at_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+AS 'MODULE_PATHNAME', 'dedup_live_is_new_at' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
 COMMENT ON FUNCTION is_new_at(text, timestamptz, "any") IS 'is_new() by the event''s own time; a parameter as a key needs a type: $1::bigint';
 COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the event''s own time; a parameter as a key needs a type: $1::bigint';
@@ -399,7 +399,7 @@ COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the 
 CREATE FUNCTION dedup_seen(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_seen' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
 CREATE FUNCTION dedup_seen(name regclass, VARIADIC key "any") RETURNS boolean
-AS 'MODULE_PATHNAME', 'dedup_live_seen_oid' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
+AS 'MODULE_PATHNAME', 'dedup_live_seen' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
 
 COMMENT ON FUNCTION dedup_seen(text, "any") IS 'whether a live filter has the key; asks only; a parameter as a key needs a type: $1::bigint';
 COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether a live filter has the key; asks only; a parameter as a key needs a type: $1::bigint';
@@ -407,7 +407,7 @@ COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether a live filter has th
 CREATE FUNCTION dedup_forget(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION dedup_forget(name regclass, VARIADIC key "any") RETURNS boolean
-AS 'MODULE_PATHNAME', 'dedup_live_forget_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
+AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
 COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of a live filter; a parameter as a key needs a type: $1::bigint';
 COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of a live filter; a parameter as a key needs a type: $1::bigint';
@@ -415,7 +415,7 @@ COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of a live 
 CREATE FUNCTION dedup_new_keys(name text, keys anyarray) RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
 CREATE FUNCTION dedup_new_keys(name regclass, keys anyarray) RETURNS SETOF anyelement
-AS 'MODULE_PATHNAME', 'dedup_live_new_keys_oid' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
+AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
 
 COMMENT ON FUNCTION dedup_new_keys(text, anyarray) IS 'the keys that are new to a live filter, which remembers them; a parameter needs a type: $1::bigint[]';
 COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the keys that are new to a live filter, which remembers them; a parameter needs a type: $1::bigint[]';
@@ -423,7 +423,7 @@ COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the keys that are new
 CREATE FUNCTION dedup_snapshot(name text) RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_live_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 CREATE FUNCTION dedup_snapshot(name regclass) RETURNS dedup_filter
-AS 'MODULE_PATHNAME', 'dedup_live_snapshot_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
+AS 'MODULE_PATHNAME', 'dedup_live_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION dedup_snapshot(text) IS 'the committed keys of a live filter as a value';
 COMMENT ON FUNCTION dedup_snapshot(regclass) IS 'the committed keys of a live filter as a value';
@@ -431,7 +431,7 @@ COMMENT ON FUNCTION dedup_snapshot(regclass) IS 'the committed keys of a live fi
 CREATE FUNCTION dedup_load(name text, filter dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dedup_live_load' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 CREATE FUNCTION dedup_load(name regclass, filter dedup_filter) RETURNS bigint
-AS 'MODULE_PATHNAME', 'dedup_live_load_oid' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
+AS 'MODULE_PATHNAME', 'dedup_live_load' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION dedup_load(text, dedup_filter) IS 'adds the keys of a value to a live filter';
 COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a value to a live filter';
@@ -451,7 +451,7 @@ CREATE FUNCTION dedup_stats(name regclass,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
-AS 'MODULE_PATHNAME', 'dedup_live_stats_oid' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
+AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION dedup_stats(text) IS 'what a live filter was made for, has counted and holds now';
 COMMENT ON FUNCTION dedup_stats(regclass) IS 'what a live filter was made for, has counted and holds now';
@@ -459,7 +459,7 @@ COMMENT ON FUNCTION dedup_stats(regclass) IS 'what a live filter was made for, h
 CREATE FUNCTION dedup_check(name text, OUT block bigint, OUT problem text) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 CREATE FUNCTION dedup_check(name regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'dedup_live_check_oid' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
+AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 
 COMMENT ON FUNCTION dedup_check(text) IS 'what is wrong with the pages of a live filter';
 COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a live filter';

@@ -18,7 +18,10 @@
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
- *   functions.cpp  SQL functions
+ *   call.cpp       call sites of SQL functions, and the names of filters
+ *   functions.cpp  SQL functions on keys: ask, add, forget
+ *   new_keys.cpp   dedup_new_keys
+ *   snapshot.cpp   dedup_snapshot, dedup_load
  *   counters.cpp   what a transaction counts, added up when it commits
  *   counters_page.cpp  the page of counters that all sessions share
  *   prepared.cpp   what prepared transactions have counted

@@ -1,6 +1,7 @@
 /*
  * Watching live filters: dedup_stats, dedup_check, and what the view dedup_filters shows.
  */
+#include "live/call.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
 
@@ -8,40 +9,19 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "funcapi.h"
-#include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
-#include "utils/varlena.h"
 }
 
 using namespace dedup::live;
 
 /* ---- what there is in a filter --------------------------------------------------------- */
-
-/*
- * Opens the filter that the first argument names. Returns false for an OID that names no
- * relation: a query over pg_class still finds one that has been dropped meanwhile.
- */
-static bool
-OpenNamed(FunctionCallInfo fcinfo, bool by_name, const char *function, LiveFilter *filter)
-{
-	if (by_name)
-	{
-		RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
-
-		*filter = OpenLive(RangeVarGetRelid(name, NoLock, false), LiveUse::Ask, GetUserId(), function);
-		return true;
-	}
-	return OpenLiveIfExists(PG_GETARG_OID(0), function, filter);
-}
 
 /* Columns of what dedup_stats() returns. */
 static constexpr int STATS_COLUMNS = 20;
@@ -179,21 +159,6 @@ RecordType(FunctionCallInfo fcinfo)
 	return BlessTupleDesc(desc);
 }
 
-static Datum
-Stats(FunctionCallInfo fcinfo, bool by_name)
-{
-	TupleDesc	desc = RecordType(fcinfo);
-	Datum		values[STATS_COLUMNS];
-	bool		isnull[STATS_COLUMNS] = {};
-	LiveFilter	filter;
-
-	if (!OpenNamed(fcinfo, by_name, "dedup_stats()", &filter))
-		PG_RETURN_NULL();
-	FillStats(filter, values, isnull);
-	CloseLive(filter);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
-}
-
 /*
  * dedup_stats(name) returns record
  *
@@ -202,12 +167,16 @@ Stats(FunctionCallInfo fcinfo, bool by_name)
  */
 DEDUP_FUNCTION(dedup_live_stats)
 {
-	return Stats(fcinfo, true);
-}
+	TupleDesc	desc = RecordType(fcinfo);
+	Datum		values[STATS_COLUMNS];
+	bool		isnull[STATS_COLUMNS] = {};
+	LiveFilter	filter;
 
-DEDUP_FUNCTION(dedup_live_stats_oid)
-{
-	return Stats(fcinfo, false);
+	if (!OpenNamed(fcinfo, "dedup_stats()", &filter))
+		PG_RETURN_NULL();
+	FillStats(filter, values, isnull);
+	CloseLive(filter);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 }
 
 /* ---- errors that are answers -------------------------------------------------------------- */
@@ -356,28 +325,6 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
 }
 
-/* Prepares the set that the function returns. */
-static void
-StartReport(FunctionCallInfo fcinfo, Check *check)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext old;
-
-	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize) ||
-		get_call_result_type(fcinfo, NULL, &check->desc) != TYPEFUNC_COMPOSITE)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
-	old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	check->desc = CreateTupleDescCopy(check->desc);
-	check->rows = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false,
-										work_mem);
-	result->returnMode = SFRM_Materialize;
-	result->setDesc = check->desc;
-	result->setResult = check->rows;
-	MemoryContextSwitchTo(old);
-}
-
 /*
  * Checks the overflow page at which a chain goes on. Returns the next one, or 0 if the chain
  * ends, or is broken.
@@ -458,14 +405,20 @@ CheckPage(Check *check, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 }
 
-static Datum
-CheckLive(FunctionCallInfo fcinfo, bool by_name)
+/*
+ * dedup_check(name) returns setof record (block bigint, problem text)
+ *
+ * Looks at every byte of every page and reports what is wrong; no rows if all is well.
+ */
+DEDUP_FUNCTION(dedup_live_check)
 {
+	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
 	Check		check = {};
 	BlockNumber end;
 
-	StartReport(fcinfo, &check);
-	if (!OpenNamed(fcinfo, by_name, "dedup_check()", &check.filter))
+	check.desc = RecordType(fcinfo);
+	check.rows = ReturnRows(result, check.desc);
+	if (!OpenNamed(fcinfo, "dedup_check()", &check.filter))
 		return (Datum) 0;
 	check.blocks = RelationGetNumberOfBlocks(check.filter.rel);
 	check.reached = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -481,19 +434,4 @@ CheckLive(FunctionCallInfo fcinfo, bool by_name)
 	}
 	CloseLive(check.filter);
 	return (Datum) 0;
-}
-
-/*
- * dedup_check(name) returns setof record (block bigint, problem text)
- *
- * Looks at every byte of every page and reports what is wrong; no rows if all is well.
- */
-DEDUP_FUNCTION(dedup_live_check)
-{
-	return CheckLive(fcinfo, true);
-}
-
-DEDUP_FUNCTION(dedup_live_check_oid)
-{
-	return CheckLive(fcinfo, false);
 }

@@ -8,14 +8,12 @@
  * adding to a copy of the filter: that would cost a copy, and a false positive between
  * two elements would lose a key that is nowhere else.
  */
-#include "pg/keys.hpp"
+#include "pg/sets.hpp"
 #include "value/datum.hpp"
 
 extern "C" {
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
-#include "utils/array.h"
-#include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 }
 
@@ -29,20 +27,8 @@ namespace
 /* What the call site keeps in fn_extra, for the query. */
 struct NewKeysSite
 {
-	KeyPlan    *keys;
-	Oid			element_type;	/* the type the plan is for */
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
+	ElementSet	set;
 	FilterCache *cache;
-
-	/* The set that is being returned; it lives in `context`. */
-	MemoryContext context;
-	bool		active;
-	Datum	   *values;
-	bool	   *isnull;
-	int			next;
-	int			count;
 };
 
 /* Set of hashes with room for a number of them that is known before. */
@@ -120,14 +106,14 @@ IndexFilter(const FilterRef &filter, int keys)
 }
 
 /*
- * Leaves the new ones of site->values, in order. Allocates in the current context,
+ * Keeps the new elements, in order; returns how many. Allocates in the current context,
  * and what the hashing of a batch needs in a child of it.
  */
-static void
-KeepNewKeys(NewKeysSite *site, const FilterRef &given)
+static int
+KeepNewKeys(ElementSet *set, const FilterRef &given)
 {
-	FilterRef	filter = IndexFilter(given, site->count);
-	HashSet		earlier = MakeHashSet(site->count);
+	FilterRef	filter = IndexFilter(given, set->count);
+	HashSet		earlier = MakeHashSet(set->count);
 	const dedup::KeySeed seed = dedup::KeySeedOf(filter.header.shape);
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
 														  "dedup_new_keys batch",
@@ -137,9 +123,9 @@ KeepNewKeys(NewKeysSite *site, const FilterRef &given)
 	uint8_t		seen[BATCH];
 	int			kept = 0;
 
-	for (int start = 0; start < site->count; start += BATCH)
+	for (int start = 0; start < set->count; start += BATCH)
 	{
-		const int	n = Min(BATCH, site->count - start);
+		const int	n = Min(BATCH, set->count - start);
 		int			hashed = 0;
 		int			asked = 0;
 
@@ -149,38 +135,26 @@ KeepNewKeys(NewKeysSite *site, const FilterRef &given)
 		{
 			NullableDatum column;
 
-			column.value = site->values[i];
-			column.isnull = site->isnull[i];
-			if (HashColumns(site->keys, &column, NullKeys::Skip, seed, &hashes[hashed]))
+			column.value = set->values[i];
+			column.isnull = set->isnull[i];
+			if (HashColumns(set->plan.keys, &column, NullKeys::Skip, seed, &hashes[hashed]))
 				hashed++;
 		}
 		dedup::ContainsAll(filter.image, filter.header, hashes, (size_t) hashed, seen);
 		for (int i = start; i < start + n; i++)
 		{
-			if (!site->isnull[i])
+			if (!set->isnull[i])
 			{
 				const int	place = asked++;
 
 				if (seen[place] != 0 || !AddToSet(&earlier, hashes[place]))
 					continue;
 			}
-			site->values[kept] = site->values[i];
-			site->isnull[kept] = site->isnull[i];
-			kept++;
+			KeepElement(set, kept++, i);
 		}
 	}
 	MemoryContextSwitchTo(old);
-	site->count = kept;
-}
-
-/* Forgets the set: it was returned, or the rest of it is not wanted. */
-static void
-EndSet(Datum argument)
-{
-	NewKeysSite *site = (NewKeysSite *) DatumGetPointer(argument);
-
-	site->active = false;
-	MemoryContextReset(site->context);
+	return kept;
 }
 
 static NewKeysSite *
@@ -191,47 +165,25 @@ GetNewKeysSite(FunctionCallInfo fcinfo)
 	if (site == NULL)
 	{
 		site = (NewKeysSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(NewKeysSite));
-		site->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt, "dedup_new_keys",
-													  ALLOCSET_SMALL_SIZES);
 		fcinfo->flinfo->fn_extra = site;
 	}
 	return site;
 }
 
 static void
-StartSet(FunctionCallInfo fcinfo, NewKeysSite *site)
+ChooseNewKeys(FunctionCallInfo fcinfo, NewKeysSite *site)
 {
-	MemoryContext old = CurrentMemoryContext;
-	MemoryContext work;
-	ArrayType  *array;
-	FilterRef	filter;
+	MemoryContext work = StartSet(fcinfo, &site->set);
+	MemoryContext old = MemoryContextSwitchTo(work);
+	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	int			kept;
 
-	MemoryContextReset(site->context);
-	work = AllocSetContextCreateInternal(site->context, "dedup_new_keys work",
-										 ALLOCSET_DEFAULT_SIZES);
-	MemoryContextSwitchTo(work);
-	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
 	RequireMembership(*filter.header.method);
-
-	/* The elements stay where they are in the array, which stays until the set's end. */
-	MemoryContextSwitchTo(site->context);
-	array = PG_GETARG_ARRAYTYPE_P(1);
-	if (site->element_type != ARR_ELEMTYPE(array))
-	{
-		site->element_type = InvalidOid;
-		site->keys = MakeElementKeyPlan(fcinfo->flinfo->fn_mcxt, ARR_ELEMTYPE(array),
-										PG_GET_COLLATION());
-		get_typlenbyvalalign(ARR_ELEMTYPE(array), &site->typlen, &site->typbyval, &site->typalign);
-		site->element_type = ARR_ELEMTYPE(array);
-	}
-	deconstruct_array(array, ARR_ELEMTYPE(array), site->typlen, site->typbyval, site->typalign,
-					  &site->values, &site->isnull, &site->count);
-	MemoryContextSwitchTo(work);
-	KeepNewKeys(site, filter);
+	TakeElements(fcinfo, &site->set, 1);
+	kept = KeepNewKeys(&site->set, filter);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
-	site->next = 0;
-	site->active = true;
+	ReturnElements(fcinfo, &site->set, kept);
 }
 
 /*
@@ -242,29 +194,12 @@ StartSet(FunctionCallInfo fcinfo, NewKeysSite *site)
  */
 DEDUP_FUNCTION(dedup_new_keys_value)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	NewKeysSite *site;
+	NewKeysSite *site = GetNewKeysSite(fcinfo);
 
-	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_ValuePerCall))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
-	site = GetNewKeysSite(fcinfo);
-	if (!site->active)
-	{
-		StartSet(fcinfo, site);
-		RegisterExprContextCallback(result->econtext, EndSet, PointerGetDatum(site));
-	}
-	if (site->next >= site->count)
-	{
-		UnregisterExprContextCallback(result->econtext, EndSet, PointerGetDatum(site));
-		EndSet(PointerGetDatum(site));
-		result->isDone = ExprEndResult;
-		PG_RETURN_NULL();
-	}
-	result->isDone = ExprMultipleResult;
-	fcinfo->isnull = site->isnull[site->next];
-	return site->values[site->next++];
+	(void) RequireSet(fcinfo, SFRM_ValuePerCall);
+	if (!site->set.active)
+		ChooseNewKeys(fcinfo, site);
+	return NextElement(fcinfo, &site->set);
 }
 
 /*

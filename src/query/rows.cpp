@@ -6,7 +6,7 @@
  * So memory is bounded by the filter, by work_mem for the rows that passed (the rest of
  * them goes to disk), and by what the query itself takes.
  */
-#include "pg/keys.hpp"
+#include "pg/sets.hpp"
 #include "query/own_filter.hpp"
 
 extern "C" {
@@ -15,9 +15,7 @@ extern "C" {
 #include "nodes/parsenodes.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
-#include "utils/array.h"
 #include "utils/plancache.h"
-#include "utils/tuplestore.h"
 }
 
 /* What the call site keeps in fn_extra, for the query. */
@@ -343,7 +341,7 @@ RunQuery(SPIPlanPtr plan, RowsSink *sink)
 static Datum
 DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
 	const int	first = with_prototype ? 1 : 0;
 	RowsSite   *site = (RowsSite *) fcinfo->flinfo->fn_extra;
 	MemoryContext outer = CurrentMemoryContext;
@@ -354,10 +352,6 @@ DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 	ArrayType  *names;
 	SPIPlanPtr	plan;
 
-	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
 	if (site == NULL)
 	{
 		site = (RowsSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(RowsSite));
@@ -396,15 +390,9 @@ DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 		StartPrototypeFilter(&sink.own, shape);
 	else
 		StartDefaultFilter(&sink.own, shape);
-
-	/* What outlives the connection. */
-	MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	sink.store = tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false,
-									   work_mem);
-	result->returnMode = SFRM_Materialize;
-	result->setResult = sink.store;
-	result->setDesc = BlessTupleDesc(CreateTupleDescCopy(sink.desc));
 	MemoryContextSwitchTo(old);
+	/* It outlives the connection. */
+	sink.store = ReturnRows(result, sink.desc);
 
 	RunQuery(plan, &sink);
 	SPI_finish();

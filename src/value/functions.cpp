@@ -1,14 +1,12 @@
 /*
  * Functions over filters as values: add, ask, merge.
  */
-#include "pg/keys.hpp"
+#include "pg/sets.hpp"
 #include "value/datum.hpp"
 
 extern "C" {
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
-#include "utils/array.h"
-#include "utils/lsyscache.h"
 }
 
 using dedup::Header;
@@ -20,11 +18,7 @@ namespace
 struct CallSite
 {
 	KeyPlan    *keys;
-	Oid			element_type;	/* dedup_add_all: the type the plan is for */
-	MemoryContext element_context;	/* where that plan is; reset with it */
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
+	ElementPlan elements;		/* dedup_add_all */
 	FilterCache *cache;
 	bool		warned;			/* dedup_frequency: once a query */
 };
@@ -103,23 +97,9 @@ DEDUP_FUNCTION(dedup_add_all)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 	filter = GetFilter(PG_GETARG_DATUM(0));
 	array = PG_GETARG_ARRAYTYPE_P(1);
-	if (site->element_type != ARR_ELEMTYPE(array))
-	{
-		site->element_type = InvalidOid;
-		if (site->element_context == NULL)
-			site->element_context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
-																  "dedup_add_all key plan",
-																  ALLOCSET_SMALL_SIZES);
-		else
-			MemoryContextReset(site->element_context);
-		site->keys = MakeElementKeyPlan(site->element_context, ARR_ELEMTYPE(array),
-										PG_GET_COLLATION());
-		RefuseFilterAsKey(site->keys);
-		get_typlenbyvalalign(ARR_ELEMTYPE(array), &site->typlen, &site->typbyval, &site->typalign);
-		site->element_type = ARR_ELEMTYPE(array);
-	}
-	deconstruct_array(array, ARR_ELEMTYPE(array), site->typlen, site->typbyval, site->typalign,
-					  &values, &isnull, &count);
+	PlanElements(fcinfo, &site->elements, array);
+	RefuseFilterAsKey(site->elements.keys);
+	ReadElements(&site->elements, array, &values, &isnull, &count);
 	hashes = (uint64 *) MemoryContextAllocHuge(CurrentMemoryContext,
 											   sizeof(uint64) * ((Size) count + 1));
 	for (int i = 0; i < count; i++)
@@ -128,7 +108,8 @@ DEDUP_FUNCTION(dedup_add_all)
 
 		column.value = values[i];
 		column.isnull = isnull[i];
-		if (HashColumns(site->keys, &column, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hashes[n]))
+		if (HashColumns(site->elements.keys, &column, NullKeys::Skip,
+						dedup::KeySeedOf(filter.header.shape), &hashes[n]))
 			n++;
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 
+#include "core/bytes.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
 #include "core/xxh3.hpp"
@@ -195,6 +196,10 @@ void Measure(benchmark::State& state, const Method& method, const char* options,
     state.SkipWithError("the filter is full");
     return;
   }
+  const dedup::Remembers remembers = method.remembers(shape);
+  state.SetLabel(remembers == dedup::Remembers::kAll        ? "set"
+                 : remembers == dedup::Remembers::kByChance ? "chance"
+                                                            : "window");
   state.counters["FPR%"] = at.false_positives;
   state.counters["ns/key"] = best;
   state.counters["limit_ns"] = best_limit;
@@ -202,14 +207,14 @@ void Measure(benchmark::State& state, const Method& method, const char* options,
   state.counters["bits/key"] = 8.0 * shape.bytes / static_cast<double>(shape.keys);
 }
 
-void RegisterOne(const Method& method, const char* label, const char* options) {
+void RegisterOne(const Method& method, const std::string& label, const char* options) {
   const bool two_lines = std::strcmp(method.name, "recent") == 0;
   for (const uint64_t mib : {1, 16, 256}) {
     // The index and list of lru come on top of its memory, and pass the limit.
     if (mib == 256 && std::strstr(method.name, "lru") != nullptr) continue;
     for (const Operation operation : {Operation::kAsk, Operation::kAdd}) {
       for (const bool batch : {true, false}) {
-        const std::string name = std::string(label) + "/" + std::to_string(mib) + "MiB/" +
+        const std::string name = label + "/" + std::to_string(mib) + "MiB/" +
                                  (operation == Operation::kAdd ? "add" : "ask") +
                                  (batch ? "/batch" : "/single");
         benchmark::RegisterBenchmark(
@@ -232,8 +237,10 @@ void Register() {
   for (const Method* method : kMethods) {
     if (!method->has_rate()) continue;  // they are asked nothing, or how often
     RegisterOne(*method, method->name, "");
-    if (std::strcmp(method->name, "cuckoo") == 0)
-      RegisterOne(*method, "cuckoo_strict", "strict=on");
+    if (method->variant == nullptr) continue;
+    const std::string variant = method->variant;
+    RegisterOne(*method, method->name + ("_" + variant.substr(0, variant.find('='))),
+                method->variant);
   }
 }
 

@@ -1,4 +1,4 @@
-// Standard error and bias of hll's counts: usage: count_errors [RUNS]
+// Standard error and bias of exaloglog's counts: usage: count_errors [RUNS]
 //
 // Up to 10^6 keys by filters of 16 kB that are given so many random hashes, one filter a
 // run, at each of the numbers of the table; above by register states that are drawn as so
@@ -12,7 +12,7 @@
 
 #include "core/filter.hpp"
 #include "core/image.hpp"
-#include "core/methods/hll.hpp"
+#include "core/methods/exaloglog.hpp"
 #include "core/registry.hpp"
 
 namespace {
@@ -47,11 +47,11 @@ void Print(double n, const char* how, const Sums& sums, int runs) {
 
 // In each register each value comes at Poisson's rate n/m times its probability.
 void Draw(const Shape& shape, double n, Random* random, std::vector<uint8_t>* body) {
-  const unsigned most = hll::MostValue(kP);
+  const unsigned most = exaloglog::MostValue(kP);
   const double m = static_cast<double>(uint64_t{1} << kP);
   std::vector<double> comes(most + 1);
   for (unsigned k = 1; k <= most; ++k) {
-    const auto exponent = static_cast<int>(hll::Exponent(kP, (k - 1) / 4));
+    const auto exponent = static_cast<int>(exaloglog::Exponent(kP, (k - 1) / 4));
     comes[k] = -std::expm1(-n / m * std::ldexp(1, -exponent));
   }
   unsigned first = most;
@@ -60,12 +60,12 @@ void Draw(const Shape& shape, double n, Random* random, std::vector<uint8_t>* bo
   for (uint64_t at = 0; at < uint64_t{1} << kP; ++at) {
     uint32_t value = 0;
     unsigned u = 0;
-    for (unsigned k = first; k >= 1 && (u == 0 || u - k <= hll::kD); --k) {
+    for (unsigned k = first; k >= 1 && (u == 0 || u - k <= exaloglog::kD); --k) {
       if (random->Unit() >= comes[k]) continue;
       if (u == 0) u = k;
-      value |= u == k ? u << hll::kD : hll::kWindow >> (u - k);
+      value |= u == k ? u << exaloglog::kD : exaloglog::kWindow >> (u - k);
     }
-    hll::StoreRegister(body->data(), at, value);
+    exaloglog::StoreRegister(body->data(), at, value);
   }
 }
 

@@ -33,41 +33,50 @@ using dedup::Remembers;
 using dedup::Shape;
 
 struct Variant {
-  const char* label;
+  std::string label;
   const char* method;
   const char* options;
 };
 
-// Every method as it is by default, and those whose paper recommends other parameters
-// with these.
-constexpr Variant kVariants[] = {
-    {"blocked_bloom", "blocked_bloom", ""},
-    {"bloom", "bloom", ""},
-    {"counting_bloom", "counting_bloom", ""},
-    {"cuckoo strict", "cuckoo", "strict=on"},
-    {"quotient", "quotient", ""},
-    {"recent", "recent", ""},
-    {"ring", "ring", ""},
-    {"ring refresh", "ring", "refresh=on"},
-    {"fifo", "fifo", ""},
-    {"a2", "a2", ""},
-    {"b_dbf", "b_dbf", ""},
-    {"apbf", "apbf", ""},
-    {"lru", "lru", ""},
-    {"fp_lru", "fp_lru", ""},
-    {"sbf", "sbf", ""},
-    {"sbf 10 %", "sbf", "d=1 k=2 p=4"},
-    {"rsbf", "rsbf", ""},
-    {"sqf", "sqf", ""},
-    {"sqf k=1 r=2", "sqf", "k=1 r=2 r_prime=1"},
-    {"dsqf", "dsqf", ""},
-    {"qht", "qht", ""},
-    {"qht 3 bits", "qht", "k=1 bits=3"},
+// Options that a method's paper recommends, where they are not those by default. With a label
+// of their own they are measured beside the method as it is, else instead of it.
+constexpr struct {
+  const char* method;
+  const char* label;
+  const char* options;
+} kRecommended[] = {
+    {"sbf", "sbf 10 %", "d=1 k=2 p=4"},
+    {"sqf", "sqf k=1 r=2", "k=1 r=2 r_prime=1"},
+    {"qht", "qht 3 bits", "k=1 bits=3"},
     {"qhtd", "qhtd", "k=4"},
     {"qqht", "qqht", "k=4"},
     {"qqhtd", "qqhtd", "k=4"},
-    {"cuckoo", "cuckoo", ""},
 };
+
+// Every method that answers whether a key was seen: as it is by default, in its other
+// variant, as "ring refresh", and as its paper recommends it.
+std::vector<Variant> Variants() {
+  std::vector<Variant> all;
+  for (const Method* method : dedup::kMethods) {
+    if (!method->has_rate()) continue;
+    const size_t usual = all.size();
+    all.push_back({method->name, method->name, ""});
+    if (method->variant != nullptr) {
+      const std::string options = method->variant;
+      all.push_back({method->name + (" " + options.substr(0, options.find('='))), method->name,
+                     method->variant});
+    }
+    for (const auto& other : kRecommended) {
+      if (std::strcmp(other.method, method->name) != 0) continue;
+      if (std::strcmp(other.label, method->name) == 0) {
+        all[usual].options = other.options;
+      } else {
+        all.push_back({other.label, method->name, other.options});
+      }
+    }
+  }
+  return all;
+}
 
 // ---- streams ----------------------------------------------------------------------
 
@@ -193,7 +202,7 @@ void PrintStreams(const std::string& folder) {
   for (const Stream& stream : Streams(folder, true)) {
     for (const double bits : {0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0}) {
       const auto memory = static_cast<uint64_t>(bits * static_cast<double>(stream.distinct) / 8);
-      for (const Variant& variant : kVariants) {
+      for (const Variant& variant : Variants()) {
         Shape shape;
         if (!TryPlan(variant.method, memory, 0, 0.01, variant.options, 1, &shape)) continue;
         Filter filter(shape);
@@ -225,8 +234,8 @@ void PrintStreams(const std::string& folder) {
         if (rates.full) continue;
         std::printf("%s\t%zu\t%llu\t%s\t%g\t%u\t%llu\t%.4f\t%.4f", stream.name.c_str(),
                     stream.keys.size(), static_cast<unsigned long long>(stream.distinct),
-                    variant.label, bits, shape.bytes, static_cast<unsigned long long>(shape.keys),
-                    rates.Fpr(), rates.Fnr());
+                    variant.label.c_str(), bits, shape.bytes,
+                    static_cast<unsigned long long>(shape.keys), rates.Fpr(), rates.Fnr());
         for (int i = 0; i < 4; ++i) {
           std::printf("\t%.4f", 100.0 * static_cast<double>(missed[i]) / Rates::Per(near[i]));
         }
@@ -243,7 +252,7 @@ void PrintAges() {
   constexpr uint64_t kMemory = 256 * 1024;
   constexpr uint64_t kStep = 4096;  // keys
   std::printf("method\tbytes\twindow\tage\tmissed\n");
-  for (const Variant& variant : kVariants) {
+  for (const Variant& variant : Variants()) {
     Shape shape;
     if (!TryPlan(variant.method, kMemory, 0, 0.01, variant.options, 1, &shape)) continue;
     const Method& method = *dedup::MethodByCode(shape.method);
@@ -267,7 +276,7 @@ void PrintAges() {
       }
     }
     for (uint64_t step = 1; step <= 64; ++step) {
-      std::printf("%s\t%u\t%llu\t%llu\t%.5f\n", variant.label, shape.bytes,
+      std::printf("%s\t%u\t%llu\t%llu\t%.5f\n", variant.label.c_str(), shape.bytes,
                   static_cast<unsigned long long>(shape.keys),
                   static_cast<unsigned long long>(step * kStep),
                   100.0 * static_cast<double>(missed[step]) / Rates::Per(asked[step]));
@@ -281,7 +290,7 @@ void PrintAges() {
 void PrintBits() {
   constexpr uint64_t kKeys = 200000;
   std::printf("method\tkind\tasked\tbits_a_key\tFPR\n");
-  for (const Variant& variant : kVariants) {
+  for (const Variant& variant : Variants()) {
     for (const double fpr : {0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001, 0.00001}) {
       Shape shape;
       if (!TryPlan(variant.method, 0, kKeys, fpr, variant.options, 1, &shape)) continue;
@@ -305,9 +314,10 @@ void PrintBits() {
         filter.Ask(hashes, 250, seen);
         for (const uint8_t answer : seen) positive += answer;
       }
-      std::printf(
-          "%s\t%s\t%g\t%.3f\t%.3g\n", variant.label, method.forgets(shape) ? "window" : "set", fpr,
-          8.0 * shape.bytes / static_cast<double>(kKeys), static_cast<double>(positive) / kAsked);
+      std::printf("%s\t%s\t%g\t%.3f\t%.3g\n", variant.label.c_str(),
+                  method.forgets(shape) ? "window" : "set", fpr,
+                  8.0 * shape.bytes / static_cast<double>(kKeys),
+                  static_cast<double>(positive) / kAsked);
       std::fflush(stdout);
     }
   }
@@ -353,7 +363,7 @@ void PrintMerges() {
   std::printf(
       "method\tfill\tfound_before\tFPR_before\tfound_left\tfound_right\tFPR_at_once\t"
       "FPR_later\tfound_new\n");
-  for (const Variant& variant : kVariants) {
+  for (const Variant& variant : Variants()) {
     Shape shape;
     if (!TryPlan(variant.method, 0, kKeys, 0.01, variant.options, 1, &shape)) continue;
     const Method& method = *dedup::MethodByCode(shape.method);
@@ -366,7 +376,8 @@ void PrintMerges() {
       Filter a(shape), b(shape);
       if (!AddKeys(&a, 0, left) || !AddKeys(&b, kOther, right)) continue;
       const double before = Found(a, left - n, n), rate = Found(a, kStrange, kStrangers);
-      std::printf("%s\t%s\t%.4f\t%.3f", variant.label, full ? "full" : "half", before, 100 * rate);
+      std::printf("%s\t%s\t%.4f\t%.3f", variant.label.c_str(), full ? "full" : "half", before,
+                  100 * rate);
       if (!a.Merge(b)) {
         std::printf("\trefused\n");
         continue;

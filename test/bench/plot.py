@@ -169,13 +169,24 @@ def bytes_text(value):
     return f"{value:g} GiB"
 
 
+def chosen(rows, first, left_out):
+    """The methods of the rows to draw: `first` in that order, then all others that are not left
+    out, so that a new method is drawn too."""
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    return ([m for m in first if m in names] +
+            [m for m in names if m not in first and m not in left_out])
+
+
+# Of alike ones a plot shows one.
 STREAM_METHODS = ["recent", "ring", "a2", "apbf", "lru", "bloom", "qht 3 bits", "sqf k=1 r=2",
                   "cuckoo", "sbf 10 %", "rsbf", "qqhtd"]
+STREAM_LEFT_OUT = ["blocked_bloom", "counting_bloom", "cuckoo strict", "quotient", "ring refresh",
+                   "fifo", "b_dbf", "fp_lru", "sbf", "sqf", "dsqf", "qht", "qhtd", "qqht"]
 
 
 def draw_streams(rows, path):
     streams = list(dict.fromkeys(row["stream"] for row in rows))
-    methods = [m for m in STREAM_METHODS if any(row["method"] == m for row in rows)]
+    methods = chosen(rows, STREAM_METHODS, STREAM_LEFT_OUT)
     parts, y = legend(methods, 0)
     parts = [parts]
     y += 8
@@ -197,10 +208,12 @@ def draw_streams(rows, path):
 
 AGE_METHODS = ["recent", "ring", "fifo", "a2", "apbf", "b_dbf", "lru", "sbf", "rsbf", "qht", "qqhtd",
                "cuckoo"]
+AGE_LEFT_OUT = ["ring refresh", "fp_lru", "sbf 10 %", "sqf", "sqf k=1 r=2", "dsqf", "qht 3 bits",
+                "qhtd", "qqht"]
 
 
 def draw_ages(rows, path):
-    methods = [m for m in AGE_METHODS if any(row["method"] == m for row in rows)]
+    methods = chosen(rows, AGE_METHODS, AGE_LEFT_OUT)
     parts, y = legend(methods, 0)
     parts = [parts]
     lines = []
@@ -242,22 +255,23 @@ def draw_bits(rows, path):
     write(path, "Bits a key against the false-positive rate", y + 372, parts)
 
 
-SPEED_GROUPS = [
-    ("Sets", ["blocked_bloom", "bloom", "counting_bloom", "cuckoo_strict", "quotient"]),
-    ("Windows", ["recent", "ring", "fifo", "a2", "b_dbf", "apbf", "lru", "fp_lru"]),
-    ("By chance", ["qht", "qhtd", "qqht", "qqhtd", "sqf", "sbf", "rsbf", "cuckoo", "dsqf"]),
-]
+# By what the benchmark says of each run.
+SPEED_GROUPS = [("Sets", "set"), ("Windows", "window"), ("By chance", "chance")]
+SPEED_LEFT_OUT = ["ring_refresh"]
 
 
 def draw_speed(path_in, path):
     with open(path_in, encoding="utf-8") as text:
         runs = json.load(text)["benchmarks"]
-    times = {}
+    times, kinds = {}, {}
     for run in runs:
         name = run["name"].split("/iterations")[0].split("/")
         if len(name) != 4 or "ns/key" not in run:
             continue
         method, size, operation, how = name
+        if method in SPEED_LEFT_OUT:
+            continue
+        kinds[method] = run["label"]
         times[(method, operation, how, int(size.replace("MiB", "")))] = run["ns/key"]
         if method != "recent":  # whose limit is two lines
             limit = ("one random line", operation, how, int(size.replace("MiB", "")))
@@ -266,8 +280,8 @@ def draw_speed(path_in, path):
     x_axis = Axis(sizes[0], sizes[-1], log=True, ticks=sizes)
     y_axis = Axis(2, 4000, log=True, ticks=[2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000])
     parts, width, legends = [], WIDTH / 3, 130
-    for place, (title, methods) in enumerate(SPEED_GROUPS):
-        methods = [m for m in methods if any(k[0] == m for k in times)]
+    for place, (title, kind) in enumerate(SPEED_GROUPS):
+        methods = [m for m in kinds if kinds[m] == kind]
         left = place * width
         parts.append(legend(methods, 0, "one random cache line", left + 12, left + width)[0])
         lines = []

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bytes.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
 #include "core/xxh3.hpp"

@@ -231,8 +231,9 @@ void Use(const Block& image, bool valid, uint64_t seed) {
     Require(!there || outcome == Outcome::kSeen, "a key that is there is new");
     // The keys before this one may have pushed it out of a window that is smaller than they
     // are many.
-    Require(!seen[i] || outcome == Outcome::kSeen || (i > 0 && header.method->forgets(header.shape)),
-            "a key was lost by filling");
+    Require(
+        !seen[i] || outcome == Outcome::kSeen || (i > 0 && header.method->forgets(header.shape)),
+        "a key was lost by filling");
     if (outcome == Outcome::kFull) continue;
     Require(Contains(filling.image.data(), filling.header, keys[i]), "an added key is not found");
   }
@@ -341,7 +342,10 @@ void FuzzImage(const uint8_t* data, size_t size, int mode) {
 
 void FuzzOptions(const uint8_t* data, size_t size) {
   if (size < 10) return;
-  const Method& method = *kMethods[data[0] % kMethodCount];
+  // By its number, so that a seed means the same when there are more methods.
+  const Method* const named = MethodByCode(data[0]);
+  if (named == nullptr) return;
+  const Method& method = *named;
   uint64_t amount;
   std::memcpy(&amount, data + 1, sizeof amount);
   const Block text(data + 9, size - 9);
@@ -388,12 +392,9 @@ void FuzzOptions(const uint8_t* data, size_t size) {
   if (!method.has_rate()) return;
   const double rate = method.expected_fpr(shape, static_cast<double>(shape.keys));
   Require(rate >= 0 && rate <= 1, "an expected rate is no rate");
-  // Parameters that are given may fix the rate, and so do those that chance follows; the
-  // first five methods are sized so that they keep it with any.
-  bool given = false;
-  for (int i = method.own_options(); i < method.option_count; ++i)
-    given |= request.options.given[i];
-  Require((given && method.code > 5) || method.remembers(shape) == Remembers::kByChance ||
+  // What chance keeps may come to another rate; and what options lead to may be above the
+  // highest rate that a shape can tell.
+  Require(method.remembers(shape) == Remembers::kByChance || shape.fpr == kMaxFpr ||
               rate <= shape.fpr * (1 + 1e-9),
           "a planned filter has not the rate");
 }

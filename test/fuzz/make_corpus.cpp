@@ -188,15 +188,15 @@ bool WriteTexts(const std::string& folder) {
   bool good = true;
   int number = 0;
   for (const char* text : texts) {
-    Bytes bytes = {static_cast<uint8_t>(number % kMethodCount), 0, 0, 1, 0, 0, 0, 0, 0};
+    Bytes bytes = {static_cast<uint8_t>(1 + number), 0, 0, 1, 0, 0, 0, 0, 0};
     bytes.insert(bytes.end(), text, text + std::strlen(text));
     good = Write(folder, "options-" + std::to_string(number++), 3, bytes) && good;
   }
   // Of every method each of its options, with its name for the fuzzer to try elsewhere.
-  for (size_t method = 0; method < kMethodCount; ++method) {
+  for (const Method* method : kMethods) {
     std::string text;
-    for (int i = 0; i < kMethods[method]->option_count; ++i) {
-      const OptionSpec& spec = kMethods[method]->options[i];
+    for (int i = 0; i < method->option_count; ++i) {
+      const OptionSpec& spec = method->options[i];
       text += std::string(i == 0 ? "" : " ") + spec.name + "=";
       if (spec.kind == OptionKind::kOnOff) {
         text += "on";
@@ -208,9 +208,9 @@ bool WriteTexts(const std::string& folder) {
         text += value;
       }
     }
-    Bytes bytes = {static_cast<uint8_t>(method), 0, 0, 1, 0, 0, 0, 0, 0};
+    Bytes bytes = {method->code, 0, 0, 1, 0, 0, 0, 0, 0};
     bytes.insert(bytes.end(), text.begin(), text.end());
-    good = Write(folder, std::string("options-") + kMethods[method]->name, 3, bytes) && good;
+    good = Write(folder, std::string("options-") + method->name, 3, bytes) && good;
   }
   return good;
 }

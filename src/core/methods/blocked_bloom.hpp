@@ -56,42 +56,10 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const KRange ks = WorthTrying(request.fpr, kMaxK, request.options, kKOption);
-  const uint64_t most = kMaxBodyBytes / kLineBytes;
-  uint64_t lines = request.memory / kLineBytes;
-  uint64_t keys = request.keys;
-  Sized sized;
-  if (keys > 0) {
-    const double n = static_cast<double>(keys);
-    sized = FewestUnits(
-        request.fpr, ks, 1, most,
-        [&](int k) {
-          return static_cast<uint64_t>(n * BloomBits(request.fpr, k) * 1.05 / kLineBits);
-        },
-        [&](uint64_t units, int k) {
-          return BlockedRate(n, static_cast<double>(units), kLineBits, k);
-        });
-    if (sized.amount == 0) return PlanStatus::kTooLarge;
-    lines = sized.amount;
-  } else {
-    if (lines == 0) return PlanStatus::kMemoryTooSmall;
-    if (lines > most) return PlanStatus::kTooLarge;
-    const double units = static_cast<double>(lines);
-    sized = MostKeys(
-        request.fpr, ks, lines * kLineBits,
-        [&](int k) {
-          return static_cast<uint64_t>(units * kLineBits / BloomBits(request.fpr, k) / 1.05);
-        },
-        [&](uint64_t n, int k) {
-          return BlockedRate(static_cast<double>(n), units, kLineBits, k);
-        });
-    if (sized.amount == 0) return PlanStatus::kMemoryTooSmall;
-    keys = sized.amount;
-  }
-  shape->bytes = static_cast<uint32_t>(lines * kLineBytes);
-  shape->keys = keys;
-  shape->fpr = request.fpr;
-  shape->detail = static_cast<uint64_t>(sized.k);
-  return PlanStatus::kOk;
+  const BloomUnit unit = {kLineBytes, kLineBits, 1, request.fpr, 1.05};
+  return PlanBloom(
+      request, request.keys, unit, ks, shape, &shape->detail,
+      [](double keys, double lines, int k) { return BlockedRate(keys, lines, kLineBits, k); });
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {

@@ -40,37 +40,11 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const KRange ks = WorthTrying(request.fpr, kMaxK, request.options, kKOption);
-  const uint64_t least = kLineBytes / kGranule, most = kMaxBodyBytes / kGranule;
-  const double unit_bits = kGranule * 8;
-  uint64_t granules = request.memory / kGranule;
-  uint64_t keys = request.keys;
-  Sized sized;
-  if (keys > 0) {
-    const double n = static_cast<double>(keys);
-    sized = FewestUnits(
-        request.fpr, ks, least, most,
-        [&](int k) { return static_cast<uint64_t>(n * BloomBits(request.fpr, k) / unit_bits); },
-        [&](uint64_t units, int k) {
-          return AllSetProbability(static_cast<double>(units) * unit_bits, n * k, k);
-        });
-    if (sized.amount == 0) return PlanStatus::kTooLarge;
-    granules = sized.amount;
-  } else {
-    if (granules < least) return PlanStatus::kMemoryTooSmall;
-    if (granules > most) return PlanStatus::kTooLarge;
-    const double bits = static_cast<double>(granules) * unit_bits;
-    sized = MostKeys(
-        request.fpr, ks, granules * kGranule * 8,
-        [&](int k) { return static_cast<uint64_t>(bits / BloomBits(request.fpr, k)); },
-        [&](uint64_t n, int k) { return AllSetProbability(bits, static_cast<double>(n) * k, k); });
-    if (sized.amount == 0) return PlanStatus::kMemoryTooSmall;
-    keys = sized.amount;
-  }
-  shape->bytes = static_cast<uint32_t>(granules * kGranule);
-  shape->keys = keys;
-  shape->fpr = request.fpr;
-  shape->detail = static_cast<uint64_t>(sized.k);
-  return PlanStatus::kOk;
+  const BloomUnit unit = {kGranule, kGranule * 8, kLineBytes / kGranule, request.fpr, 1};
+  return PlanBloom(request, request.keys, unit, ks, shape, &shape->detail,
+                   [&](double keys, double units, int k) {
+                     return AllSetProbability(units * (kGranule * 8), keys * k, k);
+                   });
 }
 
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {

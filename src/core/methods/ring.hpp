@@ -103,38 +103,15 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
 
   const double column_rate = request.fpr / layout.generations;
   const KRange ks = WorthTrying(column_rate, kMaxK, options, kKOption);
-  const uint64_t most = kMaxBodyBytes >> layout.block_log2;
-  uint64_t blocks = request.memory >> layout.block_log2;
-  uint64_t keys = request.keys;
-  Sized sized;
-  if (keys > 0) {
-    const double n = static_cast<double>(GenerationKeys(keys, layout.generations));
-    sized = FewestUnits(
-        request.fpr, ks, 1, most,
-        [&](int k) {
-          return static_cast<uint64_t>(n * BloomBits(column_rate, k) * 1.05 / layout.cells());
-        },
-        [&](uint64_t units, int k) { return RateWith(n, static_cast<double>(units), layout, k); });
-    if (sized.amount == 0) return PlanStatus::kTooLarge;
-    blocks = sized.amount;
-  } else {
-    if (blocks == 0) return PlanStatus::kMemoryTooSmall;
-    if (blocks > most) return PlanStatus::kTooLarge;
-    const double units = static_cast<double>(blocks);
-    sized = MostKeys(
-        request.fpr, ks, blocks * layout.cells(),
-        [&](int k) {
-          return static_cast<uint64_t>(units * layout.cells() / BloomBits(column_rate, k) / 1.05);
-        },
-        [&](uint64_t n, int k) { return RateWith(static_cast<double>(n), units, layout, k); });
-    if (sized.amount == 0) return PlanStatus::kMemoryTooSmall;
-    keys = sized.amount * (layout.generations - 1);
-  }
-  shape->bytes = static_cast<uint32_t>(blocks << layout.block_log2);
-  shape->keys = keys;
-  shape->fpr = request.fpr;
-  shape->detail = static_cast<uint64_t>(sized.k) | layout.generations << 8 |
-                  layout.block_log2 << 16 | uint64_t{layout.refresh} << 24;
+  const BloomUnit block = {uint64_t{1} << layout.block_log2, layout.cells(), 1, column_rate, 1.05};
+  uint64_t k = 0;
+  const PlanStatus status = PlanBloom(
+      request, GenerationKeys(request.keys, layout.generations), block, ks, shape, &k,
+      [&](double keys, double blocks, int tried) { return RateWith(keys, blocks, layout, tried); });
+  if (status != PlanStatus::kOk) return status;
+  shape->keys = request.keys > 0 ? request.keys : shape->keys * (layout.generations - 1);
+  shape->detail =
+      k | layout.generations << 8 | layout.block_log2 << 16 | uint64_t{layout.refresh} << 24;
   return PlanStatus::kOk;
 }
 

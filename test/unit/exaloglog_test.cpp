@@ -1,8 +1,8 @@
-// hll: the sketch against a slow twin that keeps what each register saw, merging and
+// exaloglog: the sketch against a slow twin that keeps what each register saw, merging and
 // reducing against building at once, and the estimate against the truth, from one key to
 // 10^12: by keys, and by register states that are drawn as so many keys leave them.
 
-#include "core/methods/hll.hpp"
+#include "core/methods/exaloglog.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@
 namespace dedup::test {
 namespace {
 
-const Method& Hll() { return CountMethod(); }
+const Method& ExaLogLog() { return CountMethod(); }
 
-Shape WithPrecision(unsigned p) { return PlanMemory(Hll(), hll::BytesFor(p), 0.01); }
+Shape WithPrecision(unsigned p) { return PlanMemory(ExaLogLog(), exaloglog::BytesFor(p), 0.01); }
 
 // What the definition says of a hash.
 struct Update {
@@ -71,7 +71,7 @@ class Twin {
 // A hash with long runs of zeros more often than chance has them.
 uint64_t RunOfZeros(Random* random) { return random->Next() >> random->Below(64); }
 
-TEST(Hll, IsWhatItsTwinKeeps) {
+TEST(ExaLogLog, IsWhatItsTwinKeeps) {
   for (unsigned p : {4u, 5u, 9u, 12u}) {
     const Shape shape = WithPrecision(p);
     ASSERT_EQ(shape.bytes, 7u << (p - 1));
@@ -98,7 +98,7 @@ TEST(Hll, IsWhatItsTwinKeeps) {
   }
 }
 
-TEST(Hll, MergingIsBuildingAtOnce) {
+TEST(ExaLogLog, MergingIsBuildingAtOnce) {
   Random random(1);
   for (int round = 0; round < 200; ++round) {
     const Shape shape = WithPrecision(4 + static_cast<unsigned>(random.Below(6)));
@@ -120,7 +120,7 @@ TEST(Hll, MergingIsBuildingAtOnce) {
   }
 }
 
-TEST(Hll, ReducingIsBuildingCoarser) {
+TEST(ExaLogLog, ReducingIsBuildingCoarser) {
   Random random(2);
   for (int round = 0; round < 300; ++round) {
     const auto p = 5 + static_cast<unsigned>(random.Below(7));
@@ -133,23 +133,23 @@ TEST(Hll, ReducingIsBuildingCoarser) {
       from.Insert(hash);
       direct.Insert(hash);
     }
-    ASSERT_TRUE(Hll().reducible(fine, coarse));
-    ASSERT_FALSE(Hll().reducible(coarse, fine));
-    ASSERT_FALSE(Hll().reducible(fine, fine));
+    ASSERT_TRUE(ExaLogLog().reducible(fine, coarse));
+    ASSERT_FALSE(ExaLogLog().reducible(coarse, fine));
+    ASSERT_FALSE(ExaLogLog().reducible(fine, fine));
     Bytes reduced(coarse.bytes);
-    Hll().reduce(fine, from.bytes().data(), coarse, reduced.data());
+    ExaLogLog().reduce(fine, from.bytes().data(), coarse, reduced.data());
     ASSERT_EQ(reduced, direct.bytes()) << p << " to " << q;
   }
   Shape other = WithPrecision(6);
   other.seed = 1;
-  EXPECT_FALSE(Hll().reducible(WithPrecision(8), other));
+  EXPECT_FALSE(ExaLogLog().reducible(WithPrecision(8), other));
   other = WithPrecision(6);
   other.hash = kSipHash;
-  EXPECT_FALSE(Hll().reducible(WithPrecision(8), other));
+  EXPECT_FALSE(ExaLogLog().reducible(WithPrecision(8), other));
 }
 
 // As a filter: exact ones stay so while their hashes fit, and all forms reduce alike.
-TEST(Hll, FiltersOfEveryFormReduce) {
+TEST(ExaLogLog, FiltersOfEveryFormReduce) {
   const Shape fine = WithPrecision(8), coarse = WithPrecision(5);  // 112 hashes, 14
   for (uint64_t keys : {0, 1, 14, 15, 50, 112, 113, 5000}) {
     Filter working(fine), direct(coarse);
@@ -169,26 +169,26 @@ TEST(Hll, FiltersOfEveryFormReduce) {
   EXPECT_FALSE(Reducible(Filter(PlanKeys(Named("bloom"), 1000, 0.01)).header(), coarse));
 }
 
-TEST(Hll, TakesTheLargestPrecisionThatFits) {
+TEST(ExaLogLog, TakesTheLargestPrecisionThatFits) {
   for (unsigned p = 4; p <= 26; ++p) {
     const uint64_t bytes = (uint64_t{7} << p) / 2;
-    EXPECT_EQ(PlanMemory(Hll(), bytes, 0.01).detail, p);
-    EXPECT_EQ(PlanMemory(Hll(), 2 * bytes - 1, 0.01).detail, p);
+    EXPECT_EQ(PlanMemory(ExaLogLog(), bytes, 0.01).detail, p);
+    EXPECT_EQ(PlanMemory(ExaLogLog(), 2 * bytes - 1, 0.01).detail, p);
   }
-  EXPECT_EQ(PlanMemory(Hll(), kMaxBodyBytes, 0.01).detail, 26u);
-  EXPECT_FALSE(TryMemory(Hll(), 55, 0.01).has_value());
-  EXPECT_FALSE(TryMemory(Hll(), kMaxBodyBytes + 1, 0.01).has_value());
-  EXPECT_EQ(PlanMemory(Hll(), 4096, 0.01).bytes, 3584u);
-  EXPECT_EQ(PlanMemory(Hll(), 16384, 0.01).bytes, 14336u);
+  EXPECT_EQ(PlanMemory(ExaLogLog(), kMaxBodyBytes, 0.01).detail, 26u);
+  EXPECT_FALSE(TryMemory(ExaLogLog(), 55, 0.01).has_value());
+  EXPECT_FALSE(TryMemory(ExaLogLog(), kMaxBodyBytes + 1, 0.01).has_value());
+  EXPECT_EQ(PlanMemory(ExaLogLog(), 4096, 0.01).bytes, 3584u);
+  EXPECT_EQ(PlanMemory(ExaLogLog(), 16384, 0.01).bytes, 14336u);
 }
 
-TEST(Hll, TakesTheSmallestPrecisionWithinAnError) {
+TEST(ExaLogLog, TakesTheSmallestPrecisionWithinAnError) {
   const auto planned = [](double error) {
     Request request;
     request.options.value[0] = error;
     request.options.given[0] = true;
     Shape shape;
-    EXPECT_EQ(PlanFilter(Hll(), request, 0, &shape), PlanStatus::kOk);
+    EXPECT_EQ(PlanFilter(ExaLogLog(), request, 0, &shape), PlanStatus::kOk);
     EXPECT_EQ(shape.keys, 0u);
     EXPECT_EQ(shape.fpr, 0);
     return shape.detail;
@@ -200,11 +200,11 @@ TEST(Hll, TakesTheSmallestPrecisionWithinAnError) {
   EXPECT_EQ(planned(0.00005), 26u);
   Request none;
   Shape shape;
-  EXPECT_EQ(PlanFilter(Hll(), none, 0, &shape), PlanStatus::kNoSize);
+  EXPECT_EQ(PlanFilter(ExaLogLog(), none, 0, &shape), PlanStatus::kNoSize);
   none.memory = 4096;
   none.options.given[0] = true;
   none.options.value[0] = 0.01;
-  EXPECT_EQ(PlanFilter(Hll(), none, 0, &shape), PlanStatus::kTwoSizes);
+  EXPECT_EQ(PlanFilter(ExaLogLog(), none, 0, &shape), PlanStatus::kTwoSizes);
 }
 
 // ---- the constants -----------------------------------------------------------------
@@ -240,14 +240,14 @@ double Zeta(double s, double q) {
   return sum + std::pow(kTerms + q, 1 - s) / (s - 1) + 0.5 * std::pow(kTerms + q, -s);
 }
 
-TEST(Hll, ConstantsAreTheFormulas) {
+TEST(ExaLogLog, ConstantsAreTheFormulas) {
   const double b = std::pow(2, 0.25), a = std::pow(b, -20) / (b - 1);
   const double zeta2 = Zeta(2, 1 + a), zeta3 = Zeta(3, 1 + a);
-  EXPECT_NEAR(hll::kErrorFactor, std::sqrt(std::log(b) / zeta2), 1e-5);
-  EXPECT_NEAR(hll::kBias, std::log(b) * (1 + 2 * a) * zeta3 / (zeta2 * zeta2), 1e-5);
-  EXPECT_NEAR(hll::kErrorFactor, 1 / std::sqrt(Information()), 1e-4);
+  EXPECT_NEAR(exaloglog::kErrorFactor, std::sqrt(std::log(b) / zeta2), 1e-5);
+  EXPECT_NEAR(exaloglog::kBias, std::log(b) * (1 + 2 * a) * zeta3 / (zeta2 * zeta2), 1e-5);
+  EXPECT_NEAR(exaloglog::kErrorFactor, 1 / std::sqrt(Information()), 1e-4);
   // Bits times the variance: 43 % below HyperLogLog's 6.48 with registers of 6 bits.
-  EXPECT_NEAR(28 * hll::kErrorFactor * hll::kErrorFactor, 3.67, 0.005);
+  EXPECT_NEAR(28 * exaloglog::kErrorFactor * exaloglog::kErrorFactor, 3.67, 0.005);
 }
 
 // ---- the estimate ---------------------------------------------------------------------
@@ -258,7 +258,7 @@ TEST(Hll, ConstantsAreTheFormulas) {
 Bytes Simulated(unsigned p, double n, Random* random) {
   const Shape shape = WithPrecision(p);
   Bytes body(shape.bytes);
-  const int most = static_cast<int>(hll::MostValue(p));
+  const int most = static_cast<int>(exaloglog::MostValue(p));
   const double m = static_cast<double>(uint64_t{1} << p);
   const auto exponent = [&](int k) {
     const int j = 3 + (k - 1) / 4, last = 64 - static_cast<int>(p);
@@ -278,7 +278,7 @@ Bytes Simulated(unsigned p, double n, Random* random) {
       if (u == 0) u = k;
       value |= u == k ? static_cast<uint32_t>(u) << 20 : uint32_t{1} << (20 - (u - k));
     }
-    hll::StoreRegister(body.data(), at, value);
+    exaloglog::StoreRegister(body.data(), at, value);
   }
   return body;
 }
@@ -306,14 +306,14 @@ void ExpectGood(const Errors& errors, double standard, int runs, const std::stri
   EXPECT_LE(errors.rmse, standard * (1 + 3 / std::sqrt(2.0 * runs))) << where;
 }
 
-TEST(Hll, EstimatesManyKeys) {
+TEST(ExaLogLog, EstimatesManyKeys) {
   const int runs = static_cast<int>(100 / kThin);
   const Shape shape = WithPrecision(12);
   Random random(3);
   for (double n : {1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e15, 1e17}) {
     const Errors errors = Measure(runs, n, [&](int) {
       const Bytes body = Simulated(12, n, &random);
-      return Hll().read(shape, Counters{}, body.data()).count;
+      return ExaLogLog().read(shape, Counters{}, body.data()).count;
     });
     ExpectGood(errors, 0.00566, runs, "n=" + std::to_string(n));
     EXPECT_LE(errors.rmse, 0.008) << n;
@@ -323,7 +323,7 @@ TEST(Hll, EstimatesManyKeys) {
 }
 
 // As filters, and so through the exact form and the end of it.
-TEST(Hll, CountsKeys) {
+TEST(ExaLogLog, CountsKeys) {
   const int runs = static_cast<int>(200 / kThin);
   const Shape shape = WithPrecision(12);
   std::vector<uint64_t> at = {1,    2,    10,   100,  1000, 1791,  1792,
@@ -350,17 +350,17 @@ TEST(Hll, CountsKeys) {
   }
 }
 
-TEST(Hll, SmallSketchesEstimateToo) {
+TEST(ExaLogLog, SmallSketchesEstimateToo) {
   const int runs = static_cast<int>(4000 / kThin);
   for (unsigned p : {4u, 5u, 7u}) {
     const Shape shape = WithPrecision(p);
-    const double standard = hll::StandardError(p);
+    const double standard = exaloglog::StandardError(p);
     Random random(p);
     for (double n : {100.0, 1e3, 1e6, 1e10}) {
       const Errors errors = Measure(runs, n, [&](int) {
         if (n > 1000) {
           const Bytes simulated = Simulated(p, n, &random);
-          return Hll().read(shape, Counters{}, simulated.data()).count;
+          return ExaLogLog().read(shape, Counters{}, simulated.data()).count;
         }
         Body body(shape);
         for (int key = 0; key < n; ++key) body.Insert(random.Next());
@@ -374,7 +374,7 @@ TEST(Hll, SmallSketchesEstimateToo) {
 }
 
 // No bits make it anything but a number, and not a negative one.
-TEST(Hll, AnyBitsGiveANumber) {
+TEST(ExaLogLog, AnyBitsGiveANumber) {
   Random random(5);
   for (int round = 0; round < 3000; ++round) {
     const Shape shape = WithPrecision(4 + static_cast<unsigned>(random.Below(5)));
@@ -400,15 +400,15 @@ TEST(Hll, AnyBitsGiveANumber) {
     other.Insert(random.Next());
     other.Merge(body);
     const Shape coarse = WithPrecision(4);
-    if (!Hll().reducible(shape, coarse)) continue;
+    if (!ExaLogLog().reducible(shape, coarse)) continue;
     Body reduced(coarse);
-    Hll().reduce(shape, other.bytes().data(), coarse, reduced.bytes().data());
+    ExaLogLog().reduce(shape, other.bytes().data(), coarse, reduced.bytes().data());
     ASSERT_TRUE(std::isfinite(reduced.Read().count));
   }
 }
 
 // Every value of every register seen, and the largest key counts below it.
-TEST(Hll, EndsOfTheScale) {
+TEST(ExaLogLog, EndsOfTheScale) {
   for (unsigned p : {4u, 12u}) {
     const Shape shape = WithPrecision(p);
     Body body(shape);
@@ -431,7 +431,7 @@ TEST(Hll, EndsOfTheScale) {
 }
 
 // The same number wherever it is worked out: frozen, to the last bit.
-TEST(Hll, EstimatesAreFrozen) {
+TEST(ExaLogLog, EstimatesAreFrozen) {
   Body body(WithPrecision(10));
   for (uint64_t key = 0; key < 100000; ++key) body.Insert(HashOf(key));
   const double count = body.Read().count;
@@ -440,9 +440,9 @@ TEST(Hll, EstimatesAreFrozen) {
 }
 
 // The exponential by single operations is the library's.
-TEST(Hll, ExpMinus1) {
+TEST(ExaLogLog, ExpMinus1) {
   for (double v = 1e-12; v < 100; v *= 1.37) {
-    EXPECT_NEAR(hll::ExpMinus1(v) / std::expm1(v), 1, 1e-13) << v;
+    EXPECT_NEAR(exaloglog::ExpMinus1(v) / std::expm1(v), 1, 1e-13) << v;
   }
 }
 

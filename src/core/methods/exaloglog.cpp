@@ -1,11 +1,11 @@
-// The method hll as a table of functions: hll.hpp has them.
+// The method exaloglog as a table of functions: exaloglog.hpp has them.
 
-#include "hll.hpp"
+#include "exaloglog.hpp"
 
-namespace dedup::hll {
+namespace dedup::exaloglog {
 
 constinit const Method kMethod = {
-    .name = "hll",
+    .name = "exaloglog",
     .code = 22,
     .answers = Answers::kNothing,
     .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
@@ -32,4 +32,4 @@ constinit const Method kMethod = {
     .expected_fpr = nullptr,
 };
 
-}  // namespace dedup::hll
+}  // namespace dedup::exaloglog

@@ -1,4 +1,4 @@
-// hll: counts distinct keys, in the bytes of a sketch.
+// exaloglog: counts distinct keys, in the bytes of a sketch.
 //
 // An ExaLogLog with t = 2 and d = 20 (Ertl, "ExaLogLog: Space-Efficient and Practical
 // Approximate Distinct Counting up to the Exa-Scale", EDBT 2025), the successor of
@@ -22,8 +22,8 @@
 // whether a key would change the state. Cost: one cache line a key. State: the registers;
 // the counters stay zero.
 
-#ifndef STREAMDEDUP_CORE_METHODS_HLL_HPP_
-#define STREAMDEDUP_CORE_METHODS_HLL_HPP_
+#ifndef STREAMDEDUP_CORE_METHODS_EXALOGLOG_HPP_
+#define STREAMDEDUP_CORE_METHODS_EXALOGLOG_HPP_
 
 #include <bit>
 #include <cmath>
@@ -34,7 +34,7 @@
 #include "../method.hpp"
 #include "../pause.hpp"
 
-namespace dedup::hll {
+namespace dedup::exaloglog {
 
 inline constexpr unsigned kT = 2;   // low bits of a hash in an update value
 inline constexpr unsigned kD = 20;  // earlier values a register tells of
@@ -387,6 +387,6 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
 
 extern const Method kMethod;
 
-}  // namespace dedup::hll
+}  // namespace dedup::exaloglog
 
-#endif  // STREAMDEDUP_CORE_METHODS_HLL_HPP_
+#endif  // STREAMDEDUP_CORE_METHODS_EXALOGLOG_HPP_

@@ -1,0 +1,167 @@
+# The tables of docs/ that list methods, against what the server says of its methods.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use LiveFilter;
+use Test::More;
+
+my $node = start_node('main');
+my %text;
+
+# A page of docs, or the part of it from a line of text on, up to the next heading.
+sub page
+{
+	my ($name, $from) = @_;
+	if (!defined $text{$name})
+	{
+		open my $in, '<', "$FindBin::Bin/../../docs/$name.md" or die "$name.md: $!";
+		local $/ = undef;
+		$text{$name} = <$in>;
+	}
+	return $text{$name} if !defined $from;
+	my ($part) = $text{$name} =~ /^(\Q$from\E.*?)(?=^#|\z)/ms;
+	return $part;
+}
+
+# The rows of the table under a line of text that begins like this, as lists of cells.
+sub table
+{
+	my ($name, $from) = @_;
+	my ($rows) = page($name, $from) =~ /^\|[-|]+\|\n((?:\|.*\n)+)/m;
+	return map { [ map { s/^\s+|\s+$//gr } split /\|/, s/^\|//r, -1 ] } split /\n/, $rows;
+}
+
+# What the first cell of a row names: "method", or "method option=value", of each.
+sub named
+{
+	my ($cell) = @_;
+	my @names;
+	while ($cell =~ /`(\w+)`(?: `(\w+=\w+)`)?/g)
+	{
+		push @names, defined $2 ? "$1 $2" : $1;
+	}
+	return @names;
+}
+
+# The rows by what they name.
+sub by_name
+{
+	my %rows;
+	foreach my $row (@_)
+	{
+		$rows{$_} = $row foreach named($row->[0]);
+	}
+	return \%rows;
+}
+
+sub lines { return split /\n/, $node->safe_psql('postgres', $_[0]) }
+
+# All methods, and the code and the options of each.
+my (undef, undef, $hint) = $node->psql('postgres', q{SELECT dedup_method('none', '1MB')});
+my ($list) = $hint =~ /The methods are: (.*)\.$/m;
+my @methods = split /, /, $list;
+cmp_ok(scalar @methods, '>', 20, 'the hint names the methods');
+my (%code, %options);
+foreach my $method (@methods)
+{
+	$code{$method} = $node->safe_psql('postgres', "SELECT get_byte(dedup_method('$method', '64kB')::bytea, 2)");
+	my (undef, undef, $error) = $node->psql('postgres', "SELECT dedup_method('$method', '64kB', 'none=1')");
+	$options{$method} = [ split /, /, $error =~ /Its options are: (.*)\.$/m ? $1 : '' ];
+}
+
+# What advice says of those that answer whether a key was seen, at 0.01, or at the least rate
+# above that which the method keeps; and bits a key at 0.01, of several numbers of keys.
+my %advice;
+foreach my $line (
+	lines(
+		q{
+	SELECT method, options, min(bits) || ' ' || max(bits), CASE WHEN fpr = 0.01 THEN missed END, "cannot"
+	FROM (SELECT DISTINCT ON (method, options) * FROM (
+			SELECT *, regexp_replace(prototype, '^.* fpr=[^ '']* ?([^'']*)''\)$', '\1') AS options
+			FROM unnest('{0.01,0.3}'::float8[]) fpr, dedup_advise(1000000, fpr)) x
+		ORDER BY method, options, fpr) y, unnest('{100000,1000000,10000000}'::bigint[]) n,
+		LATERAL (SELECT 8.0 * (bytes_full - 64) / s.keys AS bits
+			FROM dedup_stats(dedup_method(method, NULL, 'fpr=0.01 keys=' || n || ' ' || options)) s) z
+	GROUP BY method, options, fpr, missed, "cannot"}))
+{
+	my ($method, $options, $bits, $missed, $cannot) = split /\|/, $line, -1;
+	$advice{ $options ne '' ? "$method $options" : $method } = {
+		method => $method,
+		bits => [ split / /, $bits ],
+		missed => $missed,
+		cannot => { map { $_ => 1 } split /, /, $cannot }
+	};
+}
+my %sets = map { s/\|$//r =~ s/\|/ /r => 1 }
+  lines(q{SELECT method, regexp_replace(prototype, '^.* fpr=[^ '']* ?([^'']*)''\)$', '\1') FROM dedup_advise(100000, 0.01, false)});
+my %rated = map { $_->{method} => 1 } values %advice;
+is_deeply([ sort keys %rated, lines(q{SELECT s.method FROM unnest(ARRAY['} . join(q{','}, @methods) . q{']) m,
+		dedup_stats(dedup_method(m, '64kB')) s WHERE s.fpr IS NULL}) ], [ sort @methods ], 'advice names all that have a rate');
+
+# The table of methods.
+my $rows = by_name(table('methods', 'What differs is what becomes of the keys:'));
+is_deeply([ sort keys %$rows ], [ sort keys %advice ], 'docs/methods.md: the methods of its table are those of dedup_advise');
+foreach my $name (sort keys %advice)
+{
+	my $said = $advice{$name};
+	my ($names, $promise, $bits, $back, $merge) = @{ $rows->{$name} || next };
+	my $least = 0.99 * $said->{bits}[0];
+	my $most = 1.01 * $said->{bits}[1];
+	# A cell of several methods has one number, or one of each.
+	my %number;
+	@number{ named($names) } = ($bits =~ /,/) ? split(/, /, $bits) : ($bits) x named($names);
+	ok($number{$name} >= $least && $number{$name} <= $most, "$name: $number{$name} bits a key, $least to $most");
+	is($promise =~ /never missed|^the same$/ ? 1 : 0, ($sets{$name} || $promise eq 'the same') ? 1 : 0, "$name: never missed");
+	if ($said->{missed} ne '' && $promise =~ /([\d.]+) %/)
+	{
+		cmp_ok(abs($1 - 100 * $said->{missed}), '<=', 0.5, "$name: $1 % missed");
+	}
+	is($back, $said->{cannot}{'take a key back'} ? '' : 'yes', "$name: takes back");
+	is($merge =~ /cannot be merged/ ? 1 : 0, $said->{cannot}{merge} ? 1 : 0, "$name: can be merged");
+	is($merge =~ /^all/ ? 1 : 0, $said->{cannot}{merge} || $said->{cannot}{'merge without loss when full'} ? 0 : 1,
+		"$name: a merge keeps all");
+}
+
+# The other tables: none is left out that belongs there.
+sub none_left_out
+{
+	my ($rows, $what, @names) = @_;
+	my $have = by_name(@$rows);
+	is_deeply([ grep { !$have->{$_} } @names ], [], $what);
+	is_deeply([ grep { !defined $code{ (split / /)[0] } } keys %$have ], [], "$what: no other");
+	return;
+}
+none_left_out([ table('methods', 'What a merge of two filters of different keys keeps') ],
+	'docs/methods.md: what merges keep', grep { !$advice{$_}{cannot}{merge} } sort keys %advice);
+my ($parallel) = page('methods') =~ /\nchanges:\n\n(\|.*?)\n\n/s;
+none_left_out([ map { [ (split /\|/)[1] ] } split /\n/, $parallel ], 'docs/methods.md: what a parallel plan changes', @methods);
+none_left_out([ table('benchmarks', '### Every method') ], 'docs/benchmarks.md: every method', sort keys %rated);
+my ($merged) = page('distributed') =~ /What the merge is worth.*?:\n\n(\|.*?)\n\n/s;
+my %no_method = map { $_ => 1 } qw(dedup_stats approx_count_distinct strict=on conservative=on);
+is_deeply([ grep { !$no_method{$_} && !defined $code{$_} } $merged =~ /`([^`]+)`/g ],
+	[], 'docs/distributed.md: what the merge is worth names methods that there are');
+my %chance = map { $_->{method} => 1 } grep { $_->{cannot}{'promise a window'} } values %advice;
+is_deeply([ grep { $merged !~ /`$_`/ && !$chance{$_} } @methods ], [], '... and all that do not drop keys by chance');
+
+# The options of dedup_method().
+my %documented;
+foreach my $row (table('reference', '### dedup_method(method'))
+{
+	my @of = $row->[1] =~ /^all$/ ? @methods : $row->[1] =~ /^(?:all that say|the same)/ ? sort keys %rated : named($row->[1]);
+	foreach my $option (named($row->[0]))
+	{
+		$documented{"$_ $option"} = 1 foreach @of;
+	}
+}
+is_deeply(
+	[ sort keys %documented ],
+	[ sort map { my $method = $_; map { "$method $_" } @{ $options{$method} } } @methods ],
+	'docs/reference.md: the options of each method');
+
+# The stored format.
+my ($codes) = page('operations') =~ /\| method: (.*?) \|/;
+is($codes, join(', ', map { "$code{$_} $_" } sort { $code{$a} <=> $code{$b} } @methods), 'docs/operations.md: the number of each method');
+
+done_testing();
