@@ -11,6 +11,7 @@
 #ifndef STREAMDEDUP_CORE_FILTER_HPP_
 #define STREAMDEDUP_CORE_FILTER_HPP_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
