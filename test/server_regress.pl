@@ -13,10 +13,10 @@
 # between minor versions. The kinds are
 #
 #   plan     another plan, or our node's name
+#   row      another of the rows that DISTINCT ON may choose from, and what follows from it
+#   order    the same rows in another order: below it stands the statement instead of a
+#            hunk, and it need not be seen, since the order of a parallel plan varies
 #   context  another CONTEXT of an error in PL/pgSQL
-#   row    another of the rows that DISTINCT ON may choose from, and what follows from it
-#   order  the same rows in another order: below it stands the statement instead of a
-#          hunk, and it need not be seen, since the order of a parallel plan varies
 #
 # Exits with 1, and shows the hunks, if one is not listed, not explained, or gone.
 
@@ -141,7 +141,7 @@ sub listed
 }
 
 my ($found, $wrong) = (0, 0);
-my %kinds = (plan => 0, row => 0, order => 0);
+my %kinds = (plan => 0, row => 0, order => 0, context => 0);
 for my $test (sort keys %tests)
 {
 	for my $path ("$base/$test.out", "$results/$test.out")
@@ -216,6 +216,6 @@ if ($write)
 	print "$variant: $found differences written\n";
 	exit 0;
 }
-printf "%s: %d tests, %d differences: %d in plans, %d in the choice of rows, %d in their order, %s\n", $variant,
-	scalar(keys %tests), $found, @kinds{qw(plan row order)}, $wrong ? "$wrong WRONG" : 'all as listed';
+printf "%s: %d tests, %d differences: %d in plans, %d in the choice of rows, %d in their order, %d in the context of errors, %s\n",
+	$variant, scalar(keys %tests), $found, @kinds{qw(plan row order context)}, $wrong ? "$wrong WRONG" : 'all as listed';
 exit($wrong ? 1 : 0);

@@ -1,9 +1,9 @@
 #!/bin/bash
 # The server's own regression suite, once as it is and then with the library preloaded and
 # streamdedup.approximate_distinct on. Every difference in the output has to be one of
-# those listed and explained in test/server_regress/MAJOR/TEST.diff: a plan's shape, or
-# another of several right answers. Anything else fails, as does a listed difference that
-# is gone.
+# those listed and explained in test/server_regress/MAJOR/TEST.diff: a plan's shape, another
+# of several right answers, or the context of an error. Anything else fails, as does a listed
+# difference that is gone.
 #
 # usage: test/server_regress.sh [--write] [--keep DIR] [VARIANT]...
 #
