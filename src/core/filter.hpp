@@ -282,8 +282,7 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
 // that crowd in one place may cause that at any time; hashes that are spread do not.)
 inline bool WouldRewrite(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   return !header.exact() && header.method->grows_next != nullptr &&
-         header.method->grows_next(header.shape, header.counters) &&
-         !Contains(image, header, hash);
+         header.method->grows_next(header.shape, header.counters) && !Contains(image, header, hash);
 }
 
 enum class Outcome { kNew, kSeen, kNoRoom, kFull };

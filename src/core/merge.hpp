@@ -133,9 +133,8 @@ inline size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, 
   const auto replay = [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
     taken = taken && Replay(*ha.method, ha.shape, &counters, to, hashes, counts, size) == size;
   };
-  ForEachOfBoth(a, ha, b, hb, [&](uint64_t hash, uint64_t count) {
-    batches.Add(hash, count, replay);
-  });
+  ForEachOfBoth(a, ha, b, hb,
+                [&](uint64_t hash, uint64_t count) { batches.Add(hash, count, replay); });
   batches.Finish(replay);
   return taken ? WriteFull(ha.shape, counters, out) : 0;
 }

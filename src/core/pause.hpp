@@ -106,9 +106,8 @@ inline void OrInPieces(uint8_t* to, const uint8_t* from, size_t bytes) noexcept 
 }
 
 inline void CopyInPieces(uint8_t* to, const uint8_t* from, size_t bytes) noexcept {
-  ForBytes(bytes, [&](size_t begin, size_t end) {
-    std::memcpy(to + begin, from + begin, end - begin);
-  });
+  ForBytes(bytes,
+           [&](size_t begin, size_t end) { std::memcpy(to + begin, from + begin, end - begin); });
 }
 
 inline void ClearInPieces(uint8_t* bytes, size_t size) noexcept {

@@ -11,6 +11,7 @@
 #include "method.hpp"
 
 // A new method is one line here.
+// clang-format off
 #define DEDUP_METHODS(X) \
   X(blocked_bloom) \
   X(bloom) \
@@ -35,6 +36,7 @@
   X(apbf) \
   X(exaloglog) \
   X(count_min)
+// clang-format on
 
 #define DEDUP_DECLARE_METHOD(name) \
   namespace dedup::name {          \

@@ -23,9 +23,8 @@ inline uint64_t Xxh3InPieces(const uint8_t* bytes, size_t size, uint64_t seed) n
   XXH3_state_t state;
   XXH3_INITSTATE(&state);
   XXH3_64bits_reset_withSeed(&state, seed);
-  ForBytes(size, [&](size_t from, size_t to) {
-    XXH3_64bits_update(&state, bytes + from, to - from);
-  });
+  ForBytes(size,
+           [&](size_t from, size_t to) { XXH3_64bits_update(&state, bytes + from, to - from); });
   return XXH3_64bits_digest(&state);
 }
 

@@ -248,7 +248,8 @@ TEST(Options, PlainShapesHaveNone) {
     request.options = parsed.options;
     if (parsed.options.given[kFpr]) request.fpr = parsed.options.value[kFpr];
     Shape made;
-    EXPECT_EQ(PlanFilter(Named(method), request, 5, &made), PlanStatus::kOk) << method << " " << text;
+    EXPECT_EQ(PlanFilter(Named(method), request, 5, &made), PlanStatus::kOk)
+        << method << " " << text;
     return made;
   };
   for (const Method* method : kMethods) {

@@ -1,10 +1,6 @@
 // The pages of live filters: entries and tags against a plain list, settling by verdict,
 // the order in which keys are folded, and the bytes of a page.
 
-#include "core/methods/fifo.hpp"
-#include "core/live_method.hpp"
-#include "core/page_sum.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,6 +8,9 @@
 #include <tuple>
 #include <vector>
 
+#include "core/live_method.hpp"
+#include "core/methods/fifo.hpp"
+#include "core/page_sum.hpp"
 #include "test_support.hpp"
 
 namespace dedup::test {

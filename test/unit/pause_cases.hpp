@@ -152,10 +152,12 @@ class Subject {
     pure("MakeWorking working exact", [this] {
       Keep(MakeWorking(working_exact_, working_exact_header_, {Form::kWorkingExact, room_}, out_));
     });
-    pure("MakeWorking exact to full",
-         [this] { Keep(MakeWorking(exact_, exact_header_, {Form::kWorkingFull, 0}, out_)); });
-    pure("MakeWorking full",
-         [this] { Keep(MakeWorking(full_, full_header_, {Form::kWorkingFull, 0}, out_)); });
+    pure("MakeWorking exact to full", [this] {
+      Keep(MakeWorking(exact_, exact_header_, {Form::kWorkingFull, 0}, out_));
+    });
+    pure("MakeWorking full", [this] {
+      Keep(MakeWorking(full_, full_header_, {Form::kWorkingFull, 0}, out_));
+    });
     // ---- one key into a value, and out of one
     const uint64_t there = HashAt(exact_, n_ / 2, EntryBytes(method_.counts()));
     const uint64_t absent = Mixed(uint64_t{1} << 60);
@@ -163,15 +165,14 @@ class Subject {
     pure("AddTo exact again", [=, this] { Keep(AddTo(exact_, exact_header_, there, out_)); });
     pure("AddTo full", [=, this] { Keep(AddTo(full_, full_header_, absent, out_)); });
     if (method_.can_forget(shape_)) {
-      pure("ForgetFrom exact",
-           [=, this] { Keep(ForgetFrom(exact_, exact_header_, there, out_)); });
-      pure("ForgetFrom full",
-           [=, this] { Keep(ForgetFrom(full_, full_header_, Mixed(0), out_)); });
+      pure("ForgetFrom exact", [=, this] { Keep(ForgetFrom(exact_, exact_header_, there, out_)); });
+      pure("ForgetFrom full", [=, this] { Keep(ForgetFrom(full_, full_header_, Mixed(0), out_)); });
       changing(
-          "forget the last key", [this] { CopyFull(Counters{1, full_header_.counters.state}); },
+          "forget the last key",
           [this] {
-            Keep(method_.forget(shape_, &counters_, out_ + kHeaderBytes, Mixed(1)));
-          });
+            CopyFull(Counters{1, full_header_.counters.state});
+          },
+          [this] { Keep(method_.forget(shape_, &counters_, out_ + kHeaderBytes, Mixed(1))); });
     }
     // ---- asking
     pure("Contains exact", [=, this] { Keep(Contains(exact_, exact_header_, absent)); });
@@ -206,20 +207,16 @@ class Subject {
       pure("MergeTo exact exact past a limit", [this] {
         Keep(MergeTo(exact_, exact_header_, other_exact_, other_exact_header_, n_, out_, scratch_));
       });
-      pure("MergeTo full exact", [this] {
-        Keep(MergeTo(full_, full_header_, exact_, exact_header_, out_, scratch_));
-      });
-      pure("MergeTo exact full", [this] {
-        Keep(MergeTo(exact_, exact_header_, full_, full_header_, out_, scratch_));
-      });
+      pure("MergeTo full exact",
+           [this] { Keep(MergeTo(full_, full_header_, exact_, exact_header_, out_, scratch_)); });
+      pure("MergeTo exact full",
+           [this] { Keep(MergeTo(exact_, exact_header_, full_, full_header_, out_, scratch_)); });
       pure("MergeTo full full", [this] {
         Keep(MergeTo(full_, full_header_, other_full_, other_full_header_, out_, scratch_));
       });
       changing(
           "MergeInPlace full", [this] { CopyWorking(); },
-          [this] {
-            Keep(MergeInPlace(out_, &header_, other_full_, other_full_header_));
-          });
+          [this] { Keep(MergeInPlace(out_, &header_, other_full_, other_full_header_)); });
       changing(
           "MergeInPlace exact", [this] { CopyWorking(); },
           [this] { Keep(MergeInPlace(out_, &header_, exact_, exact_header_)); });
@@ -238,7 +235,8 @@ class Subject {
           header_ = HeaderOf(out_, out_size_);
         },
         [this] { TakeOverAll(); });
-    changing("TakeOver exact to full", [this] { CopyWorking(); }, [this] { TakeOverAll(); });
+    changing(
+        "TakeOver exact to full", [this] { CopyWorking(); }, [this] { TakeOverAll(); });
     changing(
         "Align",
         [this] {

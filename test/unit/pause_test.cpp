@@ -5,13 +5,14 @@
 // touch of each page raises SIGSEGV, whose handler counts the page and lets it be touched.
 // A page counts with all its bytes, so the counts are too high rather than too low.
 
+#include "core/pause.hpp"
+
 #include <csetjmp>
 #include <csignal>
 #include <map>
 
 #include "core/distinct_set.hpp"
 #include "core/methods/quotient.hpp"
-#include "core/pause.hpp"
 #include "pause_cases.hpp"
 #include "test_support.hpp"
 
@@ -84,7 +85,8 @@ class Meter {
     }
     chosen_.assign(places_.size(), false);
     for (const auto& [pair, at] : gaps) {
-      for (size_t i = 0; i < kSamples; ++i) chosen_[at[i * (at.size() - 1) / (kSamples - 1)]] = true;
+      for (size_t i = 0; i < kSamples; ++i)
+        chosen_[at[i * (at.size() - 1) / (kSamples - 1)]] = true;
     }
   }
   void Begin() {
@@ -172,8 +174,10 @@ void ExpectPauses(Meter* meter, const Case& measured, const std::string& subject
 std::vector<Variant> PausingVariants() {
   std::vector<Variant> all = AllVariants();
   if (kQuick > 1) std::erase_if(all, [](const Variant& v) { return !v.options.empty(); });
-  for (const auto& [name, options] : {std::pair{"sbf", "d=8 p=1048576"}, {"bloom", "k=32"},
-                                      {"apbf", "k=16 l=32"}, {"cuckoo", "kicks=1000"}}) {
+  for (const auto& [name, options] : {std::pair{"sbf", "d=8 p=1048576"},
+                                      {"bloom", "k=32"},
+                                      {"apbf", "k=16 l=32"},
+                                      {"cuckoo", "kicks=1000"}}) {
     all.push_back({&Named(name), options, std::string(name) + "_most"});
   }
   return all;
@@ -284,27 +288,34 @@ TEST(Quotient, PausesWhileItsTableIsRewritten) {
     now = counters;
   };
   Meter meter(&arena);
-  ExpectPauses(&meter, {"merge", false, prepare, [&] {
-    ASSERT_TRUE(method.merge(shape, &now, body, others, other, Weights{}));
-  }}, "quotient");
+  ExpectPauses(&meter,
+               {"merge", false, prepare,
+                [&] { ASSERT_TRUE(method.merge(shape, &now, body, others, other, Weights{})); }},
+               "quotient");
   EXPECT_TRUE(method.sound(shape, now, body));
-  ExpectPauses(&meter, {"sound", false, [] {}, [&] {
-    ASSERT_TRUE(method.sound(shape, others, other));
-  }}, "quotient");
-  ExpectPauses(&meter, {"double", false, [&] {
-    prepare();
-    now.count = quotient::Limit(quotient::QOf(layout, now));
-  }, [&] {
-    const uint64_t hash = HashOf(1, 2);
-    ASSERT_EQ(method.insert(shape, &now, body, &hash, 1), 1u);
-  }}, "quotient");
+  ExpectPauses(&meter,
+               {"sound", false, [] {}, [&] { ASSERT_TRUE(method.sound(shape, others, other)); }},
+               "quotient");
+  ExpectPauses(&meter,
+               {"double", false,
+                [&] {
+                  prepare();
+                  now.count = quotient::Limit(quotient::QOf(layout, now));
+                },
+                [&] {
+                  const uint64_t hash = HashOf(1, 2);
+                  ASSERT_EQ(method.insert(shape, &now, body, &hash, 1), 1u);
+                }},
+               "quotient");
   EXPECT_EQ(quotient::QOf(layout, now), layout.top);
-  ExpectPauses(&meter, {"forget the last", false, [&] {
-    std::memcpy(body, other, shape.bytes);
-    now = {1, others.state};
-  }, [&] {
-    ASSERT_TRUE(method.forget(shape, &now, body, HashOf(7, 1)));
-  }}, "quotient");
+  ExpectPauses(&meter,
+               {"forget the last", false,
+                [&] {
+                  std::memcpy(body, other, shape.bytes);
+                  now = {1, others.state};
+                },
+                [&] { ASSERT_TRUE(method.forget(shape, &now, body, HashOf(7, 1))); }},
+               "quotient");
 }
 
 // A table is rewritten only by keys of which WouldRewrite() says so.
@@ -389,9 +400,9 @@ TEST_P(Sorting, PausesAndSorts) {
     for (uint64_t i = 0; i < kEntries; ++i) expected[i] = hash_of(i);
     std::sort(expected.begin(), expected.end());
     Meter meter(&arena);
-    ExpectPauses(&meter, {"SortEntries", false, prepare, [&] {
-      SortEntries(entries, kEntries, counted);
-    }}, "sort");
+    ExpectPauses(&meter,
+                 {"SortEntries", false, prepare, [&] { SortEntries(entries, kEntries, counted); }},
+                 "sort");
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < kEntries; ++i) {
       wrong += LoadU64(entries + entry * i) != expected[i];
@@ -424,10 +435,14 @@ TEST(DistinctSet, PausesWhileItGrows) {
     if (bytes > kMostBetweenPauses) {
       uint8_t* given = nullptr;
       const DistinctSet before = set;
-      ExpectPauses(&meter, {"Give", false, [&] {
-        set = before;
-        given = arena.Allocate(bytes) + kLineBytes - 4;
-      }, [&] { set.Give(given); }}, "DistinctSet");
+      ExpectPauses(&meter,
+                   {"Give", false,
+                    [&] {
+                      set = before;
+                      given = arena.Allocate(bytes) + kLineBytes - 4;
+                    },
+                    [&] { set.Give(given); }},
+                   "DistinctSet");
       ++measured;
     } else if (bytes > 0) {
       set.Give(arena.Allocate(bytes) + kLineBytes - 4);
@@ -517,9 +532,8 @@ TEST(Exact, IsWholeWhenAKeyIsAbandoned) {
   for (;; ++n) {
     Header working;
     ASSERT_EQ(Check(out, size, &working), Flaw::kNone);
-    const Case add = {"TestAndAdd", false, [] {}, [&] {
-      EXPECT_EQ(TestAndAdd(out, &working, 0), Outcome::kNew);
-    }};
+    const Case add = {"TestAndAdd", false, [] {},
+                      [&] { EXPECT_EQ(TestAndAdd(out, &working, 0), Outcome::kNew); }};
     if (!RunTo(add, n)) break;
     ASSERT_EQ(std::memcmp(before.data(), out, size), 0) << n;
   }
@@ -555,8 +569,8 @@ TEST(Pieces, MoveAndCopyAsTheWholeWould) {
   CopyInPieces(copy.data(), bytes.data(), bytes.size());
   EXPECT_EQ(copy, bytes);
   ClearInPieces(copy.data() + 1, copy.size() - 2);
-  EXPECT_EQ(std::count(copy.begin(), copy.end(), 0), static_cast<long>(
-      copy.size() - (copy.front() != 0) - (copy.back() != 0)));
+  EXPECT_EQ(std::count(copy.begin(), copy.end(), 0),
+            static_cast<long>(copy.size() - (copy.front() != 0) - (copy.back() != 0)));
 }
 
 }  // namespace

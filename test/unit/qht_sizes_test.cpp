@@ -204,7 +204,8 @@ TEST_P(QhtSizes, MissesWhatItSays) {
     }
     const double mean = sum / filters;
     const double error = std::sqrt((squares / filters - mean * mean) / (filters - 1));
-    EXPECT_LT(error, (0.01 * mean + 0.0002) * std::sqrt(static_cast<double>(kThin))) << NameOf(shape);
+    EXPECT_LT(error, (0.01 * mean + 0.0002) * std::sqrt(static_cast<double>(kThin)))
+        << NameOf(shape);
     EXPECT_NEAR(mean, said, 4.5 * error) << NameOf(shape);
   }
 }

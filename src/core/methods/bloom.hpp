@@ -115,9 +115,8 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
 
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t set = 0;
-  ForWords(shape.bytes, [&](size_t i) {
-    set += static_cast<uint64_t>(std::popcount(LoadU64(body + i)));
-  });
+  ForWords(shape.bytes,
+           [&](size_t i) { set += static_cast<uint64_t>(std::popcount(LoadU64(body + i))); });
   const double bits = static_cast<double>(Bits(shape));
   Reading reading;
   reading.count = KeysFromClear(1 - static_cast<double>(set) / bits, 1, bits, K(shape));

@@ -10,8 +10,8 @@
 namespace dedup::qht_row {
 
 template <const Rule& kRule>
-constexpr Method MethodOf(const char* name, uint8_t code, const char* promise,
-                          const char* merging, const char* why = nullptr) noexcept {
+constexpr Method MethodOf(const char* name, uint8_t code, const char* promise, const char* merging,
+                          const char* why = nullptr) noexcept {
   return {
       .name = name,
       .code = code,
