@@ -60,7 +60,7 @@ BEGIN
 	DROP TABLE exact_rows, these_rows;
 	RETURN exact IS NOT DISTINCT FROM these;
 END $$;
--- Those of the queries that are not as they should be.
+-- Returns the queries whose plan or answer is not exact.
 CREATE FUNCTION check_exact(queries text[], run boolean DEFAULT true) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE query text;
 BEGIN

@@ -1,4 +1,5 @@
--- What of a prototype a live filter takes over, for every method and each of its options.
+-- dedup_create() either follows an option of its prototype or refuses it. This is tried for
+-- every method and each of its options.
 
 CREATE FUNCTION pg_temp.created(prototype text, ttl interval DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
