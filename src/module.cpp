@@ -14,7 +14,7 @@ PG_MODULE_MAGIC_EXT(.name = "streamdedup", .version = "0.1.0");
 PG_MODULE_MAGIC;
 #endif
 
-void		_PG_init(void);
+void _PG_init(void);
 #pragma GCC visibility pop
 }
 

@@ -17,6 +17,7 @@
 #   install   installing as a user does; dump and restore
 #   demo      the demonstration: a short generated stream, and files of each kind
 #   docs      links, names of functions and the example of a method in the documentation
+#   format    every file of C++ is as clang-format writes it
 #   thorough  all unit tests with all samples, with and without the sanitizers
 #
 # Without arguments all of them except thorough. Run thorough before a release, and after
@@ -32,7 +33,7 @@ cd "$(dirname "$0")/.."
 # Parts that use all cores run alone, in this order. After them the parts that use one
 # core run, as many at a time as there are cores, but at most four; they start in this order.
 wide_parts=(gcc clang unit sanitize frozen)
-narrow_parts=(regress valgrind fuzz guards torture papers install demo docs)
+narrow_parts=(regress valgrind fuzz guards torture papers install demo docs format)
 # Parts that run only if they are named.
 extra_parts=(thorough)
 
@@ -266,6 +267,14 @@ part_demo() {
 # Needs nothing of the build.
 part_docs() {
 	perl "$tmp/source/test/docs.pl" >&3
+}
+
+# The version is fixed: another one writes other spaces.
+part_format() {
+	clang-format-14 --version >&3
+	cd "$tmp/source"
+	find src test -name '*.[ch]pp' -print0 | xargs -0 clang-format-14 --dry-run --Werror
+	echo "$(find src test -name '*.[ch]pp' | wc -l) files" >&3
 }
 
 part_fuzz() {

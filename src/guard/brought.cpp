@@ -45,34 +45,34 @@ namespace
 /* The key that is looked for in several tables, and what was counted so far. */
 struct BroughtRows
 {
-	LiveFilter	filter;
-	uint32		generation;
-	KeyPlan    *keys;
-	int			columns;
+	LiveFilter filter;
+	uint32 generation;
+	KeyPlan *keys;
+	int columns;
 	const char *names[INDEX_MAX_KEYS];
-	int64		blocks;			/* of all tables */
-	int64		blocks_read;
-	double		credit;			/* a piece is read when this comes to 1 */
-	uint64	   *unknown;		/* hashes that the filter does not have, one for each row */
-	int			rows;
-	int			room;
+	int64 blocks; /* of all tables */
+	int64 blocks_read;
+	double credit;   /* a piece is read when this comes to 1 */
+	uint64 *unknown; /* hashes that the filter does not have, one for each row */
+	int rows;
+	int room;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Returns the tables with rows of their own that a guard of this one covers. All are locked. */
 static List *
 CoveredTables(Relation rel)
 {
-	List	   *tables = rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE ?
-		list_make1_oid(RelationGetRelid(rel)) :
-		find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
-	List	   *covered = NIL;
-	ListCell   *cell;
+	List *tables = rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE
+					   ? list_make1_oid(RelationGetRelid(rel))
+					   : find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	List *covered = NIL;
+	ListCell *cell;
 
 	foreach(cell, tables)
 	{
-		Relation	table = table_open(lfirst_oid(cell), NoLock);
+		Relation table = table_open(lfirst_oid(cell), NoLock);
 
 		if (table->rd_rel->relkind == RELKIND_RELATION && table->rd_rel->relam == HEAP_TABLE_AM_OID)
 			covered = lappend_oid(covered, lfirst_oid(cell));
@@ -84,22 +84,22 @@ CoveredTables(Relation rel)
 
 /* Counts the rows of a scan whose keys the filter does not have. */
 static void
-CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot,
-		  const AttrNumber *attnums, MemoryContext row_context)
+CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot, const AttrNumber *attnums,
+		  MemoryContext row_context)
 {
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		MemoryContext old = MemoryContextSwitchTo(row_context);
 		NullableDatum columns[INDEX_MAX_KEYS];
-		uint64		hash;
-		bool		unknown;
+		uint64 hash;
+		bool unknown;
 
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < brought->columns; i++)
 			columns[i].value = slot_getattr(slot, attnums[i], &columns[i].isnull);
 		unknown = HashColumns(brought->keys, columns, NullKeys::Skip, brought->filter.key_seed(),
 							  &hash) &&
-			!LiveSeen(brought->filter, hash, brought->generation);
+				  !LiveSeen(brought->filter, hash, brought->generation);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(row_context);
 		if (unknown)
@@ -114,18 +114,18 @@ CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot,
 static void
 CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
 {
-	Relation	heap = table_open(relid, NoLock);
+	Relation heap = table_open(relid, NoLock);
 	const BlockNumber blocks = RelationGetNumberOfBlocks(heap);
 	const double share = Min(1.0, (double) MOST_BLOCKS / (double) brought->blocks);
-	AttrNumber	attnums[INDEX_MAX_KEYS];
-	MemoryContext row_context = AllocSetContextCreateInternal(CurrentMemoryContext,
-															  "dedup_guard row",
-															  ALLOCSET_DEFAULT_SIZES);
+	AttrNumber attnums[INDEX_MAX_KEYS];
+	MemoryContext row_context =
+		AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
+									  ALLOCSET_DEFAULT_SIZES);
 	TupleTableSlot *slot = table_slot_create(heap, NULL);
 	TableScanDesc scan = table_beginscan_strat(heap, snapshot, 0, NULL, true, false);
-	Oid			user;
-	int			security;
-	int			nest_level;
+	Oid user;
+	int security;
+	int nest_level;
 
 	for (int i = 0; i < brought->columns; i++)
 		attnums[i] = get_attnum(relid, brought->names[i]);
@@ -170,7 +170,7 @@ CompareHashes(const void *left, const void *right)
 static int
 CountRepeated(BroughtRows *brought)
 {
-	int			repeated = 0;
+	int repeated = 0;
 
 	qsort(brought->unknown, (size_t) brought->rows, sizeof(uint64), CompareHashes);
 	for (int i = 1; i < brought->rows; i++)
@@ -182,7 +182,7 @@ CountRepeated(BroughtRows *brought)
 static int64
 RoundedEstimate(double rows)
 {
-	double		unit = 1;
+	double unit = 1;
 
 	while (rows / unit >= 999.5)
 		unit *= 10;
@@ -200,7 +200,9 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 
 	initStringInfo(&text);
 	appendStringInfo(&text, "SELECT count(*) FROM %s%s WHERE %s(%s::pg_catalog.regclass",
-					 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass ? "ONLY " : "",
+					 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass
+						 ? "ONLY "
+						 : "",
 					 QualifiedGuardName(RelationGetRelid(rel)),
 					 quote_qualified_identifier(schema, "is_new"),
 					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
@@ -220,17 +222,21 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 	initStringInfo(&text);
 	appendStringInfoString(&text, _("The guard does not refuse new rows with these keys."));
 	if (repeated > 0)
-		appendStringInfo(&text, ngettext(" %d of these rows repeats the key of another.",
-										 " %d of these rows repeat the key of another.",
-										 repeated), repeated);
+		appendStringInfo(&text,
+						 ngettext(" %d of these rows repeats the key of another.",
+								  " %d of these rows repeat the key of another.", repeated),
+						 repeated);
 	if (parameters.ttl != 0)
 	{
-		Interval	ttl = {};
+		Interval ttl = {};
 
 		ttl.day = (int32) (parameters.ttl / USECS_PER_DAY);
 		ttl.time = parameters.ttl % USECS_PER_DAY;
-		appendStringInfo(&text, _(" The filter keeps a key that is loaded for %s from now; a condition can leave older rows out."),
-						 DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&ttl))));
+		appendStringInfo(&text,
+						 _(" The filter keeps a key that is loaded for %s from now; a condition "
+						   "can leave older rows out."),
+						 DatumGetCString(
+							 DirectFunctionCall1(interval_out, IntervalPGetDatum(&ttl))));
 	}
 	else if (parameters.forgets)
 		appendStringInfo(&text, _(" The filter keeps the last " UINT64_FORMAT " keys."),
@@ -241,22 +247,28 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 static void
 WarnOfUnknown(Relation rel, BroughtRows *brought, Oid function)
 {
-	const bool	exact = brought->blocks_read == brought->blocks;
-	const int64 rows = exact ? brought->rows :
-		RoundedEstimate((double) brought->rows * (double) brought->blocks / (double) brought->blocks_read);
-	const char *hidden = check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED ?
-		_(" Row-level security hides rows from this role: use one that it does not apply to.") : "";
+	const bool exact = brought->blocks_read == brought->blocks;
+	const int64 rows = exact ? brought->rows
+							 : RoundedEstimate((double) brought->rows * (double) brought->blocks /
+											   (double) brought->blocks_read);
+	const char *hidden =
+		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED
+			? _(" Row-level security hides rows from this role: use one that it does not apply to.")
+			: "";
 
 	ereport(WARNING,
-			(exact ?
-			 errmsg_plural("live filter \"%s\" does not have the key of " INT64_FORMAT " row of table \"%s\"",
-						   "live filter \"%s\" does not have the keys of " INT64_FORMAT " rows of table \"%s\"",
-						   (unsigned long) rows, LiveName(brought->filter), rows,
-						   RelationGetRelationName(rel)) :
-			 errmsg("live filter \"%s\" does not have the keys of about " INT64_FORMAT " rows of table \"%s\"",
-					LiveName(brought->filter), rows, RelationGetRelationName(rel)),
+			(exact ? errmsg_plural("live filter \"%s\" does not have the key of " INT64_FORMAT
+								   " row of table \"%s\"",
+								   "live filter \"%s\" does not have the keys of " INT64_FORMAT
+								   " rows of table \"%s\"",
+								   (unsigned long) rows, LiveName(brought->filter), rows,
+								   RelationGetRelationName(rel))
+				   : errmsg("live filter \"%s\" does not have the keys of about " INT64_FORMAT
+							" rows of table \"%s\"",
+							LiveName(brought->filter), rows, RelationGetRelationName(rel)),
 			 errdetail_internal("%s", BroughtDetail(*brought, exact ? CountRepeated(brought) : 0)),
-			 errhint("To load the keys, run: %s%s", LoadStatement(rel, *brought, function), hidden)));
+			 errhint("To load the keys, run: %s%s", LoadStatement(rel, *brought, function),
+					 hidden)));
 }
 
 void
@@ -266,23 +278,24 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 														  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	BroughtRows brought = {};
-	List	   *tables = CoveredTables(rel);
-	ListCell   *cell;
+	List *tables = CoveredTables(rel);
+	ListCell *cell;
 
 	foreach(cell, tables)
 	{
-		Relation	table = table_open(lfirst_oid(cell), NoLock);
+		Relation table = table_open(lfirst_oid(cell), NoLock);
 
 		brought.blocks += RelationGetNumberOfBlocks(table);
 		table_close(table, NoLock);
 	}
 	if (brought.blocks > 0)
 	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
-		brought.generation = brought.filter.parameters.ttl == 0 ? 0 :
-			LiveGeneration(brought.filter, GetCurrentTimestamp());
+		brought.generation = brought.filter.parameters.ttl == 0
+								 ? 0
+								 : LiveGeneration(brought.filter, GetCurrentTimestamp());
 		brought.keys = MakeColumnsKeyPlan(context, clause.columns, clause.types, clause.collations);
 		brought.columns = clause.columns;
 		for (int i = 0; i < clause.columns; i++)
@@ -313,16 +326,16 @@ static bool
 IsGuardDeleteTrigger(Form_pg_trigger trigger)
 {
 	return trigger->tgtype == (TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_DELETE) &&
-		IsGuardTriggerFunction(trigger->tgfoid);
+		   IsGuardTriggerFunction(trigger->tgfoid);
 }
 
 /* Reads the clause of a trigger from its row of pg_trigger. */
 static bool
 ReadClauseOf(HeapTuple tuple, GuardClause *clause)
 {
-	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
-	bool		isnull;
-	Datum		qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, RelationGetDescr(catalog), &isnull);
+	Relation catalog = table_open(TriggerRelationId, AccessShareLock);
+	bool isnull;
+	Datum qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, RelationGetDescr(catalog), &isnull);
 
 	table_close(catalog, AccessShareLock);
 	return !isnull && ReadGuardClause(TextDatumGetCString(qual), clause);
@@ -334,14 +347,15 @@ GuardTriggerCreated(HeapTuple tuple)
 	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 	MemoryContext old;
 	GuardClause clause;
-	Relation	rel;
-	bool		cloned;
+	Relation rel;
+	bool cloned;
 
 	if (IsBinaryUpgrade || !IsGuardDeleteTrigger(trigger))
 		return;
 	cloned = list_member_oid(made_triggers, trigger->tgparentid);
 	old = MemoryContextSwitchTo(TopTransactionContext);
-	made_triggers = cloned ? lappend_oid(made_triggers, trigger->oid) : list_make1_oid(trigger->oid);
+	made_triggers =
+		cloned ? lappend_oid(made_triggers, trigger->oid) : list_make1_oid(trigger->oid);
 	MemoryContextSwitchTo(old);
 
 	/* dedup_guard() looks at the rows itself; a restore has loaded the filter. */

@@ -31,42 +31,42 @@ struct Undone
 /* The greatest id with an entry that counts, when a subtransaction began. */
 struct Begun
 {
-	int			level;
+	int level;
 	SubTransactionId live;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Places behind the table's last home; places that a key may be off its home. */
 constexpr Size SLACK = 1024;
 constexpr Size FARTHEST = 1000;
 constexpr int FIRST_BITS = 8;
 
-static MemoryContext context = NULL;	/* NULL: nothing was deleted */
+static MemoryContext context = NULL; /* NULL: nothing was deleted */
 
 static DeletedRow *table;
-static int	table_bits;
+static int table_bits;
 static Size table_count;
-static int	table_most_bits;
+static int table_most_bits;
 
 /* Entries that were collected: in a file first, then in an array. */
 static DeletedRow *collected;
-static int	collected_count;
-static int	collected_room;
-static int	collected_most;
+static int collected_count;
+static int collected_room;
+static int collected_most;
 static File collected_file = -1;
 static uint64 collected_in_file;
-static uint64 collected_taken;	/* from the file into the table */
+static uint64 collected_taken; /* from the file into the table */
 
 static Undone *undone;
-static int	undone_count;
-static int	undone_room;
-static SubTransactionId greatest;	/* that any entry names */
-static SubTransactionId live;	/* the same, of those that were not undone */
+static int undone_count;
+static int undone_room;
+static SubTransactionId greatest; /* that any entry names */
+static SubTransactionId live;     /* the same, of those that were not undone */
 
 static Begun *begun;
-static int	begun_count;
-static int	begun_room;
+static int begun_count;
+static int begun_room;
 
 /* ---- small things ----------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ static int	begun_room;
 static uint64
 KeyOf(Oid filter, uint64 hash)
 {
-	uint64		key = hash ^ (uint64) filter * UINT64CONST(0x9E3779B97F4A7C15);
+	uint64 key = hash ^ (uint64) filter * UINT64CONST(0x9E3779B97F4A7C15);
 
 	key = (key ^ key >> 32) * UINT64CONST(0xD6E8FEB86659FD93);
 	return key ^ key >> 32;
@@ -87,20 +87,20 @@ KeyOf(Oid filter, uint64 hash)
 static void
 ReserveUndone(void)
 {
-	int			count = undone_count + GetCurrentTransactionNestLevel();
+	int count = undone_count + GetCurrentTransactionNestLevel();
 
 	if (likely(count < undone_room))
 		return;
-	undone = undone == NULL ?
-		(Undone *) MemoryContextAllocHuge(context, sizeof(Undone) * 2 * (Size) count) :
-		(Undone *) repalloc_huge(undone, sizeof(Undone) * 2 * (Size) count);
+	undone = undone == NULL
+				 ? (Undone *) MemoryContextAllocHuge(context, sizeof(Undone) * 2 * (Size) count)
+				 : (Undone *) repalloc_huge(undone, sizeof(Undone) * 2 * (Size) count);
 	undone_room = 2 * count;
 }
 
 static void
 Activate(void)
 {
-	Size		most;
+	Size most;
 
 	if (likely(context != NULL))
 		return;
@@ -109,7 +109,7 @@ Activate(void)
 
 	/* While the table grows, there are two. */
 	most = get_hash_memory_limit() / 2 / sizeof(DeletedRow);
-	BeginDeletedRuns(context, most * 64);	/* bits in a quarter of the memory */
+	BeginDeletedRuns(context, most * 64); /* bits in a quarter of the memory */
 	collected_most = (int) Min(most / 2, (Size) 1 << 24);
 	table_most_bits = FIRST_BITS;
 	while (table_most_bits < 28 && ((Size) 2 << table_most_bits) <= most)
@@ -122,12 +122,12 @@ Activate(void)
 static bool
 IsUndone(SubTransactionId id)
 {
-	int			low = 0;
-	int			high = undone_count;
+	int low = 0;
+	int high = undone_count;
 
 	while (low < high)
 	{
-		int			middle = (low + high) / 2;
+		int middle = (low + high) / 2;
 
 		if (undone[middle].to < id)
 			low = middle + 1;
@@ -258,7 +258,7 @@ HomeOf(uint64 key)
 static Size
 PlaceOf(uint64 key)
 {
-	Size		at = HomeOf(key);
+	Size at = HomeOf(key);
 
 	while (table[at].deleted != InvalidSubTransactionId && table[at].key < key)
 		at++;
@@ -269,9 +269,9 @@ PlaceOf(uint64 key)
 static bool
 PutIntoTable(const DeletedRow &row)
 {
-	Size		home;
-	Size		at;
-	Size		gap;
+	Size home;
+	Size at;
+	Size gap;
 
 	if (table == NULL || table_count >= ((Size) 3 << table_bits) / 4)
 		return false;
@@ -302,11 +302,12 @@ static void
 RebuildTable(int bits)
 {
 	DeletedRow *old = table;
-	Size		old_places = old == NULL ? 0 : TablePlaces();
-	Size		next = 0;
-	DeletedRow *fresh = (DeletedRow *)
-		MemoryContextAllocExtended(context, (((Size) 1 << bits) + SLACK) * sizeof(DeletedRow),
-								   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	Size old_places = old == NULL ? 0 : TablePlaces();
+	Size next = 0;
+	DeletedRow *fresh =
+		(DeletedRow *) MemoryContextAllocExtended(context,
+												  (((Size) 1 << bits) + SLACK) * sizeof(DeletedRow),
+												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	table = fresh;
 	table_bits = bits;
@@ -340,8 +341,7 @@ PutRow(const DeletedRow &row)
 	{
 		if (table == NULL)
 			RebuildTable(FIRST_BITS);
-		else if (table_bits < table_most_bits &&
-				 table_count >= ((Size) 1 << table_bits) / 2)
+		else if (table_bits < table_most_bits && table_count >= ((Size) 1 << table_bits) / 2)
 			RebuildTable(table_bits + 1);
 		else
 		{
@@ -363,11 +363,12 @@ CollectRow(const DeletedRow &row)
 	{
 		if (collected_room < collected_most)
 		{
-			int			room = Min(collected_most, Max(64, 2 * collected_room));
+			int room = Min(collected_most, Max(64, 2 * collected_room));
 
-			collected = collected == NULL ?
-				(DeletedRow *) MemoryContextAllocHuge(context, room * sizeof(DeletedRow)) :
-				(DeletedRow *) repalloc_huge(collected, room * sizeof(DeletedRow));
+			collected =
+				collected == NULL
+					? (DeletedRow *) MemoryContextAllocHuge(context, room * sizeof(DeletedRow))
+					: (DeletedRow *) repalloc_huge(collected, room * sizeof(DeletedRow));
 			collected_room = room;
 		}
 		else
@@ -393,7 +394,7 @@ TakeCollected(void)
 
 		while (collected_taken < collected_in_file)
 		{
-			int			count = (int) Min((uint64) BLOCK_ROWS, collected_in_file - collected_taken);
+			int count = (int) Min((uint64) BLOCK_ROWS, collected_in_file - collected_taken);
 
 			CHECK_FOR_INTERRUPTS();
 			ReadRows(collected_file, block, count, collected_taken);
@@ -454,7 +455,7 @@ bool
 UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use)
 {
 	SubTransactionId current;
-	uint64		key;
+	uint64 key;
 
 	if (likely(context == NULL))
 		return false;
@@ -479,11 +480,11 @@ ReturnDeletedRow(const DeletedRowUse &use)
 		return;
 	ForgetRunHints();
 	if (!VisitRows(use.key, false, [&](DeletedRow *row, bool) {
-		if (row->deleted != use.deleted || row->used != use.used)
-			return false;
-		row->used = InvalidSubTransactionId;
-		return true;
-	}))
+			if (row->deleted != use.deleted || row->used != use.used)
+				return false;
+			row->used = InvalidSubTransactionId;
+			return true;
+		}))
 		PutDeleted(use.key, use.deleted);
 }
 

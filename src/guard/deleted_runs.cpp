@@ -20,8 +20,8 @@ static MemoryContext context = NULL;
 static uint64 most_rows_with_bits;
 
 static DeletedRun *runs;
-static int	run_count;
-static int	run_room;
+static int run_count;
+static int run_room;
 
 /* ---- runs --------------------------------------------------------------------- */
 
@@ -31,20 +31,20 @@ namespace
 /* Writes a run, row by row. */
 struct RunWriter
 {
-	DeletedRun			run;
-	int			room;			/* blocks that `first` has room for */
-	int			rows;			/* in `block` */
+	DeletedRun run;
+	int room; /* blocks that `first` has room for */
+	int rows; /* in `block` */
 	DeletedRow *block;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* A file that lives as long as the transaction, whatever query writes it. */
 File
 OpenDeletedFile(void)
 {
 	ResourceOwner owner = CurrentResourceOwner;
-	File		file;
+	File file;
 
 	PrepareTempTablespaces();
 	CurrentResourceOwner = TopTransactionResourceOwner;
@@ -56,7 +56,7 @@ OpenDeletedFile(void)
 void
 WriteRows(File file, const DeletedRow *rows, int count, uint64 at)
 {
-	int			bytes = count * (int) sizeof(DeletedRow);
+	int bytes = count * (int) sizeof(DeletedRow);
 
 	errno = 0;
 	if ((int) FileWrite(file, (char *) rows, bytes, (off_t) (at * sizeof(DeletedRow)),
@@ -73,7 +73,7 @@ WriteRows(File file, const DeletedRow *rows, int count, uint64 at)
 void
 ReadRows(File file, DeletedRow *rows, int count, uint64 at)
 {
-	int			bytes = count * (int) sizeof(DeletedRow);
+	int bytes = count * (int) sizeof(DeletedRow);
 
 	errno = 0;
 	if ((int) FileRead(file, (char *) rows, bytes, (off_t) (at * sizeof(DeletedRow)),
@@ -106,7 +106,7 @@ WriteRow(RunWriter *writer, const DeletedRow &row)
 {
 	if (writer->run.rows % BLOCK_ROWS == 0)
 	{
-		int			blocks = (int) (writer->run.rows / BLOCK_ROWS);
+		int blocks = (int) (writer->run.rows / BLOCK_ROWS);
 
 		*OneMore(context, &writer->run.first, &blocks, &writer->room) = row.key;
 	}
@@ -197,12 +197,12 @@ namespace
 /* Where a merge has got to in a run. */
 struct Cursor
 {
-	DeletedRun		   *run;
-	uint64		at;
-	DeletedRow	row;
+	DeletedRun *run;
+	uint64 at;
+	DeletedRow row;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Moves on to the next row that is not over. Returns false at the end. */
 static bool
@@ -210,7 +210,7 @@ NextRow(Cursor *cursor)
 {
 	for (; cursor->at < cursor->run->rows; cursor->at++)
 	{
-		int			rows;
+		int rows;
 		DeletedRow *block = ReadBlock(cursor->run, cursor->at / BLOCK_ROWS, &rows);
 
 		cursor->row = block[cursor->at % BLOCK_ROWS];
@@ -227,12 +227,12 @@ NextRow(Cursor *cursor)
 static void
 SiftDown(Cursor *heap, int count)
 {
-	Cursor		moving = heap[0];
-	int			at = 0;
+	Cursor moving = heap[0];
+	int at = 0;
 
 	for (;;)
 	{
-		int			child = 2 * at + 1;
+		int child = 2 * at + 1;
 
 		if (child + 1 < count && heap[child + 1].row.key < heap[child].row.key)
 			child++;
@@ -248,19 +248,19 @@ SiftDown(Cursor *heap, int count)
 static void
 MergeRuns(int from)
 {
-	int			count = 0;
-	Cursor	   *heap = (Cursor *) MemoryContextAlloc(context, sizeof(Cursor) * (run_count - from));
-	RunWriter	writer;
-	DeletedRun			merged;
-	bool		some;
+	int count = 0;
+	Cursor *heap = (Cursor *) MemoryContextAlloc(context, sizeof(Cursor) * (run_count - from));
+	RunWriter writer;
+	DeletedRun merged;
+	bool some;
 
 	StartRun(&writer, runs[from].tier + 1);
 	PG_TRY();
 	{
 		for (int i = from; i < run_count; i++)
 		{
-			Cursor		cursor = {&runs[i], 0, {}};
-			int			at = count;
+			Cursor cursor = {&runs[i], 0, {}};
+			int at = count;
 
 			if (!NextRow(&cursor))
 				continue;
@@ -300,7 +300,7 @@ MergeTiers(void)
 {
 	for (;;)
 	{
-		int			from = run_count;
+		int from = run_count;
 
 		while (from > 0 && runs[from - 1].tier == runs[run_count - 1].tier)
 			from--;
@@ -314,11 +314,11 @@ MergeTiers(void)
 DeletedRun *
 RunsForLookup(int *count)
 {
-	int			from = run_count - 1;
+	int from = run_count - 1;
 
 	if (run_count >= 2)
 	{
-		uint64		rows = runs[from].rows;
+		uint64 rows = runs[from].rows;
 
 		while (from > 0 && runs[from - 1].rows < 2 * rows)
 			rows += runs[--from].rows;
@@ -333,12 +333,12 @@ RunsForLookup(int *count)
 uint64
 FirstBlockOf(const DeletedRun *run, uint64 key)
 {
-	uint64		low = 0;
-	uint64		high = (run->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+	uint64 low = 0;
+	uint64 high = (run->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
 
 	while (low < high)
 	{
-		uint64		middle = (low + high) / 2;
+		uint64 middle = (low + high) / 2;
 
 		if (run->first[middle] < key)
 			low = middle + 1;
@@ -351,8 +351,8 @@ FirstBlockOf(const DeletedRun *run, uint64 key)
 void
 AddDeletedRun(const DeletedRow *places, Size count)
 {
-	RunWriter	writer;
-	DeletedRun	run;
+	RunWriter writer;
+	DeletedRun run;
 
 	MergeTiers();
 	StartRun(&writer, 0);

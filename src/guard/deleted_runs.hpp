@@ -13,9 +13,9 @@ extern "C" {
 
 struct DeletedRow
 {
-	uint64		key;			/* see KeyOf() */
-	SubTransactionId deleted;	/* by; invalid: an empty place */
-	SubTransactionId used;		/* inserted again by, or invalid */
+	uint64 key;               /* see KeyOf() */
+	SubTransactionId deleted; /* by; invalid: an empty place */
+	SubTransactionId used;    /* inserted again by, or invalid */
 };
 static_assert(sizeof(DeletedRow) == 16, "rows are written to files");
 
@@ -50,15 +50,15 @@ extern void AddDeletedRun(const DeletedRow *places, Size count);
 /* A sorted file of rows. */
 struct DeletedRun
 {
-	File		file;
-	int			tier;
-	uint64		rows;
-	uint64	   *first;			/* first key of each block */
-	uint8	   *over;			/* a bit for each row that is over; NULL: they are written back */
-	uint64		hint_key;		/* of this key no row before `hint_row` can be used */
-	uint64		hint_row;		/* 0: no hint */
-	uint64		cached;			/* block in `block` plus one, or 0 */
-	DeletedRow *block;			/* or NULL */
+	File file;
+	int tier;
+	uint64 rows;
+	uint64 *first;     /* first key of each block */
+	uint8 *over;       /* a bit for each row that is over; NULL: they are written back */
+	uint64 hint_key;   /* of this key no row before `hint_row` can be used */
+	uint64 hint_row;   /* 0: no hint */
+	uint64 cached;     /* block in `block` plus one, or 0 */
+	DeletedRow *block; /* or NULL */
 };
 
 /* The runs, merged as far as a look-up needs, the youngest last; and how many. */
@@ -92,25 +92,25 @@ template <typename Visit>
 static inline bool
 VisitDeletedRuns(uint64 key, bool usable, Visit visit)
 {
-	int			count;
+	int count;
 	DeletedRun *runs = RunsForLookup(&count);
 
 	for (int i = count - 1; i >= 0; i--)
 	{
 		DeletedRun *run = &runs[i];
 		const uint64 from = usable && run->hint_key == key ? run->hint_row : 0;
-		uint64		at = from > 0 ? from / BLOCK_ROWS * BLOCK_ROWS : FirstBlockOf(run, key) * BLOCK_ROWS;
+		uint64 at = from > 0 ? from / BLOCK_ROWS * BLOCK_ROWS : FirstBlockOf(run, key) * BLOCK_ROWS;
 
 		for (; at < run->rows; at += BLOCK_ROWS)
 		{
-			int			rows;
+			int rows;
 			DeletedRow *block = ReadBlock(run, at / BLOCK_ROWS, &rows);
-			int			in_block = 0;
+			int in_block = 0;
 
 			CHECK_FOR_INTERRUPTS();
 			for (int end = rows; in_block < end;)
 			{
-				int			middle = (in_block + end) / 2;
+				int middle = (in_block + end) / 2;
 
 				if (block[middle].key < key)
 					in_block = middle + 1;
@@ -137,4 +137,4 @@ VisitDeletedRuns(uint64 key, bool usable, Visit visit)
 	return false;
 }
 
-#endif							/* STREAMDEDUP_LIVE_DELETED_RUNS_HPP */
+#endif /* STREAMDEDUP_LIVE_DELETED_RUNS_HPP */

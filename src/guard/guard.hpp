@@ -36,9 +36,9 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 	if (*count == *room)
 	{
 		*room = Max(16, 2 * *room);
-		*array = (Element *) (*array == NULL ?
-							  MemoryContextAllocHuge(context, sizeof(Element) * (Size) *room) :
-							  repalloc_huge(*array, sizeof(Element) * (Size) *room));
+		*array = (Element *) (*array == NULL
+								  ? MemoryContextAllocHuge(context, sizeof(Element) * (Size) *room)
+								  : repalloc_huge(*array, sizeof(Element) * (Size) *room));
 	}
 	return &(*array)[(*count)++];
 }
@@ -55,9 +55,9 @@ extern void InitGuard(void);
 
 enum class GuardMode
 {
-	Skip,						/* leave the row out */
-	Reject,						/* 23505 */
-	Mark						/* set a column */
+	Skip,   /* leave the row out */
+	Reject, /* 23505 */
+	Mark    /* set a column */
 };
 
 /* ---- what a table's guard is (plan.cpp) ------------------------------- */
@@ -65,8 +65,8 @@ enum class GuardMode
 /* The triggers of a guarded table. */
 struct GuardTriggers
 {
-	const Trigger *write;		/* BEFORE INSERT OR UPDATE */
-	const Trigger *remove;		/* BEFORE DELETE */
+	const Trigger *write;  /* BEFORE INSERT OR UPDATE */
+	const Trigger *remove; /* BEFORE DELETE */
 };
 
 /*
@@ -78,12 +78,12 @@ extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
 /* What a guard's WHEN clause says. */
 struct GuardClause
 {
-	Oid			filter;
-	int			columns;
-	AttrNumber	attnums[INDEX_MAX_KEYS];
-	Oid			types[INDEX_MAX_KEYS];
-	Oid			collations[INDEX_MAX_KEYS];
-	AttrNumber	mark;			/* column that says whether the row is a duplicate, or 0 */
+	Oid filter;
+	int columns;
+	AttrNumber attnums[INDEX_MAX_KEYS];
+	Oid types[INDEX_MAX_KEYS];
+	Oid collations[INDEX_MAX_KEYS];
+	AttrNumber mark; /* column that says whether the row is a duplicate, or 0 */
 };
 
 /*
@@ -114,15 +114,15 @@ extern bool ReadGuardClause(const char *qual, GuardClause *clause);
 /* What a guard does on one table, by its triggers. Cached by the write trigger. */
 struct GuardPlan
 {
-	const char *qual;			/* the clause, mode and constraint name it was made from */
+	const char *qual; /* the clause, mode and constraint name it was made from */
 	const char *mode_text;
 	const char *constraint;
-	Oid			guarded;		/* the table that dedup_guard() was called for */
-	GuardMode	mode;
+	Oid guarded; /* the table that dedup_guard() was called for */
+	GuardMode mode;
 	GuardClause clause;
-	KeyPlan    *keys;
-	int16		typlen[INDEX_MAX_KEYS];
-	bool		typbyval[INDEX_MAX_KEYS];
+	KeyPlan *keys;
+	int16 typlen[INDEX_MAX_KEYS];
+	bool typbyval[INDEX_MAX_KEYS];
 };
 
 /*
@@ -157,7 +157,7 @@ extern void TrimGuardPlans(void);
 extern char *QualifiedGuardName(Oid relid);
 
 /* The owner of a table, or InvalidOid if it is gone. */
-extern Oid	OwnerOfTable(Oid table);
+extern Oid OwnerOfTable(Oid table);
 
 /* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
 extern bool TableOwnerMayAdd(Oid table, Oid filter);
@@ -167,7 +167,7 @@ extern bool GuardOwnerMayAdd(const GuardPlan *plan);
 extern bool IsGuardTriggerFunction(Oid function);
 
 /* The table of an enabled guard that uses the filter, or InvalidOid (guarded_by.cpp). */
-extern Oid	GuardedBy(Oid filter);
+extern Oid GuardedBy(Oid filter);
 
 /* Whether a trigger fires in this session as its role for replication is now. */
 extern bool GuardTriggerFires(char enabled);
@@ -187,7 +187,7 @@ extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
 /* A deleted row that was inserted again. */
 struct DeletedRowUse
 {
-	uint64		key;
+	uint64 key;
 	SubTransactionId deleted;
 	SubTransactionId used;
 };
@@ -284,9 +284,9 @@ extern void InitGuardUnguarded(void);
 /* A key, and the filter that it is for. */
 struct GuardedKey
 {
-	bool		exists;			/* no column of it is NULL */
-	Oid			filter;
-	uint64		hash;
+	bool exists; /* no column of it is NULL */
+	Oid filter;
+	uint64 hash;
 };
 
 /*
@@ -296,29 +296,29 @@ struct GuardedKey
 struct GuardRow
 {
 	MemoryContextCallback over;
-	GuardRow   *below;
+	GuardRow *below;
 	MemoryContext context;
-	int			level;			/* nesting of the query's (sub)transaction */
-	int			depth;			/* of triggers, where the row lands */
-	Oid			heap;			/* where it goes, by the guard `plan` */
+	int level; /* nesting of the query's (sub)transaction */
+	int depth; /* of triggers, where the row lands */
+	Oid heap;  /* where it goes, by the guard `plan` */
 	const GuardPlan *plan;
 	dedup::KeySeed seed;
-	bool		has_key;		/* that it is to land with */
-	uint64		hash;
-	bool		changeable;		/* by triggers that fire after the guard's */
+	bool has_key; /* that it is to land with */
+	uint64 hash;
+	bool changeable; /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
-	Oid			updated_in;
+	Oid updated_in;
 	ItemPointerData updated;
 
 	/* The key that an UPDATE takes out of the table when it lands. */
-	GuardedKey	freed;
+	GuardedKey freed;
 
 	/* Deleted, and not inserted elsewhere yet: its key then. */
-	bool		moving;
-	bool		marked;			/* as a duplicate */
-	Oid			root;			/* of the partitions that it moves between */
-	GuardedKey	moved;
+	bool moving;
+	bool marked; /* as a duplicate */
+	Oid root;    /* of the partitions that it moves between */
+	GuardedKey moved;
 };
 
 /* The row that the calling trigger is fired for, if an earlier trigger entered it. */
@@ -337,9 +337,9 @@ extern bool HaveGuardRows(void);
 /* What counts unless the row does not land. */
 struct GuardEffect
 {
-	bool		counts;			/* in `counter` */
-	LiveCounter counter;		/* New: the key was added, too */
-	const DeletedRowUse *use;	/* or NULL */
+	bool counts;              /* in `counter` */
+	LiveCounter counter;      /* New: the key was added, too */
+	const DeletedRowUse *use; /* or NULL */
 };
 extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 						 uint64 hash, bool may_kill);
@@ -385,8 +385,8 @@ extern void NoteFileCopied(Relation rel, Oid to);
 extern bool IsSameFile(Oid before, Oid now);
 
 /* Called by the guard index for every row that has got into a table. */
-extern void GuardRowLanded(Relation heap, Relation index, const Datum *values,
-						   const bool *isnull, ItemPointer tid);
+extern void GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
+						   ItemPointer tid);
 
 /* ---- rows that move to another partition (moves.cpp) ------------------- */
 
@@ -394,10 +394,10 @@ extern void GuardRowLanded(Relation heap, Relation index, const Datum *values,
 struct UnguardedPartitions
 {
 	MemoryContextCallback over;
-	bool		may_move;		/* the query may move rows, as far as is known */
-	bool		only_moves;		/* every row that it inserts is one that it moves */
-	List	   *partitions;		/* OIDs */
-	int64	   *deleted;		/* rows, from each, when it was asked last */
+	bool may_move;    /* the query may move rows, as far as is known */
+	bool only_moves;  /* every row that it inserts is one that it moves */
+	List *partitions; /* OIDs */
+	int64 *deleted;   /* rows, from each, when it was asked last */
 };
 
 /* What the calling BEFORE INSERT trigger of a partition has to look at, for its query. */
@@ -420,4 +420,4 @@ extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);
 
-#endif							/* STREAMDEDUP_GUARD_GUARD_HPP */
+#endif /* STREAMDEDUP_GUARD_GUARD_HPP */

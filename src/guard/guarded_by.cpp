@@ -26,29 +26,29 @@ IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
 {
 	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 	GuardClause clause;
-	Datum		qual;
-	bool		isnull;
+	Datum qual;
+	bool isnull;
 
 	if (trigger->tgenabled == TRIGGER_DISABLED ||
 		(SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
-		 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN) || !TRIGGER_FOR_ROW(trigger->tgtype) ||
-		!TRIGGER_FOR_BEFORE(trigger->tgtype) || !TRIGGER_FOR_DELETE(trigger->tgtype) ||
-		!IsGuardTriggerFunction(trigger->tgfoid))
+		 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN) ||
+		!TRIGGER_FOR_ROW(trigger->tgtype) || !TRIGGER_FOR_BEFORE(trigger->tgtype) ||
+		!TRIGGER_FOR_DELETE(trigger->tgtype) || !IsGuardTriggerFunction(trigger->tgfoid))
 		return false;
 	qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, desc, &isnull);
 	return !isnull && ReadGuardClause(TextDatumGetCString(qual), &clause) &&
-		clause.filter == filter && TableOwnerMayAdd(trigger->tgrelid, filter);
+		   clause.filter == filter && TableOwnerMayAdd(trigger->tgrelid, filter);
 }
 
 Oid
 GuardedBy(Oid filter)
 {
-	Relation	depend = table_open(DependRelationId, AccessShareLock);
-	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	Relation depend = table_open(DependRelationId, AccessShareLock);
+	Relation triggers = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key[2];
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	Oid			table = InvalidOid;
+	HeapTuple tuple;
+	Oid table = InvalidOid;
 
 	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(RelationRelationId));
@@ -60,7 +60,7 @@ GuardedBy(Oid filter)
 		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 		ScanKeyData by_oid;
 		SysScanDesc trigger_scan;
-		HeapTuple	trigger_tuple;
+		HeapTuple trigger_tuple;
 
 		if (form->classid != TriggerRelationId)
 			continue;

@@ -33,10 +33,10 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 				 errmsg("an index of access method %s cannot be partial", GUARD_ACCESS_METHOD),
 				 errdetail("It must be told of every row.")));
 	if (info->ii_Expressions != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("an index of access method %s cannot have expressions", GUARD_ACCESS_METHOD),
-				 errdetail("A guard's key consists of plain columns.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("an index of access method %s cannot have expressions",
+							   GUARD_ACCESS_METHOD),
+						errdetail("A guard's key consists of plain columns.")));
 
 	GuardIndexBuilt(heap);
 
@@ -79,8 +79,8 @@ GuardVacuumCleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 
 /* Never asked, since there are no scans to plan. */
 static void
-GuardCostEstimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup,
-				  Cost *total, Selectivity *selectivity, double *correlation, double *pages)
+GuardCostEstimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup, Cost *total,
+				  Selectivity *selectivity, double *correlation, double *pages)
 {
 	*startup = *total = 1.0e10;
 	*selectivity = 1.0;
@@ -103,9 +103,8 @@ GuardValidate(Oid opclass)
 static void
 NoScans(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("an index of access method %s cannot be scanned", GUARD_ACCESS_METHOD)));
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("an index of access method %s cannot be scanned", GUARD_ACCESS_METHOD)));
 }
 
 static IndexScanDesc

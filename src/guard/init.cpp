@@ -44,7 +44,7 @@ static void
 GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransactionId parent,
 							void *arg)
 {
-	int			level = GetCurrentTransactionNestLevel();
+	int level = GetCurrentTransactionNestLevel();
 
 	switch (event)
 	{
@@ -73,7 +73,8 @@ static object_access_hook_type previous_object_access = NULL;
 static void
 TriggerCreated(Oid trigger)
 {
-	HeapTuple	tuple = ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger);
+	HeapTuple tuple =
+		ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger);
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -90,7 +91,8 @@ GuardObjectAccess(ObjectAccessType access, Oid catalog, Oid object, int column, 
 	if (access == OAT_POST_CREATE && catalog == TriggerRelationId)
 		TriggerCreated(object);
 	if (access == OAT_POST_ALTER && catalog == InheritsRelationId)
-		GuardChildCreated(object, arg != NULL ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
+		GuardChildCreated(object,
+						  arg != NULL ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
 }
 
 /* ---- registering ----------------------------------------------------------- */

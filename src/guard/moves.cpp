@@ -48,14 +48,14 @@ struct GuardQuery
 {
 	MemoryContextCallback over;
 	GuardQuery *below;
-	MemoryContext context;		/* of the query; holds this too */
-	bool		may_move;
-	bool		only_moves;
+	MemoryContext context; /* of the query; holds this too */
+	bool may_move;
+	bool only_moves;
 };
 
-}							/* namespace */
+} /* namespace */
 
-static GuardQuery *guard_queries = NULL;	/* innermost first */
+static GuardQuery *guard_queries = NULL; /* innermost first */
 static TimestampTz loading_statement;
 static ExecutorStart_hook_type previous_executor_start = NULL;
 
@@ -89,8 +89,8 @@ MovesRows(const Plan *plan)
 static bool
 MovesInside(const PlannedStmt *statement, bool *only_moves)
 {
-	bool		may_move;
-	ListCell   *cell;
+	bool may_move;
+	ListCell *cell;
 
 	*only_moves = false;
 	if (statement->commandType == CMD_UTILITY)
@@ -108,8 +108,8 @@ MovesInside(const PlannedStmt *statement, bool *only_moves)
 static void
 GuardExecutorStart(QueryDesc *query, int eflags)
 {
-	bool		only_moves;
-	bool		may_move = MovesInside(query->plannedstmt, &only_moves);
+	bool only_moves;
+	bool may_move = MovesInside(query->plannedstmt, &only_moves);
 
 	if (previous_executor_start != NULL)
 		previous_executor_start(query, eflags);
@@ -151,12 +151,12 @@ MayMove(MemoryContext context, bool *only_moves)
 	/* The statement itself, not one inside of it: then the portal has its plan. */
 	if (ActivePortal != NULL && MemoryContextGetParent(context) == ActivePortal->portalContext)
 	{
-		ListCell   *cell;
+		ListCell *cell;
 
 		foreach(cell, ActivePortal->stmts)
 		{
 			const PlannedStmt *statement = (const PlannedStmt *) lfirst(cell);
-			bool		only;
+			bool only;
 
 			/* A utility statement, as EXPLAIN is, can run any query. */
 			if (statement->commandType == CMD_UTILITY || MovesInside(statement, &only))
@@ -174,18 +174,19 @@ GuardTriggerFires(char enabled)
 {
 	if (enabled == TRIGGER_FIRES_ALWAYS)
 		return true;
-	return enabled == (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA ?
-					   TRIGGER_FIRES_ON_REPLICA : TRIGGER_FIRES_ON_ORIGIN);
+	return enabled == (SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA
+						   ? TRIGGER_FIRES_ON_REPLICA
+						   : TRIGGER_FIRES_ON_ORIGIN);
 }
 
 Oid
 RootOfPartition(Relation rel)
 {
-	Oid			root = RelationGetRelid(rel);
+	Oid root = RelationGetRelid(rel);
 
 	if (rel->rd_rel->relispartition)
 	{
-		List	   *ancestors = get_partition_ancestors(root);
+		List *ancestors = get_partition_ancestors(root);
 
 		if (ancestors != NIL)
 			root = llast_oid(ancestors);
@@ -205,13 +206,13 @@ IsGuardedBy(Relation rel, Oid filter, Oid function)
 		return false;
 	triggers = FindGuardTriggers(rel, function);
 	return GuardTriggerFires(triggers.write->tgenabled) &&
-		GuardTriggerFires(triggers.remove->tgenabled);
+		   GuardTriggerFires(triggers.remove->tgenabled);
 }
 
 /* What was found last: for a query, a tree of partitions and a filter. */
 static MemoryContext found_in = NULL;
-static Oid	found_root;
-static Oid	found_filter;
+static Oid found_root;
+static Oid found_filter;
 static UnguardedPartitions *found_last;
 
 static void
@@ -228,7 +229,7 @@ FoundPartitionsOver(void *arg)
 UnguardedPartitions *
 FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *plan, Oid function)
 {
-	const Oid	root = RootOfPartition(rel);
+	const Oid root = RootOfPartition(rel);
 	UnguardedPartitions *found;
 	MemoryContext old;
 
@@ -239,13 +240,13 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 	found->may_move = MayMove(MemoryContextGetParent(old), &found->only_moves);
 	if (found->may_move && !found->only_moves)
 	{
-		List	   *tables = find_all_inheritors(root, NoLock, NULL);
-		ListCell   *cell;
+		List *tables = find_all_inheritors(root, NoLock, NULL);
+		ListCell *cell;
 
 		foreach(cell, tables)
 		{
 			/* Only looked at, and only for its triggers: it needs no lock. */
-			Relation	table = RelationIdGetRelation(lfirst_oid(cell));
+			Relation table = RelationIdGetRelation(lfirst_oid(cell));
 
 			if (!RelationIsValid(table))
 				continue;
@@ -278,8 +279,8 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 static int64
 CountDeleted(Oid table)
 {
-	Relation	rel = RelationIdGetRelation(table);
-	int64		deleted = 0;
+	Relation rel = RelationIdGetRelation(table);
+	int64 deleted = 0;
 
 	if (!RelationIsValid(rel))
 		return 0;
@@ -311,15 +312,15 @@ CountDeleted(Oid table)
 bool
 MayComeFromUnguarded(UnguardedPartitions *unguarded)
 {
-	bool		changed = false;
-	ListCell   *cell;
-	int			i = 0;
+	bool changed = false;
+	ListCell *cell;
+	int i = 0;
 
 	if (!unguarded->may_move || unguarded->only_moves)
 		return unguarded->only_moves;
 	foreach(cell, unguarded->partitions)
 	{
-		int64		now = CountDeleted(lfirst_oid(cell));
+		int64 now = CountDeleted(lfirst_oid(cell));
 
 		changed = changed || now < 0 || now != unguarded->deleted[i];
 		unguarded->deleted[i++] = now;
@@ -333,10 +334,10 @@ MayComeFromUnguarded(UnguardedPartitions *unguarded)
 static bool
 HasRows(Relation rel)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	bool		found = table_scan_getnextslot(scan, ForwardScanDirection, slot);
+	bool found = table_scan_getnextslot(scan, ForwardScanDirection, slot);
 
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
@@ -360,11 +361,11 @@ HasTriggerOf(Relation rel, Oid function)
 static List *
 ParentsOf(Oid relid)
 {
-	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
-	List	   *parents = NIL;
+	Relation catalog = table_open(InheritsRelationId, AccessShareLock);
+	List *parents = NIL;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(relid));
@@ -385,29 +386,33 @@ ParentsOf(Oid relid)
 void
 CheckGuardedParents(Relation rel, Oid filter, Oid function)
 {
-	List	   *tables;
+	List *tables;
 
 	if (rel->rd_rel->relispartition)
 		return;
 	tables = ParentsOf(RelationGetRelid(rel));
 	while (tables != NIL)
 	{
-		Oid			relid = linitial_oid(tables);
-		Relation	parent = try_relation_open(relid, AccessShareLock);
+		Oid relid = linitial_oid(tables);
+		Relation parent = try_relation_open(relid, AccessShareLock);
 		const GuardPlan *plan;
 
 		tables = list_delete_first(tables);
 		if (parent == NULL)
 			continue;
 		plan = FindGuardPlan(parent, function);
-		if ((plan != NULL ? plan->clause.filter == filter :
-			 HasTriggerOf(parent, function)) && HasRows(parent))
+		if ((plan != NULL ? plan->clause.filter == filter : HasTriggerOf(parent, function)) &&
+			HasRows(parent))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
+					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" "
+							"has rows",
 							RelationGetRelationName(rel), RelationGetRelationName(parent)),
-					 errdetail("If the rows of the parent are being moved here, they would be lost."),
-					 errhint("To move them, delete and insert them in one transaction, for example by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take the guard off with dedup_unguard() first.")));
+					 errdetail(
+						 "If the rows of the parent are being moved here, they would be lost."),
+					 errhint("To move them, delete and insert them in one transaction, for example "
+							 "by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) "
+							 "INSERT ..., or take the guard off with dedup_unguard() first.")));
 		relation_close(parent, AccessShareLock);
 		tables = list_concat_unique_oid(tables, ParentsOf(relid));
 	}

@@ -29,11 +29,11 @@ namespace
 
 struct GuardPlanEntry
 {
-	Oid			trigger;
-	GuardPlan  *plan;
+	Oid trigger;
+	GuardPlan *plan;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static MemoryContext guard_plan_context = NULL;
 static HTAB *guard_plans = NULL;
@@ -80,7 +80,7 @@ ReadMode(const char *text, GuardMode *mode)
 static const char *
 FlawOfTrigger(const Trigger *trigger)
 {
-	GuardMode	mode;
+	GuardMode mode;
 
 	if (IsWriteTrigger(trigger))
 	{
@@ -89,7 +89,8 @@ FlawOfTrigger(const Trigger *trigger)
 		if (trigger->tgqual != NULL)
 			return gettext_noop("It is BEFORE INSERT OR UPDATE and has a WHEN condition.");
 		if (trigger->tgnargs != 2)
-			return gettext_noop("It does not have two arguments: the mode and the constraint name.");
+			return gettext_noop(
+				"It does not have two arguments: the mode and the constraint name.");
 		if (!ReadMode(trigger->tgargs[0], &mode))
 			return gettext_noop("Its first argument is not skip, reject or mark.");
 		return NULL;
@@ -99,10 +100,12 @@ FlawOfTrigger(const Trigger *trigger)
 		if (trigger->tgnargs != 0)
 			return gettext_noop("It is BEFORE DELETE and has arguments.");
 		if (trigger->tgqual == NULL)
-			return gettext_noop("It is BEFORE DELETE and has no WHEN condition, which names the filter and the columns.");
+			return gettext_noop("It is BEFORE DELETE and has no WHEN condition, which names the "
+								"filter and the columns.");
 		return NULL;
 	}
-	return gettext_noop("A guard has one trigger BEFORE INSERT OR UPDATE and one BEFORE DELETE, both FOR EACH ROW.");
+	return gettext_noop("A guard has one trigger BEFORE INSERT OR UPDATE and one BEFORE DELETE, "
+						"both FOR EACH ROW.");
 }
 
 /*
@@ -139,12 +142,11 @@ FindTriggers(Relation rel, Oid function, GuardTriggers *found, const Trigger **o
 void
 ReportNoGuardTrigger(Relation rel, const Trigger *trigger, const char *flaw)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("trigger \"%s\" of table \"%s\" is not part of a guard",
-					trigger->tgname, RelationGetRelationName(rel)),
-			 errdetail_internal("%s", _(flaw)),
-			 errhint("Drop it; dedup_guard() makes the triggers of a guard.")));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("trigger \"%s\" of table \"%s\" is not part of a guard", trigger->tgname,
+						   RelationGetRelationName(rel)),
+					errdetail_internal("%s", _(flaw)),
+					errhint("Drop it; dedup_guard() makes the triggers of a guard.")));
 	pg_unreachable();
 }
 
@@ -164,8 +166,8 @@ Oid
 FindGuardFunction(Relation rel, bool fires)
 {
 	const TriggerDesc *triggers = rel->trigdesc;
-	List	   *functions = NIL;
-	ListCell   *cell;
+	List *functions = NIL;
+	ListCell *cell;
 
 	/* The list can go when a function is looked up. */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
@@ -181,14 +183,14 @@ FindGuardFunction(Relation rel, bool fires)
 Oid
 GuardedTable(Oid trigger)
 {
-	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
-	Oid			table = InvalidOid;
+	Relation pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	Oid table = InvalidOid;
 
 	while (OidIsValid(trigger))
 	{
 		ScanKeyData key;
 		SysScanDesc scan;
-		HeapTuple	tuple;
+		HeapTuple tuple;
 
 		ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
 					ObjectIdGetDatum(trigger));
@@ -209,8 +211,8 @@ GuardedTable(Oid trigger)
 
 /* ---- the clause ------------------------------------------------------------- */
 
-static const char *const not_our_clause =
-	gettext_noop("The WHEN condition of its trigger BEFORE DELETE is not one that dedup_guard() writes.");
+static const char *const not_our_clause = gettext_noop(
+	"The WHEN condition of its trigger BEFORE DELETE is not one that dedup_guard() writes.");
 
 /* 'filter'::regclass IS NOT NULL */
 static bool
@@ -229,7 +231,7 @@ ReadFilterTest(const NullTest *test, GuardClause *clause)
 static bool
 ReadColumnTest(const NullTest *test, GuardClause *clause)
 {
-	const Var  *var = (const Var *) test->arg;
+	const Var *var = (const Var *) test->arg;
 
 	if (!IsA(var, Var) || var->varno != PRS2_OLD_VARNO || var->varlevelsup != 0 ||
 		clause->mark != 0)
@@ -253,7 +255,7 @@ static const char *
 ReadClause(const char *qual, GuardClause *clause)
 {
 	const BoolExpr *expr = (const BoolExpr *) stringToNode(qual);
-	ListCell   *cell;
+	ListCell *cell;
 
 	memset(clause, 0, sizeof *clause);
 	if (expr == NULL || !IsA(expr, BoolExpr) || expr->boolop != OR_EXPR)
@@ -264,8 +266,8 @@ ReadClause(const char *qual, GuardClause *clause)
 
 		if (test == NULL || !IsA(test, NullTest) || test->arg == NULL)
 			return not_our_clause;
-		if (OidIsValid(clause->filter) ? !ReadColumnTest(test, clause) :
-			!ReadFilterTest(test, clause))
+		if (OidIsValid(clause->filter) ? !ReadColumnTest(test, clause)
+									   : !ReadFilterTest(test, clause))
 			return not_our_clause;
 	}
 	return clause->columns > 0 ? NULL : not_our_clause;
@@ -286,15 +288,15 @@ IsUsableColumn(TupleDesc desc, AttrNumber attnum, Oid type, Oid collation)
 	if (attnum <= 0 || attnum > desc->natts)
 		return false;
 	column = TupleDescAttr(desc, attnum - 1);
-	return !column->attisdropped && column->attgenerated == '\0' &&
-		column->atttypid == type && column->attcollation == collation;
+	return !column->attisdropped && column->attgenerated == '\0' && column->atttypid == type &&
+		   column->attcollation == collation;
 }
 
 /* Holds a clause against the table and the filter as they are now. */
 static const char *
 FlawOfClause(Relation rel, const GuardClause &clause)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc desc = RelationGetDescr(rel);
 
 	for (int i = 0; i < clause.columns; i++)
 	{
@@ -311,7 +313,8 @@ FlawOfClause(Relation rel, const GuardClause &clause)
 
 	/* The descriptor can be another after this, with the same columns. */
 	if (!IsLiveRelationId(clause.filter))
-		return gettext_noop("The relation that its trigger BEFORE DELETE names is not a live filter.");
+		return gettext_noop(
+			"The relation that its trigger BEFORE DELETE names is not a live filter.");
 	if (get_rel_persistence(clause.filter) == RELPERSISTENCE_TEMP)
 		return gettext_noop("Its live filter is temporary.");
 	return NULL;
@@ -324,8 +327,8 @@ FlawOfClause(Relation rel, const GuardClause &clause)
 static bool
 HasParameters(Oid filter)
 {
-	Relation	rel = RelationIdGetRelation(filter);
-	bool		has;
+	Relation rel = RelationIdGetRelation(filter);
+	bool has;
 
 	if (!RelationIsValid(rel))
 		return false;
@@ -347,15 +350,14 @@ bool
 IsGuardClauseOf(Relation rel, const GuardClause &clause)
 {
 	return FlawOfClause(rel, clause) == NULL && HasParameters(clause.filter) &&
-		!HasUnhashableColumn(clause);
+		   !HasUnhashableColumn(clause);
 }
 
 /* ---- plans ------------------------------------------------------------------ */
 
 static const char *const no_write_trigger =
 	gettext_noop("Its trigger BEFORE INSERT OR UPDATE is missing.");
-static const char *const no_delete_trigger =
-	gettext_noop("Its trigger BEFORE DELETE is missing.");
+static const char *const no_delete_trigger = gettext_noop("Its trigger BEFORE DELETE is missing.");
 static const char *const not_enabled_alike =
 	gettext_noop("A row that moves to another partition could be lost.");
 static const char *const not_a_heap_table =
@@ -364,15 +366,15 @@ static const char *const not_a_heap_table =
 static void
 MakeGuardPlanCache(void)
 {
-	HASHCTL		info = {};
+	HASHCTL info = {};
 
 	guard_plan_context = AllocSetContextCreateInternal(TopMemoryContext, "dedup_guard plans",
 													   ALLOCSET_DEFAULT_SIZES);
 	info.keysize = sizeof(Oid);
 	info.entrysize = sizeof(GuardPlanEntry);
 	info.hcxt = guard_plan_context;
-	guard_plans = hash_create("dedup_guard plans", 32, &info,
-							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	guard_plans =
+		hash_create("dedup_guard plans", 32, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	guard_plans_made = 0;
 }
 
@@ -403,10 +405,10 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	MemoryContext context;
 	MemoryContext old;
 	GuardPlanEntry *entry;
-	GuardPlan  *plan;
-	Oid			trigger = triggers.write->tgoid;
+	GuardPlan *plan;
+	Oid trigger = triggers.write->tgoid;
 	const char *flaw;
-	bool		found;
+	bool found;
 
 	context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard plan",
 											ALLOCSET_SMALL_SIZES);
@@ -424,7 +426,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (flaw != NULL)
 		return flaw;
 	if (!HasParameters(plan->clause.filter))
-		return gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
+		return gettext_noop(
+			"Its live filter has no parameters; dedup_create() makes those that have.");
 	if (HasUnhashableColumn(plan->clause))
 		return gettext_noop("The type of a column of its key has no hash function.");
 	(void) ReadMode(plan->mode_text, &plan->mode);
@@ -456,8 +459,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
  * triggers.
  */
 static const char *
-ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan,
-		  GuardTriggers *triggers, const Trigger **odd)
+ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan, GuardTriggers *triggers,
+		  const Trigger **odd)
 {
 	const char *flaw = FindTriggers(rel, function, triggers, odd);
 
@@ -485,26 +488,25 @@ ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan,
 [[noreturn]] static void
 ReportUnguardable(Relation rel)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s\" cannot be guarded", RelationGetRelationName(rel)),
-			 errdetail_internal("%s", _(not_a_heap_table)),
-			 errhint("Drop its guard triggers, or the relation.")));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("table \"%s\" cannot be guarded", RelationGetRelationName(rel)),
+					errdetail_internal("%s", _(not_a_heap_table)),
+					errhint("Drop its guard triggers, or the relation.")));
 	pg_unreachable();
 }
 
 void
 ReportIncompleteGuard(Relation rel, const char *flaw)
 {
-	bool		incomplete = flaw == NULL || flaw == no_write_trigger || flaw == no_delete_trigger;
+	bool incomplete = flaw == NULL || flaw == no_write_trigger || flaw == no_delete_trigger;
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 incomplete ?
-			 errmsg("the guard of table \"%s\" is incomplete", RelationGetRelationName(rel)) :
-			 errmsg("the guard of table \"%s\" is not valid", RelationGetRelationName(rel)),
-			 flaw != NULL ? errdetail_internal("%s", _(flaw)) :
-			 errdetail("One of its triggers is missing or was changed."),
+			 incomplete
+				 ? errmsg("the guard of table \"%s\" is incomplete", RelationGetRelationName(rel))
+				 : errmsg("the guard of table \"%s\" is not valid", RelationGetRelationName(rel)),
+			 flaw != NULL ? errdetail_internal("%s", _(flaw))
+						  : errdetail("One of its triggers is missing or was changed."),
 			 errhint("Run dedup_unguard() and dedup_guard() again.")));
 	pg_unreachable();
 }
@@ -561,9 +563,9 @@ TrimGuardPlans(void)
 bool
 IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	Form_pg_index form;
-	bool		usable;
+	bool usable;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
@@ -577,8 +579,8 @@ IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *
 		return false;
 	form = (Form_pg_index) GETSTRUCT(tuple);
 	usable = form->indisvalid && form->indisready && form->indislive &&
-		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
-		heap_attisnull(tuple, Anum_pg_index_indexprs, NULL);
+			 heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
+			 heap_attisnull(tuple, Anum_pg_index_indexprs, NULL);
 	for (int i = 0; usable && i < columns; i++)
 	{
 		usable = false;
@@ -592,10 +594,10 @@ IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *
 void
 CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
 {
-	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
-	List	   *indexes;
-	ListCell   *cell;
-	bool		usable = false;
+	Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
+	List *indexes;
+	ListCell *cell;
+	bool usable = false;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
 		ReportUnguardable(rel);
@@ -603,7 +605,7 @@ CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
 	indexes = RelationGetIndexList(rel);
 	foreach(cell, indexes)
 	{
-		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_index form;
 
 		if (!HeapTupleIsValid(tuple))
@@ -613,8 +615,8 @@ CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
 			*may_kill = true;
 		ReleaseSysCache(tuple);
 		if (!usable)
-			usable = IsUsableGuardIndex(lfirst_oid(cell), access_method, clause.columns,
-										clause.attnums);
+			usable =
+				IsUsableGuardIndex(lfirst_oid(cell), access_method, clause.columns, clause.attnums);
 	}
 	list_free(indexes);
 	if (!usable)
@@ -622,14 +624,15 @@ CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" has no valid guard index", RelationGetRelationName(rel)),
 				 errdetail("Without it a key would count even if its row did not land."),
-				 errhint("REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
+				 errhint(
+					 "REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
 }
 
 Oid
 OwnerOfTable(Oid table)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-	Oid			owner = InvalidOid;
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid owner = InvalidOid;
 
 	if (HeapTupleIsValid(tuple))
 	{
@@ -642,7 +645,7 @@ OwnerOfTable(Oid table)
 bool
 TableOwnerMayAdd(Oid table, Oid filter)
 {
-	const Oid	owner = OwnerOfTable(table);
+	const Oid owner = OwnerOfTable(table);
 
 	return OidIsValid(owner) && pg_class_aclcheck(filter, owner, ACL_INSERT) == ACLCHECK_OK;
 }

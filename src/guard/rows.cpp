@@ -32,61 +32,61 @@ namespace
 /* What was done for a row that has not landed yet. */
 struct GuardNote
 {
-	GuardRow   *row;			/* NULL: it is over */
-	bool		counts;			/* in `counted` */
-	LiveCounter counted;		/* New: the key is to be taken back, too */
-	bool		uses;			/* a deleted row */
+	GuardRow *row;       /* NULL: it is over */
+	bool counts;         /* in `counted` */
+	LiveCounter counted; /* New: the key is to be taken back, too */
+	bool uses;           /* a deleted row */
 	DeletedRowUse use;
-	Oid			filter;
-	Oid			filter_file;	/* another: it was truncated, and the key went along */
-	uint64		hash;
-	TransactionId xid;			/* subtransaction that added it */
-	int			level;			/* and its nesting level */
+	Oid filter;
+	Oid filter_file; /* another: it was truncated, and the key went along */
+	uint64 hash;
+	TransactionId xid; /* subtransaction that added it */
+	int level;         /* and its nesting level */
 	SubTransactionId subid;
-	Oid			heap;
-	Oid			file;			/* of the heap, when it landed speculatively */
-	bool		may_kill;
-	bool		taken_back;		/* but not yet uncounted */
-	ItemPointerData tid;		/* valid: landed, speculatively */
+	Oid heap;
+	Oid file; /* of the heap, when it landed speculatively */
+	bool may_kill;
+	bool taken_back;     /* but not yet uncounted */
+	ItemPointerData tid; /* valid: landed, speculatively */
 };
 
 /* A row that was to be deleted when its trigger was fired. */
 struct GuardDeletion
 {
-	GuardRow   *row;			/* NULL: it is over */
-	int			level;
+	GuardRow *row; /* NULL: it is over */
+	int level;
 	SubTransactionId subid;
-	Oid			heap;
-	Oid			file;
+	Oid heap;
+	Oid file;
 	ItemPointerData tid;
-	Oid			filter;
-	uint64		hash;
+	Oid filter;
+	uint64 hash;
 };
 
 /* A file whose pages were copied to another. */
 struct CopiedFile
 {
-	Oid			from;
-	Oid			to;
+	Oid from;
+	Oid to;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static GuardRow *guard_rows = NULL; /* innermost query's first */
 
 /* Few: one for each row in hand, and what ended since the last look. */
 static GuardNote *guard_notes = NULL;
-static int	guard_note_count = 0;
-static int	guard_note_capacity = 0;
+static int guard_note_count = 0;
+static int guard_note_capacity = 0;
 
 static GuardDeletion *guard_deletions = NULL;
-static int	guard_deletion_count = 0;
-static int	guard_deletion_capacity = 0;
+static int guard_deletion_count = 0;
+static int guard_deletion_capacity = 0;
 
 /* Of live filters, by this transaction. */
 static CopiedFile *copied_files = NULL;
-static int	copied_file_count = 0;
-static int	copied_file_capacity = 0;
+static int copied_file_count = 0;
+static int copied_file_capacity = 0;
 
 static ExecutorEnd_hook_type previous_executor_end = NULL;
 
@@ -96,7 +96,7 @@ static ExecutorEnd_hook_type previous_executor_end = NULL;
 static void
 GuardRowOver(void *arg)
 {
-	GuardRow   *row = (GuardRow *) arg;
+	GuardRow *row = (GuardRow *) arg;
 
 	for (GuardRow **link = &guard_rows; *link != NULL; link = &(*link)->below)
 		if (*link == row)
@@ -135,8 +135,8 @@ TriggerDepth(void)
 }
 
 GuardRow *
-EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed seed,
-			  bool has_key, uint64 hash)
+EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed seed, bool has_key,
+			  uint64 hash)
 {
 	if (row == NULL)
 	{
@@ -192,7 +192,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 			 bool may_kill)
 {
 	TransactionId xid = GetCurrentTransactionId();
-	GuardNote  *note;
+	GuardNote *note;
 
 	/* A row has one note, which is settled before the row gets another key. */
 	Assert(FindNote(row) < 0);
@@ -220,7 +220,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 bool
 MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash)
 {
-	int			i = FindNote(row);
+	int i = FindNote(row);
 
 	if (i < 0 || guard_notes[i].counted != LiveCounter::New || guard_notes[i].taken_back ||
 		guard_notes[i].filter != filter || guard_notes[i].hash != hash)
@@ -234,15 +234,15 @@ template <typename Visit>
 static void
 VisitTuple(Relation heap, const ItemPointerData *tid, Visit visit)
 {
-	Buffer		buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
-	Page		page;
+	Buffer buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
+	Page page;
 	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (offset <= PageGetMaxOffsetNumber(page))
 	{
-		ItemId		item = PageGetItemId(page, offset);
+		ItemId item = PageGetItemId(page, offset);
 
 		if (ItemIdIsNormal(item))
 			visit((HeapTupleHeader) PageGetItem(page, item));
@@ -253,7 +253,7 @@ VisitTuple(Relation heap, const ItemPointerData *tid, Visit visit)
 /* What a row's place on its page holds. */
 enum class TupleState
 {
-	Gone,						/* nothing, or not a row of that transaction */
+	Gone, /* nothing, or not a row of that transaction */
 	Speculative,
 	Landed
 };
@@ -261,7 +261,7 @@ enum class TupleState
 static TupleState
 LookAtTuple(Relation heap, ItemPointer tid, TransactionId xid)
 {
-	TupleState	state = TupleState::Gone;
+	TupleState state = TupleState::Gone;
 
 	VisitTuple(heap, tid, [&](HeapTupleHeader tuple) {
 		/* A killed row has no xmin. */
@@ -279,14 +279,14 @@ LookAtTuple(Relation heap, ItemPointer tid, TransactionId xid)
 static bool
 IsDeletedByUs(Relation heap, const ItemPointerData *tid)
 {
-	bool		deleted = false;
+	bool deleted = false;
 
 	VisitTuple(heap, tid, [&](HeapTupleHeader tuple) {
 		deleted = !(tuple->t_infomask & HEAP_XMAX_INVALID) &&
-			!HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
-			(ItemPointerEquals(&tuple->t_ctid, const_cast<ItemPointer>(tid)) ||
-			 HeapTupleHeaderIndicatesMovedPartitions(tuple)) &&
-			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
+				  !HEAP_XMAX_IS_LOCKED_ONLY(tuple->t_infomask) &&
+				  (ItemPointerEquals(&tuple->t_ctid, const_cast<ItemPointer>(tid)) ||
+				   HeapTupleHeaderIndicatesMovedPartitions(tuple)) &&
+				  TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(tuple));
 	});
 	return deleted;
 }
@@ -295,8 +295,8 @@ IsDeletedByUs(Relation heap, const ItemPointerData *tid)
 static bool
 SpeculativeLanded(GuardNote *note)
 {
-	Relation	heap = RelationIdGetRelation(note->heap);
-	bool		landed = true;
+	Relation heap = RelationIdGetRelation(note->heap);
+	bool landed = true;
 
 	/*
 	 * Our transaction holds a lock on the table, so if it is gone, or shorter, it was
@@ -320,8 +320,8 @@ SpeculativeLanded(GuardNote *note)
 static bool
 ReplacedInside(Oid relid, const GuardNote *note)
 {
-	Relation	rel = RelationIdGetRelation(relid);
-	bool		replaced;
+	Relation rel = RelationIdGetRelation(relid);
+	bool replaced;
 
 	if (!RelationIsValid(rel))
 		return true;
@@ -333,7 +333,7 @@ ReplacedInside(Oid relid, const GuardNote *note)
 LiveFilter
 OpenLiveUnchecked(Oid filter, LOCKMODE lock)
 {
-	Relation	rel = relation_open(filter, lock);
+	Relation rel = relation_open(filter, lock);
 
 	return {rel, LiveParametersOf(rel)};
 }
@@ -348,9 +348,9 @@ OpenLiveUnchecked(Oid filter, LOCKMODE lock)
 static void
 SettleNote(int i)
 {
-	GuardNote  *note = &guard_notes[i];
-	LiveFilter	filter;
-	bool		same_level = note->level == GetCurrentTransactionNestLevel();
+	GuardNote *note = &guard_notes[i];
+	LiveFilter filter;
+	bool same_level = note->level == GetCurrentTransactionNestLevel();
 
 	if (!same_level && (note->taken_back || ReplacedInside(note->filter, note) ||
 						(ItemPointerIsValid(&note->tid) && ReplacedInside(note->heap, note))))
@@ -397,8 +397,8 @@ static void
 SettleDeletion(int i)
 {
 	const GuardDeletion deletion = guard_deletions[i];
-	Relation	heap = RelationIdGetRelation(deletion.heap);
-	bool		deleted = true;
+	Relation heap = RelationIdGetRelation(deletion.heap);
+	bool deleted = true;
 
 	if (RelationIsValid(heap))
 	{
@@ -416,7 +416,7 @@ void
 CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter, uint64 hash)
 {
 	GuardDeletion *deletion = OneMore(TopMemoryContext, &guard_deletions, &guard_deletion_count,
-									 &guard_deletion_capacity);
+									  &guard_deletion_capacity);
 
 	deletion->row = row;
 	deletion->level = GetCurrentTransactionNestLevel();
@@ -452,7 +452,7 @@ SettleDeletions(const GuardRow *row, int level)
 void
 SettleGuardRow(GuardRow *row)
 {
-	int			i = FindNote(row);
+	int i = FindNote(row);
 
 	if (i >= 0)
 	{
@@ -512,8 +512,7 @@ ForgetGuardLevel(int level)
 	if (level == 1)
 		copied_file_count = 0;
 	/* Nothing outlives its transaction. */
-	Assert(level > 1 ||
-		   (guard_rows == NULL && guard_note_count == 0 && guard_deletion_count == 0));
+	Assert(level > 1 || (guard_rows == NULL && guard_note_count == 0 && guard_deletion_count == 0));
 }
 
 /* ---- files ------------------------------------------------------------------- */
@@ -521,7 +520,8 @@ ForgetGuardLevel(int level)
 void
 NoteFileCopied(Relation rel, Oid to)
 {
-	*OneMore(TopMemoryContext, &copied_files, &copied_file_count, &copied_file_capacity) = {RelationFile(rel), to};
+	*OneMore(TopMemoryContext, &copied_files, &copied_file_count,
+			 &copied_file_capacity) = {RelationFile(rel), to};
 }
 
 bool
@@ -546,12 +546,12 @@ HasKeyOf(const GuardRow *row, Relation index, const Datum *values, const bool *i
 	const GuardClause &clause = row->plan->clause;
 	Form_pg_index form = index->rd_index;
 	NullableDatum columns[INDEX_MAX_KEYS];
-	uint64		hash;
-	bool		has_key;
+	uint64 hash;
+	bool has_key;
 
 	for (int i = 0; i < clause.columns; i++)
 	{
-		int			at = 0;
+		int at = 0;
 
 		while (at < form->indnatts && form->indkey.values[at] != clause.attnums[i])
 			at++;
@@ -568,12 +568,15 @@ HasKeyOf(const GuardRow *row, Relation index, const Datum *values, const bool *i
 [[noreturn]] static void
 ReportChangedKey(Relation heap)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("a trigger of table \"%s\" has changed the key of a row after the guard has tested it",
-					RelationGetRelationName(heap)),
-			 errhint("Triggers fire in the order of their names. Give it a name that sorts before \"%s\".",
-					 GUARD_TRIGGER)));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg(
+			 "a trigger of table \"%s\" has changed the key of a row after the guard has tested it",
+			 RelationGetRelationName(heap)),
+		 errhint(
+			 "Triggers fire in the order of their names. Give it a name that sorts before \"%s\".",
+			 GUARD_TRIGGER)));
 	pg_unreachable();
 }
 
@@ -585,7 +588,7 @@ void
 GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
 			   ItemPointer tid)
 {
-	int			depth;
+	int depth;
 
 	if (guard_rows == NULL)
 		return;
@@ -593,8 +596,8 @@ GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 	for (GuardRow *row = guard_rows; row != NULL; row = row->below)
 		if (row->heap == RelationGetRelid(heap) && row->depth == depth)
 		{
-			int			i = FindNote(row);
-			bool		expected;
+			int i = FindNote(row);
+			bool expected;
 
 			if ((i < 0 && !row->freed.exists && !row->changeable) ||
 				!HasKeyOf(row, index, values, isnull, &expected))

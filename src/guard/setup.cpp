@@ -32,18 +32,18 @@ namespace
 /* What dedup_guard() was asked for. */
 struct GuardRequest
 {
-	Oid			filter;
-	int			columns;
+	Oid filter;
+	int columns;
 	const char *names[INDEX_MAX_KEYS];
-	AttrNumber	attnums[INDEX_MAX_KEYS];
-	GuardMode	mode;
-	const char *mark;			/* column name */
+	AttrNumber attnums[INDEX_MAX_KEYS];
+	GuardMode mode;
+	const char *mark; /* column name */
 };
 
 /* A guard has two triggers and an index; whoever made more calls twice. */
 constexpr int MAX_DROPPED = 8;
 
-}							/* namespace */
+} /* namespace */
 
 char *
 QualifiedGuardName(Oid relid)
@@ -59,12 +59,10 @@ RunAll(char *const *commands, int n)
 	SPI_connect();
 	for (int i = 0; i < n; i++)
 	{
-		int			result = commands[i] == NULL ? SPI_OK_UTILITY :
-			SPI_execute(commands[i], false, 0);
+		int result = commands[i] == NULL ? SPI_OK_UTILITY : SPI_execute(commands[i], false, 0);
 
 		if (result != SPI_OK_UTILITY)
-			elog(ERROR, "command \"%s\" failed: %s", commands[i],
-				 SPI_result_code_string(result));
+			elog(ERROR, "command \"%s\" failed: %s", commands[i], SPI_result_code_string(result));
 	}
 	SPI_finish();
 }
@@ -74,8 +72,8 @@ static Oid
 GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
 {
 	*schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
-	return LookupFuncName(list_make2(makeString(*schema), makeString(pstrdup(GUARD_FUNCTION))),
-						  0, NULL, false);
+	return LookupFuncName(list_make2(makeString(*schema), makeString(pstrdup(GUARD_FUNCTION))), 0,
+						  NULL, false);
 }
 
 /* ---- checks --------------------------------------------------------------- */
@@ -85,9 +83,9 @@ static void
 CheckOwner(Oid relid)
 {
 #if PG_VERSION_NUM >= 160000
-	bool		owner = object_ownercheck(RelationRelationId, relid, GetUserId());
+	bool owner = object_ownercheck(RelationRelationId, relid, GetUserId());
 #else
-	bool		owner = pg_class_ownercheck(relid, GetUserId());
+	bool owner = pg_class_ownercheck(relid, GetUserId());
 #endif
 
 	if (!owner)
@@ -99,14 +97,13 @@ CheckOwner(Oid relid)
 static Relation
 OpenOwnTable(Oid relid, LOCKMODE lock)
 {
-	Relation	rel;
+	Relation rel;
 
 	CheckOwner(relid);
 	rel = try_relation_open(relid, lock);
 	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("relation with OID %u does not exist", relid)));
 	CheckOwner(relid);
 	return rel;
 }
@@ -116,18 +113,16 @@ CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
 {
 	for (int i = 0; i < arguments; i++)
 		if (PG_ARGISNULL(i))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("argument \"%s\" must not be NULL", names[i])));
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("argument \"%s\" must not be NULL", names[i])));
 }
 
 [[noreturn]] static void
 CannotGuard(Relation rel, const char *detail)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
-			 errdetail_internal("%s", detail)));
+	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
+					errdetail_internal("%s", detail)));
 	pg_unreachable();
 }
 
@@ -143,9 +138,11 @@ CheckTable(Relation rel, Oid function)
 		case RELKIND_PARTITIONED_TABLE:
 			break;
 		case RELKIND_FOREIGN_TABLE:
-			CannotGuard(rel, rel->rd_rel->relispartition ?
-						_("It is a foreign partition: this server cannot tell whether a row lands there.") :
-						_("It is a foreign table: this server cannot tell whether a row lands there."));
+			CannotGuard(rel, rel->rd_rel->relispartition
+								 ? _("It is a foreign partition: this server cannot tell whether a "
+									 "row lands there.")
+								 : _("It is a foreign table: this server cannot tell whether a row "
+									 "lands there."));
 		default:
 			CannotGuard(rel, _("Only tables and partitioned tables can be guarded."));
 	}
@@ -160,52 +157,49 @@ CheckTable(Relation rel, Oid function)
 
 	triggers = FindGuardTriggers(rel, function);
 	if (triggers.write != NULL || triggers.remove != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("table \"%s\" is guarded already", RelationGetRelationName(rel)),
-				 errhint("Call dedup_unguard() first.")));
+		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
+						errmsg("table \"%s\" is guarded already", RelationGetRelationName(rel)),
+						errhint("Call dedup_unguard() first.")));
 }
 
 static void
 CheckFilter(Relation rel, Oid filter)
 {
-	AclResult	allowed;
-	Relation	live;
+	AclResult allowed;
+	Relation live;
 
 	if (!IsLiveRelationId(filter))
 	{
 		const char *name = get_rel_name(filter);
 
 		if (name == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("relation with OID %u does not exist", filter)));
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+							errmsg("relation with OID %u does not exist", filter)));
 		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a live filter", name),
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is not a live filter", name),
 				 errhint("dedup_create() makes one.")));
 	}
 	if (get_rel_persistence(filter) == RELPERSISTENCE_TEMP)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("a temporary live filter cannot guard a table"),
-				 errdetail("Other sessions could not use it.")));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("a temporary live filter cannot guard a table"),
+						errdetail("Other sessions could not use it.")));
 
 	allowed = pg_class_aclcheck(filter, rel->rd_rel->relowner, ACL_INSERT);
 	if (allowed != ACLCHECK_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for live filter \"%s\"", get_rel_name(filter)),
-				 errdetail("The owner of table \"%s\" needs the privilege INSERT on it.",
-						   RelationGetRelationName(rel))));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied for live filter \"%s\"", get_rel_name(filter)),
+						errdetail("The owner of table \"%s\" needs the privilege INSERT on it.",
+								  RelationGetRelationName(rel))));
 
 	live = relation_open(filter, NoLock);
 	if (!LiveIsWhole(live))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("live filter \"%s\" cannot guard a table", RelationGetRelationName(live)),
-				 errdetail("Its parameters, its CHECK constraint or its trigger dedup_restore is missing."),
-				 errhint("Make the filter with dedup_create(), not with CREATE TABLE.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("live filter \"%s\" cannot guard a table", RelationGetRelationName(live)),
+			 errdetail(
+				 "Its parameters, its CHECK constraint or its trigger dedup_restore is missing."),
+			 errhint("Make the filter with dedup_create(), not with CREATE TABLE.")));
 	relation_close(live, NoLock);
 
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
@@ -213,7 +207,8 @@ CheckFilter(Relation rel, Oid filter)
 		ereport(WARNING,
 				(errmsg("table \"%s\" is unlogged, live filter \"%s\" is not",
 						RelationGetRelationName(rel), get_rel_name(filter)),
-				 errdetail("After a crash the table is empty, and the filter still refuses its keys."),
+				 errdetail(
+					 "After a crash the table is empty, and the filter still refuses its keys."),
 				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
 }
 
@@ -221,7 +216,7 @@ CheckFilter(Relation rel, Oid filter)
 static Form_pg_attribute
 FindColumn(Relation rel, const char *name)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc desc = RelationGetDescr(rel);
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -230,16 +225,14 @@ FindColumn(Relation rel, const char *name)
 		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
 			continue;
 		if (column->attgenerated != '\0')
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("a guard cannot use the generated column \"%s\"", name),
-					 errdetail("It is computed after the guard's trigger has run.")));
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("a guard cannot use the generated column \"%s\"", name),
+							errdetail("It is computed after the guard's trigger has run.")));
 		return column;
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("column \"%s\" of table \"%s\" does not exist", name,
-					RelationGetRelationName(rel))));
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("column \"%s\" of table \"%s\" does not exist", name,
+						   RelationGetRelationName(rel))));
 	pg_unreachable();
 }
 
@@ -255,25 +248,22 @@ IsKeyColumn(const GuardRequest &request, AttrNumber attnum)
 static void
 ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 {
-	Oid			types[INDEX_MAX_KEYS];
-	Oid			collations[INDEX_MAX_KEYS];
-	Datum	   *elements;
-	bool	   *nulls;
-	int			n;
+	Oid types[INDEX_MAX_KEYS];
+	Oid collations[INDEX_MAX_KEYS];
+	Datum *elements;
+	bool *nulls;
+	int n;
 
 	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("the key columns must be a one-dimensional array")));
+		ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+						errmsg("the key columns must be a one-dimensional array")));
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
 	if (n == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a key needs at least one column")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a key needs at least one column")));
 	if (n > INDEX_MAX_KEYS)
-		ereport(ERROR,
-				(errcode(ERRCODE_TOO_MANY_COLUMNS),
-				 errmsg("a guard's key cannot have more than %d columns", INDEX_MAX_KEYS)));
+		ereport(ERROR, (errcode(ERRCODE_TOO_MANY_COLUMNS),
+						errmsg("a guard's key cannot have more than %d columns", INDEX_MAX_KEYS)));
 
 	for (int i = 0; i < n; i++)
 	{
@@ -281,15 +271,13 @@ ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 		Form_pg_attribute column;
 
 		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("the name of a key column must not be NULL")));
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("the name of a key column must not be NULL")));
 		name = TextDatumGetCString(elements[i]);
 		column = FindColumn(rel, name);
 		if (IsKeyColumn(*request, column->attnum))
-			ereport(ERROR,
-					(errcode(ERRCODE_DUPLICATE_COLUMN),
-					 errmsg("key column \"%s\" is given twice", name)));
+			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
+							errmsg("key column \"%s\" is given twice", name)));
 		request->names[i] = name;
 		request->attnums[i] = column->attnum;
 		types[i] = column->atttypid;
@@ -304,12 +292,12 @@ ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 static void
 ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc desc = RelationGetDescr(rel);
 	Form_pg_attribute column = NULL;
 
 	if (name == NULL)
 	{
-		int			candidates = 0;
+		int candidates = 0;
 
 		for (int i = 0; i < desc->natts; i++)
 		{
@@ -329,24 +317,22 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 		if (candidates != 1)
 			ereport(ERROR,
 					(errcode(candidates == 0 ? ERRCODE_UNDEFINED_COLUMN : ERRCODE_AMBIGUOUS_COLUMN),
-					 candidates == 0 ?
-					 errmsg("table \"%s\" has no boolean column to mark duplicates in",
-							RelationGetRelationName(rel)) :
-					 errmsg("table \"%s\" has several boolean columns to mark duplicates in",
-							RelationGetRelationName(rel)),
-					 candidates == 0 ?
-					 errhint("Add a column is_duplicate boolean.") :
-					 errhint("Name the column: 'mark:column'.")));
+					 candidates == 0
+						 ? errmsg("table \"%s\" has no boolean column to mark duplicates in",
+								  RelationGetRelationName(rel))
+						 : errmsg("table \"%s\" has several boolean columns to mark duplicates in",
+								  RelationGetRelationName(rel)),
+					 candidates == 0 ? errhint("Add a column is_duplicate boolean.")
+									 : errhint("Name the column: 'mark:column'.")));
 	}
 	else
 	{
 		column = FindColumn(rel, name);
 		if (column->atttypid != BOOLOID)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
-							format_type_be(column->atttypid)),
-					 errhint("Name a column of type boolean.")));
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
+								   format_type_be(column->atttypid)),
+							errhint("Name a column of type boolean.")));
 		if (IsKeyColumn(*request, column->attnum))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -369,10 +355,10 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 		ReadMarkColumn(rel, text[4] == ':' ? text + 5 : NULL, request);
 	}
 	else
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown value \"%s\" of on_duplicate", text),
-				 errhint("Use skip (the row is left out), reject (an error) or mark (a boolean column is set; mark:column names it).")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown value \"%s\" of on_duplicate", text),
+						errhint("Use skip (the row is left out), reject (an error) or mark (a "
+								"boolean column is set; mark:column names it).")));
 }
 
 /*
@@ -382,13 +368,13 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 static bool
 WarnUnique(Relation rel)
 {
-	List	   *indexes = RelationGetIndexList(rel);
-	ListCell   *cell;
-	Oid			unique = InvalidOid;
+	List *indexes = RelationGetIndexList(rel);
+	ListCell *cell;
+	Oid unique = InvalidOid;
 
 	foreach(cell, indexes)
 	{
-		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_index form;
 
 		if (!HeapTupleIsValid(tuple))
@@ -401,12 +387,14 @@ WarnUnique(Relation rel)
 	list_free(indexes);
 	if (!OidIsValid(unique))
 		return false;
-	ereport(WARNING,
-			(errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of \"%s\" whose key the filter has seen",
-					RelationGetRelationName(rel)),
-			 errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard leaves a duplicate out before that is asked.",
-					   RelationGetRelationName(rel), get_rel_name(unique)),
-			 errhint("Use on_duplicate => 'mark' or 'reject' if the table is written by ON CONFLICT DO UPDATE.")));
+	ereport(WARNING, (errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of \"%s\" "
+							 "whose key the filter has seen",
+							 RelationGetRelationName(rel)),
+					  errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard "
+								"leaves a duplicate out before that is asked.",
+								RelationGetRelationName(rel), get_rel_name(unique)),
+					  errhint("Use on_duplicate => 'mark' or 'reject' if the table is written by "
+							  "ON CONFLICT DO UPDATE.")));
 	return true;
 }
 
@@ -414,15 +402,15 @@ WarnUnique(Relation rel)
 static void
 CheckTables(Relation rel, Oid function, GuardMode mode)
 {
-	bool		warned = mode != GuardMode::Skip;
-	List	   *tables = list_make1_oid(RelationGetRelid(rel));
-	ListCell   *cell;
+	bool warned = mode != GuardMode::Skip;
+	List *tables = list_make1_oid(RelationGetRelid(rel));
+	ListCell *cell;
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
 	foreach(cell, tables)
 	{
-		Relation	table = table_open(lfirst_oid(cell), NoLock);
+		Relation table = table_open(lfirst_oid(cell), NoLock);
 
 		CheckTable(table, function);
 		if (!warned)
@@ -440,14 +428,13 @@ CheckTables(Relation rel, Oid function, GuardMode mode)
 static char *
 IndexCommand(Relation rel, const GuardRequest &request, char **name)
 {
-	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
-	List	   *indexes = RelationGetIndexList(rel);
-	ListCell   *cell;
+	Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
+	List *indexes = RelationGetIndexList(rel);
+	ListCell *cell;
 	StringInfoData command;
 
 	foreach(cell, indexes)
-		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns,
-							   request.attnums))
+		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns, request.attnums))
 		{
 			*name = get_rel_name(lfirst_oid(cell));
 			return NULL;
@@ -472,8 +459,8 @@ WriteTriggerCommand(Relation rel, const char *function, const GuardRequest &requ
 
 	return psprintf("CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
 					" FOR EACH ROW EXECUTE FUNCTION %s(%s, %s)",
-					QualifiedGuardName(RelationGetRelid(rel)), function, quote_literal_cstr(modes[(int) request.mode]),
-					quote_literal_cstr(constraint));
+					QualifiedGuardName(RelationGetRelid(rel)), function,
+					quote_literal_cstr(modes[(int) request.mode]), quote_literal_cstr(constraint));
 }
 
 static char *
@@ -498,7 +485,7 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 static GuardClause
 ClauseOf(Relation rel, const GuardRequest &request)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc desc = RelationGetDescr(rel);
 	GuardClause clause = {};
 
 	clause.filter = request.filter;
@@ -524,11 +511,11 @@ DEDUP_FUNCTION(dedup_guard)
 {
 	static const char *const names[] = {"table", "filter", "columns", "on_duplicate"};
 	GuardRequest request = {};
-	Relation	rel;
-	Oid			function;
-	char	   *schema;
-	char	   *index_name;
-	char	   *commands[3];
+	Relation rel;
+	Oid function;
+	char *schema;
+	char *index_name;
+	char *commands[3];
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
@@ -550,7 +537,8 @@ DEDUP_FUNCTION(dedup_guard)
 	if (rel->rd_rel->relispartition)
 		ereport(NOTICE,
 				(errmsg("only the partition \"%s\" is guarded", RelationGetRelationName(rel)),
-				 errdetail("The other partitions of \"%s\" are not. An UPDATE that moves a row from one of them to this one is an error if the filter has its key.",
+				 errdetail("The other partitions of \"%s\" are not. An UPDATE that moves a row "
+						   "from one of them to this one is an error if the filter has its key.",
 						   get_rel_name(RootOfPartition(rel))),
 				 errhint("To guard all partitions, call dedup_guard() for \"%s\".",
 						 get_rel_name(RootOfPartition(rel)))));
@@ -573,23 +561,24 @@ DEDUP_FUNCTION(dedup_guard)
 static int
 DropIndexCommands(Relation rel, char **commands)
 {
-	Oid			access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
-	List	   *indexes = RelationGetIndexList(rel);
-	ListCell   *cell;
-	int			n = 0;
+	Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
+	List *indexes = RelationGetIndexList(rel);
+	ListCell *cell;
+	int n = 0;
 
 	foreach(cell, indexes)
 	{
-		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
+		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
 		Form_pg_class form;
 
 		if (!HeapTupleIsValid(tuple))
 			continue;
 		form = (Form_pg_class) GETSTRUCT(tuple);
 		if (form->relam == access_method && !form->relispartition && n < MAX_DROPPED)
-			commands[n++] = psprintf("DROP INDEX %s",
-									 quote_qualified_identifier(get_namespace_name(form->relnamespace),
-																NameStr(form->relname)));
+			commands[n++] =
+				psprintf("DROP INDEX %s",
+						 quote_qualified_identifier(get_namespace_name(form->relnamespace),
+													NameStr(form->relname)));
 		ReleaseSysCache(tuple);
 	}
 	list_free(indexes);
@@ -600,7 +589,7 @@ static int
 DropTriggerCommands(Relation rel, Oid function, char **commands)
 {
 	const TriggerDesc *triggers = rel->trigdesc;
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
@@ -609,11 +598,10 @@ DropTriggerCommands(Relation rel, Oid function, char **commands)
 		if (trigger->tgfoid != function || n == MAX_DROPPED)
 			continue;
 		if (trigger->tgisclone)
-			ereport(ERROR,
-					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("the guard of partition \"%s\" belongs to a table above it",
-							RelationGetRelationName(rel)),
-					 errhint("Call dedup_unguard() for that table.")));
+			ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+							errmsg("the guard of partition \"%s\" belongs to a table above it",
+								   RelationGetRelationName(rel)),
+							errhint("Call dedup_unguard() for that table.")));
 		commands[n++] = psprintf("DROP TRIGGER %s ON %s", quote_identifier(trigger->tgname),
 								 QualifiedGuardName(RelationGetRelid(rel)));
 	}
@@ -628,11 +616,11 @@ DropTriggerCommands(Relation rel, Oid function, char **commands)
 DEDUP_FUNCTION(dedup_unguard)
 {
 	static const char *const names[] = {"table"};
-	Relation	rel;
-	Oid			function;
-	char	   *schema;
-	char	   *commands[2 * MAX_DROPPED];
-	int			n;
+	Relation rel;
+	Oid function;
+	char *schema;
+	char *commands[2 * MAX_DROPPED];
+	int n;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
@@ -642,9 +630,8 @@ DEDUP_FUNCTION(dedup_unguard)
 	n = DropTriggerCommands(rel, function, commands);
 	n += DropIndexCommands(rel, commands + n);
 	if (n == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
 	RunAll(commands, n);
 	PG_RETURN_VOID();

@@ -33,23 +33,23 @@ namespace
 struct GuardSite
 {
 	const GuardPlan *plan;
-	bool		checked;		/* the guard index is there */
-	bool		may_kill;		/* ON CONFLICT can kill a row that is in the guard index */
-	Oid			owner;			/* of the guarded table */
-	bool		filter_checked; /* it is one that dedup_create() has made */
-	bool		changeable;		/* triggers fire after the guard's, which may change a row */
-	bool		removable;		/* the same for DELETE */
-	Oid			root;			/* of the partitions that the table belongs to */
+	bool checked;                   /* the guard index is there */
+	bool may_kill;                  /* ON CONFLICT can kill a row that is in the guard index */
+	Oid owner;                      /* of the guarded table */
+	bool filter_checked;            /* it is one that dedup_create() has made */
+	bool changeable;                /* triggers fire after the guard's, which may change a row */
+	bool removable;                 /* the same for DELETE */
+	Oid root;                       /* of the partitions that the table belongs to */
 	UnguardedPartitions *unguarded; /* NULL: not looked for yet */
-	bool		parents_checked;
-	bool		has_seed;		/* and what follows it */
+	bool parents_checked;
+	bool has_seed; /* and what follows it */
 	dedup::KeySeed seed;
-	bool		may_delete;		/* the owner may add keys, so deleted rows may come again */
+	bool may_delete; /* the owner may add keys, so deleted rows may come again */
 	NullableDatum columns[INDEX_MAX_KEYS];
 	NullableDatum old_columns[INDEX_MAX_KEYS];
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Bytes of a column that an error shows. */
 constexpr int DESCRIBED_BYTES = 256;
@@ -59,7 +59,7 @@ static bool
 FiresLater(Relation rel, Oid than, int16 events)
 {
 	const TriggerDesc *triggers = rel->trigdesc;
-	bool		later = false;
+	bool later = false;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
@@ -78,7 +78,7 @@ FiresLater(Relation rel, Oid than, int16 events)
 static GuardSite *
 MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *plan)
 {
-	GuardSite  *site;
+	GuardSite *site;
 
 	/* We are called in the per-tuple memory of the query whose trigger state this is. */
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
@@ -86,8 +86,8 @@ MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *p
 	site->plan = plan;
 	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
 								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
-	site->removable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
-								 TRIGGER_TYPE_DELETE);
+	site->removable =
+		FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid, TRIGGER_TYPE_DELETE);
 	site->root = RootOfPartition(trigger->tg_relation);
 	fcinfo->flinfo->fn_extra = site;
 	return site;
@@ -96,7 +96,7 @@ MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *p
 static GuardSite *
 GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 {
-	GuardSite  *site = (GuardSite *) fcinfo->flinfo->fn_extra;
+	GuardSite *site = (GuardSite *) fcinfo->flinfo->fn_extra;
 
 	if (likely(site != NULL))
 		return site;
@@ -116,16 +116,17 @@ OpenGuardFilter(GuardSite *site)
 		if (!OidIsValid(site->owner))
 			elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
 	}
-	LiveFilter	filter = OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
+	LiveFilter filter =
+		OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
 
 	if (unlikely(!site->filter_checked))
 	{
 		if (!LiveIsWhole(filter.rel))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("live filter \"%s\" cannot guard a table", LiveName(filter)),
-					 errdetail("It was not made by dedup_create(), or its constraint or its trigger is missing."),
-					 errhint("Make another filter with dedup_create().")));
+			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+							errmsg("live filter \"%s\" cannot guard a table", LiveName(filter)),
+							errdetail("It was not made by dedup_create(), or its constraint or its "
+									  "trigger is missing."),
+							errhint("Make another filter with dedup_create().")));
 		site->filter_checked = true;
 	}
 	return filter;
@@ -140,8 +141,7 @@ LoadColumns(const GuardPlan *plan, TupleTableSlot *slot, NullableDatum *columns)
 
 /* False if a column is NULL: then there is no key, as in a UNIQUE constraint. */
 static bool
-HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
-			 uint64 *hash)
+HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed, uint64 *hash)
 {
 	return HashColumns(plan->keys, columns, NullKeys::Skip, seed, hash);
 }
@@ -175,15 +175,15 @@ static char *
 DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 {
 	const GuardClause &clause = plan->clause;
-	Oid			relid = RelationGetRelid(rel);
+	Oid relid = RelationGetRelid(rel);
 	StringInfoData text;
 
 	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
 		return NULL;
 	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 		for (int i = 0; i < clause.columns; i++)
-			if (pg_attribute_aclcheck(relid, clause.attnums[i], GetUserId(),
-									  ACL_SELECT) != ACLCHECK_OK)
+			if (pg_attribute_aclcheck(relid, clause.attnums[i], GetUserId(), ACL_SELECT) !=
+				ACLCHECK_OK)
 				return NULL;
 
 	initStringInfo(&text);
@@ -196,10 +196,10 @@ DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 	}
 	for (int i = 0; i < clause.columns; i++)
 	{
-		Oid			output;
-		bool		varlena;
-		char	   *value;
-		int			length;
+		Oid output;
+		bool varlena;
+		char *value;
+		int length;
 
 		getTypeOutputInfo(clause.types[i], &output, &varlena);
 		value = OidOutputFunctionCall(output, columns[i].value);
@@ -208,8 +208,7 @@ DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 		if (length <= DESCRIBED_BYTES)
 			appendStringInfoString(&text, value);
 		else
-			appendStringInfo(&text, "%.*s...", pg_mbcliplen(value, length, DESCRIBED_BYTES),
-							 value);
+			appendStringInfo(&text, "%.*s...", pg_mbcliplen(value, length, DESCRIBED_BYTES), value);
 	}
 	appendStringInfoChar(&text, ')');
 	return text.data;
@@ -219,15 +218,14 @@ DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
 		  const NullableDatum *columns)
 {
-	char	   *key = DescribeKey(rel, plan, columns);
+	char *key = DescribeKey(rel, plan, columns);
 
 	CountLive(filter, LiveCounter::Rejected, 1);
-	ereport(ERROR,
-			(errcode(ERRCODE_UNIQUE_VIOLATION),
-			 errmsg("duplicate key value violates live filter \"%s\"",
-					RelationGetRelationName(filter.rel)),
-			 key != NULL ? errdetail("Key %s already exists.", key) : 0,
-			 errtableconstraint(rel, plan->constraint)));
+	ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
+					errmsg("duplicate key value violates live filter \"%s\"",
+						   RelationGetRelationName(filter.rel)),
+					key != NULL ? errdetail("Key %s already exists.", key) : 0,
+					errtableconstraint(rel, plan->constraint)));
 	pg_unreachable();
 }
 
@@ -237,10 +235,10 @@ RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
 static HeapTuple
 MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	int			column = plan->clause.mark;
-	Datum		value;
-	bool		isnull;
+	TupleDesc desc = RelationGetDescr(rel);
+	int column = plan->clause.mark;
+	Datum value;
+	bool isnull;
 
 	if (plan->mode != GuardMode::Mark)
 		return tuple;
@@ -256,13 +254,16 @@ MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
 [[noreturn]] static void
 RefuseMove(Relation rel)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot move a row to partition \"%s\" from one whose guard is not enabled",
-					RelationGetRelationName(rel)),
-			 errdetail("The filter has its key, so the guard would leave the row out, and it would be lost."),
-			 errhint("Guard the partitioned table, and enable both triggers, \"%s\" and \"%s\", on all partitions or on none.",
-					 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("cannot move a row to partition \"%s\" from one whose guard is not enabled",
+				RelationGetRelationName(rel)),
+		 errdetail(
+			 "The filter has its key, so the guard would leave the row out, and it would be lost."),
+		 errhint("Guard the partitioned table, and enable both triggers, \"%s\" and \"%s\", on all "
+				 "partitions or on none.",
+				 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
 	pg_unreachable();
 }
 
@@ -283,30 +284,30 @@ namespace
 /* A row that is about to be inserted. */
 struct InsertedRow
 {
-	GuardSite  *site;
+	GuardSite *site;
 	const TriggerData *trigger;
-	Relation	rel;
-	LiveFilter	filter;
-	Oid			filter_oid;
-	GuardRow   *row;			/* or NULL: nothing is known of it */
-	bool		moving;			/* from another partition, by an UPDATE */
-	bool		unguarded;		/* may come from a partition without a guard */
-	bool		has_key;
-	uint64		hash;
-	LiveAnswer	answer;
-	bool		uses;			/* a deleted row, in `use`: so it is no duplicate */
+	Relation rel;
+	LiveFilter filter;
+	Oid filter_oid;
+	GuardRow *row;  /* or NULL: nothing is known of it */
+	bool moving;    /* from another partition, by an UPDATE */
+	bool unguarded; /* may come from a partition without a guard */
+	bool has_key;
+	uint64 hash;
+	LiveAnswer answer;
+	bool uses; /* a deleted row, in `use`: so it is no duplicate */
 	DeletedRowUse use;
 };
 
 /* What becomes of the row, as far as its key decides. */
 enum class Fate
 {
-	Lands,						/* its key is noted, or needs no note */
+	Lands, /* its key is noted, or needs no note */
 	LeftOut,
-	Fails						/* a duplicate is an error */
+	Fails /* a duplicate is an error */
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Enters the row, on its way to its table. */
 static void
@@ -388,7 +389,7 @@ FateOf(const InsertedRow *in)
 static void
 LeaveOut(const InsertedRow *in)
 {
-	GuardSite  *site = in->site;
+	GuardSite *site = in->site;
 
 	if (in->unguarded)
 		RefuseMove(in->rel);
@@ -417,10 +418,10 @@ static HeapTuple
 GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 {
 	const GuardPlan *plan = site->plan;
-	Relation	rel = trigger->tg_relation;
-	HeapTuple	tuple = trigger->tg_trigtuple;
+	Relation rel = trigger->tg_relation;
+	HeapTuple tuple = trigger->tg_trigtuple;
 	InsertedRow in;
-	bool		marked = false;
+	bool marked = false;
 
 	in.site = site;
 	in.trigger = trigger;
@@ -484,8 +485,8 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 static bool
 IsMarked(const GuardPlan *plan, TupleTableSlot *slot)
 {
-	bool		isnull;
-	Datum		mark;
+	bool isnull;
+	Datum mark;
 
 	if (plan->mode != GuardMode::Mark)
 		return false;
@@ -502,10 +503,10 @@ static HeapTuple
 GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 {
 	const GuardPlan *plan = site->plan;
-	const Oid	filter_oid = plan->clause.filter;
-	Relation	rel = trigger->tg_relation;
-	GuardRow   *row = FindGuardRow();
-	bool		entered = false;
+	const Oid filter_oid = plan->clause.filter;
+	Relation rel = trigger->tg_relation;
+	GuardRow *row = FindGuardRow();
+	bool entered = false;
 
 	/* ON CONFLICT DO UPDATE: the row that was to be inserted did not land. */
 	if (row != NULL)
@@ -518,18 +519,18 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 	LoadColumns(plan, trigger->tg_newslot, site->columns);
 	if (!SameColumns(plan, site->old_columns, site->columns) || site->changeable)
 	{
-		LiveFilter	filter = OpenGuardFilter(site);
+		LiveFilter filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
-		uint64		hash = 0;
-		uint64		old_hash = 0;
-		bool		has_key = HashGuardKey(plan, site->columns, seed, &hash);
-		bool		had_key = HashGuardKey(plan, site->old_columns, seed, &old_hash);
+		uint64 hash = 0;
+		uint64 old_hash = 0;
+		bool has_key = HashGuardKey(plan, site->columns, seed, &hash);
+		bool had_key = HashGuardKey(plan, site->old_columns, seed, &old_hash);
 
 		if (has_key != had_key || (has_key && hash != old_hash))
 		{
 			DeletedRowUse use;
-			bool		uses = false;
-			LiveAnswer	answer = LiveAnswer::TooOld;
+			bool uses = false;
+			LiveAnswer answer = LiveAnswer::TooOld;
 
 			if (has_key)
 			{
@@ -541,7 +542,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 			}
 			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
 			if (answer == LiveAnswer::New || uses)
-				NoteGuardRow(row, filter, {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
+				NoteGuardRow(row, filter,
+							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
 							 hash, false);
 			row->freed = {had_key && !IsMarked(plan, trigger->tg_trigslot), filter_oid, old_hash};
 			entered = true;
@@ -572,16 +574,16 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 static HeapTuple
 GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 {
-	Relation	rel = trigger->tg_relation;
-	GuardRow   *row = FindGuardRow();
-	bool		moves = IsLogicalWorker() ||
-		(row != NULL && row->updated_in == RelationGetRelid(rel) &&
-		 ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self));
-	GuardSite  *site;
-	Oid			filter_oid;
-	uint64		hash = 0;
-	bool		has_key;
-	bool		marked;
+	Relation rel = trigger->tg_relation;
+	GuardRow *row = FindGuardRow();
+	bool moves =
+		IsLogicalWorker() || (row != NULL && row->updated_in == RelationGetRelid(rel) &&
+							  ItemPointerEquals(&row->updated, &trigger->tg_trigtuple->t_self));
+	GuardSite *site;
+	Oid filter_oid;
+	uint64 hash = 0;
+	bool has_key;
+	bool marked;
 
 	site = (GuardSite *) fcinfo->flinfo->fn_extra;
 	if (unlikely(site == NULL) && moves)
@@ -598,7 +600,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
 	{
-		LiveFilter	filter;
+		LiveFilter filter;
 
 		if (!IsLiveRelationId(filter_oid))
 			ReportIncompleteGuard(rel);
@@ -641,12 +643,11 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 DEDUP_FUNCTION(dedup_guard_trigger)
 {
 	const TriggerData *trigger = (const TriggerData *) fcinfo->context;
-	GuardSite  *site;
+	GuardSite *site;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
 	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
 							 gettext_noop("It is not fired BEFORE each row."));

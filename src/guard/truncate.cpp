@@ -48,11 +48,11 @@ namespace
 /* Rows were removed under a filter, and nobody knows which. */
 struct UnknownRows
 {
-	Oid			filter;
+	Oid filter;
 	SubTransactionId subid;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* In TopTransactionContext. */
 static List *truncations = NIL;
@@ -68,7 +68,7 @@ static ProcessUtility_hook_type previous_process_utility = NULL;
 bool
 MayBeRemovedRow(Oid filter)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, unknown_rows)
 		if (((const UnknownRows *) lfirst(cell))->filter == filter)
@@ -82,17 +82,17 @@ MayBeRemovedRow(Oid filter)
 static const GuardPlan *
 FiringGuard(Relation heap)
 {
-	const Oid	function = FindGuardFunction(heap, true);
+	const Oid function = FindGuardFunction(heap, true);
 	const GuardPlan *plan = OidIsValid(function) ? FindGuardPlan(heap, function) : NULL;
 
-	return plan != NULL && IsLiveRelationId(plan->clause.filter) && GuardOwnerMayAdd(plan) ?
-		plan : NULL;
+	return plan != NULL && IsLiveRelationId(plan->clause.filter) && GuardOwnerMayAdd(plan) ? plan
+																						   : NULL;
 }
 
 static dedup::KeySeed
 SeedOf(Oid filter)
 {
-	LiveFilter	live = OpenLiveUnchecked(filter, AccessShareLock);
+	LiveFilter live = OpenLiveUnchecked(filter, AccessShareLock);
 	dedup::KeySeed seed = live.key_seed();
 
 	CloseLive(live);
@@ -104,10 +104,10 @@ SeedOf(Oid filter)
 HeapTuple
 ReadClass(Oid relid, Snapshot snapshot)
 {
-	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
+	Relation catalog = table_open(RelationRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
 	scan = systable_beginscan(catalog, ClassOidIndexId, true, snapshot, 1, &key);
@@ -126,16 +126,16 @@ ReadClass(Oid relid, Snapshot snapshot)
 static bool
 FileBefore(Relation heap, FileLocator *file, CommandId *since)
 {
-	HeapTuple	now = ReadClass(RelationGetRelid(heap), SnapshotSelf);
-	bool		found = false;
+	HeapTuple now = ReadClass(RelationGetRelid(heap), SnapshotSelf);
+	bool found = false;
 
 	if (!HeapTupleIsValid(now))
 		return false;
 	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(now->t_data)))
 	{
 		/* What the commands before that one have left. */
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		HeapTuple	before;
+		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+		HeapTuple before;
 
 		*since = snapshot->curcid = HeapTupleHeaderGetCmin(now->t_data);
 		before = ReadClass(RelationGetRelid(heap), snapshot);
@@ -144,7 +144,8 @@ FileBefore(Relation heap, FileLocator *file, CommandId *since)
 		{
 			Form_pg_class form = (Form_pg_class) GETSTRUCT(before);
 
-			SetFile(file, OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
+			SetFile(file,
+					OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
 					MyDatabaseId, form->relfilenode);
 			found = OidIsValid(form->relfilenode) && form->relfilenode != FileNumberOf(heap);
 			heap_freetuple(before);
@@ -157,7 +158,7 @@ FileBefore(Relation heap, FileLocator *file, CommandId *since)
 static bool
 HoldsExclusively(Oid relid)
 {
-	LOCKTAG		tag;
+	LOCKTAG tag;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
 #if PG_VERSION_NUM >= 170000
@@ -178,10 +179,10 @@ IsTruncated(Oid relid)
 static Oid
 TruncatedWhole(Oid table)
 {
-	Relation	rel = RelationIdGetRelation(table);
-	bool		partition = RelationIsValid(rel) && rel->rd_rel->relispartition;
-	List	   *ancestors = partition ? get_partition_ancestors(table) : NIL;
-	ListCell   *cell;
+	Relation rel = RelationIdGetRelation(table);
+	bool partition = RelationIsValid(rel) && rel->rd_rel->relispartition;
+	List *ancestors = partition ? get_partition_ancestors(table) : NIL;
+	ListCell *cell;
 
 	if (RelationIsValid(rel))
 		RelationClose(rel);
@@ -204,9 +205,9 @@ WarnOfKeys(Oid table, Oid filter)
 {
 	static TimestampTz warned_at;
 	static CommandId warned_in;
-	static Oid	warned_table;
-	static Oid	warned_filter;
-	CommandId	command = ActiveSnapshotSet() ? GetActiveSnapshot()->curcid : InvalidCommandId;
+	static Oid warned_table;
+	static Oid warned_filter;
+	CommandId command = ActiveSnapshotSet() ? GetActiveSnapshot()->curcid : InvalidCommandId;
 
 	table = TruncatedWhole(table);
 	if (get_rel_name(table) == NULL || get_rel_name(filter) == NULL ||
@@ -217,13 +218,16 @@ WarnOfKeys(Oid table, Oid filter)
 	warned_in = command;
 	warned_table = table;
 	warned_filter = filter;
-	ereport(WARNING,
-			(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
-					get_rel_name(filter), get_rel_name(table)),
-			 errdetail("This transaction may insert the removed rows again. After it their keys are duplicates."),
-			 get_rel_relispartition(table) ?
-			 errhint("dedup_forget() takes single keys out of the filter.") :
-			 errhint("To empty both, use TRUNCATE %s, %s.", QualifiedGuardName(table), QualifiedGuardName(filter))));
+	ereport(
+		WARNING,
+		(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
+				get_rel_name(filter), get_rel_name(table)),
+		 errdetail("This transaction may insert the removed rows again. After it their keys are "
+				   "duplicates."),
+		 get_rel_relispartition(table)
+			 ? errhint("dedup_forget() takes single keys out of the filter.")
+			 : errhint("To empty both, use TRUNCATE %s, %s.", QualifiedGuardName(table),
+					   QualifiedGuardName(filter))));
 }
 
 /* ---- TRUNCATE in place ------------------------------------------------------------ */
@@ -232,7 +236,7 @@ WarnOfKeys(Oid table, Oid filter)
 static int64
 CountInserted(Relation heap)
 {
-	int64		rows = 0;
+	int64 rows = 0;
 
 	if (heap->pgstat_info != NULL)
 		for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
@@ -269,11 +273,11 @@ static bool
 IsTruncatedTogether(Relation filter)
 {
 	FileLocator before;
-	CommandId	since;
+	CommandId since;
 
 	return list_member_oid(truncating, RelationGetRelid(filter)) ||
-		(FileBefore(filter, &before, &since) && ActiveSnapshotSet() &&
-		 since >= GetActiveSnapshot()->curcid);
+		   (FileBefore(filter, &before, &since) && ActiveSnapshotSet() &&
+			since >= GetActiveSnapshot()->curcid);
 }
 
 /* A note of a TRUNCATE, whose rows are not to be read, for a start. */
@@ -300,7 +304,7 @@ static void
 NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 {
 	Truncation *truncation = AddTruncation(heap, plan);
-	LiveFilter	filter = OpenLiveUnchecked(plan->clause.filter, AccessShareLock);
+	LiveFilter filter = OpenLiveUnchecked(plan->clause.filter, AccessShareLock);
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 
 	truncation->before = before;
@@ -311,8 +315,8 @@ NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 	MemoryContextSwitchTo(old);
 	if (OidIsValid(heap->rd_rel->reltoastrelid))
 	{
-		Relation	toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
-		CommandId	since;
+		Relation toast = table_open(heap->rd_rel->reltoastrelid, AccessShareLock);
+		CommandId since;
 
 		truncation->toast_table = RelationGetRelid(toast);
 		truncation->has_toast = FileBefore(toast, &truncation->toast, &since);
@@ -322,8 +326,8 @@ NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 	CloseLive(filter);
 
 	/* Where the statement is not known, TRUNCATE has at least locked all of its tables. */
-	truncation->warn = !truncation->done && truncating == NIL &&
-		HoldsExclusively(plan->clause.filter);
+	truncation->warn =
+		!truncation->done && truncating == NIL && HoldsExclusively(plan->clause.filter);
 	if (!truncation->done && !truncation->warn)
 		WarnOfKeys(truncation->heap, plan->clause.filter);
 }
@@ -333,8 +337,8 @@ GuardIndexBuilt(Relation heap)
 {
 	const GuardPlan *plan;
 	FileLocator before;
-	CommandId	since;
-	ListCell   *cell;
+	CommandId since;
+	ListCell *cell;
 
 	if (heap->rd_rel->relkind != RELKIND_RELATION || heap->rd_rel->relam != HEAP_TABLE_AM_OID ||
 		!IsTransactionState() || RelationGetNumberOfBlocks(heap) != 0)
@@ -362,12 +366,12 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 {
 	const SubTransactionId subid = GetCurrentSubTransactionId();
 	const dedup::KeySeed seed = SeedOf(plan->clause.filter);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(heap, snapshot, 0, NULL);
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 														  ALLOCSET_DEFAULT_SIZES);
-	HeapTuple	tuple;
-	bool		any = false;
+	HeapTuple tuple;
+	bool any = false;
 
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
@@ -413,19 +417,18 @@ BeforeTruncate(const TruncateStmt *statement)
 {
 	const SubTransactionId subid = GetCurrentSubTransactionId();
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	List	   *tables = NIL;
-	ListCell   *cell;
+	List *tables = NIL;
+	ListCell *cell;
 
 	foreach(cell, statement->relations)
 	{
 		const RangeVar *name = (const RangeVar *) lfirst(cell);
-		Oid			relid = RangeVarGetRelid(name, NoLock, true);
+		Oid relid = RangeVarGetRelid(name, NoLock, true);
 
 		if (!OidIsValid(relid))
 			continue;
-		tables = list_concat_unique_oid(tables, name->inh ?
-										find_all_inheritors(relid, NoLock, NULL) :
-										list_make1_oid(relid));
+		tables = list_concat_unique_oid(tables, name->inh ? find_all_inheritors(relid, NoLock, NULL)
+														  : list_make1_oid(relid));
 	}
 	if (statement->behavior == DROP_CASCADE)
 		for (List *more; (more = heap_truncate_find_FKs(tables)) != NIL;)
@@ -434,7 +437,7 @@ BeforeTruncate(const TruncateStmt *statement)
 	truncating = tables;
 	foreach(cell, tables)
 	{
-		Relation	heap = RelationIdGetRelation(lfirst_oid(cell));
+		Relation heap = RelationIdGetRelation(lfirst_oid(cell));
 		const GuardPlan *plan;
 
 		if (!RelationIsValid(heap))
@@ -444,12 +447,13 @@ BeforeTruncate(const TruncateStmt *statement)
 			HoldsExclusively(RelationGetRelid(heap)) && (plan = FiringGuard(heap)) != NULL)
 		{
 			if (HasTruncateTrigger(heap))
-				ereport(ERROR,
-						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						 errmsg("cannot truncate the guarded table \"%s\" again in the transaction that has created or truncated it",
-								RelationGetRelationName(heap)),
-						 errdetail("It has a trigger BEFORE TRUNCATE, which may change its rows after the guard has read their keys."),
-						 errhint("Delete the rows instead.")));
+				ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+								errmsg("cannot truncate the guarded table \"%s\" again in the "
+									   "transaction that has created or truncated it",
+									   RelationGetRelationName(heap)),
+								errdetail("It has a trigger BEFORE TRUNCATE, which may change its "
+										  "rows after the guard has read their keys."),
+								errhint("Delete the rows instead.")));
 			ReadBeforeTruncate(heap, plan);
 		}
 		RelationClose(heap);
@@ -464,8 +468,8 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 					ProcessUtilityContext context, ParamListInfo params,
 					QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
 {
-	bool		truncates = IsA(statement->utilityStmt, TruncateStmt);
-	List	   *outer = truncating;
+	bool truncates = IsA(statement->utilityStmt, TruncateStmt);
+	List *outer = truncating;
 
 	if (truncates)
 		BeforeTruncate((const TruncateStmt *) statement->utilityStmt);
@@ -490,7 +494,7 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 void
 ReadTruncatedRows(const LiveFilter &filter)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, truncations)
 	{
@@ -508,13 +512,13 @@ ReadTruncatedRows(const LiveFilter &filter)
 void
 WarnOfTruncatedKeys(void)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, truncations)
 	{
 		Truncation *truncation = (Truncation *) lfirst(cell);
-		Relation	rel = truncation->warn ?
-			RelationIdGetRelation(truncation->plan->clause.filter) : NULL;
+		Relation rel =
+			truncation->warn ? RelationIdGetRelation(truncation->plan->clause.filter) : NULL;
 
 		if (!RelationIsValid(rel))
 			continue;
@@ -527,7 +531,7 @@ WarnOfTruncatedKeys(void)
 void
 ForgetTruncations(SubTransactionId id)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	truncating = NIL;
 	if (id == TopSubTransactionId)

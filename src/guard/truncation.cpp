@@ -22,20 +22,20 @@ namespace
 /* A value that is stored out of line, while it is being put together. */
 struct ExternalValue
 {
-	Oid			id;
+	Oid id;
 	struct varlena *value;
-	int32		size;			/* of the data behind its header */
+	int32 size; /* of the data behind its header */
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* ---- rows --------------------------------------------------------------------------- */
 
 bool
 IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc)
 {
-	bool		isnull;
-	Datum		mark;
+	bool isnull;
+	Datum mark;
 
 	if (plan->mode != GuardMode::Mark)
 		return false;
@@ -47,7 +47,7 @@ bool
 LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *columns)
 {
 	const GuardClause &clause = plan->clause;
-	bool		external = false;
+	bool external = false;
 
 	for (int i = 0; i < clause.columns; i++)
 	{
@@ -62,7 +62,7 @@ void
 NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
 			   SubTransactionId subid)
 {
-	uint64		hash;
+	uint64 hash;
 
 	if (HashColumns(plan->keys, columns, NullKeys::Skip, seed, &hash))
 		NoteDeletedRow(plan->clause.filter, hash, subid);
@@ -80,21 +80,23 @@ VisitOldBlock(const FileLocator &file, bool permanent, Oid relid, BlockNumber bl
 			  OffsetNumber from, Snapshot snapshot, BufferAccessStrategy strategy, Visit visit)
 {
 	OffsetNumber visible[MaxHeapTuplesPerPage];
-	int			count = 0;
-	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, block, RBM_NORMAL, strategy
+	int count = 0;
+	Buffer buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, block, RBM_NORMAL, strategy
 #if PG_VERSION_NUM >= 150000
-												   , permanent
+											  ,
+											  permanent
 #endif
-												   );
-	Page		page = BufferGetPage(buffer);
+	);
+	Page page = BufferGetPage(buffer);
 	HeapTupleData tuple;
 
 	tuple.t_tableOid = relid;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	for (OffsetNumber at = from; !PageIsNew(page) && at <= PageGetMaxOffsetNumber(page) &&
-		 count < (int) lengthof(visible); at++)
+	for (OffsetNumber at = from;
+		 !PageIsNew(page) && at <= PageGetMaxOffsetNumber(page) && count < (int) lengthof(visible);
+		 at++)
 	{
-		ItemId		item = PageGetItemId(page, at);
+		ItemId item = PageGetItemId(page, at);
 
 		if (!ItemIdIsNormal(item))
 			continue;
@@ -107,7 +109,7 @@ VisitOldBlock(const FileLocator &file, bool permanent, Oid relid, BlockNumber bl
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	for (int i = 0; i < count; i++)
 	{
-		ItemId		item = PageGetItemId(page, visible[i]);
+		ItemId item = PageGetItemId(page, visible[i]);
 
 		tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
 		tuple.t_len = ItemIdGetLength(item);
@@ -122,8 +124,8 @@ HasTruncatedRows(const Truncation *truncation)
 {
 	BlockNumber blocks = smgrnblocks(OpenFile(truncation->before), MAIN_FORKNUM);
 	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		found = false;
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool found = false;
 
 	for (BlockNumber block = 0; block < blocks && !found; block++)
 	{
@@ -143,26 +145,28 @@ ReadInlineRows(Truncation *truncation, const LiveFilter &filter, Snapshot snapsh
 {
 	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, truncation->block,
 				  truncation->offset, snapshot, strategy, [&](HeapTuple tuple) {
-		MemoryContext old = MemoryContextSwitchTo(context);
-		NullableDatum columns[INDEX_MAX_KEYS];
+					  MemoryContext old = MemoryContextSwitchTo(context);
+					  NullableDatum columns[INDEX_MAX_KEYS];
 
-		if (IsMarkedTuple(truncation->plan, tuple, truncation->desc))
-			;
-		else if (LoadTuple(truncation->plan, tuple, truncation->desc, columns))
-			truncation->has_external = true;
-		else
-			NoteRemovedRow(truncation->plan, columns, filter.key_seed(), truncation->subid);
-		truncation->offset = OffsetNumberNext(ItemPointerGetOffsetNumber(&tuple->t_self));
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(context);
-	});
+					  if (IsMarkedTuple(truncation->plan, tuple, truncation->desc))
+						  ;
+					  else if (LoadTuple(truncation->plan, tuple, truncation->desc, columns))
+						  truncation->has_external = true;
+					  else
+						  NoteRemovedRow(truncation->plan, columns, filter.key_seed(),
+										 truncation->subid);
+					  truncation->offset =
+						  OffsetNumberNext(ItemPointerGetOffsetNumber(&tuple->t_self));
+					  MemoryContextSwitchTo(old);
+					  MemoryContextReset(context);
+				  });
 }
 
 static int
 CompareExternalValues(const void *left, const void *right)
 {
-	const Oid	a = ((const ExternalValue *) left)->id;
-	const Oid	b = ((const ExternalValue *) right)->id;
+	const Oid a = ((const ExternalValue *) left)->id;
+	const Oid b = ((const ExternalValue *) right)->id;
 
 	return a < b ? -1 : a > b;
 }
@@ -173,7 +177,7 @@ ReadExternalValues(const Truncation *truncation, ExternalValue *values, int coun
 				   Snapshot snapshot, BufferAccessStrategy strategy)
 {
 	BlockNumber blocks = smgrnblocks(OpenFile(truncation->toast), MAIN_FORKNUM);
-	TupleDesc	desc = CreateTemplateTupleDesc(3);
+	TupleDesc desc = CreateTemplateTupleDesc(3);
 
 	/* TOAST tables are alike. */
 	TupleDescInitEntry(desc, 1, "chunk_id", OIDOID, -1, 0);
@@ -182,28 +186,32 @@ ReadExternalValues(const Truncation *truncation, ExternalValue *values, int coun
 	for (BlockNumber block = 0; block < blocks; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		VisitOldBlock(truncation->toast, truncation->permanent, truncation->toast_table, block,
-					  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
-			bool		isnull;
-			ExternalValue wanted = {};
-			ExternalValue *found;
-			struct varlena *chunk;
-			int64		at;
+		VisitOldBlock(
+			truncation->toast, truncation->permanent, truncation->toast_table, block,
+			FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
+				bool isnull;
+				ExternalValue wanted = {};
+				ExternalValue *found;
+				struct varlena *chunk;
+				int64 at;
 
-			wanted.id = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
-			found = (ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
-											  CompareExternalValues);
-			if (found == NULL)
-				return;
-			at = DatumGetInt32(heap_getattr(tuple, 2, desc, &isnull)) * (int64) TOAST_MAX_CHUNK_SIZE;
-			chunk = (struct varlena *) DatumGetPointer(heap_getattr(tuple, 3, desc, &isnull));
-			if (at < 0 || at + (int64) VARSIZE_ANY_EXHDR(chunk) > found->size)
-				ereport(ERROR,
+				wanted.id = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
+				found = (ExternalValue *) bsearch(&wanted, values, count, sizeof(ExternalValue),
+												  CompareExternalValues);
+				if (found == NULL)
+					return;
+				at = DatumGetInt32(heap_getattr(tuple, 2, desc, &isnull)) *
+					 (int64) TOAST_MAX_CHUNK_SIZE;
+				chunk = (struct varlena *) DatumGetPointer(heap_getattr(tuple, 3, desc, &isnull));
+				if (at < 0 || at + (int64) VARSIZE_ANY_EXHDR(chunk) > found->size)
+					ereport(
+						ERROR,
 						(errcode(ERRCODE_DATA_CORRUPTED),
-						 errmsg("unexpected chunk of TOAST value %u in the former file of relation %u",
-								found->id, truncation->toast_table)));
-			memcpy(VARDATA(found->value) + at, VARDATA_ANY(chunk), VARSIZE_ANY_EXHDR(chunk));
-		});
+						 errmsg(
+							 "unexpected chunk of TOAST value %u in the former file of relation %u",
+							 found->id, truncation->toast_table)));
+				memcpy(VARDATA(found->value) + at, VARDATA_ANY(chunk), VARSIZE_ANY_EXHDR(chunk));
+			});
 	}
 }
 
@@ -215,14 +223,14 @@ namespace
 
 struct ExternalBatch
 {
-	List	   *rows;			/* copies of their tuples */
+	List *rows; /* copies of their tuples */
 	ExternalValue *values;
-	int			room;
-	int			count;
-	Size		bytes;			/* of the values */
+	int room;
+	int count;
+	Size bytes; /* of the values */
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Whether a column of the key is stored out of line; reads where. */
 static bool
@@ -245,7 +253,8 @@ AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
 	if (batch->count == batch->room)
 	{
 		batch->room *= 2;
-		batch->values = (ExternalValue *) repalloc(batch->values, sizeof(ExternalValue) * batch->room);
+		batch->values =
+			(ExternalValue *) repalloc(batch->values, sizeof(ExternalValue) * batch->room);
 	}
 	value = &batch->values[batch->count++];
 	value->id = pointer.va_valueid;
@@ -255,7 +264,7 @@ AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
 	value->size = pointer.va_extsize;
 #endif
 	value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
-	if (value->size < pointer.va_rawsize - (int32) VARHDRSZ)	/* compressed */
+	if (value->size < pointer.va_rawsize - (int32) VARHDRSZ) /* compressed */
 		SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
 	else
 		SET_VARSIZE(value->value, value->size + VARHDRSZ);
@@ -271,20 +280,20 @@ CollectExternalRows(const Truncation *truncation, BlockNumber block, Snapshot sn
 
 	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
 				  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
-		NullableDatum columns[INDEX_MAX_KEYS];
+					  NullableDatum columns[INDEX_MAX_KEYS];
 
-		if (IsMarkedTuple(plan, tuple, truncation->desc) ||
-			!LoadTuple(plan, tuple, truncation->desc, columns))
-			return;
-		batch->rows = lappend(batch->rows, heap_copytuple(tuple));
-		for (int i = 0; i < plan->clause.columns; i++)
-		{
-			struct varatt_external pointer;
+					  if (IsMarkedTuple(plan, tuple, truncation->desc) ||
+						  !LoadTuple(plan, tuple, truncation->desc, columns))
+						  return;
+					  batch->rows = lappend(batch->rows, heap_copytuple(tuple));
+					  for (int i = 0; i < plan->clause.columns; i++)
+					  {
+						  struct varatt_external pointer;
 
-			if (IsExternalColumn(plan, columns, i, &pointer))
-				AddExternalValue(batch, pointer);
-		}
-	});
+						  if (IsExternalColumn(plan, columns, i, &pointer))
+							  AddExternalValue(batch, pointer);
+					  }
+				  });
 }
 
 /* Notes the rows of a batch whose values were read, but for those that are noted already. */
@@ -292,8 +301,8 @@ static void
 NoteExternalRows(Truncation *truncation, const LiveFilter &filter, const ExternalBatch *batch)
 {
 	const GuardPlan *plan = truncation->plan;
-	int			at = 0;
-	ListCell   *cell;
+	int at = 0;
+	ListCell *cell;
 
 	foreach(cell, batch->rows)
 	{
@@ -329,7 +338,7 @@ static void
 ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
 				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
 {
-	const Size	most = (Size) work_mem * 1024;
+	const Size most = (Size) work_mem * 1024;
 	MemoryContext old = MemoryContextSwitchTo(context);
 	ExternalBatch batch = {NIL, NULL, 64, 0, 0};
 	BlockNumber block = truncation->external_block;
@@ -355,7 +364,7 @@ ReadTruncation(Truncation *truncation, const LiveFilter &filter)
 {
 	BlockNumber blocks = smgrnblocks(OpenFile(truncation->before), MAIN_FORKNUM);
 	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 														  ALLOCSET_DEFAULT_SIZES);
 

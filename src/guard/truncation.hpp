@@ -15,13 +15,13 @@ extern "C" {
 typedef RelFileLocator FileLocator;
 #define FileNumberOf(rel) ((rel)->rd_locator.relNumber)
 #define FileSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
-#define SetFile(file, space, db, number) \
+#define SetFile(file, space, db, number)                                                           \
 	((file)->spcOid = (space), (file)->dbOid = (db), (file)->relNumber = (number))
 #else
 typedef RelFileNode FileLocator;
 #define FileNumberOf(rel) ((rel)->rd_node.relNode)
 #define FileSubid(rel) ((rel)->rd_newRelfilenodeSubid)
-#define SetFile(file, space, db, number) \
+#define SetFile(file, space, db, number)                                                           \
 	((file)->spcNode = (space), (file)->dbNode = (db), (file)->relNode = (number))
 #endif
 
@@ -35,18 +35,18 @@ typedef RelFileNode FileLocator;
 struct Truncation
 {
 	SubTransactionId subid;
-	Oid			heap;
-	FileLocator before;			/* the file with its rows */
-	bool		has_toast;
-	FileLocator toast;			/* that of its TOAST table */
-	Oid			toast_table;
-	Oid			after;			/* the number of the empty one */
-	int64		inserted;		/* rows, by this transaction until then */
-	bool		permanent;
-	TupleDesc	desc;
+	Oid heap;
+	FileLocator before; /* the file with its rows */
+	bool has_toast;
+	FileLocator toast; /* that of its TOAST table */
+	Oid toast_table;
+	Oid after;      /* the number of the empty one */
+	int64 inserted; /* rows, by this transaction until then */
+	bool permanent;
+	TupleDesc desc;
 	const GuardPlan *plan;
-	Oid			filter_file;	/* of the filter then */
-	bool		warn;			/* when it commits, unless the filter is truncated, too */
+	Oid filter_file; /* of the filter then */
+	bool warn;       /* when it commits, unless the filter is truncated, too */
 
 	/*
 	 * How far its rows have been read: first those whose keys are all in line, up to a
@@ -54,10 +54,10 @@ struct Truncation
 	 */
 	BlockNumber block;
 	OffsetNumber offset;
-	bool		has_external;	/* there are others */
+	bool has_external; /* there are others */
 	BlockNumber external_block;
-	int			external_noted;
-	bool		done;
+	int external_noted;
+	bool done;
 };
 
 /* The row of pg_class of a relation as a snapshot sees it; a copy, or NULL. */
@@ -71,8 +71,8 @@ extern bool LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc,
 					  NullableDatum *columns);
 
 /* Makes a deleted row of one that was removed. */
-extern void NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns,
-						   dedup::KeySeed seed, SubTransactionId subid);
+extern void NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
+						   SubTransactionId subid);
 
 /* Whether a TRUNCATE has removed any row. */
 extern bool HasTruncatedRows(const Truncation *truncation);
@@ -83,4 +83,4 @@ extern bool HasTruncatedRows(const Truncation *truncation);
  */
 extern void ReadTruncation(Truncation *truncation, const LiveFilter &filter);
 
-#endif							/* STREAMDEDUP_LIVE_TRUNCATION_HPP */
+#endif /* STREAMDEDUP_LIVE_TRUNCATION_HPP */

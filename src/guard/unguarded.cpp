@@ -38,12 +38,12 @@ namespace
 /* A table that has become a child of a table that is not partitioned. */
 struct NewChild
 {
-	Oid			child;
-	Oid			parent;
+	Oid child;
+	Oid parent;
 	SubTransactionId subid;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Checked when the command is over, which may guard the child yet. In TopTransactionContext. */
 static List *new_children = NIL;
@@ -52,7 +52,7 @@ static List *new_children = NIL;
 static const GuardPlan *
 GuardOf(Relation rel)
 {
-	const Oid	function = FindGuardFunction(rel, false);
+	const Oid function = FindGuardFunction(rel, false);
 
 	return OidIsValid(function) ? FindGuardPlan(rel, function) : NULL;
 }
@@ -61,7 +61,7 @@ GuardOf(Relation rel)
 static Oid
 GuardFilterOf(Oid relid)
 {
-	Relation	rel = OidIsValid(relid) ? RelationIdGetRelation(relid) : NULL;
+	Relation rel = OidIsValid(relid) ? RelationIdGetRelation(relid) : NULL;
 	const GuardPlan *plan = RelationIsValid(rel) ? GuardOf(rel) : NULL;
 
 	if (RelationIsValid(rel))
@@ -74,8 +74,8 @@ static char *
 TableNames(const List *tables)
 {
 	StringInfoData names;
-	ListCell   *cell;
-	int			n = 0;
+	ListCell *cell;
+	int n = 0;
 
 	initStringInfo(&names);
 	foreach(cell, tables)
@@ -85,7 +85,8 @@ TableNames(const List *tables)
 			appendStringInfo(&names, _(" and %d more"), list_length(tables) - n);
 			break;
 		}
-		appendStringInfo(&names, "%s%s", n++ == 0 ? "" : ", ", QualifiedGuardName(lfirst_oid(cell)));
+		appendStringInfo(&names, "%s%s", n++ == 0 ? "" : ", ",
+						 QualifiedGuardName(lfirst_oid(cell)));
 	}
 	return names.data;
 }
@@ -93,21 +94,21 @@ TableNames(const List *tables)
 static void
 WarnOfChildren(Oid parent, const List *children)
 {
-	ereport(WARNING,
-			(errmsg_plural("a table that inherits from \"%s\" is not guarded",
-						   "tables that inherit from \"%s\" are not guarded",
-						   (unsigned long) list_length(children), get_rel_name(parent)),
-			 errdetail("A guard covers the partitions of a partitioned table, but not the children of another table. Not guarded: %s.",
-					   TableNames(children)),
-			 errhint("Call dedup_guard() for each of them.")));
+	ereport(WARNING, (errmsg_plural("a table that inherits from \"%s\" is not guarded",
+									"tables that inherit from \"%s\" are not guarded",
+									(unsigned long) list_length(children), get_rel_name(parent)),
+					  errdetail("A guard covers the partitions of a partitioned table, but not the "
+								"children of another table. Not guarded: %s.",
+								TableNames(children)),
+					  errhint("Call dedup_guard() for each of them.")));
 }
 
 void
 WarnOfUnguardedChildren(Relation rel, Oid filter)
 {
-	List	   *children;
-	List	   *unguarded = NIL;
-	ListCell   *cell;
+	List *children;
+	List *unguarded = NIL;
+	ListCell *cell;
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION || !rel->rd_rel->relhassubclass)
 		return;
@@ -125,7 +126,7 @@ void
 GuardChildCreated(Oid child, Oid parent)
 {
 	MemoryContext old;
-	NewChild   *pair;
+	NewChild *pair;
 
 	if (IsBinaryUpgrade || get_rel_relkind(parent) != RELKIND_RELATION)
 		return;
@@ -140,14 +141,14 @@ GuardChildCreated(Oid child, Oid parent)
 static void
 LookAtNewChildren(void)
 {
-	List	   *pairs = new_children;
-	ListCell   *cell;
+	List *pairs = new_children;
+	ListCell *cell;
 
 	new_children = NIL;
 	foreach(cell, pairs)
 	{
 		const NewChild *pair = (const NewChild *) lfirst(cell);
-		const Oid	filter = GuardFilterOf(pair->parent);
+		const Oid filter = GuardFilterOf(pair->parent);
 
 		/* NO INHERIT changes inheritance, too. */
 		if (OidIsValid(filter) && GuardFilterOf(pair->child) != filter &&
@@ -162,18 +163,18 @@ LookAtNewChildren(void)
 static Oid
 IdleGuardIndex(Oid relid)
 {
-	const Oid	access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
-	Relation	rel = RelationIdGetRelation(relid);
-	List	   *indexes;
-	ListCell   *cell;
-	Oid			idle = InvalidOid;
+	const Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
+	Relation rel = RelationIdGetRelation(relid);
+	List *indexes;
+	ListCell *cell;
+	Oid idle = InvalidOid;
 
 	if (!RelationIsValid(rel))
 		return InvalidOid;
 	indexes = RelationGetIndexList(rel);
 	foreach(cell, indexes)
 	{
-		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
+		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
 
 		if (!HeapTupleIsValid(tuple))
 			continue;
@@ -191,15 +192,15 @@ IdleGuardIndex(Oid relid)
 static void
 NoticeDetached(Oid relid)
 {
-	const Oid	index = IdleGuardIndex(relid);
+	const Oid index = IdleGuardIndex(relid);
 
 	if (OidIsValid(index))
-		ereport(NOTICE,
-				(errmsg("table \"%s\" is not guarded any more", get_rel_name(relid)),
-				 errdetail("Its guard was that of the partitioned table. Index \"%s\" stays, and refuses nothing without the guard's triggers.",
-						   get_rel_name(index)),
-				 errhint("Call dedup_guard() to guard the table, or DROP INDEX %s.",
-						 QualifiedGuardName(index))));
+		ereport(NOTICE, (errmsg("table \"%s\" is not guarded any more", get_rel_name(relid)),
+						 errdetail("Its guard was that of the partitioned table. Index \"%s\" "
+								   "stays, and refuses nothing without the guard's triggers.",
+								   get_rel_name(index)),
+						 errhint("Call dedup_guard() to guard the table, or DROP INDEX %s.",
+								 QualifiedGuardName(index))));
 }
 
 /*
@@ -223,15 +224,16 @@ AtRelationChange(Datum, Oid relid)
 static void
 LookAtDetached(const AlterTableStmt *statement)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, statement->cmds)
 	{
 		const AlterTableCmd *command = (const AlterTableCmd *) lfirst(cell);
-		Oid			relid;
+		Oid relid;
 
 #if PG_VERSION_NUM >= 140000
-		if (command->subtype != AT_DetachPartition && command->subtype != AT_DetachPartitionFinalize)
+		if (command->subtype != AT_DetachPartition &&
+			command->subtype != AT_DetachPartitionFinalize)
 			continue;
 #else
 		if (command->subtype != AT_DetachPartition)
@@ -251,9 +253,9 @@ LookAtDetached(const AlterTableStmt *statement)
 static bool
 WasDetachedUnseen(HeapTuple index)
 {
-	Snapshot	snapshot;
-	HeapTuple	before;
-	bool		was_attached;
+	Snapshot snapshot;
+	HeapTuple before;
+	bool was_attached;
 
 	if (((Form_pg_class) GETSTRUCT(index))->relispartition ||
 		!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(index->t_data)) ||
@@ -272,12 +274,12 @@ WasDetachedUnseen(HeapTuple index)
 static void
 LookAtFirstTransaction(void)
 {
-	const Oid	access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
-	Relation	catalog;
+	const Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
+	Relation catalog;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	List	   *detached = NIL;
-	ListCell   *cell;
+	HeapTuple tuple;
+	List *detached = NIL;
+	ListCell *cell;
 
 	if (!OidIsValid(access_method))
 		return;
@@ -304,8 +306,8 @@ IsCopyOfGuardIndex(const Node *statement, ProcessUtilityContext context)
 	const IndexStmt *index = (const IndexStmt *) statement;
 
 	return context == PROCESS_UTILITY_SUBCOMMAND && IsA(statement, IndexStmt) &&
-		index->transformed && index->accessMethod != NULL &&
-		strcmp(index->accessMethod, GUARD_ACCESS_METHOD) == 0;
+		   index->transformed && index->accessMethod != NULL &&
+		   strcmp(index->accessMethod, GUARD_ACCESS_METHOD) == 0;
 }
 
 static void
@@ -314,18 +316,18 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 						bool read_only_tree,
 #endif
 						ProcessUtilityContext context, ParamListInfo params,
-						QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
+						QueryEnvironment *environment, DestReceiver *dest,
+						QueryCompletion *completion)
 {
-	const ProcessUtility_hook_type next = previous_process_utility != NULL ?
-		previous_process_utility : standard_ProcessUtility;
-	Node	   *tree = statement->utilityStmt;
+	const ProcessUtility_hook_type next =
+		previous_process_utility != NULL ? previous_process_utility : standard_ProcessUtility;
+	Node *tree = statement->utilityStmt;
 
 	if (IsCopyOfGuardIndex(tree, context))
 	{
-		ereport(NOTICE,
-				(errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
-						((const IndexStmt *) tree)->relation->relname),
-				 errhint("Call dedup_guard() to guard the new table.")));
+		ereport(NOTICE, (errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
+								((const IndexStmt *) tree)->relation->relname),
+						 errhint("Call dedup_guard() to guard the new table.")));
 		return;
 	}
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
@@ -359,7 +361,7 @@ LookAtUnguarded(void)
 void
 ForgetUnguarded(SubTransactionId id)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (id == TopSubTransactionId)
 	{
@@ -367,7 +369,7 @@ ForgetUnguarded(SubTransactionId id)
 		new_children = NIL;
 		changed = false;
 		first_transaction = first_transaction && unseen_before == InvalidCommandId &&
-			loaded_at == GetCurrentStatementStartTimestamp();
+							loaded_at == GetCurrentStatementStartTimestamp();
 		return;
 	}
 	foreach(cell, new_children)

@@ -30,9 +30,9 @@ AtSyscacheChange(Datum, int, uint32)
 static bool
 IsNamedByText(FmgrInfo *flinfo)
 {
-	Oid			type = get_fn_expr_argtype(flinfo, 0);
-	Oid		   *types;
-	int			count;
+	Oid type = get_fn_expr_argtype(flinfo, 0);
+	Oid *types;
+	int count;
 
 	if (type == TEXTOID || type == REGCLASSOID)
 		return type == TEXTOID;
@@ -45,11 +45,11 @@ LiveCall *
 GetLiveCall(FunctionCallInfo fcinfo)
 {
 	static bool registered = false;
-	LiveCall   *call = (LiveCall *) fcinfo->flinfo->fn_extra;
+	LiveCall *call = (LiveCall *) fcinfo->flinfo->fn_extra;
 
 	if (call == NULL)
 	{
-		const bool	by_name = IsNamedByText(fcinfo->flinfo);
+		const bool by_name = IsNamedByText(fcinfo->flinfo);
 
 		if (!registered)
 		{
@@ -68,15 +68,14 @@ void
 RequireArgument(FunctionCallInfo fcinfo, int argument, const char *what, const char *function)
 {
 	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of %s must not be null", what, function)));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("%s of %s must not be null", what, function)));
 }
 
 Oid
 ResolveName(FunctionCallInfo fcinfo, LiveCall *call)
 {
-	text	   *name;
+	text *name;
 
 	if (!call->by_name)
 		return PG_GETARG_OID(0);
@@ -87,8 +86,8 @@ ResolveName(FunctionCallInfo fcinfo, LiveCall *call)
 		strcmp(call->search_path, namespace_search_path) == 0)
 		return call->relid;
 
-	Oid			relid = RangeVarGetRelid(makeRangeVarFromNameList(textToQualifiedNameList(name)),
-										 NoLock, false);
+	Oid relid =
+		RangeVarGetRelid(makeRangeVarFromNameList(textToQualifiedNameList(name)), NoLock, false);
 	MemoryContext old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 
 	if (call->name != NULL)
@@ -101,8 +100,8 @@ ResolveName(FunctionCallInfo fcinfo, LiveCall *call)
 	call->user = GetUserId();
 	call->relid = relid;
 	call->catalogs = catalog_changes;
-	call->name = (text *) DatumGetPointer(PointerGetDatum(cstring_to_text_with_len(VARDATA_ANY(name),
-																				   (int) VARSIZE_ANY_EXHDR(name))));
+	call->name = (text *) DatumGetPointer(PointerGetDatum(
+		cstring_to_text_with_len(VARDATA_ANY(name), (int) VARSIZE_ANY_EXHDR(name))));
 	MemoryContextSwitchTo(old);
 	return relid;
 }
@@ -110,7 +109,7 @@ ResolveName(FunctionCallInfo fcinfo, LiveCall *call)
 bool
 OpenNamed(FunctionCallInfo fcinfo, const char *function, LiveFilter *filter)
 {
-	LiveCall   *call = GetLiveCall(fcinfo);
+	LiveCall *call = GetLiveCall(fcinfo);
 
 	if (!call->by_name)
 		return OpenLiveIfExists(PG_GETARG_OID(0), function, filter);

@@ -11,16 +11,16 @@
 /* Kept in fn_extra. */
 struct LiveCall
 {
-	bool		by_name;		/* the first argument is a text; else a regclass */
-	KeyPlan    *keys;
-	ElementSet	set;			/* dedup_new_keys */
+	bool by_name; /* the first argument is a text; else a regclass */
+	KeyPlan *keys;
+	ElementSet set; /* dedup_new_keys */
 
 	/* The name resolved last, and what its meaning depends on. */
-	text	   *name;
-	char	   *search_path;
-	Oid			user;
-	uint64		catalogs;
-	Oid			relid;
+	text *name;
+	char *search_path;
+	Oid user;
+	uint64 catalogs;
+	Oid relid;
 };
 
 /*
@@ -46,4 +46,4 @@ extern bool OpenNamed(FunctionCallInfo fcinfo, const char *function, LiveFilter 
 extern void RequireArgument(FunctionCallInfo fcinfo, int argument, const char *what,
 							const char *function);
 
-#endif							/* STREAMDEDUP_LIVE_CALL_HPP */
+#endif /* STREAMDEDUP_LIVE_CALL_HPP */

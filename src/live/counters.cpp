@@ -19,30 +19,30 @@ namespace
 
 struct Pending
 {
-	Oid			relid;
-	int			level;			/* nesting of the (sub)transaction */
-	LiveTally	tally;
-	Buffer		buffer;			/* pinned, from before the commit on */
+	Oid relid;
+	int level; /* nesting of the (sub)transaction */
+	LiveTally tally;
+	Buffer buffer; /* pinned, from before the commit on */
 };
 
-Pending    *pending;
-int			pending_count;
-int			pending_room;
+Pending *pending;
+int pending_count;
+int pending_room;
 
-}							/* namespace */
+} /* namespace */
 
 /* What is pending for a filter in the current (sub)transaction. */
 static Pending *
 PendingOf(Oid relid)
 {
-	int			level = GetCurrentTransactionNestLevel();
+	int level = GetCurrentTransactionNestLevel();
 
 	for (int i = pending_count - 1; i >= 0 && pending[i].level == level; i--)
 		if (pending[i].relid == relid)
 			return &pending[i];
 	if (pending_count == pending_room)
 	{
-		int			room = Max(8, 2 * pending_room);
+		int room = Max(8, 2 * pending_room);
 
 		if (pending == NULL)
 			pending = (Pending *) MemoryContextAlloc(TopMemoryContext, room * sizeof(Pending));
@@ -51,7 +51,7 @@ PendingOf(Oid relid)
 		pending_room = room;
 	}
 
-	Pending    *fresh = &pending[pending_count++];
+	Pending *fresh = &pending[pending_count++];
 
 	memset(fresh, 0, sizeof *fresh);
 	fresh->relid = relid;
@@ -66,7 +66,7 @@ PendingOf(Oid relid)
 static void
 AddCounters(Pending *from, uint64 preparing)
 {
-	uint8_t    *page;
+	uint8_t *page;
 
 	LockBuffer(from->buffer, BUFFER_LOCK_SHARE);
 	page = (uint8_t *) BufferGetPage(from->buffer);
@@ -82,7 +82,7 @@ CountLive(const LiveFilter &filter, LiveCounter counter, int64 n)
 {
 	if (counter == LiveCounter::Rejected)
 	{
-		Pending		now = {};
+		Pending now = {};
 
 		now.tally.value[(int) counter] = n;
 		now.buffer = PinCounters(filter);
@@ -95,7 +95,7 @@ CountLive(const LiveFilter &filter, LiveCounter counter, int64 n)
 void
 NoteLiveGeneration(const LiveFilter &filter, uint32 generation)
 {
-	Pending    *mine;
+	Pending *mine;
 
 	if (filter.parameters.ttl == 0)
 		return;
@@ -106,7 +106,7 @@ NoteLiveGeneration(const LiveFilter &filter, uint32 generation)
 uint32
 LiveClock(const LiveFilter &filter)
 {
-	uint32		clock = CommittedClock(filter);
+	uint32 clock = CommittedClock(filter);
 
 	for (int i = 0; i < pending_count; i++)
 		if (pending[i].relid == RelationGetRelid(filter.rel))
@@ -117,7 +117,7 @@ LiveClock(const LiveFilter &filter)
 /* ---- warnings ------------------------------------------------------------------ */
 
 static uint32 early_noted;
-static Oid	early_filter;
+static Oid early_filter;
 
 void
 NoteLiveEarly(const LiveFilter &filter, unsigned early)
@@ -139,9 +139,9 @@ LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys)
 void
 WarnLiveEarly(const LiveFilter &filter)
 {
-	Buffer		buffer;
-	int64		early;
-	int64		keys;
+	Buffer buffer;
+	int64 early;
+	int64 keys;
 
 	if (likely(early_noted == 0))
 		return;
@@ -155,12 +155,14 @@ WarnLiveEarly(const LiveFilter &filter)
 			if (pending[i].relid == early_filter)
 				keys += pending[i].tally.value[(int) LiveCounter::New];
 		if (LiveIsOverfull(filter, early, keys) && MayWarn(buffer))
-			ereport(WARNING,
-					(errmsg("live filter \"%s\" receives more keys in its window of time than it was made for",
-							LiveName(filter)),
-					 errdetail("It was made for " UINT64_FORMAT " keys; the oldest are forgotten before their time.",
-							   filter.parameters.prototype_keys),
-					 errhint("Make a larger one; dedup_stats() counts the keys that were forgotten early. This is said once.")));
+			ereport(WARNING, (errmsg("live filter \"%s\" receives more keys in its window of time "
+									 "than it was made for",
+									 LiveName(filter)),
+							  errdetail("It was made for " UINT64_FORMAT
+										" keys; the oldest are forgotten before their time.",
+										filter.parameters.prototype_keys),
+							  errhint("Make a larger one; dedup_stats() counts the keys that were "
+									  "forgotten early. This is said once.")));
 		ReleaseBuffer(buffer);
 	}
 	early_noted = 0;
@@ -186,18 +188,20 @@ static void
 WarnOfKeys(const LiveFilter &filter, const Pending &added)
 {
 	const int64 fresh = added.tally.value[(int) LiveCounter::New];
-	LiveCounts	counts;
+	LiveCounts counts;
 
 	if (filter.parameters.forgets || fresh <= 0)
 		return;
 	counts = ReadLiveCounts(filter);
-	if (counts.warned || (uint64) (counts.value[(int) LiveCounter::New] + fresh) <=
-		filter.parameters.prototype_keys || !MayWarn(added.buffer))
+	if (counts.warned ||
+		(uint64) (counts.value[(int) LiveCounter::New] + fresh) <=
+			filter.parameters.prototype_keys ||
+		!MayWarn(added.buffer))
 		return;
 	ereport(WARNING,
-			(errmsg("live filter \"%s\" holds more keys than it was made for",
-					LiveName(filter)),
-			 errdetail("It was made for " UINT64_FORMAT " keys; it forgets none of them, and grows.",
+			(errmsg("live filter \"%s\" holds more keys than it was made for", LiveName(filter)),
+			 errdetail("It was made for " UINT64_FORMAT
+					   " keys; it forgets none of them, and grows.",
 					   filter.parameters.prototype_keys),
 			 errhint("Make a larger one, or a window. This is said once.")));
 }
@@ -211,13 +215,13 @@ PrepareCounters(void)
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	for (int i = 0; i < pending_count; i++)
 	{
-		Relation	rel = try_relation_open(pending[i].relid, AccessShareLock);
+		Relation rel = try_relation_open(pending[i].relid, AccessShareLock);
 
 		if (rel == NULL)
-			continue;			/* dropped in this transaction */
+			continue; /* dropped in this transaction */
 		if (IsLiveRelation(rel))
 		{
-			LiveFilter	filter = {rel, LiveParametersOf(rel)};
+			LiveFilter filter = {rel, LiveParametersOf(rel)};
 
 			pending[i].buffer = PinCounters(filter);
 			SettlePrepared(pending[i].buffer);
@@ -285,7 +289,7 @@ AtTransaction(XactEvent event, void *)
 static void
 AtSubTransaction(SubXactEvent event, SubTransactionId, SubTransactionId, void *)
 {
-	int			level = GetCurrentTransactionNestLevel();
+	int level = GetCurrentTransactionNestLevel();
 
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		while (pending_count > 0 && pending[pending_count - 1].level >= level)
@@ -297,18 +301,18 @@ AtSubTransaction(SubXactEvent event, SubTransactionId, SubTransactionId, void *)
 	for (int i = 1; i < pending_count; i++)
 		Assert(pending[i - 1].level <= pending[i].level);
 
-	int			first = pending_count;
-	int			kept;
+	int first = pending_count;
+	int kept;
 
 	while (first > 0 && pending[first - 1].level >= level)
 		first--;
 	kept = first;
 	for (int i = first; i < pending_count; i++)
 	{
-		int			parent = kept - 1;
+		int parent = kept - 1;
 
-		while (parent >= 0 && (pending[parent].level != level - 1 ||
-							   pending[parent].relid != pending[i].relid))
+		while (parent >= 0 &&
+			   (pending[parent].level != level - 1 || pending[parent].relid != pending[i].relid))
 			parent--;
 		if (parent < 0)
 		{

@@ -38,7 +38,7 @@ CheckCounters(const LiveFilter &filter, const uint8_t *page)
 Buffer
 PinCounters(const LiveFilter &filter)
 {
-	HeldPage	page;
+	HeldPage page;
 
 	HoldPageToChange(filter, CountersBlock(filter), Kind::kCounters, &page);
 	CheckCounters(filter, page.bytes);
@@ -57,14 +57,15 @@ AddTally(CountersPage *counters, const LiveTally &tally)
 			return since != 0 ? since : (uint64) GetCurrentTimestamp();
 		});
 	if (ReadWord(counters, Word::Clock) < tally.clock)
-		ChangeWord(counters, Word::Clock, [&tally](uint64 have) { return Max(have, (uint64) tally.clock); });
+		ChangeWord(counters, Word::Clock,
+				   [&tally](uint64 have) { return Max(have, (uint64) tally.clock); });
 }
 
 int64
 AddEarlyKeys(Buffer buffer, uint32 early, int64 *keys)
 {
 	CountersPage *counters = CountersOf((uint8_t *) BufferGetPage(buffer));
-	int64		sum;
+	int64 sum;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	sum = (int64) AddToWord(counters, Word::Early, early);
@@ -77,13 +78,14 @@ AddEarlyKeys(Buffer buffer, uint32 early, int64 *keys)
 bool
 MayWarn(Buffer buffer)
 {
-	bool		first = false;
+	bool first = false;
 
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	ChangeWord(CountersOf((uint8_t *) BufferGetPage(buffer)), Word::Warned, [&first](uint64 warned) {
-		first = warned == 0;
-		return (uint64) 1;
-	});
+	ChangeWord(CountersOf((uint8_t *) BufferGetPage(buffer)), Word::Warned,
+			   [&first](uint64 warned) {
+				   first = warned == 0;
+				   return (uint64) 1;
+			   });
 	if (first)
 		MarkBufferDirtyHint(buffer, true);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -93,8 +95,8 @@ MayWarn(Buffer buffer)
 LiveCounts
 ReadLiveCounts(const LiveFilter &filter)
 {
-	LiveCounts	counts = {};
-	HeldPage	page;
+	LiveCounts counts = {};
+	HeldPage page;
 	CountersPage *counters;
 
 	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
@@ -115,9 +117,9 @@ ReadLiveCounts(const LiveFilter &filter)
 uint32
 CommittedClock(const LiveFilter &filter)
 {
-	HeldPage	page;
-	uint64		clock;
-	uint64		prepared;
+	HeldPage page;
+	uint64 clock;
+	uint64 prepared;
 
 	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
 		return 0;
@@ -132,7 +134,7 @@ CommittedClock(const LiveFilter &filter)
 void
 SettleLiveCounters(const LiveFilter &filter)
 {
-	HeldPage	page;
+	HeldPage page;
 
 	if (!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
 		return;

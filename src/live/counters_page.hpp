@@ -26,8 +26,8 @@ extern "C" {
 /* What one transaction has counted. */
 struct LiveTally
 {
-	int64		value[kLiveCounters];
-	uint32		clock;			/* its newest generation, or 0 */
+	int64 value[kLiveCounters];
+	uint32 clock; /* its newest generation, or 0 */
 };
 
 /* ---- words that check themselves ---------------------------------------------- */
@@ -75,8 +75,8 @@ static inline uint64
 ChangeWord(CountersPage *counters, Word word, Change change)
 {
 	pg_atomic_uint64 *place = &counters->word[(int) word];
-	uint64		have = pg_atomic_read_u64(place);
-	uint64		want;
+	uint64 have = pg_atomic_read_u64(place);
+	uint64 want;
 
 	Assert(word < Word::Count);
 	do
@@ -122,4 +122,4 @@ extern void SettlePrepared(Buffer buffer);
 /* Adds the same to what is read of a page, without changing it. */
 extern void AddPrepared(uint8_t *page, LiveCounts *counts);
 
-#endif							/* STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP */
+#endif /* STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP */

@@ -22,29 +22,27 @@ static constexpr int64 MAX_TTL = INT64CONST(30) * MONTHS_PER_YEAR * DAYS_PER_MON
 static int64
 IntervalLength(const Interval *interval)
 {
-	double		length = (double) interval->time + (double) interval->day * (double) USECS_PER_DAY +
-		(double) interval->month * (double) DAYS_PER_MONTH * (double) USECS_PER_DAY;
+	double length = (double) interval->time + (double) interval->day * (double) USECS_PER_DAY +
+					(double) interval->month * (double) DAYS_PER_MONTH * (double) USECS_PER_DAY;
 
 	if (!(length >= (double) (kWindowGenerations * kMinGeneration) && length <= (double) MAX_TTL))
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("ttl is out of range"),
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("ttl is out of range"),
 				 errhint("Give a time from 0.7 seconds to 30 years, which are 10800 days.")));
 	return interval->time + interval->day * USECS_PER_DAY +
-		interval->month * (int64) DAYS_PER_MONTH * USECS_PER_DAY;
+		   interval->month * (int64) DAYS_PER_MONTH * USECS_PER_DAY;
 }
 
 /* A random seed that is not 0. */
 static uint64
 RandomSeed(void)
 {
-	uint64		seed = 0;
+	uint64 seed = 0;
 
 	while (seed == 0)
 		if (!pg_strong_random(&seed, sizeof seed))
 			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate a random seed")));
+					(errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random seed")));
 	return seed;
 }
 
@@ -52,17 +50,17 @@ RandomSeed(void)
 static void
 RequirePlain(const dedup::Shape &prototype)
 {
-	char		parameters[128];
+	char parameters[128];
 
 	if (dedup::IsPlain(prototype))
 		return;
 	dedup::DescribeParameters(prototype, parameters, sizeof parameters);
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("live filters do not take the options of this prototype"),
-			 errdetail("It is a filter of method %s with %s.",
-					   dedup::MethodByCode(prototype.method)->name, parameters),
-			 errhint("Give a filter of dedup_filter() or dedup_window(), or one of dedup_method() with no other options than keys, fpr and hash.")));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("live filters do not take the options of this prototype"),
+					errdetail("It is a filter of method %s with %s.",
+							  dedup::MethodByCode(prototype.method)->name, parameters),
+					errhint("Give a filter of dedup_filter() or dedup_window(), or one of "
+							"dedup_method() with no other options than keys, fpr and hash.")));
 }
 
 static LiveParameters
@@ -75,10 +73,9 @@ PlanParameters(const dedup::Shape &prototype, int64 ttl)
 
 	RequireMembership(*method);
 	if (IsLiveMethod(*method) && LayoutOf(prototype).timed)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("prototype filter has a window of time"),
-				 errhint("Give dedup_create() a ttl and an untimed prototype.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("prototype filter has a window of time"),
+						errhint("Give dedup_create() a ttl and an untimed prototype.")));
 	RequirePlain(prototype);
 	parameters.prototype_method = prototype.method;
 	parameters.prototype_keys = prototype.keys;
@@ -89,7 +86,8 @@ PlanParameters(const dedup::Shape &prototype, int64 ttl)
 		parameters.ttl = ttl;
 		parameters.generation = (int64) GenerationFor((uint64) ttl);
 	}
-	status = dedup::live::PlanLive(prototype, (uint64) parameters.generation, seed, &parameters.shape);
+	status =
+		dedup::live::PlanLive(prototype, (uint64) parameters.generation, seed, &parameters.shape);
 	if (status != dedup::PlanStatus::kOk)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -97,7 +95,8 @@ PlanParameters(const dedup::Shape &prototype, int64 ttl)
 						prototype.keys, prototype.fpr),
 				 errdetail("A filter takes at most %d MB of fingerprints.",
 						   (int) (dedup::kMaxBodyBytes >> 20)),
-				 errhint("Use several filters, for example one for each hash partition, or a higher rate.")));
+				 errhint("Use several filters, for example one for each hash partition, or a "
+						 "higher rate.")));
 	parameters.shape.hash = prototype.hash;
 	parameters.geometry.layout = LayoutOf(parameters.shape);
 	parameters.geometry.pages = PagesOf(parameters.shape);
@@ -118,27 +117,28 @@ DEDUP_FUNCTION(dedup_create)
 {
 	dedup::Shape prototype;
 	LiveParameters parameters;
-	RangeVar   *name;
-	Oid			schema;
-	Oid			relid;
-	char	   *qualified;
-	char	   *own_schema;
-	char	   *page;
+	RangeVar *name;
+	Oid schema;
+	Oid relid;
+	char *qualified;
+	char *own_schema;
+	char *page;
 	StringInfoData command;
-	Oid			out;
-	bool		is_varlena;
+	Oid out;
+	bool is_varlena;
 
 	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("name of the live filter must not be null")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("name of the live filter must not be null")));
 	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
-	parameters = PlanParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
+	parameters =
+		PlanParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
 
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	schema = RangeVarGetCreationNamespace(name);
 	qualified = quote_qualified_identifier(get_namespace_name(schema), name->relname);
-	own_schema = pstrdup(quote_identifier(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid))));
+	own_schema =
+		pstrdup(quote_identifier(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid))));
 
 	/* The type of the column, by the schema that this function is in. */
 	out = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("dedup_page"),
@@ -148,12 +148,13 @@ DEDUP_FUNCTION(dedup_create)
 
 	/* The columns are kLiveBlockColumn and kLivePageColumn. */
 	initStringInfo(&command);
-	appendStringInfo(&command,
-					 "CREATE %sTABLE %s (block int4 NOT NULL, page %s.dedup_page NOT NULL"
-					 " DEFAULT '%s'::%s.dedup_page,"
-					 " CONSTRAINT live_filter CHECK (%s.dedup_is_live(tableoid))) USING streamdedup",
-					 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3) ? "UNLOGGED " : "", qualified, own_schema,
-					 page, own_schema, own_schema);
+	appendStringInfo(
+		&command,
+		"CREATE %sTABLE %s (block int4 NOT NULL, page %s.dedup_page NOT NULL"
+		" DEFAULT '%s'::%s.dedup_page,"
+		" CONSTRAINT live_filter CHECK (%s.dedup_is_live(tableoid))) USING streamdedup",
+		!PG_ARGISNULL(3) && PG_GETARG_BOOL(3) ? "UNLOGGED " : "", qualified, own_schema, page,
+		own_schema, own_schema);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	if (SPI_execute(command.data, false, 0) != SPI_OK_UTILITY)
@@ -161,7 +162,8 @@ DEDUP_FUNCTION(dedup_create)
 	resetStringInfo(&command);
 	appendStringInfo(&command,
 					 "CREATE TRIGGER dedup_restore BEFORE INSERT ON %s FOR EACH STATEMENT"
-					 " EXECUTE FUNCTION %s.dedup_restore_trigger()", qualified, own_schema);
+					 " EXECUTE FUNCTION %s.dedup_restore_trigger()",
+					 qualified, own_schema);
 	if (SPI_execute(command.data, false, 0) != SPI_OK_UTILITY)
 		elog(ERROR, "could not create the trigger of a live filter");
 	SPI_finish();

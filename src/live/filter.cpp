@@ -30,9 +30,9 @@ IsLiveRelation(Relation rel)
 bool
 IsLiveRelationId(Oid relid)
 {
-	Oid			am = get_am_oid("streamdedup", true);
-	HeapTuple	tuple;
-	bool		live = false;
+	Oid am = get_am_oid("streamdedup", true);
+	HeapTuple tuple;
+	bool live = false;
 
 	if (!OidIsValid(am))
 		return false;
@@ -59,7 +59,7 @@ ParametersDefault(Relation rel)
 	if (constraints != NULL)
 		for (int i = 0; i < constraints->num_defval; i++)
 		{
-			Node	   *node;
+			Node *node;
 
 			if (constraints->defval[i].adnum != kLivePageColumn)
 				continue;
@@ -92,17 +92,19 @@ LiveParametersOf(Relation rel)
 		return ((CachedLive *) rel->rd_amcache)->parameters;
 	value = ParametersDefault(rel);
 	if (value == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" was not made by dedup_create()", RelationGetRelationName(rel)),
-				 errdetail("It has the access method of live filters, but not the default of the column \"page\" that holds a filter's parameters."),
-				 errhint("Drop it, and make a live filter with dedup_create().")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("table \"%s\" was not made by dedup_create()",
+							   RelationGetRelationName(rel)),
+						errdetail("It has the access method of live filters, but not the default "
+								  "of the column \"page\" that holds a filter's parameters."),
+						errhint("Drop it, and make a live filter with dedup_create().")));
 	DecodeParameters(value, &parameters);
 
 	/* Main pages, counters and as many overflow pages; more are verified when read. */
 	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
-	CachedLive *cached = (CachedLive *)
-		MemoryContextAllocZero(CacheMemoryContext, offsetof(CachedLive, met) + met_count / 8 + 1);
+	CachedLive *cached =
+		(CachedLive *) MemoryContextAllocZero(CacheMemoryContext,
+											  offsetof(CachedLive, met) + met_count / 8 + 1);
 
 	Assert(rel->rd_amcache == NULL);
 	cached->parameters = parameters;
@@ -118,7 +120,7 @@ static List *
 CheckFunctions(Relation rel)
 {
 	const TupleConstr *constraints = rel->rd_att->constr;
-	List	   *functions = NIL;
+	List *functions = NIL;
 
 	for (int i = 0; constraints != NULL && i < constraints->num_check; i++)
 	{
@@ -135,7 +137,7 @@ static List *
 InsertTriggerFunctions(Relation rel)
 {
 	const TriggerDesc *triggers = rel->trigdesc;
-	List	   *functions = NIL;
+	List *functions = NIL;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
@@ -149,9 +151,9 @@ InsertTriggerFunctions(Relation rel)
 }
 
 static bool
-AnyIs(const List *functions, bool (*is_ours) (Oid))
+AnyIs(const List *functions, bool (*is_ours)(Oid))
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, functions)
 		if (is_ours(lfirst_oid(cell)))
@@ -174,7 +176,8 @@ LiveIsWhole(Relation rel)
 	/* Looking up functions can make the relation's cache go: both lists come first. */
 	const List *checks = CheckFunctions(rel);
 	const List *triggers = InsertTriggerFunctions(rel);
-	const bool	whole = AnyIs(checks, IsLiveCheckFunction) && AnyIs(triggers, IsRestoreTriggerFunction);
+	const bool whole =
+		AnyIs(checks, IsLiveCheckFunction) && AnyIs(triggers, IsRestoreTriggerFunction);
 
 	cached = (CachedLive *) rel->rd_amcache;
 	if (cached != NULL)
@@ -193,16 +196,16 @@ namespace
 /* The right that was checked last, while nothing has changed that could take it away. */
 struct CheckedRight
 {
-	Oid			relid;
-	Oid			role;
-	AclMode		mode;
+	Oid relid;
+	Oid role;
+	AclMode mode;
 };
 
 CheckedRight checked[8];
-int			checked_next;
-bool		callbacks_registered;
+int checked_next;
+bool callbacks_registered;
 
-}							/* namespace */
+} /* namespace */
 
 static void
 ForgetCheckedRights(void)
@@ -225,8 +228,8 @@ AtSyscacheInvalidation(Datum, int, uint32)
 static void
 CheckRight(Relation rel, Oid role, AclMode mode)
 {
-	Oid			relid = RelationGetRelid(rel);
-	AclResult	result;
+	Oid relid = RelationGetRelid(rel);
+	AclResult result;
 
 	for (size_t i = 0; i < lengthof(checked); i++)
 		if (checked[i].relid == relid && checked[i].role == role && checked[i].mode == mode)
@@ -240,12 +243,13 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 	}
 	result = pg_class_aclcheck(relid, role, mode);
 	if (result != ACLCHECK_OK && role != GetUserId())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for live filter \"%s\"", RelationGetRelationName(rel)),
-				 errdetail("The owner of the guarded table, \"%s\", needs the privilege INSERT on it.",
-						   GetUserNameFromId(role, true)),
-				 errhint("GRANT it, or take the guard off with dedup_unguard().")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied for live filter \"%s\"", RelationGetRelationName(rel)),
+			 errdetail("The owner of the guarded table, \"%s\", needs the privilege INSERT on it.",
+					   GetUserNameFromId(role, true)),
+			 errhint("GRANT it, or take the guard off with dedup_unguard().")));
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
@@ -254,8 +258,8 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 LiveFilter
 OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 {
-	bool		adds = use == LiveUse::Add;
-	LiveFilter	filter;
+	bool adds = use == LiveUse::Add;
+	LiveFilter filter;
 
 	if (adds)
 	{
@@ -264,17 +268,18 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 	}
 	filter.rel = try_relation_open(relid, adds ? RowExclusiveLock : AccessShareLock);
 	if (filter.rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("live filter with OID %u does not exist", relid)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("live filter with OID %u does not exist", relid)));
 	if (unlikely(!IsLiveRelation(filter.rel)))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a live filter", RelationGetRelationName(filter.rel)),
-				 errhint("Make live filters with dedup_create(); the view dedup_filters lists them.")));
+				 errhint(
+					 "Make live filters with dedup_create(); the view dedup_filters lists them.")));
 	if (adds && XactReadOnly && filter.rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
 		PreventCommandIfReadOnly(function);
-	if (unlikely(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED && RecoveryInProgress()))
+	if (unlikely(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
+				 RecoveryInProgress()))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot ask unlogged live filter \"%s\" during recovery", LiveName(filter)),
@@ -287,7 +292,7 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 bool
 OpenLiveIfExists(Oid relid, const char *function, LiveFilter *filter)
 {
-	Relation	rel = try_relation_open(relid, AccessShareLock);
+	Relation rel = try_relation_open(relid, AccessShareLock);
 
 	if (rel == NULL)
 		return false;
@@ -312,11 +317,11 @@ uint32
 LiveGeneration(const LiveFilter &filter, TimestampTz at)
 {
 	const int64 length = filter.parameters.generation;
-	const bool	short_ones = length < USECS_PER_SEC;
-	const int64 from = short_ones ? INT64CONST(9132) * USECS_PER_DAY :
-		-INT64CONST(10957) * USECS_PER_DAY;
-	const int64 end = from + (int64) (PG_UINT32_MAX - 16) *
-		(short_ones ? USECS_PER_SEC / 10 : USECS_PER_SEC);
+	const bool short_ones = length < USECS_PER_SEC;
+	const int64 from =
+		short_ones ? INT64CONST(9132) * USECS_PER_DAY : -INT64CONST(10957) * USECS_PER_DAY;
+	const int64 end =
+		from + (int64) (PG_UINT32_MAX - 16) * (short_ones ? USECS_PER_SEC / 10 : USECS_PER_SEC);
 
 	if (length == 0 || at < from)
 		return 0;
@@ -324,7 +329,8 @@ LiveGeneration(const LiveFilter &filter, TimestampTz at)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("event time is out of range for live filter \"%s\"", LiveName(filter)),
-				 errdetail("Times are in range until %s.", short_ones ? "August 2038" : "February 2106")));
+				 errdetail("Times are in range until %s.",
+						   short_ones ? "August 2038" : "February 2106")));
 	return Max((uint32) ((at - from) / length), 1u);
 }
 
@@ -352,6 +358,9 @@ WarnLiveAhead(const LiveFilter &filter, const char *what)
 	ereport(WARNING,
 			(errmsg("%s ahead of the clock and moves the window of live filter \"%s\"", what,
 					LiveName(filter)),
-			 errdetail("When the transaction commits, that time becomes the present of the filter, until the clock has reached it. Keys older than the window before it are forgotten. is_new() refuses a new key until the ttl has passed since that time, and at most a seventh of the ttl longer."),
+			 errdetail("When the transaction commits, that time becomes the present of the filter, "
+					   "until the clock has reached it. Keys older than the window before it are "
+					   "forgotten. is_new() refuses a new key until the ttl has passed since that "
+					   "time, and at most a seventh of the ttl longer."),
 			 errhint("If the time is wrong, empty the filter with TRUNCATE and fill it again.")));
 }

@@ -14,33 +14,33 @@ namespace
 /* The first entry by which a key is there, or is in flight, in a main page or its chain. */
 struct FoundEntry
 {
-	BlockNumber block;			/* of its page */
-	unsigned	place;
-	Entry		entry;
-	Tag			tag;
-	Side		side;			/* Present or InFlight */
-	TagChoice	mine;			/* the tag in its page of who forgets, or a free one, or 0 */
+	BlockNumber block; /* of its page */
+	unsigned place;
+	Entry entry;
+	Tag tag;
+	Side side;      /* Present or InFlight */
+	TagChoice mine; /* the tag in its page of who forgets, or a free one, or 0 */
 };
 
 /* How a key can be forgotten. */
 enum class Way
 {
-	TakeBack,					/* an entry that this subtransaction has added */
-	Mark,						/* a committed entry: it gets the tag of who forgets it */
-	Move,						/* the same, in an overflow page: no tag is free in this one */
-	Unfold,						/* no entry: the fingerprint goes, if there is one */
-	Wait,						/* another transaction has the key in flight */
-	OfParent,					/* an enclosing transaction has added or loaded it */
-	NoTag						/* no tag is free, in a page that was not settled or overflows */
+	TakeBack, /* an entry that this subtransaction has added */
+	Mark,     /* a committed entry: it gets the tag of who forgets it */
+	Move,     /* the same, in an overflow page: no tag is free in this one */
+	Unfold,   /* no entry: the fingerprint goes, if there is one */
+	Wait,     /* another transaction has the key in flight */
+	OfParent, /* an enclosing transaction has added or loaded it */
+	NoTag     /* no tag is free, in a page that was not settled or overflows */
 };
 
 struct Decision
 {
-	Way			way;
+	Way way;
 	TransactionId wait_for;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* ---- finding ---------------------------------------------------------------------- */
 
@@ -48,23 +48,25 @@ static bool
 FindEntry(const LiveFilter &filter, const HeldPage &main, const Address &address, uint64 own,
 		  FoundEntry *found)
 {
-	bool		any = false;
+	bool any = false;
 
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
 		return VisitKey(page.bytes, area, address.line, address.rest,
 						[&](unsigned place, const Entry &entry) {
-			const Tag	tag = LoadTag(page.bytes, entry.tag);
-			const Side	side = SideOf(filter, page.bytes, tag.xid);
+							const Tag tag = LoadTag(page.bytes, entry.tag);
+							const Side side = SideOf(filter, page.bytes, tag.xid);
 
-			/* Not there: added and rolled back, or forgotten. */
-			if (side != Side::InFlight && (side == Side::Present) == entry.forgotten)
-				return false;
-			*found = {page.block, place, entry, tag, side,
-				ChooseTag(page.bytes, area, own, tag.generation)};
-			return any = true;
-		});
+							/* Not there: added and rolled back, or forgotten. */
+							if (side != Side::InFlight &&
+								(side == Side::Present) == entry.forgotten)
+								return false;
+							*found = {page.block, place,
+									  entry,      tag,
+									  side,       ChooseTag(page.bytes, area, own, tag.generation)};
+							return any = true;
+						});
 	});
 	return any;
 }
@@ -94,7 +96,7 @@ Decide(const LiveFilter &filter, const HeldPage &main, const FoundEntry *found, 
 	   bool settled)
 {
 	const uint64 loader = LoaderOf(main.bytes);
-	Decision	decision = {Way::Unfold, InvalidTransactionId};
+	Decision decision = {Way::Unfold, InvalidTransactionId};
 
 	if (found != NULL)
 		decision = DecideOnEntry(main, *found, own, settled);
@@ -117,10 +119,10 @@ static void
 ChangeEntry(const LiveFilter &filter, const HeldPage &main, const FoundEntry &found, Way way,
 			uint64 own)
 {
-	HeldPage	page = main;
+	HeldPage page = main;
 	PGAlignedBlock scratch;
-	uint8_t    *copy = (uint8_t *) scratch.data;
-	Entry		entry = found.entry;
+	uint8_t *copy = (uint8_t *) scratch.data;
+	Entry entry = found.entry;
 
 	if (found.block != main.block &&
 		!HoldPage(filter, found.block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &page))
@@ -151,7 +153,7 @@ MoveEntry(const LiveFilter &filter, const HeldPage &main, const Address &address
 		  const FoundEntry &found, uint64 own)
 {
 	PGAlignedBlock scratch;
-	uint8_t    *copy = (uint8_t *) scratch.data;
+	uint8_t *copy = (uint8_t *) scratch.data;
 
 	Assert(found.block == main.block);
 	memcpy(copy, main.bytes, BLCKSZ);
@@ -164,17 +166,18 @@ MoveEntry(const LiveFilter &filter, const HeldPage &main, const Address &address
  * commits. Returns false if there is none. In a filter without ttl `generation` is 0.
  */
 static bool
-UnfoldKey(const LiveFilter &filter, const HeldPage &main, const Address &address,
-		  uint32 generation, uint64 own)
+UnfoldKey(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 generation,
+		  uint64 own)
 {
 	const LineLayout &layout = filter.parameters.geometry.layout;
 	PGAlignedBlock scratch;
-	uint8_t    *copy = (uint8_t *) scratch.data;
+	uint8_t *copy = (uint8_t *) scratch.data;
 
 	memcpy(copy, main.bytes, BLCKSZ);
 	if (!TakeFromLine(LineAt(copy, address.line), layout, address.rest, ClockOf(copy), &generation))
 		return false;
-	PutKey(filter, main, copy, {own, layout.timed ? generation : 0}, address.line, address.rest, true);
+	PutKey(filter, main, copy, {own, layout.timed ? generation : 0}, address.line, address.rest,
+		   true);
 	return true;
 }
 
@@ -205,11 +208,12 @@ Apply(const LiveFilter &filter, const HeldPage &main, const Address &address,
 [[noreturn]] static void
 ReportOfParent(const LiveFilter &filter)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot forget a key in live filter \"%s\" that an enclosing transaction has added or loaded",
-					LiveName(filter)),
-			 errhint("Forget it outside of the savepoint or EXCEPTION block, or when the transaction has committed.")));
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot forget a key in live filter \"%s\" that an enclosing "
+						   "transaction has added or loaded",
+						   LiveName(filter)),
+					errhint("Forget it outside of the savepoint or EXCEPTION block, or when the "
+							"transaction has committed.")));
 	pg_unreachable();
 }
 
@@ -218,21 +222,21 @@ static bool
 ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
 {
 	const Address address = AddressIn(filter, hash);
-	bool		settled = false;
+	bool settled = false;
 
 	Assert(TransactionIdIsCurrentTransactionId((TransactionId) own));
 	for (;;)
 	{
-		HeldPage	main;
-		FoundEntry	found;
+		HeldPage main;
+		FoundEntry found;
 
 		HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
 		if (LoaderOf(main.bytes) != kNoXid)
 			SettlePage(filter, main, false);
 
-		const bool	any = FindEntry(filter, main, address, own, &found);
+		const bool any = FindEntry(filter, main, address, own, &found);
 		const Decision decision = Decide(filter, main, any ? &found : NULL, own, settled);
-		const bool	stuck = decision.way == Way::OfParent || decision.way == Way::NoTag;
+		const bool stuck = decision.way == Way::OfParent || decision.way == Way::NoTag;
 
 		if (decision.way == Way::Wait)
 		{
@@ -255,7 +259,8 @@ ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
 		}
 		else
 		{
-			const bool	was_there = Apply(filter, main, address, found, decision.way, generation, own);
+			const bool was_there =
+				Apply(filter, main, address, found, decision.way, generation, own);
 
 			ReleasePage(main);
 			return was_there;
@@ -276,8 +281,8 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
 {
 	const Address address = AddressIn(filter, hash);
 	const uint64 own = WideXid(xid);
-	bool		found = false;
-	HeldPage	main;
+	bool found = false;
+	HeldPage main;
 
 	HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
 	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
@@ -285,13 +290,13 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
 
 		return VisitKey(page.bytes, area, address.line, address.rest,
 						[&](unsigned place, const Entry &entry) {
-			if (entry.forgotten || LoadTag(page.bytes, entry.tag).xid != own)
-				return false;
-			StartChange();
-			ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
-			MakeChange(filter);
-			return found = true;
-		});
+							if (entry.forgotten || LoadTag(page.bytes, entry.tag).xid != own)
+								return false;
+							StartChange();
+							ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
+							MakeChange(filter);
+							return found = true;
+						});
 	});
 	ReleasePage(main);
 	/* It had been forgotten by that subtransaction before: it is so again. */

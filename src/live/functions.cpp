@@ -11,7 +11,7 @@ extern "C" {
 static LiveCall *
 GetKeyLiveCall(FunctionCallInfo fcinfo, int first)
 {
-	LiveCall   *call = GetLiveCall(fcinfo);
+	LiveCall *call = GetLiveCall(fcinfo);
 
 	if (call->keys == NULL)
 		call->keys = MakeKeyPlan(fcinfo, first);
@@ -23,12 +23,12 @@ static Datum
 IsNew(FunctionCallInfo fcinfo, bool timed)
 {
 	const char *function = timed ? "is_new_at()" : "is_new()";
-	const int	first = timed ? 2 : 1;
-	LiveCall   *call;
-	LiveFilter	filter;
-	uint64		hash;
-	LiveAnswer	answer = LiveAnswer::New;
-	bool		has_key;
+	const int first = timed ? 2 : 1;
+	LiveCall *call;
+	LiveFilter filter;
+	uint64 hash;
+	LiveAnswer answer = LiveAnswer::New;
+	bool has_key;
 
 	RequireArgument(fcinfo, 0, "name", function);
 	if (timed)
@@ -37,17 +37,16 @@ IsNew(FunctionCallInfo fcinfo, bool timed)
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call), LiveUse::Add, GetUserId(), function);
 	if (timed && filter.parameters.ttl == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("live filter \"%s\" has no window of time", LiveName(filter)),
-				 errhint("Give dedup_create() a ttl, or call is_new().")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("live filter \"%s\" has no window of time", LiveName(filter)),
+						errhint("Give dedup_create() a ttl, or call is_new().")));
 	has_key = HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash);
 	if (has_key)
 	{
 		if (timed)
 		{
 			const uint32 generation = LiveGeneration(filter, PG_GETARG_TIMESTAMPTZ(1));
-			const bool	ahead = LiveIsAhead(filter, generation);
+			const bool ahead = LiveIsAhead(filter, generation);
 
 			answer = LiveTestAndAdd(filter, hash, generation, LiveTime::Event);
 			if (ahead && answer == LiveAnswer::New)
@@ -55,7 +54,8 @@ IsNew(FunctionCallInfo fcinfo, bool timed)
 		}
 		else
 			answer = LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
-		CountLive(filter, answer == LiveAnswer::Duplicate ? LiveCounter::Duplicate : LiveCounter::New, 1);
+		CountLive(filter,
+				  answer == LiveAnswer::Duplicate ? LiveCounter::Duplicate : LiveCounter::New, 1);
 	}
 	CloseLive(filter);
 	PG_RETURN_BOOL(answer != LiveAnswer::Duplicate);
@@ -92,10 +92,10 @@ DEDUP_FUNCTION(dedup_live_is_new_at)
  */
 DEDUP_FUNCTION(dedup_live_seen)
 {
-	LiveCall   *call;
-	LiveFilter	filter;
-	uint64		hash;
-	bool		seen = false;
+	LiveCall *call;
+	LiveFilter filter;
+	uint64 hash;
+	bool seen = false;
 
 	RequireArgument(fcinfo, 0, "name", "dedup_seen()");
 	call = GetKeyLiveCall(fcinfo, 1);
@@ -117,10 +117,10 @@ DEDUP_FUNCTION(dedup_live_seen)
  */
 DEDUP_FUNCTION(dedup_live_forget)
 {
-	LiveCall   *call;
-	LiveFilter	filter;
-	uint64		hash;
-	bool		found = false;
+	LiveCall *call;
+	LiveFilter filter;
+	uint64 hash;
+	bool found = false;
 
 	RequireArgument(fcinfo, 0, "name", "dedup_forget()");
 	call = GetKeyLiveCall(fcinfo, 1);

@@ -15,12 +15,12 @@ namespace
 /* What a page and its chain say of a key. */
 struct Look
 {
-	bool		present;
-	TransactionId wait_for;		/* has it in flight, or forgets it */
-	bool		own_forgotten;	/* an entry that this very subtransaction forgets */
+	bool present;
+	TransactionId wait_for; /* has it in flight, or forgets it */
+	bool own_forgotten;     /* an entry that this very subtransaction forgets */
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Looks at the entries of one page. */
 static void
@@ -33,7 +33,7 @@ LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uin
 		if (entry.tag > area.tags)
 			ReportBadPage(filter.rel, page.block, "An entry has no transaction.");
 
-		const Tag	tag = LoadTag(page.bytes, entry.tag);
+		const Tag tag = LoadTag(page.bytes, entry.tag);
 
 		if (filter.parameters.ttl != 0 && !Alive(tag.generation, now))
 			return false;
@@ -66,11 +66,11 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 	   uint64 rest, uint32 now)
 {
 	const LineLayout &layout = filter.parameters.geometry.layout;
-	Look		look = {};
+	Look look = {};
 
 	if (LineHolds(LineAt(bytes, line), layout, rest, ClockOf(bytes), now))
 	{
-		uint64		loader = LoaderOf(bytes);
+		uint64 loader = LoaderOf(bytes);
 
 		switch (loader == kNoXid ? Side::Present : SideOf(filter, bytes, loader))
 		{
@@ -85,7 +85,7 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 		}
 	}
 
-	HeldPage	copy = main;
+	HeldPage copy = main;
 
 	copy.bytes = const_cast<uint8_t *>(bytes);
 	VisitChain(filter, copy, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -142,11 +142,11 @@ Unforget(const LiveFilter &filter, const HeldPage &main, unsigned line, uint64 r
 {
 	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
 		PGAlignedBlock scratch;
-		uint8_t    *copy = (uint8_t *) scratch.data;
+		uint8_t *copy = (uint8_t *) scratch.data;
 		const AreaShape &area = AreaOf(page.bytes);
 
 		return VisitKey(page.bytes, area, line, rest, [&](unsigned place, Entry entry) {
-			const Tag	tag = LoadTag(page.bytes, entry.tag);
+			const Tag tag = LoadTag(page.bytes, entry.tag);
 
 			if (!entry.forgotten || tag.xid != own)
 				return false;
@@ -185,8 +185,8 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 	for (;;)
 	{
 		TransactionId own = GetCurrentTransactionIdIfAny();
-		HeldPage	main;
-		Look		look;
+		HeldPage main;
+		Look look;
 
 		HoldPageOfKey(filter, address, &main);
 		if (IsTooOld(filter, ClockOf(main.bytes), time, &generation))
@@ -216,7 +216,8 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 		if (look.own_forgotten)
 			Unforget(filter, main, address.line, address.rest, WideXid(own));
 		else
-			PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest, false);
+			PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest,
+				   false);
 		ReleasePage(main);
 		NoteLiveGeneration(filter, generation);
 		WarnLiveEarly(filter);
@@ -228,8 +229,8 @@ bool
 LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
 	const Address address = AddressIn(filter, hash);
-	HeldPage	main;
-	Look		look;
+	HeldPage main;
+	Look look;
 
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
 	if (!HoldPage(filter, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
@@ -239,12 +240,13 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	/* A committed key that another transaction is about to forget is still there. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			return look.present =
-				VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
-						 [&](unsigned, const Entry &entry) {
-							 return entry.forgotten &&
-								 SideOf(filter, page.bytes, LoadTag(page.bytes, entry.tag).xid) == Side::InFlight;
-						 });
+			return look.present = VisitKey(page.bytes, AreaOf(page.bytes), address.line,
+										   address.rest, [&](unsigned, const Entry &entry) {
+											   return entry.forgotten &&
+													  SideOf(filter, page.bytes,
+															 LoadTag(page.bytes, entry.tag).xid) ==
+														  Side::InFlight;
+										   });
 		});
 	ReleasePage(main);
 	return look.present;
@@ -258,11 +260,11 @@ namespace
 /* A key of a batch, by page. */
 struct BatchKey
 {
-	Address		address;
-	size_t		index;
+	Address address;
+	size_t index;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static int
 CompareBatchKeys(const void *left, const void *right)
@@ -281,8 +283,8 @@ void
 LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, uint32 generation,
 					LiveAnswer *answers)
 {
-	BatchKey   *keys = (BatchKey *) MemoryContextAllocHuge(CurrentMemoryContext,
-														   sizeof(BatchKey) * (n + 1));
+	BatchKey *keys =
+		(BatchKey *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(BatchKey) * (n + 1));
 
 	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
@@ -295,12 +297,12 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 	{
 		const uint64 group = keys[i].address.group;
 		PGAlignedBlock block;
-		uint8_t    *scratch = (uint8_t *) block.data;
+		uint8_t *scratch = (uint8_t *) block.data;
 		TransactionId own = GetCurrentTransactionIdIfAny();
 		TransactionId wait_for = InvalidTransactionId;
-		HeldPage	main;
-		bool		stop = false;
-		bool		single = false;
+		HeldPage main;
+		bool stop = false;
+		bool single = false;
 
 		CHECK_FOR_INTERRUPTS();
 		HoldPageToChange(filter, (BlockNumber) group, Kind::kMain, &main);
@@ -308,7 +310,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		for (; i < n && keys[i].address.group == group && !stop; i++)
 		{
 			const Address &address = keys[i].address;
-			Look		look;
+			Look look;
 
 			(void) IsTooOld(filter, ClockOf(scratch), LiveTime::Clock, &generation);
 			look = LookUp(filter, main, scratch, address.line, address.rest, generation);
@@ -324,9 +326,8 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 				stop = true;
 				break;
 			}
-			else if (!look.own_forgotten &&
-					 PutEntry(scratch, kMainArea, {WideXid(own), generation}, address.line,
-							  address.rest, false))
+			else if (!look.own_forgotten && PutEntry(scratch, kMainArea, {WideXid(own), generation},
+													 address.line, address.rest, false))
 				answers[keys[i].index] = LiveAnswer::New;
 			else
 			{

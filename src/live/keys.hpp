@@ -16,7 +16,7 @@ enum class Side
 {
 	Absent,
 	Present,
-	InFlight					/* added, or forgotten, by another transaction */
+	InFlight /* added, or forgotten, by another transaction */
 };
 
 static inline dedup::live::Address
@@ -49,4 +49,4 @@ extern void WaitFor(TransactionId xid);
 /* Raises 53400: every tag of a page is that of a transaction that has not ended. */
 [[noreturn]] extern void ReportNoTag(const LiveFilter &filter);
 
-#endif							/* STREAMDEDUP_LIVE_KEYS_HPP */
+#endif /* STREAMDEDUP_LIVE_KEYS_HPP */

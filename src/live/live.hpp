@@ -64,20 +64,20 @@ constexpr int kLiveColumns = 2;
 /* What the DEFAULT of the column `page` says; cached with the relation. */
 struct LiveParameters
 {
-	dedup::Shape shape;			/* of the method of live filters; seed and hash are those of the keys */
+	dedup::Shape shape; /* of the method of live filters; seed and hash are those of the keys */
 	dedup::live::Geometry geometry;
-	bool		forgets;		/* a window; else keys spill to overflow pages for ever */
-	int64		ttl;			/* microseconds; 0: a window by count, or none */
-	int64		generation;		/* length of one in microseconds, ttl / 7; 0 without ttl */
-	uint8_t		prototype_method;	/* that the filter was asked for with */
-	uint64		prototype_keys;		/* capacity, or window, as asked */
-	double		prototype_fpr;
+	bool forgets;             /* a window; else keys spill to overflow pages for ever */
+	int64 ttl;                /* microseconds; 0: a window by count, or none */
+	int64 generation;         /* length of one in microseconds, ttl / 7; 0 without ttl */
+	uint8_t prototype_method; /* that the filter was asked for with */
+	uint64 prototype_keys;    /* capacity, or window, as asked */
+	double prototype_fpr;
 };
 
 struct LiveFilter
 {
-	Relation	rel;
-	LiveParameters parameters;	/* a copy: the relation's cache can go at any lock */
+	Relation rel;
+	LiveParameters parameters; /* a copy: the relation's cache can go at any lock */
 
 	dedup::KeySeed key_seed() const { return dedup::KeySeedOf(parameters.shape); }
 };
@@ -91,10 +91,10 @@ struct LiveFilter
 struct CachedLive
 {
 	LiveParameters parameters;
-	bool		whole_known;
-	bool		whole;
+	bool whole_known;
+	bool whole;
 	BlockNumber met_count;
-	uint8_t		met[FLEXIBLE_ARRAY_MEMBER];
+	uint8_t met[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* Whether this is a live filter: a relation of our access method. */
@@ -177,9 +177,9 @@ extern const TableAmRoutine *LiveTableAm(void);
 
 enum class LiveAnswer
 {
-	New,						/* and remembered, in flight */
+	New, /* and remembered, in flight */
 	Duplicate,
-	TooOld						/* timed filters: older than the window; new, not remembered */
+	TooOld /* timed filters: older than the window; new, not remembered */
 };
 
 /*
@@ -220,11 +220,11 @@ extern void LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, 
 
 enum class LiveCounter
 {
-	New,						/* keys remembered */
-	Duplicate,					/* answered duplicate by is_new, dedup_new_keys */
-	Skipped,					/* rows left out by a guard */
-	Rejected,					/* rows that a guard raised 23505 for */
-	Marked						/* rows marked by a guard */
+	New,       /* keys remembered */
+	Duplicate, /* answered duplicate by is_new, dedup_new_keys */
+	Skipped,   /* rows left out by a guard */
+	Rejected,  /* rows that a guard raised 23505 for */
+	Marked     /* rows marked by a guard */
 };
 constexpr int kLiveCounters = 5;
 
@@ -251,10 +251,10 @@ extern bool LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys);
 /* What the page of counters says. */
 struct LiveCounts
 {
-	int64		value[kLiveCounters];
-	TimestampTz since;			/* 0: nothing was counted yet */
-	uint32		clock;
-	bool		warned;
+	int64 value[kLiveCounters];
+	TimestampTz since; /* 0: nothing was counted yet */
+	uint32 clock;
+	bool warned;
 };
 extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
 
@@ -273,13 +273,13 @@ extern void InitLiveCounters(void);
 struct LiveGuard
 {
 	/* Takes back the keys of rows that did not land, of queries that have ended. */
-	void		(*settle_rows) (void);
+	void (*settle_rows)(void);
 
 	/* The pages of a filter are being copied to another file: its keys are the same. */
-	void		(*file_copied) (Relation rel, Oid to);
+	void (*file_copied)(Relation rel, Oid to);
 
 	/* The table of an enabled guard that uses the filter, or InvalidOid. */
-	Oid			(*guarded_table) (Oid filter);
+	Oid (*guarded_table)(Oid filter);
 };
 
 /* NULL: there are no guards. */
@@ -317,4 +317,4 @@ extern bool IsLiveCheckFunction(Oid function);
 /* The function that the trigger of a live filter calls. */
 extern bool IsRestoreTriggerFunction(Oid function);
 
-#endif							/* STREAMDEDUP_LIVE_LIVE_HPP */
+#endif /* STREAMDEDUP_LIVE_LIVE_HPP */

@@ -11,13 +11,13 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
 	ElementSet *set = &call->set;
 	MemoryContext work = StartSet(fcinfo, set);
 	MemoryContext old = MemoryContextSwitchTo(work);
-	LiveFilter	filter;
-	uint64	   *hashes;
-	int		   *places;
+	LiveFilter filter;
+	uint64 *hashes;
+	int *places;
 	LiveAnswer *answers;
-	size_t		n = 0;
-	size_t		fresh = 0;
-	int			kept = 0;
+	size_t n = 0;
+	size_t fresh = 0;
+	int kept = 0;
 
 	TakeElements(fcinfo, set, 1);
 	SettleLandedRows();
@@ -62,7 +62,7 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
  */
 DEDUP_FUNCTION(dedup_live_new_keys)
 {
-	LiveCall   *call = GetLiveCall(fcinfo);
+	LiveCall *call = GetLiveCall(fcinfo);
 
 	(void) RequireSet(fcinfo, SFRM_ValuePerCall);
 	if (!call->set.active)

@@ -22,10 +22,10 @@ using namespace dedup::live;
 
 static constexpr uint8_t MAGIC = 0xDA;
 static constexpr uint8_t FORMAT = 2;
-static constexpr uint8_t PARAMETERS = 0;	/* the kinds */
+static constexpr uint8_t PARAMETERS = 0; /* the kinds */
 static constexpr uint8_t PAGE = 1;
 static constexpr size_t PARAMETERS_BYTES = 88;
-static constexpr uint32 FORGETS = 1;	/* of the flags */
+static constexpr uint32 FORGETS = 1; /* of the flags */
 static constexpr int HASH_SHIFT = 4;
 static constexpr uint32 HASH_MASK = 0xf << HASH_SHIFT;
 static constexpr size_t PAGE_HEAD_BYTES = 64;
@@ -40,7 +40,7 @@ static constexpr size_t KIND_AT = 2;
 static constexpr size_t LAYOUT_AT = 3;
 static constexpr size_t FLAGS_AT = 4;
 static constexpr size_t CHECKSUM_AT = 8;
-static constexpr size_t CHECKED_AT = 16;	/* what follows the checksum */
+static constexpr size_t CHECKED_AT = 16; /* what follows the checksum */
 static constexpr size_t PAGES_AT = 16;
 static constexpr size_t LEVEL_AT = 20;
 static constexpr size_t METHOD_AT = 21;
@@ -59,7 +59,7 @@ static constexpr size_t PARAMETERS_ZERO_AT = 80;
 /* Of a page: */
 static constexpr size_t BLOCK_AT = 48;
 static constexpr size_t CLOCK_AT = 52;
-static constexpr size_t ENTRIES_AT = 56;	/* their number */
+static constexpr size_t ENTRIES_AT = 56; /* their number */
 static constexpr size_t EARLY_AT = 60;
 
 /* Of an entry of a page: */
@@ -70,7 +70,7 @@ static uint64
 ChecksumOf(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t zero[CHECKED_AT - CHECKSUM_AT] = {};
-	uint64		head = dedup::Xxh3(bytes, CHECKSUM_AT, 0);
+	uint64 head = dedup::Xxh3(bytes, CHECKSUM_AT, 0);
 
 	head = dedup::Xxh3(zero, sizeof zero, head);
 	return dedup::Xxh3(bytes + CHECKED_AT, size - CHECKED_AT, head);
@@ -80,17 +80,19 @@ ChecksumOf(const uint8_t *bytes, size_t size)
 static const char *
 FlawOf(const uint8_t *bytes, size_t size)
 {
-	unsigned	slot_bytes;
+	unsigned slot_bytes;
 
 	if (size < PAGE_HEAD_BYTES || bytes[MAGIC_AT] != MAGIC)
 		return "It is not a dedup_page.";
 	slot_bytes = LayoutOfByte(bytes[LAYOUT_AT]).slot_bytes;
 	if (bytes[KIND_AT] > PAGE || slot_bytes < kMinSlotBytes || slot_bytes > kMaxSlotBytes)
 		return "Its header is not valid.";
-	if (bytes[KIND_AT] == PARAMETERS ? size != PARAMETERS_BYTES :
-		LoadU32(bytes + ENTRIES_AT) > MAX_DUMPED_ENTRIES ||
-		(size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) &&
-		 size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) + LINES_BYTES))
+	if (bytes[KIND_AT] == PARAMETERS
+			? size != PARAMETERS_BYTES
+			: LoadU32(bytes + ENTRIES_AT) > MAX_DUMPED_ENTRIES ||
+				  (size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) &&
+				   size !=
+					   PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) + LINES_BYTES))
 		return "Its size does not agree with its header.";
 	if (LoadU64(bytes + CHECKSUM_AT) != ChecksumOf(bytes, size))
 		return "Its checksum does not match its contents.";
@@ -101,7 +103,7 @@ static void
 CheckBytes(const struct varlena *value, int sqlstate)
 {
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
-	size_t		size = VARSIZE_ANY_EXHDR(value);
+	size_t size = VARSIZE_ANY_EXHDR(value);
 	const char *flaw;
 
 	if (size >= 2 && bytes[MAGIC_AT] == MAGIC && bytes[FORMAT_AT] != FORMAT)
@@ -109,9 +111,10 @@ CheckBytes(const struct varlena *value, int sqlstate)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("dedup_page format %u is not supported", bytes[FORMAT_AT]),
 				 errdetail("This version of streamdedup reads and writes format %u.", FORMAT),
-				 bytes[FORMAT_AT] < FORMAT ?
-				 errhint("Make the filter again with dedup_create() and fill it from its table.") :
-				 errhint("Update streamdedup.")));
+				 bytes[FORMAT_AT] < FORMAT
+					 ? errhint(
+						   "Make the filter again with dedup_create() and fill it from its table.")
+					 : errhint("Update streamdedup.")));
 	flaw = FlawOf(bytes, size);
 	if (flaw != NULL)
 		ereport(ERROR,
@@ -139,8 +142,8 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 	bytes[FORMAT_AT] = FORMAT;
 	bytes[KIND_AT] = kind;
 	bytes[LAYOUT_AT] = LayoutByte(parameters.geometry.layout);
-	StoreU32(bytes + FLAGS_AT, (parameters.forgets ? FORGETS : 0) |
-			 (uint32) parameters.shape.hash << HASH_SHIFT);
+	StoreU32(bytes + FLAGS_AT,
+			 (parameters.forgets ? FORGETS : 0) | (uint32) parameters.shape.hash << HASH_SHIFT);
 	StoreU32(bytes + PAGES_AT, parameters.geometry.pages);
 	bytes[LEVEL_AT] = kLevel;
 	StoreU64(bytes + SEED_AT, parameters.shape.seed);
@@ -165,10 +168,9 @@ RequireKnown(const uint8_t *bytes)
 				 errmsg("hash function number %u of a live filter is not supported", HashOf(bytes)),
 				 errhint("Update streamdedup.")));
 	if (bytes[LEVEL_AT] != kLevel)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("level %u of a live filter is not supported", bytes[LEVEL_AT]),
-				 errhint("Update streamdedup.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("level %u of a live filter is not supported", bytes[LEVEL_AT]),
+						errhint("Update streamdedup.")));
 }
 
 /* Reads what WriteHead() wrote. Returns false if no filter can have it. */
@@ -202,7 +204,7 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 static char *
 DescribeTime(int64 microseconds)
 {
-	Interval	interval = {};
+	Interval interval = {};
 
 	interval.day = (int32) (microseconds / USECS_PER_DAY);
 	interval.time = microseconds % USECS_PER_DAY;
@@ -215,9 +217,8 @@ DescribeKeys(const dedup::Shape &shape)
 {
 	const LineLayout layout = LayoutOf(shape);
 
-	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s",
-					(int64) shape.seed, dedup::kHashNames[shape.hash],
-					PagesOf(shape),
+	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s", (int64) shape.seed,
+					dedup::kHashNames[shape.hash], PagesOf(shape),
 					layout.slot_bytes == 1 ? layout.slot_bits() : layout.slot_bytes,
 					layout.slot_bytes == 1 ? "bits" : "bytes");
 }
@@ -227,7 +228,8 @@ DescribeShape(const dedup::Shape &shape)
 {
 	const uint64 generation = GenerationLength(shape);
 
-	return psprintf("%s and %s%s", DescribeKeys(shape), generation == 0 ? "no ttl" : "generations of ",
+	return psprintf("%s and %s%s", DescribeKeys(shape),
+					generation == 0 ? "no ttl" : "generations of ",
 					generation == 0 ? "" : DescribeTime((int64) generation));
 }
 
@@ -235,7 +237,9 @@ static char *
 DescribeLive(const LiveParameters &parameters)
 {
 	return psprintf("a %s with %s and %s%s",
-					parameters.ttl != 0 ? "window of time" : parameters.forgets ? "window of keys" : "set",
+					parameters.ttl != 0  ? "window of time"
+					: parameters.forgets ? "window of keys"
+										 : "set",
 					DescribeKeys(parameters.shape), parameters.ttl == 0 ? "no ttl" : "ttl ",
 					parameters.ttl == 0 ? "" : DescribeTime(parameters.ttl));
 }
@@ -246,7 +250,7 @@ struct varlena *
 EncodeParameters(const LiveParameters &parameters)
 {
 	struct varlena *value = Allocate(PARAMETERS_BYTES);
-	uint8_t    *bytes = (uint8_t *) VARDATA(value);
+	uint8_t *bytes = (uint8_t *) VARDATA(value);
 
 	WriteHead(parameters, PARAMETERS, bytes);
 	bytes[METHOD_AT] = parameters.prototype_method;
@@ -270,8 +274,8 @@ ReadParameters(const uint8_t *bytes, LiveParameters *parameters)
 	parameters->prototype_keys = LoadU64(bytes + PROTOTYPE_KEYS_AT);
 	parameters->prototype_fpr = LoadDouble(bytes + PROTOTYPE_FPR_AT);
 	return parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
-		parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
-		LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
+		   parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
+		   LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
 }
 
 bool
@@ -281,7 +285,7 @@ TryDecodeParameters(const struct varlena *value, LiveParameters *parameters)
 	const size_t size = VARSIZE_ANY_EXHDR(value);
 
 	return size >= 2 && bytes[FORMAT_AT] == FORMAT && FlawOf(bytes, size) == NULL &&
-		ReadParameters(bytes, parameters);
+		   ReadParameters(bytes, parameters);
 }
 
 void
@@ -296,9 +300,8 @@ DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 				 errmsg("dedup_page value holds a page where a filter's parameters belong")));
 	RequireKnown(bytes);
 	if (!ReadParameters(bytes, parameters))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("dedup_page value holds parameters that no filter can have")));
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("dedup_page value holds parameters that no filter can have")));
 }
 
 /* ---- pages --------------------------------------------------------------------- */
@@ -306,17 +309,16 @@ DecodeParameters(const struct varlena *value, LiveParameters *parameters)
 struct varlena *
 EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 {
-	size_t		size = PAGE_HEAD_BYTES + ENTRY_BYTES * page.count +
-		(page.lines != NULL ? LINES_BYTES : 0);
+	size_t size =
+		PAGE_HEAD_BYTES + ENTRY_BYTES * page.count + (page.lines != NULL ? LINES_BYTES : 0);
 	struct varlena *value;
-	uint8_t    *bytes;
-	uint8_t    *to;
+	uint8_t *bytes;
+	uint8_t *to;
 
 	if (page.count > MAX_DUMPED_ENTRIES)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("page %u holds too many keys to be dumped", page.block),
-				 errhint("Make a larger filter.")));
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("page %u holds too many keys to be dumped", page.block),
+						errhint("Make a larger filter.")));
 	value = Allocate(size);
 	bytes = (uint8_t *) VARDATA(value);
 	to = bytes + PAGE_HEAD_BYTES;
@@ -340,9 +342,8 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 [[noreturn]] static void
 ReportImpossibleKeys(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("dedup_page value holds keys that no page can have")));
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("dedup_page value holds keys that no page can have")));
 	pg_unreachable();
 }
 
@@ -351,8 +352,8 @@ static bool
 MeanTheSame(const LiveParameters &a, const LiveParameters &b)
 {
 	return a.shape.seed == b.shape.seed && a.shape.hash == b.shape.hash &&
-		a.shape.bytes == b.shape.bytes && a.shape.detail == b.shape.detail &&
-		a.ttl == b.ttl && a.forgets == b.forgets;
+		   a.shape.bytes == b.shape.bytes && a.shape.detail == b.shape.detail && a.ttl == b.ttl &&
+		   a.forgets == b.forgets;
 }
 
 void
@@ -360,11 +361,11 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 		   DumpedPage *page)
 {
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
-	size_t		size = VARSIZE_ANY_EXHDR(value);
+	size_t size = VARSIZE_ANY_EXHDR(value);
 	const uint8_t *from = bytes + PAGE_HEAD_BYTES;
 	LiveParameters origin;
 	DumpedEntry *entries;
-	bool		good;
+	bool good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
 	if (bytes[KIND_AT] != PAGE)
@@ -380,17 +381,19 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 				 errmsg("page of another filter does not fit live filter \"%s\"", filter),
 				 errdetail("The page is of %s; the filter is %s.", DescribeLive(origin),
 						   DescribeLive(parameters)),
-				 errhint("Load the pages into a filter that was made with the same prototype, seed and ttl. dedup_create() takes a random seed unless the prototype gives one.")));
+				 errhint(
+					 "Load the pages into a filter that was made with the same prototype, seed and "
+					 "ttl. dedup_create() takes a random seed unless the prototype gives one.")));
 	page->block = LoadU32(bytes + BLOCK_AT);
 	page->clock = LoadU32(bytes + CLOCK_AT);
 	page->count = LoadU32(bytes + ENTRIES_AT);
 	page->early = LoadU32(bytes + EARLY_AT);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
 	good = bytes[METHOD_AT] == 0 && page->block < parameters.geometry.pages &&
-		(parameters.geometry.layout.timed || page->clock == 0);
+		   (parameters.geometry.layout.timed || page->clock == 0);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
-		uint64		word = LoadU64(from);
+		uint64 word = LoadU64(from);
 
 		entries[i].rest = word & dedup::LowMask(kRestBits);
 		entries[i].line = (uint32) (word >> kRestBits);
@@ -421,7 +424,8 @@ DEDUP_FUNCTION(dedup_page_in)
 {
 	/* Never a soft error: a COPY that leaves pages out would restore a forgetful filter. */
 	struct varlena *value = DecodeBase64(PG_GETARG_CSTRING(0), MaxAllocSize, "dedup_page",
-										 "Values of this type are written by live filters and read back by them only; make a filter with dedup_create().",
+										 "Values of this type are written by live filters and read "
+										 "back by them only; make a filter with dedup_create().",
 										 NULL);
 
 	CheckBytes(value, ERRCODE_INVALID_TEXT_REPRESENTATION);
@@ -441,8 +445,8 @@ DEDUP_FUNCTION(dedup_page_out)
  */
 DEDUP_FUNCTION(dedup_page_recv)
 {
-	StringInfo	message = (StringInfo) PG_GETARG_POINTER(0);
-	int			size = message->len - message->cursor;
+	StringInfo message = (StringInfo) PG_GETARG_POINTER(0);
+	int size = message->len - message->cursor;
 	struct varlena *value = Allocate((size_t) size);
 
 	memcpy(VARDATA(value), pq_getmsgbytes(message, size), (size_t) size);

@@ -38,19 +38,19 @@
 /* A key with long fingerprint, in a dump. */
 struct DumpedEntry
 {
-	uint32		line;
-	uint32		generation;
-	uint64		rest;
+	uint32 line;
+	uint32 generation;
+	uint64 rest;
 };
 
 struct DumpedPage
 {
-	uint32		block;
-	uint32		clock;
-	uint32		early;
-	uint32		count;
+	uint32 block;
+	uint32 clock;
+	uint32 early;
+	uint32 count;
 	const DumpedEntry *entries;
-	const uint8_t *lines;		/* kLines lines, or null if all are empty */
+	const uint8_t *lines; /* kLines lines, or null if all are empty */
 };
 
 extern struct varlena *EncodeParameters(const LiveParameters &parameters);
@@ -95,4 +95,4 @@ extern void LiveRequireEmpty(const LiveFilter &filter);
  */
 extern void LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped);
 
-#endif							/* STREAMDEDUP_LIVE_PAGE_TYPE_HPP */
+#endif /* STREAMDEDUP_LIVE_PAGE_TYPE_HPP */

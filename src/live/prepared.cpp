@@ -16,9 +16,9 @@ namespace
 
 struct PreparedSlot
 {
-	pg_atomic_uint64 xid;		/* 0: free; 1: being written; else with a check of all */
-	int64		value[kLiveCounters];
-	uint64		clock;
+	pg_atomic_uint64 xid; /* 0: free; 1: being written; else with a check of all */
+	int64 value[kLiveCounters];
+	uint64 clock;
 };
 static_assert(sizeof(PreparedSlot) == 56, "the page of counters is stored");
 constexpr uint64 SLOT_BUSY = 1;
@@ -28,12 +28,12 @@ constexpr int PREPARED_SLOTS = (BLCKSZ - kPreparedSlotsAt) / sizeof(PreparedSlot
 struct Kept
 {
 	PreparedSlot *slot;
-	uint64		word;			/* of the slot when it was read */
-	LiveTally	tally;
-	bool		committed;
+	uint64 word; /* of the slot when it was read */
+	LiveTally tally;
+	bool committed;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static PreparedSlot *
 PreparedOf(uint8_t *page)
@@ -45,7 +45,7 @@ PreparedOf(uint8_t *page)
 static uint64
 SlotWord(uint64 xid, const int64 *value, uint64 clock)
 {
-	uint64		sum = TermOf(kLiveCounters, clock);
+	uint64 sum = TermOf(kLiveCounters, clock);
 
 	for (int i = 0; i < kLiveCounters; i++)
 		sum += TermOf((size_t) i, (uint64) value[i]);
@@ -60,7 +60,7 @@ KeepPrepared(uint8_t *page, uint64 xid, const LiveTally &tally)
 	Assert(xid != kNoXid && xid != SLOT_BUSY && FromChecked(xid) == xid);
 	for (int i = 0; i < PREPARED_SLOTS; i++)
 	{
-		uint64		expected = 0;
+		uint64 expected = 0;
 
 		if (!pg_atomic_compare_exchange_u64(&slots[i].xid, &expected, SLOT_BUSY))
 			continue;
@@ -87,13 +87,13 @@ HasCommitted(uint64 xid)
 #else
 	const VariableCacheData *variables = ShmemVariableCache;
 #endif
-	bool		committed;
+	bool committed;
 
 	/* As pg_xact_status() does. */
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
 	committed = xid >= WideXid(variables->oldestClogXid) &&
-		xid < U64FromFullTransactionId(ReadNextFullTransactionId()) &&
-		TransactionIdDidCommit((TransactionId) xid);
+				xid < U64FromFullTransactionId(ReadNextFullTransactionId()) &&
+				TransactionIdDidCommit((TransactionId) xid);
 	LWLockRelease(XactTruncationLock);
 	return committed;
 }
@@ -112,9 +112,9 @@ VisitEnded(uint8_t *page, Visit visit)
 		return;
 	for (int i = 0; i < PREPARED_SLOTS; i++)
 	{
-		Kept		kept = {&slots[i], pg_atomic_read_u64(&slots[i].xid), {}, false};
+		Kept kept = {&slots[i], pg_atomic_read_u64(&slots[i].xid), {}, false};
 		const uint64 xid = FromChecked(kept.word);
-		uint64		clock;
+		uint64 clock;
 
 		if (kept.word == 0 || kept.word == SLOT_BUSY)
 			continue;
@@ -136,7 +136,7 @@ VisitEnded(uint8_t *page, Visit visit)
 void
 SettlePrepared(Buffer buffer)
 {
-	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
+	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
 
 	VisitEnded(page, [&](Kept &kept) {
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);

@@ -47,7 +47,7 @@ static object_access_hook_type previous_object_access = NULL;
 static Relation
 LookAtLive(Oid relid)
 {
-	Relation	rel;
+	Relation rel;
 
 	if (!OidIsValid(relid))
 		return NULL;
@@ -98,7 +98,7 @@ RequiredPermissions(const PlannedStmt *statement, Index rti)
 static void
 RefuseChange(const PlannedStmt *statement, Index rti, Relation rel)
 {
-	AclMode		permissions = RequiredPermissions(statement, rti);
+	AclMode permissions = RequiredPermissions(statement, rti);
 
 #if PG_VERSION_NUM >= 150000
 	if (statement->commandType == CMD_MERGE && !statement->hasModifyingCTE)
@@ -109,21 +109,24 @@ RefuseChange(const PlannedStmt *statement, Index rti, Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot insert into live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint("Use is_new() to add a key, or dedup_load() to add those of a dedup_filter. A dump of a live filter is restored by COPY: make it without --inserts.")));
+				 errhint(
+					 "Use is_new() to add a key, or dedup_load() to add those of a dedup_filter. A "
+					 "dump of a live filter is restored by COPY: make it without --inserts.")));
 	if ((permissions & ACL_UPDATE) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("cannot update live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint("Use is_new() to add a key, or dedup_forget() to take one out.")));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("cannot update live filter \"%s\"", RelationGetRelationName(rel)),
+						errhint("Use is_new() to add a key, or dedup_forget() to take one out.")));
 	if ((permissions & ACL_DELETE) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot delete from live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint("Use dedup_forget() to take a key out, or TRUNCATE to empty the filter.")));
+				 errhint(
+					 "Use dedup_forget() to take a key out, or TRUNCATE to empty the filter.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("cannot merge into live filter \"%s\"", RelationGetRelationName(rel)),
-			 errhint("Use is_new() or dedup_load() to add keys, or dedup_forget() to take them out.")));
+			 errhint(
+				 "Use is_new() or dedup_load() to add keys, or dedup_forget() to take them out.")));
 }
 
 /*
@@ -135,14 +138,14 @@ RefuseStatement(const QueryDesc *query)
 {
 	const PlannedStmt *statement = query->plannedstmt;
 	const EState *estate = query->estate;
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (estate == NULL || estate->es_relations == NULL)
 		return;
 	foreach(cell, statement->resultRelations)
 	{
-		Index		rti = (Index) lfirst_int(cell);
-		Relation	rel = estate->es_relations[rti - 1];
+		Index rti = (Index) lfirst_int(cell);
+		Relation rel = estate->es_relations[rti - 1];
 
 		/* A partition that was pruned is not open. */
 		if (rel != NULL && IsLiveRelation(rel))
@@ -151,7 +154,7 @@ RefuseStatement(const QueryDesc *query)
 	foreach(cell, statement->rowMarks)
 	{
 		const PlanRowMark *mark = (const PlanRowMark *) lfirst(cell);
-		Relation	rel;
+		Relation rel;
 
 		/* Others only read rows again, for the sake of a row of another relation. */
 		if (mark->isParent || !RowMarkRequiresRowShareLock(mark->markType))
@@ -186,7 +189,7 @@ LiveExecutorStart(QueryDesc *query, int eflags)
 static void
 RefuseRewrite(Relation made, Oid original)
 {
-	Relation	rel = RelationIdGetRelation(original);
+	Relation rel = RelationIdGetRelation(original);
 
 	if (!RelationIsValid(rel))
 		return;
@@ -198,23 +201,26 @@ RefuseRewrite(Relation made, Oid original)
 					 errmsg("cannot make table \"%s\" a live filter", RelationGetRelationName(rel)),
 					 errhint("Use dedup_create() to make a live filter.")));
 		if (rel->rd_rel->relam != made->rd_rel->relam)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot change the access method of live filter \"%s\"",
-							RelationGetRelationName(rel)),
-					 errhint("Use dedup_snapshot() to get its keys as a value that any table can hold.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change the access method of live filter \"%s\"",
+						RelationGetRelationName(rel)),
+				 errhint(
+					 "Use dedup_snapshot() to get its keys as a value that any table can hold.")));
 		if (rel->rd_rel->relpersistence != made->rd_rel->relpersistence)
 		{
-			bool		unlogged = made->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
+			bool unlogged = made->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
 
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 unlogged ?
-					 errmsg("cannot make live filter \"%s\" unlogged", RelationGetRelationName(rel)) :
-					 errmsg("cannot make live filter \"%s\" logged", RelationGetRelationName(rel)),
-					 unlogged ?
-					 errhint("Make another filter with dedup_create(..., unlogged => true).") :
-					 errhint("Make another filter with dedup_create().")));
+					 unlogged ? errmsg("cannot make live filter \"%s\" unlogged",
+									   RelationGetRelationName(rel))
+							  : errmsg("cannot make live filter \"%s\" logged",
+									   RelationGetRelationName(rel)),
+					 unlogged
+						 ? errhint("Make another filter with dedup_create(..., unlogged => true).")
+						 : errhint("Make another filter with dedup_create().")));
 		}
 	}
 	RelationClose(rel);
@@ -223,25 +229,25 @@ RefuseRewrite(Relation made, Oid original)
 static void
 RefuseIndex(Oid index)
 {
-	HeapTuple	tuple = ReadCatalog(IndexRelationId, IndexRelidIndexId,
-									Anum_pg_index_indexrelid, index);
-	Relation	rel;
+	HeapTuple tuple =
+		ReadCatalog(IndexRelationId, IndexRelidIndexId, Anum_pg_index_indexrelid, index);
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
 	rel = LookAtLive(((Form_pg_index) GETSTRUCT(tuple))->indrelid);
 	if (rel != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot create an index on live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint("Use dedup_seen() to look for a key.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot create an index on live filter \"%s\"",
+							   RelationGetRelationName(rel)),
+						errhint("Use dedup_seen() to look for a key.")));
 	heap_freetuple(tuple);
 }
 
 static void
 RelationCreated(Oid relid, bool is_internal)
 {
-	Relation	rel = RelationIdGetRelation(relid);
+	Relation rel = RelationIdGetRelation(relid);
 	const char *prefix = "pg_temp_";
 
 	if (!RelationIsValid(rel))
@@ -263,8 +269,8 @@ RelationCreated(Oid relid, bool is_internal)
 static void
 RelationAltered(Relation rel)
 {
-	HeapTuple	tuple = ReadCatalog(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid,
-									RelationGetRelid(rel));
+	HeapTuple tuple =
+		ReadCatalog(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid, RelationGetRelid(rel));
 	Form_pg_class now;
 
 	if (!HeapTupleIsValid(tuple))
@@ -272,11 +278,10 @@ RelationAltered(Relation rel)
 	now = (Form_pg_class) GETSTRUCT(tuple);
 	if ((now->relrowsecurity && !rel->rd_rel->relrowsecurity) ||
 		(now->relforcerowsecurity && !rel->rd_rel->relforcerowsecurity))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot enable row security on live filter \"%s\"",
-						RelationGetRelationName(rel)),
-				 errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot enable row security on live filter \"%s\"",
+							   RelationGetRelationName(rel)),
+						errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
 	heap_freetuple(tuple);
 }
 
@@ -292,22 +297,20 @@ ColumnAdded(Relation rel)
 static void
 ColumnAltered(Relation rel, int column)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot alter column \"%s\" of live filter \"%s\"",
-					ColumnName(rel, column), RelationGetRelationName(rel)),
-			 errhint("Make another filter with dedup_create().")));
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot alter column \"%s\" of live filter \"%s\"",
+						   ColumnName(rel, column), RelationGetRelationName(rel)),
+					errhint("Make another filter with dedup_create().")));
 }
 
 static void
 ColumnDropped(Relation rel, int column)
 {
 	if (IsHeldOpen(rel))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot drop column \"%s\" of live filter \"%s\"",
-						ColumnName(rel, column), RelationGetRelationName(rel)),
-				 errhint("Use DROP TABLE to drop the filter.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot drop column \"%s\" of live filter \"%s\"",
+							   ColumnName(rel, column), RelationGetRelationName(rel)),
+						errhint("Use DROP TABLE to drop the filter.")));
 }
 
 /* ---- defaults --------------------------------------------------------------- */
@@ -319,8 +322,7 @@ RefuseDefault(Relation rel, int column)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change the default of column \"%s\" of live filter \"%s\"",
 					ColumnName(rel, column), RelationGetRelationName(rel)),
-			 column == kLivePageColumn ?
-			 errdetail("It holds the parameters of the filter.") : 0,
+			 column == kLivePageColumn ? errdetail("It holds the parameters of the filter.") : 0,
 			 errhint("Make another filter with dedup_create().")));
 }
 
@@ -339,10 +341,10 @@ DefaultCreated(Relation rel, int column)
 static void
 DefaultDropped(Oid object)
 {
-	HeapTuple	tuple = ReadCatalog(AttrDefaultRelationId, AttrDefaultOidIndexId,
-									Anum_pg_attrdef_oid, object);
+	HeapTuple tuple =
+		ReadCatalog(AttrDefaultRelationId, AttrDefaultOidIndexId, Anum_pg_attrdef_oid, object);
 	Form_pg_attrdef row;
-	Relation	rel;
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -363,16 +365,17 @@ DefaultDropped(Oid object)
 static bool
 HasOtherCheck(Relation rel, Oid constraint)
 {
-	Relation	catalog;
+	Relation catalog;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	HeapTuple tuple;
+	bool found = false;
 
 	catalog = table_open(ConstraintRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(RelationGetRelid(rel)));
-	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, SnapshotSelf, 1, &key);
+	scan =
+		systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, SnapshotSelf, 1, &key);
 	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_constraint row = (Form_pg_constraint) GETSTRUCT(tuple);
@@ -399,7 +402,7 @@ IsOfCreateTable(Relation rel, HeapTuple constraint)
 #if PG_VERSION_NUM >= 180000
 	if (row->contype == CONSTRAINT_NOTNULL)
 	{
-		AttrNumber	column = extractNotNullColumn(constraint);
+		AttrNumber column = extractNotNullColumn(constraint);
 
 		return TupleDescAttr(RelationGetDescr(rel), column - 1)->attnotnull;
 	}
@@ -410,10 +413,10 @@ IsOfCreateTable(Relation rel, HeapTuple constraint)
 static void
 ConstraintCreated(Oid object)
 {
-	HeapTuple	tuple = ReadCatalog(ConstraintRelationId, ConstraintOidIndexId,
-									Anum_pg_constraint_oid, object);
+	HeapTuple tuple =
+		ReadCatalog(ConstraintRelationId, ConstraintOidIndexId, Anum_pg_constraint_oid, object);
 	Form_pg_constraint row;
-	Relation	rel;
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -422,29 +425,27 @@ ConstraintCreated(Oid object)
 	if (rel != NULL)
 	{
 		if (!IsOfCreateTable(rel, tuple))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot add a constraint to live filter \"%s\"",
-							RelationGetRelationName(rel)),
-					 errhint("Put constraints on the tables that the keys come from.")));
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot add a constraint to live filter \"%s\"",
+								   RelationGetRelationName(rel)),
+							errhint("Put constraints on the tables that the keys come from.")));
 		RelationClose(rel);
 	}
 	rel = LookAtLive(row->confrelid);
 	if (rel != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot refer to live filter \"%s\" by a foreign key",
-						RelationGetRelationName(rel)),
-				 errhint("Refer to the table that the keys come from.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot refer to live filter \"%s\" by a foreign key",
+							   RelationGetRelationName(rel)),
+						errhint("Refer to the table that the keys come from.")));
 	heap_freetuple(tuple);
 }
 
 static void
 ConstraintDropped(Oid object)
 {
-	HeapTuple	tuple = ReadCatalog(ConstraintRelationId, ConstraintOidIndexId,
-									Anum_pg_constraint_oid, object);
-	Relation	rel;
+	HeapTuple tuple =
+		ReadCatalog(ConstraintRelationId, ConstraintOidIndexId, Anum_pg_constraint_oid, object);
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -452,12 +453,11 @@ ConstraintDropped(Oid object)
 	if (rel != NULL)
 	{
 		if (IsHeldOpen(rel))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot drop constraint \"%s\" of live filter \"%s\"",
-							NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname),
-							RelationGetRelationName(rel)),
-					 errhint("Make another filter with dedup_create().")));
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot drop constraint \"%s\" of live filter \"%s\"",
+								   NameStr(((Form_pg_constraint) GETSTRUCT(tuple))->conname),
+								   RelationGetRelationName(rel)),
+							errhint("Make another filter with dedup_create().")));
 		RelationClose(rel);
 	}
 	heap_freetuple(tuple);
@@ -468,10 +468,10 @@ ConstraintDropped(Oid object)
 static void
 TriggerCreated(Oid object)
 {
-	HeapTuple	tuple = ReadCatalog(TriggerRelationId, TriggerOidIndexId,
-									Anum_pg_trigger_oid, object);
+	HeapTuple tuple =
+		ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, object);
 	Form_pg_trigger row;
-	Relation	rel;
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -480,11 +480,10 @@ TriggerCreated(Oid object)
 	if (rel != NULL)
 	{
 		if (!IsRestoreTriggerFunction(row->tgfoid))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot create a trigger on live filter \"%s\"",
-							RelationGetRelationName(rel)),
-					 errhint("Put the trigger on the table that the filter guards.")));
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+							errmsg("cannot create a trigger on live filter \"%s\"",
+								   RelationGetRelationName(rel)),
+							errhint("Put the trigger on the table that the filter guards.")));
 		RelationClose(rel);
 	}
 	heap_freetuple(tuple);
@@ -493,9 +492,9 @@ TriggerCreated(Oid object)
 static void
 RuleCreated(Oid object)
 {
-	HeapTuple	tuple = ReadCatalog(RewriteRelationId, RewriteOidIndexId,
-									Anum_pg_rewrite_oid, object);
-	Relation	rel;
+	HeapTuple tuple =
+		ReadCatalog(RewriteRelationId, RewriteOidIndexId, Anum_pg_rewrite_oid, object);
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
@@ -511,18 +510,17 @@ RuleCreated(Oid object)
 static void
 PolicyCreated(Oid object)
 {
-	HeapTuple	tuple = ReadCatalog(PolicyRelationId, PolicyOidIndexId,
-									Anum_pg_policy_oid, object);
-	Relation	rel;
+	HeapTuple tuple = ReadCatalog(PolicyRelationId, PolicyOidIndexId, Anum_pg_policy_oid, object);
+	Relation rel;
 
 	if (!HeapTupleIsValid(tuple))
 		return;
 	rel = LookAtLive(((Form_pg_policy) GETSTRUCT(tuple))->polrelid);
 	if (rel != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot create a policy on live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot create a policy on live filter \"%s\"",
+							   RelationGetRelationName(rel)),
+						errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
 	heap_freetuple(tuple);
 }
 
@@ -530,14 +528,13 @@ PolicyCreated(Oid object)
 static void
 RefuseInheritance(Oid child, Oid parent)
 {
-	Relation	rel = LookAtLive(child);
+	Relation rel = LookAtLive(child);
 
 	if (rel != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("live filter \"%s\" cannot be a child or a partition of a table",
-						RelationGetRelationName(rel)),
-				 errhint("Make filters on their own with dedup_create().")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("live filter \"%s\" cannot be a child or a partition of a table",
+							   RelationGetRelationName(rel)),
+						errhint("Make filters on their own with dedup_create().")));
 	rel = LookAtLive(parent);
 	if (rel != NULL)
 		ereport(ERROR,
@@ -551,7 +548,7 @@ RefuseInheritance(Oid child, Oid parent)
 static void
 ObjectCreated(Oid catalog, Oid object, int column, bool is_internal)
 {
-	Relation	rel;
+	Relation rel;
 
 	switch (catalog)
 	{
@@ -588,7 +585,7 @@ ObjectCreated(Oid catalog, Oid object, int column, bool is_internal)
 static void
 ObjectAltered(Oid catalog, Oid object, int column, Oid auxiliary)
 {
-	Relation	rel;
+	Relation rel;
 
 	switch (catalog)
 	{
@@ -610,7 +607,7 @@ ObjectAltered(Oid catalog, Oid object, int column, Oid auxiliary)
 static void
 ObjectDropped(Oid catalog, Oid object, int column)
 {
-	Relation	rel;
+	Relation rel;
 
 	switch (catalog)
 	{

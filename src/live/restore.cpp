@@ -40,15 +40,15 @@ IsEmpty(const LiveFilter &filter)
 {
 	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
 	{
-		HeldPage	page;
-		bool		empty;
+		HeldPage page;
+		bool empty;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
 			continue;
 		SettlePage(filter, page, false);
 		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
-			CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
+				CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
 		ReleasePage(page);
 		if (!empty)
 			return false;
@@ -59,10 +59,9 @@ IsEmpty(const LiveFilter &filter)
 [[noreturn]] static void
 ReportNotEmpty(const LiveFilter &filter)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" is not empty", LiveName(filter)),
-			 errhint("Empty it with TRUNCATE first.")));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("live filter \"%s\" is not empty", LiveName(filter)),
+					errhint("Empty it with TRUNCATE first.")));
 	pg_unreachable();
 }
 
@@ -71,10 +70,10 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 {
 	const uint64 own = WideXid(GetCurrentTransactionId());
 	PGAlignedBlock block;
-	uint8_t    *scratch = (uint8_t *) block.data;
-	HeldPage	main;
-	uint32		left = 0;
-	uint32		newest = dumped.clock;
+	uint8_t *scratch = (uint8_t *) block.data;
+	HeldPage main;
+	uint32 left = 0;
+	uint32 newest = dumped.clock;
 
 	Assert(dumped.block < filter.parameters.geometry.pages);
 	for (uint32 i = 0; i < dumped.count; i++)
@@ -129,11 +128,11 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 				struct BulkInsertStateData *)
 {
 	/* The COPY whose first rows found the filter empty. */
-	static Oid	loading = InvalidOid;
+	static Oid loading = InvalidOid;
 	static CommandId loading_command;
 	static FullTransactionId loading_xid;
 	FullTransactionId xid = GetCurrentFullTransactionId();
-	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	LiveFilter filter = {rel, LiveParametersOf(rel)};
 	MemoryContext context;
 
 #if PG_VERSION_NUM >= 160000
@@ -159,33 +158,31 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 	for (int i = 0; i < count; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
-		DumpedPage	dumped;
-		HeldPage	page;
-		int32		block;
-		bool		used = false;
+		DumpedPage dumped;
+		HeldPage page;
+		int32 block;
+		bool used = false;
 
 		slot_getallattrs(slots[i]);
 		if (slots[i]->tts_isnull[kLiveBlockColumn - 1] || slots[i]->tts_isnull[kLivePageColumn - 1])
-			ereport(ERROR,
-					(errcode(ERRCODE_NOT_NULL_VIOLATION),
-					 errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
+			ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
+							errmsg("a row of live filter \"%s\" has no nulls", LiveName(filter))));
 		block = DatumGetInt32(slots[i]->tts_values[kLiveBlockColumn - 1]);
 		DecodePage((struct varlena *) PG_DETOAST_DATUM(slots[i]->tts_values[kLivePageColumn - 1]),
 				   filter.parameters, LiveName(filter), &dumped);
 		if ((BlockNumber) block != dumped.block)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
-							dumped.block, LiveName(filter), block)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
+								   dumped.block, LiveName(filter), block)));
 		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
 			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;
 			ReleasePage(page);
 		}
 		if (used)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNIQUE_VIOLATION),
-					 errmsg("page %u of live filter \"%s\" is not empty", dumped.block, LiveName(filter))));
+			ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
+							errmsg("page %u of live filter \"%s\" is not empty", dumped.block,
+								   LiveName(filter))));
 		LiveLoadPage(filter, dumped);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);
@@ -203,12 +200,11 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
  */
 DEDUP_FUNCTION(dedup_is_live)
 {
-	Oid			relid = PG_GETARG_OID(0);
+	Oid relid = PG_GETARG_OID(0);
 
 	if (get_rel_name(relid) == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+						errmsg("relation with OID %u does not exist", relid)));
 	if (!IsLiveRelationId(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -221,15 +217,16 @@ DEDUP_FUNCTION(dedup_is_live)
 void
 LiveRequireUnguarded(Relation rel)
 {
-	const Oid	table = LiveGuardedTable(RelationGetRelid(rel));
+	const Oid table = LiveGuardedTable(RelationGetRelid(rel));
 
 	if (OidIsValid(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
-						RelationGetRelationName(rel), get_rel_name(table)),
-				 errdetail("Rows of that table that are loaded after the filter would be refused as duplicates."),
-				 errhint("Restore data alone with the option --disable-triggers, or take the guard off with dedup_unguard() first.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("cannot restore live filter \"%s\" while it guards table \"%s\"",
+							   RelationGetRelationName(rel), get_rel_name(table)),
+						errdetail("Rows of that table that are loaded after the filter would be "
+								  "refused as duplicates."),
+						errhint("Restore data alone with the option --disable-triggers, or take "
+								"the guard off with dedup_unguard() first.")));
 }
 
 /*
@@ -242,9 +239,8 @@ LiveRequireUnguarded(Relation rel)
 DEDUP_FUNCTION(dedup_restore_trigger)
 {
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("dedup_restore_trigger() can only be called as a trigger")));
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("dedup_restore_trigger() can only be called as a trigger")));
 	LiveRequireUnguarded(((TriggerData *) fcinfo->context)->tg_relation);
 	PG_RETURN_POINTER(NULL);
 }

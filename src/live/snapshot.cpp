@@ -18,7 +18,7 @@ using namespace dedup::live;
 static uint32
 NewestOf(const DumpedPage &page)
 {
-	uint32		newest = page.clock;
+	uint32 newest = page.clock;
 
 	for (uint32 i = 0; i < page.count; i++)
 		newest = Max(newest, page.entries[i].generation);
@@ -33,12 +33,12 @@ NewestOf(const DumpedPage &page)
  */
 DEDUP_FUNCTION(dedup_live_snapshot)
 {
-	LiveFilter	filter;
+	LiveFilter filter;
 	const dedup::Shape *shape;
 	const LineLayout *layout;
 	struct varlena *value;
-	uint8_t    *image;
-	uint32		clock = 0;
+	uint8_t *image;
+	uint32 clock = 0;
 	MemoryContext context;
 	MemoryContext old;
 
@@ -61,9 +61,9 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 		dedup::ClearInPieces(image + dedup::kHeaderBytes, shape->bytes);
 		for (BlockNumber block = 0; block < filter.parameters.geometry.pages && !again; block++)
 		{
-			uint8_t    *lines = image + dedup::kHeaderBytes +
-				(size_t) block * kLines * dedup::kLineBytes;
-			DumpedPage	page;
+			uint8_t *lines =
+				image + dedup::kHeaderBytes + (size_t) block * kLines * dedup::kLineBytes;
+			DumpedPage page;
 
 			CHECK_FOR_INTERRUPTS();
 			MemoryContextReset(context);
@@ -92,7 +92,7 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 		if (again)
 			for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
 			{
-				DumpedPage	page;
+				DumpedPage page;
 
 				CHECK_FOR_INTERRUPTS();
 				MemoryContextReset(context);
@@ -113,10 +113,11 @@ static int64
 LoadHashes(const LiveFilter &filter, const FilterRef &source)
 {
 	const size_t n = (size_t) source.header.hashes();
-	uint64	   *hashes = (uint64 *) palloc_extended(sizeof(uint64) * (n + 1), MCXT_ALLOC_HUGE);
-	LiveAnswer *answers = (LiveAnswer *) palloc_extended(sizeof(LiveAnswer) * (n + 1), MCXT_ALLOC_HUGE);
-	size_t		at = 0;
-	int64		fresh = 0;
+	uint64 *hashes = (uint64 *) palloc_extended(sizeof(uint64) * (n + 1), MCXT_ALLOC_HUGE);
+	LiveAnswer *answers =
+		(LiveAnswer *) palloc_extended(sizeof(LiveAnswer) * (n + 1), MCXT_ALLOC_HUGE);
+	size_t at = 0;
+	int64 fresh = 0;
 
 	dedup::ForEachHash(source.image, source.header, [&](uint64_t hash) {
 		if (at < n)
@@ -136,21 +137,20 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 {
 	const LineLayout &layout = filter.parameters.geometry.layout;
 	const uint8_t *body = source.image + source.header.body_at();
-	int64		keys = 0;
+	int64 keys = 0;
 
 	LiveRequireEmpty(filter);
 	for (uint32 block = 0; block < filter.parameters.geometry.pages; block++)
 	{
 		const uint8_t *lines = body + (size_t) block * kLines * dedup::kLineBytes;
-		int64		here = 0;
+		int64 here = 0;
 
 		CHECK_FOR_INTERRUPTS();
 		for (unsigned line = 0; line < kLines; line++)
 		{
 			if (!IsValidLine(lines + line * dedup::kLineBytes, layout))
 				ereport(ERROR,
-						(errcode(ERRCODE_DATA_CORRUPTED),
-						 errmsg("dedup_filter value is corrupt"),
+						(errcode(ERRCODE_DATA_CORRUPTED), errmsg("dedup_filter value is corrupt"),
 						 errdetail("A line of fingerprints is not valid.")));
 			here += KeysInLine(lines + line * dedup::kLineBytes, layout);
 		}
@@ -183,10 +183,10 @@ DescribeValue(const FilterRef &value)
  */
 DEDUP_FUNCTION(dedup_live_load)
 {
-	LiveCall   *call = GetLiveCall(fcinfo);
-	LiveFilter	filter;
-	FilterRef	source;
-	int64		keys;
+	LiveCall *call = GetLiveCall(fcinfo);
+	LiveFilter filter;
+	FilterRef source;
+	int64 keys;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
@@ -198,12 +198,17 @@ DEDUP_FUNCTION(dedup_live_load)
 		(!source.header.exact() && !(source.header.shape == filter.parameters.shape)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("cannot load a filter of another shape into live filter \"%s\"", LiveName(filter)),
-				 errdetail("The live filter is for " UINT64_FORMAT " keys at a rate of %g with %s; the value is for " UINT64_FORMAT " keys at a rate of %g with %s.",
+				 errmsg("cannot load a filter of another shape into live filter \"%s\"",
+						LiveName(filter)),
+				 errdetail("The live filter is for " UINT64_FORMAT
+						   " keys at a rate of %g with %s; the value is for " UINT64_FORMAT
+						   " keys at a rate of %g with %s.",
 						   filter.parameters.shape.keys, filter.parameters.shape.fpr,
-						   DescribeShape(filter.parameters.shape),
-						   source.header.shape.keys, source.header.shape.fpr, DescribeValue(source)),
-				 errhint("Snapshots can be loaded into filters made with the same parameters and seed; filters that are still exact into any with the same seed and hash.")));
+						   DescribeShape(filter.parameters.shape), source.header.shape.keys,
+						   source.header.shape.fpr, DescribeValue(source)),
+				 errhint(
+					 "Snapshots can be loaded into filters made with the same parameters and seed; "
+					 "filters that are still exact into any with the same seed and hash.")));
 	if (source.header.exact())
 	{
 		keys = LoadHashes(filter, source);

@@ -31,15 +31,15 @@ extern "C" Datum dedup_page_in(PG_FUNCTION_ARGS);
 [[noreturn]] static void
 Refuse(Relation rel, const char *what, const char *hint)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot %s live filter \"%s\"", what, RelationGetRelationName(rel)),
-			 errhint("%s", hint)));
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot %s live filter \"%s\"", what, RelationGetRelationName(rel)),
+					errhint("%s", hint)));
 	pg_unreachable();
 }
 
 static const char *const add_hint =
-	"Add keys with is_new() or dedup_new_keys(), load a filter with dedup_load(); pg_dump restores a live filter by COPY, not by --inserts.";
+	"Add keys with is_new() or dedup_new_keys(), load a filter with dedup_load(); pg_dump restores "
+	"a live filter by COPY, not by --inserts.";
 
 static void
 LiveTupleInsert(Relation rel, TupleTableSlot *, CommandId, int, BulkInsertState)
@@ -84,13 +84,15 @@ static double
 LiveIndexBuildRangeScan(Relation rel, Relation, IndexInfo *, bool, bool, bool, BlockNumber,
 						BlockNumber, IndexBuildCallback, void *, TableScanDesc)
 {
-	Refuse(rel, "create an index on", "A live filter needs none: is_new() and dedup_seen() look at one page.");
+	Refuse(rel, "create an index on",
+		   "A live filter needs none: is_new() and dedup_seen() look at one page.");
 }
 
 static void
 LiveIndexValidateScan(Relation rel, Relation, IndexInfo *, Snapshot, ValidateIndexState *)
 {
-	Refuse(rel, "create an index on", "A live filter needs none: is_new() and dedup_seen() look at one page.");
+	Refuse(rel, "create an index on",
+		   "A live filter needs none: is_new() and dedup_seen() look at one page.");
 }
 
 /* ---- scans: what a dump holds ------------------------------------------------------ */
@@ -101,14 +103,14 @@ namespace
 struct LiveScan
 {
 	TableScanDescData base;
-	LiveFilter	filter;
-	int64		at;				/* block read last, -1 before the first */
-	ItemPointerData first;		/* of a scan by a range of places, */
-	ItemPointerData last;		/* both included */
-	MemoryContext context;		/* of the row in hand */
+	LiveFilter filter;
+	int64 at;              /* block read last, -1 before the first */
+	ItemPointerData first; /* of a scan by a range of places, */
+	ItemPointerData last;  /* both included */
+	MemoryContext context; /* of the row in hand */
 };
 
-}							/* namespace */
+} /* namespace */
 
 static const TupleTableSlotOps *
 LiveSlotCallbacks(Relation)
@@ -117,13 +119,14 @@ LiveSlotCallbacks(Relation)
 }
 
 static TableScanDesc
-LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, ParallelTableScanDesc parallel,
-			  uint32 flags)
+LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *,
+			  ParallelTableScanDesc parallel, uint32 flags)
 {
-	LiveScan   *scan = (LiveScan *) palloc0(sizeof(LiveScan));
+	LiveScan *scan = (LiveScan *) palloc0(sizeof(LiveScan));
 
 	if ((flags & SO_TYPE_SAMPLESCAN) != 0)
-		Refuse(rel, "take a sample of", "Its rows are pages. dedup_stats() says how many keys it holds.");
+		Refuse(rel, "take a sample of",
+			   "Its rows are pages. dedup_stats() says how many keys it holds.");
 	RelationIncrementReferenceCount(rel);
 	scan->base.rs_rd = rel;
 	scan->base.rs_snapshot = snapshot;
@@ -143,7 +146,7 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *, Paralle
 static void
 LiveScanEnd(TableScanDesc base)
 {
-	LiveScan   *scan = (LiveScan *) base;
+	LiveScan *scan = (LiveScan *) base;
 
 	if (base->rs_flags & SO_TEMP_SNAPSHOT)
 		UnregisterSnapshot(base->rs_snapshot);
@@ -167,8 +170,9 @@ CommittedFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot, u
 	CheckPageXid(filter, BlockOf(page), wide);
 	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
 		return true;
-	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC ?
-		XidInMVCCSnapshot(xid, snapshot) : TransactionIdIsInProgress(xid))
+	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC
+			? XidInMVCCSnapshot(xid, snapshot)
+			: TransactionIdIsInProgress(xid))
 		return false;
 	return TransactionIdDidCommit(xid);
 }
@@ -176,11 +180,11 @@ CommittedFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot, u
 bool
 ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, DumpedPage *result)
 {
-	HeldPage	main;
-	int			room = 256;
+	HeldPage main;
+	int room = 256;
 	DumpedEntry *entries;
-	uint8_t    *lines;
-	bool		has_lines = false;
+	uint8_t *lines;
+	bool has_lines = false;
 
 	if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 		return false;
@@ -191,16 +195,16 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	 */
 	if (RecoveryInProgress() && snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
 		SettledOf(main.bytes) >= WideXid(snapshot->xmin))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("snapshot is too old to read live filter \"%s\"", LiveName(filter)),
-				 errdetail("The primary has settled keys that the snapshot does not see."),
-				 errhint("Try again, or set hot_standby_feedback on the standby.")));
+		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						errmsg("snapshot is too old to read live filter \"%s\"", LiveName(filter)),
+						errdetail("The primary has settled keys that the snapshot does not see."),
+						errhint("Try again, or set hot_standby_feedback on the standby.")));
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * room);
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
 	*result = {block, ClockOf(main.bytes), EarlyOf(main.bytes), 0, entries, NULL};
 	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
-	if (LoaderOf(main.bytes) != kNoXid && !CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
+	if (LoaderOf(main.bytes) != kNoXid &&
+		!CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
 	{
 		memset(lines, 0, kLines * dedup::kLineBytes);
 		result->clock = 0;
@@ -211,7 +215,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 		const AreaShape &area = AreaOf(page.bytes);
 
 		ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
-			const Tag	tag = LoadTag(page.bytes, entry.tag);
+			const Tag tag = LoadTag(page.bytes, entry.tag);
 
 			if (entry.tag > area.tags || entry.line >= kLines)
 				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
@@ -236,7 +240,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 static bool
 StoreRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, TupleTableSlot *slot)
 {
-	DumpedPage	page;
+	DumpedPage page;
 
 	if (!ReadLivePage(filter, snapshot, block, &page))
 		return false;
@@ -252,7 +256,7 @@ StoreRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, TupleTa
 static bool
 LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
-	LiveScan   *scan = (LiveScan *) base;
+	LiveScan *scan = (LiveScan *) base;
 	BlockNumber pages = scan->filter.parameters.geometry.pages;
 
 	ExecClearTuple(slot);
@@ -260,13 +264,13 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot 
 	{
 		MemoryContext old;
 		BlockNumber block;
-		bool		some;
+		bool some;
 
 		CHECK_FOR_INTERRUPTS();
 		if (base->rs_parallel != NULL)
 		{
 			ParallelBlockTableScanDesc shared = (ParallelBlockTableScanDesc) base->rs_parallel;
-			uint64		taken = pg_atomic_fetch_add_u64(&shared->phs_nallocated, 1);
+			uint64 taken = pg_atomic_fetch_add_u64(&shared->phs_nallocated, 1);
 
 			if (taken >= pages)
 				return false;
@@ -302,14 +306,15 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot 
 static bool
 LiveTupleFetchRowVersion(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
 {
-	LiveFilter	filter = {rel, LiveParametersOf(rel)};
+	LiveFilter filter = {rel, LiveParametersOf(rel)};
 	MemoryContext context;
 	MemoryContext old;
-	bool		found;
+	bool found;
 
 	if (snapshot == NULL || snapshot->snapshot_type == SNAPSHOT_ANY)
 		Refuse(rel, "check a condition again with a row of",
-			   "The statement has met a row that another transaction has changed meanwhile. Read the filter in a WITH query that is MATERIALIZED, or repeat the statement.");
+			   "The statement has met a row that another transaction has changed meanwhile. Read "
+			   "the filter in a WITH query that is MATERIALIZED, or repeat the statement.");
 	ExecClearTuple(slot);
 	if (ItemPointerGetOffsetNumberNoCheck(tid) != FirstOffsetNumber ||
 		ItemPointerGetBlockNumberNoCheck(tid) >= filter.parameters.geometry.pages)
@@ -329,7 +334,7 @@ static bool
 LiveTupleTidValid(TableScanDesc scan, ItemPointer tid)
 {
 	return ItemPointerIsValid(tid) &&
-		ItemPointerGetBlockNumber(tid) < ((LiveScan *) scan)->filter.parameters.geometry.pages;
+		   ItemPointerGetBlockNumber(tid) < ((LiveScan *) scan)->filter.parameters.geometry.pages;
 }
 
 /* A row has one version. */
@@ -342,7 +347,7 @@ LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
 static void
 LiveScanSetTidRange(TableScanDesc base, ItemPointer first, ItemPointer last)
 {
-	LiveScan   *scan = (LiveScan *) base;
+	LiveScan *scan = (LiveScan *) base;
 
 	ItemPointerCopy(first, &scan->first);
 	ItemPointerCopy(last, &scan->last);
@@ -352,7 +357,7 @@ LiveScanSetTidRange(TableScanDesc base, ItemPointer first, ItemPointer last)
 static bool
 LiveScanGetNextSlotTidRange(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
-	LiveScan   *scan = (LiveScan *) base;
+	LiveScan *scan = (LiveScan *) base;
 
 	while (LiveScanGetNextSlot(base, direction, slot))
 		if (ItemPointerCompare(&slot->tts_tid, &scan->first) >= 0 &&
@@ -383,7 +388,7 @@ LiveScanAnalyzeNextTuple(TableScanDesc, TransactionId, double *, double *, Tuple
 static bool
 LiveScanSampleNextBlock(TableScanDesc, SampleScanState *)
 {
-	return false;				/* such a scan does not begin */
+	return false; /* such a scan does not begin */
 }
 
 static bool
@@ -398,20 +403,20 @@ LiveScanSampleNextTuple(TableScanDesc, SampleScanState *, TupleTableSlot *)
 static void
 CheckColumns(Relation rel)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
-	bool		good = desc->natts == kLiveColumns;
+	TupleDesc desc = RelationGetDescr(rel);
+	bool good = desc->natts == kLiveColumns;
 
 	if (good)
 	{
 		Form_pg_attribute block = TupleDescAttr(desc, kLiveBlockColumn - 1);
 		Form_pg_attribute page = TupleDescAttr(desc, kLivePageColumn - 1);
-		Oid			input;
-		Oid			argument;
-		FmgrInfo	function;
+		Oid input;
+		Oid argument;
+		FmgrInfo function;
 
 		good = !block->attisdropped && !page->attisdropped &&
-			strcmp(NameStr(block->attname), "block") == 0 && block->atttypid == INT4OID &&
-			strcmp(NameStr(page->attname), "page") == 0;
+			   strcmp(NameStr(block->attname), "block") == 0 && block->atttypid == INT4OID &&
+			   strcmp(NameStr(page->attname), "page") == 0;
 		if (good)
 		{
 			getTypeInputInfo(page->atttypid, &input, &argument);
@@ -423,7 +428,8 @@ CheckColumns(Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
 				 errmsg("table \"%s\" cannot be a live filter", RelationGetRelationName(rel)),
-				 errdetail("Tables of access method streamdedup have the columns block int4 and page dedup_page."),
+				 errdetail("Tables of access method streamdedup have the columns block int4 and "
+						   "page dedup_page."),
 				 errhint("Make live filters with dedup_create().")));
 }
 
@@ -440,12 +446,13 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 	/* The server forgets for the new file what KnowLong() in store/pages.cpp noted. */
 	CheckColumns(rel);
 	if (persistence == RELPERSISTENCE_TEMP)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a live filter cannot be temporary"),
-				 errhint("Make an unlogged one, with dedup_create(..., unlogged => true); or use a window function or a filter in a variable.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("a live filter cannot be temporary"),
+						errhint("Make an unlogged one, with dedup_create(..., unlogged => true); "
+								"or use a window function or a filter in a variable.")));
 #if PG_VERSION_NUM >= 160000
-	GetHeapamTableAmRoutine()->relation_set_new_filelocator(rel, file, persistence, freeze, minmulti);
+	GetHeapamTableAmRoutine()->relation_set_new_filelocator(rel, file, persistence, freeze,
+															minmulti);
 #else
 	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, file, persistence, freeze, minmulti);
 #endif

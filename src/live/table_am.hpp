@@ -19,4 +19,4 @@ extern void LiveCopyForCluster(Relation from, Relation to, Relation index, bool 
 							   MultiXactId *multi_cutoff, double *tuples, double *vacuumed,
 							   double *recently_dead);
 
-#endif							/* STREAMDEDUP_LIVE_TABLE_AM_HPP */
+#endif /* STREAMDEDUP_LIVE_TABLE_AM_HPP */

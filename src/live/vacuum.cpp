@@ -24,12 +24,12 @@ using namespace dedup::live;
 static uint64
 OldestTag(const LiveFilter &filter, const HeldPage &main)
 {
-	uint64		oldest = LoaderOf(main.bytes);
+	uint64 oldest = LoaderOf(main.bytes);
 
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		for (unsigned tag = 1; tag <= AreaOf(page.bytes).tags; tag++)
 		{
-			uint64		xid = LoadTag(page.bytes, tag).xid;
+			uint64 xid = LoadTag(page.bytes, tag).xid;
 
 			if (xid != kNoXid && xid != kFrozen && (oldest == kNoXid || xid < oldest))
 				oldest = xid;
@@ -43,12 +43,12 @@ OldestTag(const LiveFilter &filter, const HeldPage &main)
 static uint64
 SettleAll(const LiveFilter &filter)
 {
-	uint64		oldest = kNoXid;
+	uint64 oldest = kNoXid;
 
 	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
 	{
-		HeldPage	main;
-		uint64		here;
+		HeldPage main;
+		uint64 here;
 
 #if PG_VERSION_NUM >= 180000
 		vacuum_delay_point(false);
@@ -81,9 +81,9 @@ OldestRunning(Relation rel)
 static bool
 IsFreePage(const LiveFilter &filter, BlockNumber block)
 {
-	Buffer		buffer = ReadBuffer(filter.rel, block);
-	uint8_t    *page = (uint8_t *) BufferGetPage(buffer);
-	bool		is_free;
+	Buffer buffer = ReadBuffer(filter.rel, block);
+	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
+	bool is_free;
 
 	CHECK_FOR_INTERRUPTS();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -99,7 +99,7 @@ IsFreePage(const LiveFilter &filter, BlockNumber block)
 static BlockNumber
 TruncateFree(const LiveFilter &filter, BlockNumber used)
 {
-	Relation	rel = filter.rel;
+	Relation rel = filter.rel;
 	BlockNumber blocks;
 
 	if (!ConditionalLockRelation(rel, AccessExclusiveLock))
@@ -122,14 +122,14 @@ TruncateFree(const LiveFilter &filter, BlockNumber used)
 void
 LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 {
-	LiveFilter	filter = {rel, {}};
+	LiveFilter filter = {rel, {}};
 	TransactionId cutoff = OldestRunning(rel);
 	MultiXactId multi = GetOldestMultiXactId();
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
 #if PG_VERSION_NUM >= 180000
 	TimestampTz start = GetCurrentTimestamp();
 #endif
-	uint64		oldest = kNoXid;
+	uint64 oldest = kNoXid;
 
 	/* One that was made by hand, without parameters, holds nothing. */
 	if (LiveHasParameters(rel))
@@ -173,8 +173,8 @@ LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
 				   double *recently_dead)
 {
-	LiveFilter	filter = {from, {}};
-	uint64		oldest = kNoXid;
+	LiveFilter filter = {from, {}};
+	uint64 oldest = kNoXid;
 
 	if (LiveHasParameters(from))
 	{

@@ -32,14 +32,14 @@ namespace
 /* What a filter holds. */
 struct Holdings
 {
-	int64		held;			/* keys that are committed */
-	int64		in_flight;
-	int64		overflow;		/* pages */
-	int64		early;			/* keys that gave way before their time */
-	double		rate;			/* of false positives, now */
+	int64 held; /* keys that are committed */
+	int64 in_flight;
+	int64 overflow; /* pages */
+	int64 early;    /* keys that gave way before their time */
+	double rate;    /* of false positives, now */
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Adds what is in the lines of a main page. `rate` becomes a sum over lines. */
 static void
@@ -61,7 +61,7 @@ static void
 AddEntries(const LiveFilter &filter, const HeldPage &page, uint32 now, Holdings *holdings)
 {
 	ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
-		const Tag	tag = LoadTag(page.bytes, entry.tag);
+		const Tag tag = LoadTag(page.bytes, entry.tag);
 		const uint64 xid = tag.xid;
 
 		if (filter.parameters.geometry.layout.timed && !Alive(tag.generation, now))
@@ -80,11 +80,11 @@ static Holdings
 ReadHoldings(const LiveFilter &filter, uint32 now)
 {
 	const BlockNumber pages = filter.parameters.geometry.pages;
-	Holdings	holdings = {};
+	Holdings holdings = {};
 
 	for (BlockNumber block = 0; block < pages; block++)
 	{
-		HeldPage	main;
+		HeldPage main;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
@@ -109,11 +109,11 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	const LiveCounts counts = ReadLiveCounts(filter);
 	/* A window by count holds more than it promises: all its lines are full in the end. */
 	const double room = (double) parameters.prototype_keys;
-	uint32		now = LiveGenerationNow(filter);
-	Holdings	holdings;
-	Interval   *ttl = (Interval *) palloc0(sizeof(Interval));
+	uint32 now = LiveGenerationNow(filter);
+	Holdings holdings;
+	Interval *ttl = (Interval *) palloc0(sizeof(Interval));
 	const char *kind;
-	int			n = 0;
+	int n = 0;
 
 	/* Backfills have a clock of their own, and so have events ahead of the clock. */
 	if (parameters.ttl != 0 && counts.clock != 0)
@@ -139,9 +139,10 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	values[n++] = Int64GetDatum(holdings.held);
 	values[n++] = Float8GetDatum((double) holdings.held / room);
 	values[n++] = Float8GetDatum(holdings.rate);
-	values[n++] = BoolGetDatum(LiveIsOverfull(filter, holdings.early,
-											  Max(counts.value[(int) LiveCounter::New], holdings.held)) ||
-							   (!parameters.forgets && (double) holdings.held > room));
+	values[n++] =
+		BoolGetDatum(LiveIsOverfull(filter, holdings.early,
+									Max(counts.value[(int) LiveCounter::New], holdings.held)) ||
+					 (!parameters.forgets && (double) holdings.held > room));
 	values[n++] = Int64GetDatum(holdings.early);
 	values[n++] = Int64GetDatum(holdings.in_flight);
 	values[n++] = Int64GetDatum(holdings.overflow);
@@ -152,7 +153,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 static TupleDesc
 RecordType(FunctionCallInfo fcinfo)
 {
-	TupleDesc	desc;
+	TupleDesc desc;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -167,10 +168,10 @@ RecordType(FunctionCallInfo fcinfo)
  */
 DEDUP_FUNCTION(dedup_live_stats)
 {
-	TupleDesc	desc = RecordType(fcinfo);
-	Datum		values[STATS_COLUMNS];
-	bool		isnull[STATS_COLUMNS] = {};
-	LiveFilter	filter;
+	TupleDesc desc = RecordType(fcinfo);
+	Datum values[STATS_COLUMNS];
+	bool isnull[STATS_COLUMNS] = {};
+	LiveFilter filter;
 
 	if (!OpenNamed(fcinfo, "dedup_stats()", &filter))
 		PG_RETURN_NULL();
@@ -192,7 +193,7 @@ ErrorOf(Work work)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	char	   *volatile problem = NULL;
+	char *volatile problem = NULL;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
@@ -205,8 +206,8 @@ ErrorOf(Work work)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-		int			category;
+		ErrorData *error;
+		int category;
 
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
@@ -234,12 +235,12 @@ ErrorOf(Work work)
  */
 DEDUP_FUNCTION(dedup_filter_state)
 {
-	const Oid	relid = PG_GETARG_OID(0);
-	TupleDesc	desc = RecordType(fcinfo);
-	Datum		values[STATS_COLUMNS + 1];
-	bool		isnull[STATS_COLUMNS + 1];
-	char	   *problem = NULL;
-	bool		listed = false;
+	const Oid relid = PG_GETARG_OID(0);
+	TupleDesc desc = RecordType(fcinfo);
+	Datum values[STATS_COLUMNS + 1];
+	bool isnull[STATS_COLUMNS + 1];
+	char *problem = NULL;
+	bool listed = false;
 
 	memset(isnull, true, sizeof isnull);
 	if (!IsLiveRelationId(relid))
@@ -249,11 +250,12 @@ DEDUP_FUNCTION(dedup_filter_state)
 	else
 	{
 		/* Nothing can drop it now, but it may have been dropped before. */
-		if (IsLiveRelationId(relid) && pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
+		if (IsLiveRelationId(relid) &&
+			pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
 		{
 			memset(isnull, false, sizeof isnull);
 			problem = ErrorOf([&] {
-				LiveFilter	filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
+				LiveFilter filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
 
 				FillStats(filter, values, isnull);
 				/* A transaction that watches does not hold up a DROP. */
@@ -279,21 +281,21 @@ namespace
 /* A check that is under way. */
 struct Check
 {
-	Tuplestorestate *rows;		/* what was found */
-	TupleDesc	desc;
-	LiveFilter	filter;
-	BlockNumber blocks;			/* of the file */
-	bool	   *reached;		/* overflow pages that are in a chain */
-	bool	   *unreadable;
+	Tuplestorestate *rows; /* what was found */
+	TupleDesc desc;
+	LiveFilter filter;
+	BlockNumber blocks; /* of the file */
+	bool *reached;      /* overflow pages that are in a chain */
+	bool *unreadable;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static void
 ReportProblem(const Check *check, BlockNumber block, const char *problem)
 {
-	Datum		values[2] = {Int64GetDatum((int64) block), CStringGetTextDatum(problem)};
-	bool		isnull[2] = {};
+	Datum values[2] = {Int64GetDatum((int64) block), CStringGetTextDatum(problem)};
+	bool isnull[2] = {};
 
 	tuplestore_putvalues(check->rows, check->desc, values, isnull);
 }
@@ -335,8 +337,8 @@ CheckOverflowPage(Check *check, BlockNumber main, BlockNumber at)
 	const LiveFilter &filter = check->filter;
 	BlockNumber next = 0;
 	const char *flaw;
-	Buffer		buffer;
-	uint8_t    *bytes;
+	Buffer buffer;
+	uint8_t *bytes;
 
 	if (at <= CountersBlock(filter) || at >= check->blocks)
 	{
@@ -360,8 +362,8 @@ CheckOverflowPage(Check *check, BlockNumber main, BlockNumber at)
 	buffer = ReadBuffer(filter.rel, at);
 	bytes = (uint8_t *) BufferGetPage(buffer);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain." :
-		FlawOf(filter, bytes, Kind::kOverflow, at);
+	flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain."
+								   : FlawOf(filter, bytes, Kind::kOverflow, at);
 	if (flaw == NULL && OwnerOf(bytes) != main)
 		flaw = "It belongs to another page's chain.";
 	if (flaw == NULL)
@@ -377,11 +379,11 @@ static void
 CheckPage(Check *check, BlockNumber block)
 {
 	const LiveFilter &filter = check->filter;
-	const Kind	kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
+	const Kind kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
 	const char *flaw = ReadingFlaw(filter.rel, block);
 	BlockNumber next = 0;
-	Buffer		buffer;
-	uint8_t    *page;
+	Buffer buffer;
+	uint8_t *page;
 
 	if (flaw != NULL)
 	{
@@ -413,7 +415,7 @@ CheckPage(Check *check, BlockNumber block)
 DEDUP_FUNCTION(dedup_live_check)
 {
 	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
-	Check		check = {};
+	Check check = {};
 	BlockNumber end;
 
 	check.desc = RecordType(fcinfo);
@@ -422,7 +424,8 @@ DEDUP_FUNCTION(dedup_live_check)
 		return (Datum) 0;
 	check.blocks = RelationGetNumberOfBlocks(check.filter.rel);
 	check.reached = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	check.unreadable = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	check.unreadable =
+		(bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	end = CountersBlock(check.filter) + 1;
 	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
 	for (BlockNumber block = end; block < check.blocks; block++)

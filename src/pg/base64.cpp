@@ -37,13 +37,13 @@ static constexpr size_t PIECE = dedup::kPieceBytes / 4 * 3;
 static int
 DecodePieces(const char *text, size_t length, uint8_t *to, size_t room)
 {
-	size_t		size = 0;
+	size_t size = 0;
 
 	for (size_t at = 0; at < length; at += EncodedLength(PIECE))
 	{
-		size_t		n = Min(length - at, EncodedLength(PIECE));
-		int			decoded = pg_b64_decode(text + at, (int) n, (base64_bytes *) (to + size),
-											(int) Min(room - size, DecodedRoom(n)));
+		size_t n = Min(length - at, EncodedLength(PIECE));
+		int decoded = pg_b64_decode(text + at, (int) n, (base64_bytes *) (to + size),
+									(int) Min(room - size, DecodedRoom(n)));
 
 		if (decoded < 0 || (at + n < length && (size_t) decoded != PIECE))
 			return -1;
@@ -54,16 +54,15 @@ DecodePieces(const char *text, size_t length, uint8_t *to, size_t room)
 }
 
 struct varlena *
-DecodeBase64(const char *text, size_t largest, const char *type, const char *hint,
-			 Node *escontext)
+DecodeBase64(const char *text, size_t largest, const char *type, const char *hint, Node *escontext)
 {
-	size_t		length = strlen(text);
+	size_t length = strlen(text);
 	struct varlena *value = NULL;
-	int			size = -1;
+	int size = -1;
 
 	if (length <= EncodedLength(largest))
 	{
-		size_t		room = DecodedRoom(length);
+		size_t room = DecodedRoom(length);
 
 		value = (struct varlena *) palloc(VARHDRSZ + room);
 		size = DecodePieces(text, length, (uint8_t *) VARDATA(value), room);
@@ -76,8 +75,7 @@ DecodeBase64(const char *text, size_t largest, const char *type, const char *hin
 #endif
 				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 				 errmsg("invalid input syntax for type %s", type),
-				 errdetail("The text form of a %s is base64.", type),
-				 errhint("%s", hint)));
+				 errdetail("The text form of a %s is base64.", type), errhint("%s", hint)));
 	SET_VARSIZE(value, VARHDRSZ + size);
 	return value;
 }
@@ -85,17 +83,17 @@ DecodeBase64(const char *text, size_t largest, const char *type, const char *hin
 char *
 EncodeBase64(const struct varlena *value, const char *type)
 {
-	size_t		size = VARSIZE_ANY_EXHDR(value);
-	size_t		room = EncodedLength(size);
-	char	   *text = (char *) palloc(room + 1);
+	size_t size = VARSIZE_ANY_EXHDR(value);
+	size_t room = EncodedLength(size);
+	char *text = (char *) palloc(room + 1);
 	const char *bytes = VARDATA_ANY(value);
-	size_t		length = 0;
+	size_t length = 0;
 
 	for (size_t at = 0; at < size; at += PIECE)
 	{
-		int			encoded = pg_b64_encode((const base64_bytes *) (bytes + at),
-											(int) Min(size - at, PIECE), text + length,
-											(int) (room - length));
+		int encoded =
+			pg_b64_encode((const base64_bytes *) (bytes + at), (int) Min(size - at, PIECE),
+						  text + length, (int) (room - length));
 
 		if (encoded < 0)
 			elog(ERROR, "could not encode a %s of %zu bytes", type, size);

@@ -17,4 +17,4 @@ extern struct varlena *DecodeBase64(const char *text, size_t largest, const char
 /* The text that stands for a value's bytes. */
 extern char *EncodeBase64(const struct varlena *value, const char *type);
 
-#endif							/* STREAMDEDUP_PG_BASE64_HPP */
+#endif /* STREAMDEDUP_PG_BASE64_HPP */

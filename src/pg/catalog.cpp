@@ -16,10 +16,10 @@ extern "C" {
 HeapTuple
 ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid object)
 {
-	Relation	rel;
+	Relation rel;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	rel = table_open(catalog, AccessShareLock);
 	ScanKeyInit(&key, oid_column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(object));
@@ -35,16 +35,16 @@ ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid object)
 bool
 IsOurFunction(Oid function, PGFunction address, const char *symbol)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		candidate = false;
-	FmgrInfo	info;
+	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool candidate = false;
+	FmgrInfo info;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId)
 	{
-		bool		isnull;
-		Datum		source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+		bool isnull;
+		Datum source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
 
 		candidate = !isnull && strcmp(TextDatumGetCString(source), symbol) == 0;
 	}

@@ -18,4 +18,4 @@ extern HeapTuple ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid 
  */
 extern bool IsOurFunction(Oid function, PGFunction address, const char *symbol);
 
-#endif							/* STREAMDEDUP_PG_CATALOG_HPP */
+#endif /* STREAMDEDUP_PG_CATALOG_HPP */

@@ -23,7 +23,7 @@ extern "C" {
 /* record *= record, which compares records by their bytes; pg_operator.h has no name for it. */
 static constexpr Oid RECORD_IMAGE_EQ_OP = 3188;
 
-uint64		equality_version = 1;
+uint64 equality_version = 1;
 
 /* ---- changes ------------------------------------------------------------------ */
 
@@ -69,14 +69,14 @@ HashFunctions
 HashFunctionsOf(Oid equality)
 {
 	HashFunctions found = {};
-	CatCList   *members = SearchSysCacheList1(AMOPOPID, ObjectIdGetDatum(equality));
+	CatCList *members = SearchSysCacheList1(AMOPOPID, ObjectIdGetDatum(equality));
 
 	for (int i = 0; i < members->n_members; i++)
 	{
 		Form_pg_amop member = (Form_pg_amop) GETSTRUCT(&members->members[i]->tuple);
 		HashFunctions functions;
-		Oid			opclass;
-		bool		is_default;
+		Oid opclass;
+		bool is_default;
 
 		if (member->amopmethod != HASH_AM_OID || member->amopstrategy != HTEqualStrategyNumber ||
 			member->amoplefttype != member->amoprighttype)
@@ -100,7 +100,7 @@ DefaultHashFunctions(Oid type)
 {
 	/* The type cache checks the hash functions against the equality if it knows both. */
 	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR | TYPECACHE_HASH_PROC |
-											  TYPECACHE_HASH_EXTENDED_PROC);
+														TYPECACHE_HASH_EXTENDED_PROC);
 
 	return {entry->hash_proc, entry->hash_extended_proc};
 }
@@ -110,8 +110,8 @@ DefaultHashFunctions(Oid type)
 static Oid
 OwnerOfType(Oid type)
 {
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	Oid			owner;
+	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	Oid owner;
 
 	if (!HeapTupleIsValid(tuple))
 		return InvalidOid;
@@ -127,10 +127,10 @@ OwnerOfType(Oid type)
 static Oid
 EqualityByName(Oid type)
 {
-	Oid			found = InvalidOid;
-	Oid			owner = InvalidOid;
-	CatCList   *operators = SearchSysCacheList3(OPERNAMENSP, CStringGetDatum("="),
-												ObjectIdGetDatum(type), ObjectIdGetDatum(type));
+	Oid found = InvalidOid;
+	Oid owner = InvalidOid;
+	CatCList *operators = SearchSysCacheList3(OPERNAMENSP, CStringGetDatum("="),
+											  ObjectIdGetDatum(type), ObjectIdGetDatum(type));
 
 	for (int i = 0; i < operators->n_members && !OidIsValid(found); i++)
 	{
@@ -157,9 +157,9 @@ IsOfKind(Oid equality)
 Oid
 OwnEquality(Oid type, HashFunctions *functions)
 {
-	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY |
-											  TYPECACHE_HASH_OPFAMILY);
-	Oid			equality = InvalidOid;
+	TypeCacheEntry *entry =
+		lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY | TYPECACHE_HASH_OPFAMILY);
+	Oid equality = InvalidOid;
 
 	*functions = {};
 	if (OidIsValid(entry->btree_opf) && entry->btree_opintype == type)
@@ -177,10 +177,10 @@ OwnEquality(Oid type, HashFunctions *functions)
 Oid
 BoundEquality(Oid range_type, Oid bound_type)
 {
-	HeapTuple	tuple = SearchSysCache1(RANGETYPE, ObjectIdGetDatum(range_type));
-	Oid			opclass;
-	Oid			compared;
-	Oid			equality;
+	HeapTuple tuple = SearchSysCache1(RANGETYPE, ObjectIdGetDatum(range_type));
+	Oid opclass;
+	Oid compared;
+	Oid equality;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for range type %u", range_type);
@@ -190,7 +190,7 @@ BoundEquality(Oid range_type, Oid bound_type)
 	if (opclass == GetDefaultOpClass(bound_type, BTREE_AM_OID))
 		return DEFAULT_EQUALITY;
 	compared = get_opclass_input_type(opclass);
-	equality = get_opfamily_member(get_opclass_family(opclass), compared, compared,
-								   BTEqualStrategyNumber);
+	equality =
+		get_opfamily_member(get_opclass_family(opclass), compared, compared, BTEqualStrategyNumber);
 	return IsOfKind(equality) ? EQUALITY_OF_KIND : equality;
 }

@@ -28,15 +28,15 @@ constexpr Oid EQUALITY_OF_KIND = 1;
 /* InvalidOid if there is none. */
 struct HashFunctions
 {
-	Oid			standard;		/* 32 bits */
-	Oid			extended;		/* 64 bits and a seed */
+	Oid standard; /* 32 bits */
+	Oid extended; /* 64 bits and a seed */
 };
 
 /*
  * Returns the operator of the equality that a type (not a domain) has of its own, or
  * EQUALITY_OF_KIND. Fills in the hash functions that go with the operator.
  */
-extern Oid	OwnEquality(Oid type, HashFunctions *functions);
+extern Oid OwnEquality(Oid type, HashFunctions *functions);
 
 /* Finds the hash functions that go with an equality operator. */
 extern HashFunctions HashFunctionsOf(Oid equality);
@@ -48,7 +48,7 @@ extern HashFunctions DefaultHashFunctions(Oid type);
  * Returns the equality of the bounds of a range type: DEFAULT_EQUALITY, unless it was made
  * with an operator class that compares them by another operator.
  */
-extern Oid	BoundEquality(Oid range_type, Oid bound_type);
+extern Oid BoundEquality(Oid range_type, Oid bound_type);
 
 /* Changes when the answers of these functions may have changed. */
 extern uint64 equality_version;
@@ -56,4 +56,4 @@ extern uint64 equality_version;
 /* Must be called before equality_version is read. */
 extern void WatchEqualities(void);
 
-#endif							/* STREAMDEDUP_PG_EQUALITY_HPP */
+#endif /* STREAMDEDUP_PG_EQUALITY_HPP */

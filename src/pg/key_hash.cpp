@@ -4,7 +4,7 @@
 #include "pg/equality.hpp"
 #include "pg/value_plan.hpp"
 
-#include <sys/socket.h>			/* AF_INET, which utils/inet.h takes for granted */
+#include <sys/socket.h> /* AF_INET, which utils/inet.h takes for granted */
 
 extern "C" {
 #include "access/tupdesc.h"
@@ -32,7 +32,7 @@ using dedup::HashBytes;
 using dedup::KeySeed;
 using dedup::StoreU64;
 
-int			hash_depth = 0;
+int hash_depth = 0;
 
 static uint64 HashValue(ValuePlan *plan, Datum value, KeySeed seed);
 
@@ -47,7 +47,7 @@ HashU64(uint64 value, KeySeed seed)
 static inline uint64
 HashTwo(uint64 first, uint64 second, KeySeed seed)
 {
-	uint8_t		bytes[16];
+	uint8_t bytes[16];
 
 	StoreU64(bytes, first);
 	StoreU64(bytes + 8, second);
@@ -70,7 +70,7 @@ FoldNull(uint64 so_far, KeySeed seed)
 static uint64
 HashFloat(float8 value, KeySeed seed)
 {
-	uint64		bits;
+	uint64 bits;
 
 	if (std::isnan(value))
 		bits = UINT64CONST(0x7ff8000000000000);
@@ -85,7 +85,7 @@ uint64
 HashToastedText(Datum value, KeySeed seed)
 {
 	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
-	uint64		hash = HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
+	uint64 hash = HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
 
 	pfree(text);
 	return hash;
@@ -96,8 +96,8 @@ static uint64
 HashBpChar(Datum value, KeySeed seed)
 {
 	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
-	int			length = bpchartruelen(VARDATA_ANY(text), (int) VARSIZE_ANY_EXHDR(text));
-	uint64		hash = HashBytes(VARDATA_ANY(text), (size_t) length, seed);
+	int length = bpchartruelen(VARDATA_ANY(text), (int) VARSIZE_ANY_EXHDR(text));
+	uint64 hash = HashBytes(VARDATA_ANY(text), (size_t) length, seed);
 
 	if ((Pointer) text != DatumGetPointer(value))
 		pfree(text);
@@ -107,10 +107,10 @@ HashBpChar(Datum value, KeySeed seed)
 static uint64
 HashInet(Datum value, KeySeed seed)
 {
-	inet	   *address = DatumGetInetPP(value);
-	uint8_t		bytes[2 + 16] = {0};
-	int			size = ip_addrsize(address);
-	uint64		hash;
+	inet *address = DatumGetInetPP(value);
+	uint8_t bytes[2 + 16] = {0};
+	int size = ip_addrsize(address);
+	uint64 hash;
 
 	bytes[0] = ip_family(address) == PGSQL_AF_INET ? 4 : 6;
 	bytes[1] = (uint8_t) ip_bits(address);
@@ -128,8 +128,8 @@ HashInet(Datum value, KeySeed seed)
 static uint64
 HashInterval(const Interval *interval, KeySeed seed)
 {
-	int64		days = (int64) interval->month * 30 + interval->day;
-	int64		rest = interval->time % USECS_PER_DAY;
+	int64 days = (int64) interval->month * 30 + interval->day;
+	int64 rest = interval->time % USECS_PER_DAY;
 
 	days += interval->time / USECS_PER_DAY;
 	if (rest < 0)
@@ -159,12 +159,11 @@ HashEnum(ValuePlan *plan, Oid value, KeySeed seed)
 	}
 	if (plan->enum_value != value || plan->enum_version != enum_version)
 	{
-		HeapTuple	tuple = SearchSysCache1(ENUMOID, ObjectIdGetDatum(value));
+		HeapTuple tuple = SearchSysCache1(ENUMOID, ObjectIdGetDatum(value));
 
 		if (!HeapTupleIsValid(tuple))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-					 errmsg("invalid internal value for enum: %u", value)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+							errmsg("invalid internal value for enum: %u", value)));
 		plan->enum_label = ((Form_pg_enum) GETSTRUCT(tuple))->enumlabel;
 		plan->enum_value = value;
 		plan->enum_version = enum_version;
@@ -177,16 +176,17 @@ HashEnum(ValuePlan *plan, Oid value, KeySeed seed)
 static uint64
 HashArray(ValuePlan *plan, Datum value, KeySeed seed)
 {
-	ArrayType  *array = DatumGetArrayTypeP(value);
-	ValuePlan  *element = plan->element;
-	uint64		hash = (uint64) ARR_NDIM(array);
+	ArrayType *array = DatumGetArrayTypeP(value);
+	ValuePlan *element = plan->element;
+	uint64 hash = (uint64) ARR_NDIM(array);
 	ArrayIterator iterator;
-	Datum		item;
-	bool		isnull;
+	Datum item;
+	bool isnull;
 
 	for (int i = 0; i < ARR_NDIM(array); i++)
-		hash = Fold(hash, (uint64) (uint32) ARR_DIMS(array)[i] << 32 |
-					(uint32) ARR_LBOUND(array)[i], seed);
+		hash =
+			Fold(hash, (uint64) (uint32) ARR_DIMS(array)[i] << 32 | (uint32) ARR_LBOUND(array)[i],
+				 seed);
 	iterator = array_create_iterator(array, 0, NULL);
 	while (array_iterate(iterator, &item, &isnull))
 		hash = isnull ? FoldNull(hash, seed) : Fold(hash, HashValue(element, item, seed), seed);
@@ -199,7 +199,7 @@ HashArray(ValuePlan *plan, Datum value, KeySeed seed)
 static uint64
 HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, KeySeed seed)
 {
-	uint64		flags = (uint64) bound->infinite << 1 | (uint64) bound->inclusive;
+	uint64 flags = (uint64) bound->infinite << 1 | (uint64) bound->inclusive;
 
 	so_far = Fold(so_far, flags, seed);
 	if (!bound->infinite)
@@ -210,11 +210,10 @@ HashBound(ValuePlan *element, const RangeBound *bound, uint64 so_far, KeySeed se
 static uint64
 HashRange(ValuePlan *plan, Datum value, KeySeed seed)
 {
-	RangeType  *range = DatumGetRangeTypeP(value);
-	RangeBound	lower,
-				upper;
-	bool		empty;
-	uint64		hash;
+	RangeType *range = DatumGetRangeTypeP(value);
+	RangeBound lower, upper;
+	bool empty;
+	uint64 hash;
 
 	range_deserialize(plan->typcache, range, &lower, &upper, &empty);
 	hash = empty;
@@ -233,9 +232,9 @@ static uint64
 HashMultirange(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	MultirangeType *multirange = DatumGetMultirangeTypeP(value);
-	int32		count;
+	int32 count;
 	RangeType **ranges;
-	uint64		hash;
+	uint64 hash;
 
 	multirange_deserialize(plan->typcache->rngtype, multirange, &count, &ranges);
 	hash = (uint64) count;
@@ -251,19 +250,19 @@ HashMultirange(ValuePlan *plan, Datum value, KeySeed seed)
 static void
 PlanRow(ValuePlan *plan, TupleDesc desc)
 {
-	bool		same = plan->row != NULL && plan->row_columns == desc->natts;
+	bool same = plan->row != NULL && plan->row_columns == desc->natts;
 
 	for (int i = 0; same && i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
 		same = plan->row[i].type == (att->attisdropped ? InvalidOid : att->atttypid) &&
-			plan->row[i].collation == att->attcollation;
+			   plan->row[i].collation == att->attcollation;
 	}
 	if (same)
 		return;
 
-	plan->row = NULL;			/* in case of an error */
+	plan->row = NULL; /* in case of an error */
 
 	/* A column's hash function may have led here while the old plans are in use. */
 	if (plan->row_context == NULL || plan->in_row > 0)
@@ -271,8 +270,8 @@ PlanRow(ValuePlan *plan, TupleDesc desc)
 														  ALLOCSET_SMALL_SIZES);
 	else
 		MemoryContextReset(plan->row_context);
-	RowColumn  *row = (RowColumn *) MemoryContextAllocZero(plan->row_context,
-														   sizeof(RowColumn) * (desc->natts + 1));
+	RowColumn *row = (RowColumn *) MemoryContextAllocZero(plan->row_context,
+														  sizeof(RowColumn) * (desc->natts + 1));
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -293,16 +292,16 @@ static uint64
 HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	HeapTupleHeader record = DatumGetHeapTupleHeader(value);
-	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(record),
-											  HeapTupleHeaderGetTypMod(record));
-	int			columns = desc->natts;
+	TupleDesc desc =
+		lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(record), HeapTupleHeaderGetTypMod(record));
+	int columns = desc->natts;
 	HeapTupleData tuple;
-	Datum	   *values;
-	bool	   *isnull;
-	RowColumn  *row;
-	uint64		hash = 0;
+	Datum *values;
+	bool *isnull;
+	RowColumn *row;
+	uint64 hash = 0;
 
-	check_stack_depth();		/* records hold records */
+	check_stack_depth(); /* records hold records */
 	PlanRow(plan, desc);
 	row = plan->row;
 
@@ -318,8 +317,8 @@ HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 	{
 		if (row[i].plan == NULL)
 			continue;
-		hash = isnull[i] ? FoldNull(hash, seed) :
-			Fold(hash, HashValue(row[i].plan, values[i], seed), seed);
+		hash = isnull[i] ? FoldNull(hash, seed)
+						 : Fold(hash, HashValue(row[i].plan, values[i], seed), seed);
 	}
 	plan->in_row--;
 	pfree(values);
@@ -332,8 +331,8 @@ static uint64
 CallHashFunction(ValuePlan *plan, FmgrInfo *function, Datum value, KeySeed seed)
 {
 	if (plan->extended)
-		return DatumGetUInt64(FunctionCall2Coll(function, plan->collation, value,
-												UInt64GetDatum(seed.seed)));
+		return DatumGetUInt64(
+			FunctionCall2Coll(function, plan->collation, value, UInt64GetDatum(seed.seed)));
 	return DatumGetUInt32(FunctionCall1Coll(function, plan->collation, value));
 }
 
@@ -344,8 +343,8 @@ CallHashFunction(ValuePlan *plan, FmgrInfo *function, Datum value, KeySeed seed)
 static uint64
 CallSqlHashFunction(ValuePlan *plan, Datum value, KeySeed seed)
 {
-	FmgrInfo	another;
-	uint64		hash;
+	FmgrInfo another;
+	uint64 hash;
 
 	if (plan->in_call)
 	{
@@ -370,8 +369,10 @@ HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
 {
 	/* The function must not take over or change a value that others still read. */
 	value = MakeExpandedObjectReadOnly(value, false, plan->typlen);
-	return HashU64(plan->hash.fn_addr == fmgr_sql ? CallSqlHashFunction(plan, value, seed) :
-				   CallHashFunction(plan, &plan->hash, value, seed), seed);
+	return HashU64(plan->hash.fn_addr == fmgr_sql
+					   ? CallSqlHashFunction(plan, value, seed)
+					   : CallHashFunction(plan, &plan->hash, value, seed),
+				   seed);
 }
 
 /*
@@ -381,9 +382,9 @@ HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
 static uint64
 HashNumeric(Datum value, KeySeed seed)
 {
-	Numeric		number = DatumGetNumeric(value);
-	char	   *text = numeric_normalize(number);
-	uint64		hash = HashBytes(text, std::strlen(text), seed);
+	Numeric number = DatumGetNumeric(value);
+	char *text = numeric_normalize(number);
+	uint64 hash = HashBytes(text, std::strlen(text), seed);
 
 	pfree(text);
 	if ((Pointer) number != DatumGetPointer(value))
@@ -398,7 +399,8 @@ HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, KeySeed seed)
 	switch (scalar->type)
 	{
 		case jbvString:
-			return Fold(so_far, HashBytes(scalar->val.string.val, (size_t) scalar->val.string.len, seed),
+			return Fold(so_far,
+						HashBytes(scalar->val.string.val, (size_t) scalar->val.string.len, seed),
 						seed);
 		case jbvNumeric:
 			return Fold(so_far, HashNumeric(NumericGetDatum(scalar->val.numeric), seed), seed);
@@ -416,11 +418,11 @@ HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, KeySeed seed)
 static uint64
 HashJsonb(Datum value, KeySeed seed)
 {
-	Jsonb	   *document = DatumGetJsonbP(value);
+	Jsonb *document = DatumGetJsonbP(value);
 	JsonbIterator *iterator = JsonbIteratorInit(&document->root);
 	JsonbIteratorToken token;
-	JsonbValue	item;
-	uint64		hash = 0;
+	JsonbValue item;
+	uint64 hash = 0;
 
 	while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE)
 	{
@@ -457,14 +459,14 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 		case KeyKind::Float8:
 			return HashFloat(DatumGetFloat8(value), seed);
 		case KeyKind::Char:
-			{
-				char		c = DatumGetChar(value);
+		{
+			char c = DatumGetChar(value);
 
-				return HashBytes(&c, c != 0, seed);
-			}
+			return HashBytes(&c, c != 0, seed);
+		}
 		case KeyKind::Name:
 			return HashBytes(NameStr(*DatumGetName(value)),
-						strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN), seed);
+							 strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN), seed);
 		case KeyKind::CString:
 			return HashBytes(DatumGetCString(value), std::strlen(DatumGetCString(value)), seed);
 		case KeyKind::CollatedCString:
@@ -477,29 +479,30 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 		case KeyKind::Fixed:
 			return HashBytes(DatumGetPointer(value), (size_t) plan->typlen, seed);
 		case KeyKind::TimeTz:
-			{
-				TimeTzADT  *time = DatumGetTimeTzADTP(value);
+		{
+			TimeTzADT *time = DatumGetTimeTzADTP(value);
 
-				return HashTwo((uint64) time->time, (uint64) (int64) time->zone, seed);
-			}
+			return HashTwo((uint64) time->time, (uint64) (int64) time->zone, seed);
+		}
 		case KeyKind::Interval:
 			return HashInterval(DatumGetIntervalP(value), seed);
 		case KeyKind::Inet:
 			return HashInet(value, seed);
 		case KeyKind::Tid:
-			{
-				ItemPointer tid = (ItemPointer) DatumGetPointer(value);
+		{
+			ItemPointer tid = (ItemPointer) DatumGetPointer(value);
 
-				return HashU64((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
-							   ItemPointerGetOffsetNumberNoCheck(tid), seed);
-			}
+			return HashU64((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 16 |
+							   ItemPointerGetOffsetNumberNoCheck(tid),
+						   seed);
+		}
 		case KeyKind::AclItem:
-			{
-				AclItem    *item = DatumGetAclItemP(value);
+		{
+			AclItem *item = DatumGetAclItemP(value);
 
-				return Fold(HashTwo(item->ai_grantee, item->ai_grantor, seed),
-							(uint64) item->ai_privs, seed);
-			}
+			return Fold(HashTwo(item->ai_grantee, item->ai_grantor, seed), (uint64) item->ai_privs,
+						seed);
+		}
 		case KeyKind::Enum:
 			return HashEnum(plan, DatumGetObjectId(value), seed);
 		case KeyKind::Array:
@@ -522,7 +525,7 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 			return HashByOwnFunction(plan, value, seed);
 	}
 	elog(ERROR, "unexpected kind of key: %d", (int) plan->kind);
-	return 0;					/* keep the compiler quiet */
+	return 0; /* keep the compiler quiet */
 }
 
 /* ---- keys ----------------------------------------------------------------- */
@@ -531,20 +534,20 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 static uint64
 HashPlanned(KeyPlan *plan, const NullableDatum *columns, KeySeed seed)
 {
-	uint64		hash;
+	uint64 hash;
 
 	if (plan->columns == 1 && !columns[0].isnull)
 		return HashValue(plan->plans[0], columns[0].value, seed);
 	hash = (uint64) plan->columns;
 	for (int i = 0; i < plan->columns; i++)
-		hash = columns[i].isnull ? FoldNull(hash, seed) :
-			Fold(hash, HashValue(plan->plans[i], columns[i].value, seed), seed);
+		hash = columns[i].isnull
+				   ? FoldNull(hash, seed)
+				   : Fold(hash, HashValue(plan->plans[i], columns[i].value, seed), seed);
 	return hash;
 }
 
 bool
-HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed seed,
-			uint64 *hash)
+HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed seed, uint64 *hash)
 {
 	if (nulls == NullKeys::Skip)
 		for (int i = 0; i < plan->columns; i++)
@@ -563,13 +566,13 @@ HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls, KeySeed
 static bool
 HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed seed, uint64 *hash)
 {
-	ValuePlan  *element;
-	ArrayType  *array;
-	Datum	   *values;
-	bool	   *isnull;
+	ValuePlan *element;
+	ArrayType *array;
+	Datum *values;
+	bool *isnull;
 	NullableDatum *items;
-	KeyPlan		expanded = {};
-	bool		result = true;
+	KeyPlan expanded = {};
+	bool result = true;
 
 	if (fcinfo->args[plan->first].isnull)
 	{
@@ -585,9 +588,8 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed see
 	deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
 					  element->typalign, &values, &isnull, &expanded.columns);
 	if (expanded.columns < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a key needs at least one column")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a key needs at least one column")));
 	expanded.plans = (ValuePlan **) palloc(sizeof(ValuePlan *) * expanded.columns);
 	items = (NullableDatum *) palloc(sizeof(NullableDatum) * expanded.columns);
 	for (int i = 0; i < expanded.columns; i++)

@@ -22,8 +22,7 @@ NoHashFunction(Oid type)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_FUNCTION),
-			 errmsg("type %s cannot be a key, since it has no hash function",
-					format_type_be(type)),
+			 errmsg("type %s cannot be a key, since it has no hash function", format_type_be(type)),
 			 errhint("Cast the value to a type that has one, such as text.")));
 }
 
@@ -133,14 +132,14 @@ namespace
 /* Describes how the values of a type are hashed. */
 struct Hashing
 {
-	Oid			type;			/* with domains removed */
-	KeyKind		kind;
-	HashFunctions functions;	/* OwnHash */
-	Oid			element;		/* Array, Range, Multirange: the type of what is in them */
-	Oid			element_equality;	/* and how that is compared */
+	Oid type; /* with domains removed */
+	KeyKind kind;
+	HashFunctions functions; /* OwnHash */
+	Oid element;             /* Array, Range, Multirange: the type of what is in them */
+	Oid element_equality;    /* and how that is compared */
 };
 
-}							/* namespace */
+} /* namespace */
 
 /*
  * Describes how values of a type are hashed that are compared by an equality operator,
@@ -150,8 +149,8 @@ struct Hashing
 static Hashing
 DescribeHashing(Oid type, Oid equality)
 {
-	Hashing		hashing = {};
-	bool		known;
+	Hashing hashing = {};
+	bool known;
 
 	type = getBaseType(type);
 	hashing.type = type;
@@ -209,8 +208,8 @@ DescribeHashing(Oid type, Oid equality)
 /* Ordered: a type that holds other types is as wide as the narrowest of them. */
 enum class HashWidth
 {
-	None,						/* no hash function */
-	Narrow,						/* one of 32 bits only */
+	None,   /* no hash function */
+	Narrow, /* one of 32 bits only */
 	Wide
 };
 
@@ -223,8 +222,8 @@ static HashWidth WidthOf(Oid type, Oid equality, bool look_into_rows);
 static HashWidth
 WidthOfRow(Oid type)
 {
-	HashWidth	width = HashWidth::Wide;
-	TupleDesc	desc;
+	HashWidth width = HashWidth::Wide;
+	TupleDesc desc;
 
 	if (type == RECORDOID || PG_VERSION_NUM < 140000)
 		return HashWidth::None;
@@ -239,14 +238,15 @@ WidthOfRow(Oid type)
 static HashWidth
 WidthOf(Oid type, Oid equality, bool look_into_rows)
 {
-	Hashing		hashing = DescribeHashing(type, equality);
+	Hashing hashing = DescribeHashing(type, equality);
 
 	check_stack_depth();
 	switch (hashing.kind)
 	{
 		case KeyKind::OwnHash:
-			return OidIsValid(hashing.functions.extended) ? HashWidth::Wide :
-				OidIsValid(hashing.functions.standard) ? HashWidth::Narrow : HashWidth::None;
+			return OidIsValid(hashing.functions.extended)   ? HashWidth::Wide
+				   : OidIsValid(hashing.functions.standard) ? HashWidth::Narrow
+															: HashWidth::None;
 		case KeyKind::Array:
 		case KeyKind::Range:
 		case KeyKind::Multirange:
@@ -295,19 +295,19 @@ UseHashFunction(ValuePlan *plan, Oid type, const HashFunctions &functions)
 static bool
 IsCollated(const ValuePlan *plan)
 {
-	bool		text_like = plan->kind == KeyKind::Text || plan->kind == KeyKind::BpChar ||
-		plan->kind == KeyKind::Name || plan->kind == KeyKind::CString;
+	bool text_like = plan->kind == KeyKind::Text || plan->kind == KeyKind::BpChar ||
+					 plan->kind == KeyKind::Name || plan->kind == KeyKind::CString;
 
 	return text_like && plan->type != BYTEAOID && OidIsValid(plan->collation) &&
-		!get_collation_isdeterministic(plan->collation);
+		   !get_collation_isdeterministic(plan->collation);
 }
 
 /* `named` is the type that an error is about. */
 static ValuePlan *
 MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation, Oid named)
 {
-	ValuePlan  *plan = (ValuePlan *) MemoryContextAllocZero(context, sizeof(ValuePlan));
-	Hashing		hashing = DescribeHashing(type, equality);
+	ValuePlan *plan = (ValuePlan *) MemoryContextAllocZero(context, sizeof(ValuePlan));
+	Hashing hashing = DescribeHashing(type, equality);
 
 	check_stack_depth();
 	plan->context = context;
@@ -322,10 +322,10 @@ MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation, Oid nam
 			break;
 		case KeyKind::Range:
 			plan->typcache = lookup_type_cache(plan->type, TYPECACHE_RANGE_INFO);
-			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,
-									   plan->typcache->rng_collation,
-									   hashing.element_equality == DEFAULT_EQUALITY ?
-									   hashing.element : type);
+			plan->element =
+				MakePlanBy(context, hashing.element, hashing.element_equality,
+						   plan->typcache->rng_collation,
+						   hashing.element_equality == DEFAULT_EQUALITY ? hashing.element : type);
 			break;
 #if PG_VERSION_NUM >= 140000
 		case KeyKind::Multirange:
@@ -368,14 +368,14 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 static List *
 WindowAggregateArguments(FunctionCallInfo fcinfo, WindowAggState *node)
 {
-	List	   *found = NIL;
-	ListCell   *cell;
+	List *found = NIL;
+	ListCell *cell;
 
 	foreach(cell, node->funcs)
 	{
 		WindowFunc *function = ((WindowFuncExprState *) lfirst(cell))->wfunc;
-		HeapTuple	tuple;
-		bool		same;
+		HeapTuple tuple;
+		bool same;
 
 		if (!function->winagg || function->inputcollid != fcinfo->fncollation ||
 			list_length(function->args) != fcinfo->nargs - 1)
@@ -387,16 +387,16 @@ WindowAggregateArguments(FunctionCallInfo fcinfo, WindowAggState *node)
 		ReleaseSysCache(tuple);
 		for (int i = 1; same && i < fcinfo->nargs; i++)
 			same = exprType((Node *) list_nth(function->args, i - 1)) ==
-				get_fn_expr_argtype(fcinfo->flinfo, i);
+				   get_fn_expr_argtype(fcinfo->flinfo, i);
 		if (!same)
 			continue;
 		for (int i = 0; found != NIL && i < list_length(found); i++)
 			if (exprCollation((Node *) list_nth(found, i)) !=
 				exprCollation((Node *) list_nth(function->args, i)))
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot tell the collations of two window aggregates apart"),
-						 errhint("Give their keys the same collations, or compute them in separate subqueries.")));
+				ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+								errmsg("cannot tell the collations of two window aggregates apart"),
+								errhint("Give their keys the same collations, or compute them in "
+										"separate subqueries.")));
 		found = function->args;
 	}
 	return found;
@@ -409,9 +409,9 @@ WindowAggregateArguments(FunctionCallInfo fcinfo, WindowAggState *node)
 static Oid
 ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 {
-	Node	   *expr = fcinfo->flinfo->fn_expr;
-	Aggref	   *aggref;
-	List	   *args = NIL;
+	Node *expr = fcinfo->flinfo->fn_expr;
+	Aggref *aggref;
+	List *args = NIL;
 
 	if (AggCheckCallContext(fcinfo, NULL))
 	{
@@ -429,7 +429,7 @@ ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 		args = ((WindowFunc *) expr)->args;
 	if (argument < list_length(args))
 	{
-		Node	   *node = (Node *) list_nth(args, argument);
+		Node *node = (Node *) list_nth(args, argument);
 
 		if (IsA(node, TargetEntry))
 			node = (Node *) ((TargetEntry *) node)->expr;
@@ -478,7 +478,7 @@ WatchChanges(void)
 static KeyPlan *
 AllocateKeyPlan(MemoryContext context, int columns)
 {
-	KeyPlan    *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
+	KeyPlan *plan = (KeyPlan *) MemoryContextAllocZero(context, sizeof(KeyPlan));
 
 	plan->context = context;
 	plan->columns = columns;
@@ -502,7 +502,7 @@ bool
 IsHashedBy(const KeyPlan *plan, PGFunction function)
 {
 	return plan->columns == 1 && plan->plans[0]->kind == KeyKind::OwnHash &&
-		plan->plans[0]->hash.fn_addr == function;
+		   plan->plans[0]->hash.fn_addr == function;
 }
 
 /* Deletes the plans of earlier renewals. */
@@ -524,7 +524,7 @@ DropOldPlans(MemoryContext renewals, MemoryContext present)
 void
 RenewKeyPlan(KeyPlan *plan)
 {
-	uint64		version = equality_version;
+	uint64 version = equality_version;
 	MemoryContext memory;
 	ValuePlan **plans;
 
@@ -547,35 +547,32 @@ RenewKeyPlan(KeyPlan *plan)
 KeyPlan *
 MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 {
-	FmgrInfo   *flinfo = fcinfo->flinfo;
-	int			columns = fcinfo->nargs - first;
-	KeyPlan    *plan;
+	FmgrInfo *flinfo = fcinfo->flinfo;
+	int columns = fcinfo->nargs - first;
+	KeyPlan *plan;
 
 	if (columns < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a key needs at least one column")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a key needs at least one column")));
 	plan = AllocateKeyPlan(flinfo->fn_mcxt, columns);
 	plan->first = first;
 	plan->variadic = get_fn_expr_variadic(flinfo);
 	for (int i = 0; i < columns; i++)
 	{
-		Oid			type = get_fn_expr_argtype(flinfo, first + i);
-		Oid			collation;
+		Oid type = get_fn_expr_argtype(flinfo, first + i);
+		Oid collation;
 
 		if (!OidIsValid(type))
-			ereport(ERROR,
-					(errcode(ERRCODE_INDETERMINATE_DATATYPE),
-					 errmsg("could not determine the type of key column %d", i + 1)));
+			ereport(ERROR, (errcode(ERRCODE_INDETERMINATE_DATATYPE),
+							errmsg("could not determine the type of key column %d", i + 1)));
 		collation = ArgumentCollation(fcinfo, first + i);
 		if (plan->variadic)
 		{
-			Oid			element = get_element_type(getBaseType(type));
+			Oid element = get_element_type(getBaseType(type));
 
 			if (!OidIsValid(element))
-				ereport(ERROR,
-						(errcode(ERRCODE_DATATYPE_MISMATCH),
-						 errmsg("VARIADIC argument must be an array")));
+				ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+								errmsg("VARIADIC argument must be an array")));
 			type = element;
 		}
 		PlanColumn(plan, i, type, collation);
@@ -588,7 +585,7 @@ MakeKeyPlan(FunctionCallInfo fcinfo, int first)
 KeyPlan *
 MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation)
 {
-	KeyPlan    *plan = AllocateKeyPlan(context, 1);
+	KeyPlan *plan = AllocateKeyPlan(context, 1);
 
 	PlanColumn(plan, 0, element_type, collation);
 	return plan;
@@ -597,7 +594,7 @@ MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation)
 KeyPlan *
 MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid *types, const Oid *collations)
 {
-	KeyPlan    *plan = AllocateKeyPlan(context, columns);
+	KeyPlan *plan = AllocateKeyPlan(context, columns);
 
 	for (int i = 0; i < columns; i++)
 		PlanColumn(plan, i, types[i], collations[i]);

@@ -22,25 +22,25 @@ enum class KeyShortcut
 	None,
 	Int16,
 	Int32,
-	Int64,						/* and times */
-	Text						/* compared by its bytes; and bytea */
+	Int64, /* and times */
+	Text   /* compared by its bytes; and bytea */
 };
 
 /* How to hash the key columns of one call site. */
 struct KeyPlan
 {
-	int			first;			/* argument number of the first column */
-	int			columns;
-	bool		variadic;		/* the columns are the elements of one array */
+	int first; /* argument number of the first column */
+	int columns;
+	bool variadic; /* the columns are the elements of one array */
 	KeyShortcut shortcut;
-	ValuePlan **plans;			/* one, if variadic */
+	ValuePlan **plans; /* one, if variadic */
 
 	/* The plans were made from these. They are renewed when an equality may have changed. */
-	Oid		   *types;
-	Oid		   *collations;
+	Oid *types;
+	Oid *collations;
 	MemoryContext context;
-	MemoryContext renewals;		/* holds a context for each renewal; NULL before the first */
-	uint64		version;
+	MemoryContext renewals; /* holds a context for each renewal; NULL before the first */
+	uint64 version;
 };
 
 /*
@@ -89,22 +89,22 @@ extern void RenewKeyPlan(KeyPlan *plan);
  * Hashes the key of this call. False: there is none, a column is NULL (only with
  * NullKeys::Skip).
  */
-static pg_attribute_always_inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
-						   dedup::KeySeed seed, uint64 *hash);
+static pg_attribute_always_inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo,
+											   NullKeys nulls, dedup::KeySeed seed, uint64 *hash);
 
 /* Hashes a key whose columns are given. */
 extern bool HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls,
 						dedup::KeySeed seed, uint64 *hash);
 
 /* What HashKey() does beyond its short way. */
-extern bool HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls,
-					   dedup::KeySeed seed, uint64 *hash);
+extern bool HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed,
+					   uint64 *hash);
 
 /* Integers of every width are one canonical form, 8 bytes. */
 static inline uint64
 HashInteger(int64 value, dedup::KeySeed seed)
 {
-	uint8_t		bytes[8];
+	uint8_t bytes[8];
 
 	dedup::StoreU64(bytes, (uint64) value);
 	return dedup::HashBytes(bytes, sizeof bytes, seed);
@@ -153,7 +153,7 @@ static pg_attribute_always_inline bool
 HashKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed, uint64 *hash)
 {
 	return HashByShortcut(plan, &fcinfo->args[plan->first], seed, hash) ||
-		HashAnyKey(plan, fcinfo, nulls, seed, hash);
+		   HashAnyKey(plan, fcinfo, nulls, seed, hash);
 }
 
-#endif							/* STREAMDEDUP_PG_KEYS_HPP */
+#endif /* STREAMDEDUP_PG_KEYS_HPP */

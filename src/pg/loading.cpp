@@ -37,14 +37,12 @@ static const char *const SESSION_PRELOAD = "session_preload_libraries";
 DEDUP_FUNCTION(dedup_approximate_distinct)
 {
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("argument \"%s\" must not be NULL", PG_ARGISNULL(0) ? "enable" : "is_local")));
-	(void) set_config_option("streamdedup.approximate_distinct",
-							 PG_GETARG_BOOL(0) ? "on" : "off",
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("argument \"%s\" must not be NULL",
+							   PG_ARGISNULL(0) ? "enable" : "is_local")));
+	(void) set_config_option("streamdedup.approximate_distinct", PG_GETARG_BOOL(0) ? "on" : "off",
 							 superuser() ? PGC_SUSET : PGC_USERSET, PGC_S_SESSION,
-							 PG_GETARG_BOOL(1) ? GUC_ACTION_LOCAL : GUC_ACTION_SET,
-							 true, 0, false);
+							 PG_GETARG_BOOL(1) ? GUC_ACTION_LOCAL : GUC_ACTION_SET, true, 0, false);
 	PG_RETURN_BOOL(approximate_distinct);
 }
 
@@ -57,7 +55,7 @@ static char *pending_hint = NULL;
 static List *
 SplitLibraries(const char *value)
 {
-	List	   *names = NIL;
+	List *names = NIL;
 
 	if (value == NULL || !SplitDirectoriesString(pstrdup(value), ',', &names))
 		return NIL;
@@ -68,13 +66,13 @@ SplitLibraries(const char *value)
 static bool
 IsListed(const List *names)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, names)
 	{
 		const char *name = (const char *) lfirst(cell);
 		const char *slash = strrchr(name, '/');
-		size_t		length = strlen(LIBRARY);
+		size_t length = strlen(LIBRARY);
 
 		if (slash != NULL)
 			name = slash + 1;
@@ -91,11 +89,11 @@ IsListed(const List *names)
 static char *
 OfDatabase(void)
 {
-	Relation	rel = table_open(DbRoleSettingRelationId, AccessShareLock);
-	char	   *value = NULL;
+	Relation rel = table_open(DbRoleSettingRelationId, AccessShareLock);
+	char *value = NULL;
 	ScanKeyData keys[2];
 	SysScanDesc scan;
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(MyDatabaseId));
@@ -105,22 +103,22 @@ OfDatabase(void)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		bool		isnull;
-		Datum		settings = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig,
-											RelationGetDescr(rel), &isnull);
+		bool isnull;
+		Datum settings =
+			heap_getattr(tuple, Anum_pg_db_role_setting_setconfig, RelationGetDescr(rel), &isnull);
 
 		if (!isnull)
 		{
-			size_t		length = strlen(SESSION_PRELOAD);
-			Datum	   *elements;
-			bool	   *nulls;
-			int			n;
+			size_t length = strlen(SESSION_PRELOAD);
+			Datum *elements;
+			bool *nulls;
+			int n;
 
 			deconstruct_array(DatumGetArrayTypeP(settings), TEXTOID, -1, false, TYPALIGN_INT,
 							  &elements, &nulls, &n);
 			for (int i = 0; i < n; i++)
 			{
-				char	   *setting = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
+				char *setting = nulls[i] ? NULL : TextDatumGetCString(elements[i]);
 
 				if (setting != NULL && strncmp(setting, SESSION_PRELOAD, length) == 0 &&
 					setting[length] == '=')
@@ -140,16 +138,16 @@ OfDatabase(void)
 static void
 SayAtCommit(XactEvent event, void *arg)
 {
-	char	   *hint = pending_hint;
+	char *hint = pending_hint;
 
 	if (hint == NULL || event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
 	pending_hint = NULL;
 	if ((event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE) &&
 		OidIsValid(get_extension_oid(LIBRARY, true)))
-		ereport(NOTICE,
-				(errmsg("streamdedup is not preloaded: its settings take effect in a session when it first calls one of its functions"),
-				 errhint("%s", hint)));
+		ereport(NOTICE, (errmsg("streamdedup is not preloaded: its settings take effect in a "
+								"session when it first calls one of its functions"),
+						 errhint("%s", hint)));
 	pfree(hint);
 }
 
@@ -163,12 +161,12 @@ SayAtCommit(XactEvent event, void *arg)
 DEDUP_FUNCTION(dedup_preload_notice)
 {
 	static bool registered = false;
-	char	   *of_database = OfDatabase();
-	const char *value = of_database != NULL ? of_database :
-		GetConfigOption(SESSION_PRELOAD, true, false);
-	List	   *names = SplitLibraries(value);
+	char *of_database = OfDatabase();
+	const char *value =
+		of_database != NULL ? of_database : GetConfigOption(SESSION_PRELOAD, true, false);
+	List *names = SplitLibraries(value);
 	StringInfoData list;
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (IsListed(names) ||
 		IsListed(SplitLibraries(GetConfigOption("shared_preload_libraries", true, false))) ||
@@ -184,7 +182,8 @@ DEDUP_FUNCTION(dedup_preload_notice)
 	if (pending_hint != NULL)
 		pfree(pending_hint);
 	pending_hint = MemoryContextStrdup(TopMemoryContext,
-									   psprintf("A superuser can have all new sessions of this database load it: ALTER DATABASE %s SET %s = %s;",
+									   psprintf("A superuser can have all new sessions of this "
+												"database load it: ALTER DATABASE %s SET %s = %s;",
 												quote_identifier(get_database_name(MyDatabaseId)),
 												SESSION_PRELOAD, list.data));
 	if (!registered)

@@ -58,13 +58,12 @@ ResumeInterrupts(void)
  * Declares an SQL-callable function and exports it; everything else of the
  * library is hidden.
  */
-#define DEDUP_FUNCTION(name) \
-	extern "C" { \
-	_Pragma("GCC visibility push(default)") \
-	PG_FUNCTION_INFO_V1(name); \
-	Datum name(PG_FUNCTION_ARGS); \
-	_Pragma("GCC visibility pop") \
-	} \
+#define DEDUP_FUNCTION(name)                                                                       \
+	extern "C" {                                                                                   \
+	_Pragma("GCC visibility push(default)") PG_FUNCTION_INFO_V1(name);                             \
+	Datum name(PG_FUNCTION_ARGS);                                                                  \
+	_Pragma("GCC visibility pop")                                                                  \
+	}                                                                                              \
 	Datum name(PG_FUNCTION_ARGS)
 
-#endif							/* STREAMDEDUP_PG_PG_HPP */
+#endif /* STREAMDEDUP_PG_PG_HPP */

@@ -42,9 +42,8 @@ RequireSet(FunctionCallInfo fcinfo, SetFunctionReturnMode mode)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & mode))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("set-valued function called in context that cannot accept a set")));
 	return result;
 }
 
@@ -88,7 +87,7 @@ TakeElements(FunctionCallInfo fcinfo, ElementSet *set, int argument)
 {
 	/* The elements stay where they are in the array, which stays until the set's end. */
 	MemoryContext old = MemoryContextSwitchTo(set->context);
-	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
+	ArrayType *array = PG_GETARG_ARRAYTYPE_P(argument);
 
 	PlanElements(fcinfo, &set->plan, array);
 	ReadElements(&set->plan, array, &set->values, &set->isnull, &set->count);

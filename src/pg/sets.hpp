@@ -15,12 +15,12 @@ extern "C" {
 /* What a call site needs to read arrays of keys. Zeroed: no array was read yet. */
 struct ElementPlan
 {
-	KeyPlan    *keys;
-	Oid			type;			/* the element type that the plan is for */
-	MemoryContext context;		/* where the plan is; reset when the type changes */
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
+	KeyPlan *keys;
+	Oid type;              /* the element type that the plan is for */
+	MemoryContext context; /* where the plan is; reset when the type changes */
+	int16 typlen;
+	bool typbyval;
+	char typalign;
 };
 
 /* Makes the plan for the elements of this array, unless it is there. */
@@ -49,11 +49,11 @@ struct ElementSet
 
 	/* The set that is being returned; it lives in `context`. */
 	MemoryContext context;
-	bool		active;
-	Datum	   *values;
-	bool	   *isnull;
-	int			next;
-	int			count;
+	bool active;
+	Datum *values;
+	bool *isnull;
+	int next;
+	int count;
 };
 
 /*
@@ -82,4 +82,4 @@ extern Datum NextElement(FunctionCallInfo fcinfo, ElementSet *set);
 /* The result of a call that returns the empty set. */
 extern Datum NoElements(FunctionCallInfo fcinfo);
 
-#endif							/* STREAMDEDUP_PG_SETS_HPP */
+#endif /* STREAMDEDUP_PG_SETS_HPP */

@@ -18,9 +18,9 @@ extern "C" {
 #include "utils/plancache.h"
 }
 
-bool		approximate_distinct = false;
-double		distinct_fpr = 0.001;
-int			distinct_memory_kb = -1;
+bool approximate_distinct = false;
+double distinct_fpr = 0.001;
+int distinct_memory_kb = -1;
 
 namespace
 {
@@ -28,8 +28,8 @@ namespace
 /* Who turned approximate_distinct on. */
 struct SetBy
 {
-	Oid			user;
-	int			context;		/* bits of CONTEXT_BITS */
+	Oid user;
+	int context; /* bits of CONTEXT_BITS */
 };
 
 /* What makes a security context one where other people's code runs. */
@@ -38,7 +38,7 @@ constexpr int CONTEXT_BITS = SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_
 constexpr Size LEAST_DEFAULT_MEMORY = 64 * 1024 * 1024;
 constexpr int LEAST_MEMORY_KB = 64;
 
-}							/* namespace */
+} /* namespace */
 
 static SetBy set_by;
 
@@ -51,7 +51,7 @@ static bool defining = false;
 static SetBy
 PresentContext(void)
 {
-	SetBy		present = {};
+	SetBy present = {};
 
 	GetUserIdAndSecContext(&present.user, &present.context);
 	present.context &= CONTEXT_BITS;
@@ -61,7 +61,7 @@ PresentContext(void)
 static bool
 CheckApproximateDistinct(bool *newval, void **extra, GucSource source)
 {
-	SetBy	   *by;
+	SetBy *by;
 
 #if PG_VERSION_NUM >= 160000
 	by = (SetBy *) guc_malloc(LOG, sizeof(SetBy));
@@ -86,9 +86,9 @@ CheckApproximateDistinct(bool *newval, void **extra, GucSource source)
 static void
 AssignApproximateDistinct(bool newval, void *extra)
 {
-	SetBy		by = extra == NULL ? SetBy{InvalidOid, 0} : *(SetBy *) extra;
-	bool		changed = newval != approximate_distinct ||
-		(newval && (by.user != set_by.user || by.context != set_by.context));
+	SetBy by = extra == NULL ? SetBy{InvalidOid, 0} : *(SetBy *) extra;
+	bool changed = newval != approximate_distinct ||
+				   (newval && (by.user != set_by.user || by.context != set_by.context));
 
 	/* the server assigns the variable too, after this */
 	approximate_distinct = newval;
@@ -110,43 +110,23 @@ void
 InitSettings(void)
 {
 	defining = true;
-	DefineCustomBoolVariable("streamdedup.approximate_distinct",
-							 "Plans DISTINCT and count(DISTINCT) through a filter.",
-							 "They take less time and memory, and may lose a few rows, or count a little wrong.",
-							 &approximate_distinct,
-							 false,
-							 PGC_USERSET,
-							 GUC_EXPLAIN,
-							 CheckApproximateDistinct,
-							 AssignApproximateDistinct,
-							 NULL);
+	DefineCustomBoolVariable(
+		"streamdedup.approximate_distinct", "Plans DISTINCT and count(DISTINCT) through a filter.",
+		"They take less time and memory, and may lose a few rows, or count a little wrong.",
+		&approximate_distinct, false, PGC_USERSET, GUC_EXPLAIN, CheckApproximateDistinct,
+		AssignApproximateDistinct, NULL);
 	defining = false;
 
-	DefineCustomRealVariable("streamdedup.distinct_fpr",
-							 "Sets the share of distinct rows that an approximate DISTINCT may lose.",
-							 NULL,
-							 &distinct_fpr,
-							 0.001,
-							 1e-8,
-							 0.1,
-							 PGC_USERSET,
-							 GUC_EXPLAIN,
-							 NULL,
-							 NULL,
-							 NULL);
+	DefineCustomRealVariable(
+		"streamdedup.distinct_fpr",
+		"Sets the share of distinct rows that an approximate DISTINCT may lose.", NULL,
+		&distinct_fpr, 0.001, 1e-8, 0.1, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 
-	DefineCustomIntVariable("streamdedup.distinct_memory",
-							"Sets the most memory that the filter of an approximate DISTINCT takes.",
-							"-1 is work_mem times hash_mem_multiplier, at least 64MB.",
-							&distinct_memory_kb,
-							-1,
-							-1,
-							MAX_KILOBYTES,
-							PGC_USERSET,
-							GUC_EXPLAIN | GUC_UNIT_KB,
-							CheckDistinctMemory,
-							NULL,
-							NULL);
+	DefineCustomIntVariable(
+		"streamdedup.distinct_memory",
+		"Sets the most memory that the filter of an approximate DISTINCT takes.",
+		"-1 is work_mem times hash_mem_multiplier, at least 64MB.", &distinct_memory_kb, -1, -1,
+		MAX_KILOBYTES, PGC_USERSET, GUC_EXPLAIN | GUC_UNIT_KB, CheckDistinctMemory, NULL, NULL);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("streamdedup");
@@ -166,11 +146,11 @@ DistinctMemory(void)
 bool
 ApproximateDistinctAllowed(void)
 {
-	SetBy		present;
+	SetBy present;
 
 	if (!approximate_distinct)
 		return false;
 	present = PresentContext();
 	return present.context == 0 ||
-		(present.user == set_by.user && present.context == set_by.context);
+		   (present.user == set_by.user && present.context == set_by.context);
 }

@@ -13,7 +13,7 @@ extern bool approximate_distinct;
 extern double distinct_fpr;
 
 /* streamdedup.distinct_memory, or -1; ask DistinctMemory() rather. */
-extern int	distinct_memory_kb;
+extern int distinct_memory_kb;
 
 /* Defines them; called by _PG_init before everything else. */
 extern void InitSettings(void);
@@ -28,4 +28,4 @@ extern Size DistinctMemory(void);
  */
 extern bool ApproximateDistinctAllowed(void);
 
-#endif							/* STREAMDEDUP_PG_SETTINGS_HPP */
+#endif /* STREAMDEDUP_PG_SETTINGS_HPP */

@@ -27,19 +27,19 @@ namespace
 /* What the call site keeps in fn_extra, for the query. */
 struct NewKeysSite
 {
-	ElementSet	set;
+	ElementSet set;
 	FilterCache *cache;
 };
 
 /* Set of hashes with room for a number of them that is known before. */
 struct HashSet
 {
-	uint64	   *slots;			/* 0: free */
-	uint64		size;
-	bool		has_zero;
+	uint64 *slots; /* 0: free */
+	uint64 size;
+	bool has_zero;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Elements hashed and asked at a time. */
 static constexpr int BATCH = 1024;
@@ -50,7 +50,7 @@ static constexpr uint64 SEARCHED_HASHES = 32;
 static HashSet
 MakeHashSet(int room)
 {
-	HashSet		set = {};
+	HashSet set = {};
 
 	set.size = 2 * (uint64) room + 1;
 	set.slots = (uint64 *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint64) * set.size);
@@ -64,7 +64,7 @@ AddToSet(HashSet *set, uint64 hash)
 {
 	if (hash == 0)
 	{
-		bool		is_new = !set->has_zero;
+		bool is_new = !set->has_zero;
 
 		set->has_zero = true;
 		return is_new;
@@ -90,9 +90,9 @@ AddToSet(HashSet *set, uint64 hash)
 static FilterRef
 IndexFilter(const FilterRef &filter, int keys)
 {
-	Step		step = {Form::kWorkingExact, filter.header.hashes()};
+	Step step = {Form::kWorkingExact, filter.header.hashes()};
 	struct varlena *value;
-	FilterRef	indexed;
+	FilterRef indexed;
 
 	if (filter.header.form != Form::kExact || filter.header.order() == ExactOrder::kSorted ||
 		filter.header.hashes() <= SEARCHED_HASHES || keys <= (int) SEARCHED_HASHES)
@@ -112,22 +112,22 @@ IndexFilter(const FilterRef &filter, int keys)
 static int
 KeepNewKeys(ElementSet *set, const FilterRef &given)
 {
-	FilterRef	filter = IndexFilter(given, set->count);
-	HashSet		earlier = MakeHashSet(set->count);
+	FilterRef filter = IndexFilter(given, set->count);
+	HashSet earlier = MakeHashSet(set->count);
 	const dedup::KeySeed seed = dedup::KeySeedOf(filter.header.shape);
-	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
-														  "dedup_new_keys batch",
-														  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context =
+		AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_new_keys batch",
+									  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	uint64		hashes[BATCH];
-	uint8_t		seen[BATCH];
-	int			kept = 0;
+	uint64 hashes[BATCH];
+	uint8_t seen[BATCH];
+	int kept = 0;
 
 	for (int start = 0; start < set->count; start += BATCH)
 	{
-		const int	n = Min(BATCH, set->count - start);
-		int			hashed = 0;
-		int			asked = 0;
+		const int n = Min(BATCH, set->count - start);
+		int hashed = 0;
+		int asked = 0;
 
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(context);
@@ -145,7 +145,7 @@ KeepNewKeys(ElementSet *set, const FilterRef &given)
 		{
 			if (!set->isnull[i])
 			{
-				const int	place = asked++;
+				const int place = asked++;
 
 				if (seen[place] != 0 || !AddToSet(&earlier, hashes[place]))
 					continue;
@@ -175,8 +175,8 @@ ChooseNewKeys(FunctionCallInfo fcinfo, NewKeysSite *site)
 {
 	MemoryContext work = StartSet(fcinfo, &site->set);
 	MemoryContext old = MemoryContextSwitchTo(work);
-	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
-	int			kept;
+	FilterRef filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	int kept;
 
 	RequireMembership(*filter.header.method);
 	TakeElements(fcinfo, &site->set, 1);
@@ -209,7 +209,7 @@ DEDUP_FUNCTION(dedup_new_keys_value)
  */
 DEDUP_FUNCTION(dedup_new_keys_support)
 {
-	Node	   *node = (Node *) PG_GETARG_POINTER(0);
+	Node *node = (Node *) PG_GETARG_POINTER(0);
 
 	if (IsA(node, SupportRequestRows))
 	{
@@ -217,7 +217,7 @@ DEDUP_FUNCTION(dedup_new_keys_support)
 
 		if (is_funcclause(request->node))
 		{
-			Node	   *array = (Node *) lsecond(((FuncExpr *) request->node)->args);
+			Node *array = (Node *) lsecond(((FuncExpr *) request->node)->args);
 
 #if PG_VERSION_NUM >= 170000
 			request->rows = estimate_array_length(request->root, array);

@@ -15,9 +15,9 @@ static constexpr double DEFAULT_FPR = 0.001;
 Shape
 DefaultShape(void)
 {
-	Size		memory = get_hash_memory_limit();
+	Size memory = get_hash_memory_limit();
 	dedup::Request request;
-	Shape		shape;
+	Shape shape;
 
 	request.memory = Min(memory, dedup::kMaxBodyBytes);
 	request.fpr = DEFAULT_FPR;
@@ -50,7 +50,7 @@ bool
 IsNewToOwn(OwnFilter *own, uint64 hash)
 {
 	struct varlena *before = own->state.value;
-	bool		is_new = FillWith(&own->state, hash, own->limit);
+	bool is_new = FillWith(&own->state, hash, own->limit);
 
 	if (own->state.value != before)
 		pfree(before);
@@ -67,10 +67,12 @@ WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
 		header.method->forgets(header.shape))
 		return;
 	*warned = true;
-	ereport(WARNING,
-			(errmsg("the filter of %s is overfull", function),
-			 errdetail("It was sized for " UINT64_FORMAT " keys at a false-positive rate of %g and now holds " UINT64_FORMAT ", at a rate of %.3g that rises with every further key.",
-					   header.shape.keys, header.shape.fpr, own->keys,
-					   header.method->expected_fpr(header.shape, (double) own->keys)),
-			 errhint("Give a prototype for more keys, or dedup_window(), which forgets old keys and keeps its rate.")));
+	ereport(WARNING, (errmsg("the filter of %s is overfull", function),
+					  errdetail("It was sized for " UINT64_FORMAT
+								" keys at a false-positive rate of %g and now holds " UINT64_FORMAT
+								", at a rate of %.3g that rises with every further key.",
+								header.shape.keys, header.shape.fpr, own->keys,
+								header.method->expected_fpr(header.shape, (double) own->keys)),
+					  errhint("Give a prototype for more keys, or dedup_window(), which forgets "
+							  "old keys and keeps its rate.")));
 }

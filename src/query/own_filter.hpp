@@ -10,8 +10,8 @@
 struct OwnFilter
 {
 	FilterState state;
-	uint64		limit;			/* most hashes before the method takes over */
-	uint64		keys;			/* answered new */
+	uint64 limit; /* most hashes before the method takes over */
+	uint64 keys;  /* answered new */
 
 	dedup::KeySeed seed() const { return dedup::KeySeedOf(state.header.shape); }
 };
@@ -37,4 +37,4 @@ extern bool IsNewToOwn(OwnFilter *own, uint64 hash);
 /* WARNING, unless `warned`, when a filter that never forgets has more keys than it can. */
 extern void WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function);
 
-#endif							/* STREAMDEDUP_QUERY_OWN_FILTER_HPP */
+#endif /* STREAMDEDUP_QUERY_OWN_FILTER_HPP */

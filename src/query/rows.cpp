@@ -24,27 +24,27 @@ namespace
 
 struct RowsSite
 {
-	bool		warned;
-	TupleDesc	returned;		/* in a target list: of the first set's rows */
+	bool warned;
+	TupleDesc returned; /* in a target list: of the first set's rows */
 };
 
 /* The rows of a query on their way. A destination for them, so the first member is that. */
 struct RowsSink
 {
 	DestReceiver dest;
-	TupleDesc	desc;			/* of the rows that were promised */
-	KeyPlan    *keys;
-	int			key_count;
-	AttrNumber *key_columns;	/* in the row */
-	NullableDatum *columns;		/* of the row in hand */
-	OwnFilter	own;
+	TupleDesc desc; /* of the rows that were promised */
+	KeyPlan *keys;
+	int key_count;
+	AttrNumber *key_columns; /* in the row */
+	NullableDatum *columns;  /* of the row in hand */
+	OwnFilter own;
 	MemoryContext filter_context;
-	MemoryContext row_context;	/* what hashing a row needs */
+	MemoryContext row_context; /* what hashing a row needs */
 	Tuplestorestate *store;
-	bool	   *warned;
+	bool *warned;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* ---- the query ------------------------------------------------------------------ */
 
@@ -55,22 +55,19 @@ struct RowsSink
 static CachedPlanSource *
 PrepareQuery(const char *text, SPIPlanPtr *plan)
 {
-	List	   *sources;
+	List *sources;
 	CachedPlanSource *source;
-	Query	   *query;
+	Query *query;
 
 	*plan = SPI_prepare_cursor(text, 0, NULL, CURSOR_OPT_PARALLEL_OK);
 	if (*plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
 	sources = SPI_plan_get_plan_sources(*plan);
 	if (sources == NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("query of dedup_rows is empty")));
+		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("query of dedup_rows is empty")));
 	if (list_length(sources) > 1)
 		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("query of dedup_rows must be one statement"),
+				(errcode(ERRCODE_SYNTAX_ERROR), errmsg("query of dedup_rows must be one statement"),
 				 errdetail("It is %d statements.", list_length(sources))));
 	source = (CachedPlanSource *) linitial(sources);
 
@@ -78,17 +75,15 @@ PrepareQuery(const char *text, SPIPlanPtr *plan)
 	query = list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
 	if (query == NULL || query->commandType != CMD_SELECT || query->utilityStmt != NULL)
 	{
-		CommandTag	tag = query != NULL ? CreateCommandTag((Node *) query) : source->commandTag;
+		CommandTag tag = query != NULL ? CreateCommandTag((Node *) query) : source->commandTag;
 
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("query of dedup_rows must be a SELECT, VALUES or TABLE"),
-				 errdetail("It is %s.", GetCommandTagName(tag))));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("query of dedup_rows must be a SELECT, VALUES or TABLE"),
+						errdetail("It is %s.", GetCommandTagName(tag))));
 	}
 	if (query->hasModifyingCTE)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("query of dedup_rows must not modify data in WITH")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("query of dedup_rows must not modify data in WITH")));
 	return source;
 }
 
@@ -109,50 +104,46 @@ ColumnNames(TupleDesc desc)
 static void
 FindKeyColumns(RowsSink *sink, ArrayType *names)
 {
-	Datum	   *values;
-	bool	   *isnull;
-	Oid		   *types;
-	Oid		   *collations;
+	Datum *values;
+	bool *isnull;
+	Oid *types;
+	Oid *collations;
 
 	deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &values, &isnull, &sink->key_count);
 	if (sink->key_count == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("dedup_rows needs at least one key column")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("dedup_rows needs at least one key column")));
 	sink->key_columns = (AttrNumber *) palloc(sizeof(AttrNumber) * sink->key_count);
 	sink->columns = (NullableDatum *) palloc(sizeof(NullableDatum) * sink->key_count);
 	types = (Oid *) palloc(sizeof(Oid) * sink->key_count);
 	collations = (Oid *) palloc(sizeof(Oid) * sink->key_count);
 	for (int key = 0; key < sink->key_count; key++)
 	{
-		char	   *name;
-		AttrNumber	found = 0;
+		char *name;
+		AttrNumber found = 0;
 
 		if (isnull[key])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("key column of dedup_rows must not be null")));
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("key column of dedup_rows must not be null")));
 		name = TextDatumGetCString(values[key]);
 		for (int i = 0; i < sink->desc->natts; i++)
 		{
 			if (strcmp(NameStr(TupleDescAttr(sink->desc, i)->attname), name) != 0)
 				continue;
 			if (found != 0)
-				ereport(ERROR,
-						(errcode(ERRCODE_AMBIGUOUS_COLUMN),
-						 errmsg("key column \"%s\" is ambiguous", name),
-						 errdetail("Columns %d and %d of the query's result have that name.",
-								   found, i + 1),
-						 errhint("Give one of them another name in the query.")));
+				ereport(ERROR, (errcode(ERRCODE_AMBIGUOUS_COLUMN),
+								errmsg("key column \"%s\" is ambiguous", name),
+								errdetail("Columns %d and %d of the query's result have that name.",
+										  found, i + 1),
+								errhint("Give one of them another name in the query.")));
 			found = (AttrNumber) (i + 1);
 		}
 		if (found == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("the query's result has no column \"%s\"", name),
-					 sink->desc->natts > 0 ?
-					 errdetail("Its columns are %s.", ColumnNames(sink->desc)) :
-					 errdetail("It has no columns.")));
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("the query's result has no column \"%s\"", name),
+							sink->desc->natts > 0
+								? errdetail("Its columns are %s.", ColumnNames(sink->desc))
+								: errdetail("It has no columns.")));
 		sink->key_columns[key] = found;
 		types[key] = TupleDescAttr(sink->desc, found - 1)->atttypid;
 		collations[key] = TupleDescAttr(sink->desc, found - 1)->attcollation;
@@ -184,7 +175,7 @@ DefinitionList(TupleDesc desc)
 static void
 CheckRowType(TupleDesc expected, TupleDesc result)
 {
-	bool		same = expected->natts == result->natts;
+	bool same = expected->natts == result->natts;
 
 	for (int i = 0; same && i < result->natts; i++)
 	{
@@ -192,15 +183,14 @@ CheckRowType(TupleDesc expected, TupleDesc result)
 		Form_pg_attribute given = TupleDescAttr(result, i);
 
 		same = wanted->atttypid == given->atttypid &&
-			(wanted->atttypmod < 0 || wanted->atttypmod == given->atttypmod);
+			   (wanted->atttypmod < 0 || wanted->atttypmod == given->atttypmod);
 	}
 	if (!same)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("rows of the query do not match the column definition list"),
-				 errdetail("The query returns (%s), the list is (%s).",
-						   DefinitionList(result), DefinitionList(expected)),
-				 errhint("Change the list, or cast the columns in the query.")));
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("rows of the query do not match the column definition list"),
+						errdetail("The query returns (%s), the list is (%s).",
+								  DefinitionList(result), DefinitionList(expected)),
+						errhint("Change the list, or cast the columns in the query.")));
 }
 
 /*
@@ -219,12 +209,13 @@ CheckSameRowType(FunctionCallInfo fcinfo, RowsSite *site, TupleDesc result)
 		return;
 	}
 	if (!equalTupleDescs(site->returned, result))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("queries of one dedup_rows call in a SELECT list must return the same columns"),
-				 errdetail("An earlier row's query returned (%s), this one's returns (%s).",
-						   DefinitionList(site->returned), DefinitionList(result)),
-				 errhint("Call dedup_rows in FROM, with a column definition list.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("queries of one dedup_rows call in a SELECT list must return the same columns"),
+			 errdetail("An earlier row's query returned (%s), this one's returns (%s).",
+					   DefinitionList(site->returned), DefinitionList(result)),
+			 errhint("Call dedup_rows in FROM, with a column definition list.")));
 }
 
 /* ---- rows --------------------------------------------------------------------------- */
@@ -234,8 +225,8 @@ static void
 TakeRow(RowsSink *sink, TupleTableSlot *slot)
 {
 	MemoryContext old = MemoryContextSwitchTo(sink->row_context);
-	uint64		hash;
-	bool		is_new;
+	uint64 hash;
+	bool is_new;
 
 	for (int i = 0; i < sink->key_count; i++)
 		sink->columns[i].value = slot_getattr(slot, sink->key_columns[i], &sink->columns[i].isnull);
@@ -257,14 +248,13 @@ TakeRow(RowsSink *sink, TupleTableSlot *slot)
 static void
 CheckPromise(RowsSink *sink, TupleDesc actual)
 {
-	bool		same = actual->natts == sink->desc->natts;
+	bool same = actual->natts == sink->desc->natts;
 
 	for (int i = 0; same && i < actual->natts; i++)
 		same = TupleDescAttr(actual, i)->atttypid == TupleDescAttr(sink->desc, i)->atttypid;
 	if (!same)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("result of the query changed between its planning and its run")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("result of the query changed between its planning and its run")));
 }
 
 #if PG_VERSION_NUM >= 140000 && !defined(DEDUP_ROWS_BY_CURSOR)
@@ -292,7 +282,7 @@ static void
 RunQuery(SPIPlanPtr plan, RowsSink *sink)
 {
 	SPIExecuteOptions options = {};
-	int			result;
+	int result;
 
 	sink->dest.receiveSlot = ReceiveRow;
 	sink->dest.rStartup = StartReceiving;
@@ -314,9 +304,9 @@ static constexpr long FETCHED_ROWS = 1000;
 static void
 RunQuery(SPIPlanPtr plan, RowsSink *sink)
 {
-	Portal		portal = SPI_cursor_open(NULL, plan, NULL, NULL, false);
+	Portal portal = SPI_cursor_open(NULL, plan, NULL, NULL, false);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(sink->desc, &TTSOpsHeapTuple);
-	uint64		rows;
+	uint64 rows;
 
 	CheckPromise(sink, portal->tupDesc);
 	do
@@ -342,15 +332,15 @@ static Datum
 DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 {
 	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
-	const int	first = with_prototype ? 1 : 0;
-	RowsSite   *site = (RowsSite *) fcinfo->flinfo->fn_extra;
+	const int first = with_prototype ? 1 : 0;
+	RowsSite *site = (RowsSite *) fcinfo->flinfo->fn_extra;
 	MemoryContext outer = CurrentMemoryContext;
 	MemoryContext old;
-	RowsSink	sink = {};
+	RowsSink sink = {};
 	dedup::Shape shape;
-	char	   *query;
-	ArrayType  *names;
-	SPIPlanPtr	plan;
+	char *query;
+	ArrayType *names;
+	SPIPlanPtr plan;
 
 	if (site == NULL)
 	{
@@ -358,16 +348,14 @@ DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 		fcinfo->flinfo->fn_extra = site;
 	}
 	if (PG_ARGISNULL(first))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("query of dedup_rows must not be null")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("query of dedup_rows must not be null")));
 	if (PG_ARGISNULL(first + 1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("key columns of dedup_rows must not be null")));
-	shape = with_prototype ?
-		GetPrototype(PG_ARGISNULL(0), PG_ARGISNULL(0) ? (Datum) 0 : PG_GETARG_DATUM(0)) :
-		DefaultShape();
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("key columns of dedup_rows must not be null")));
+	shape = with_prototype
+				? GetPrototype(PG_ARGISNULL(0), PG_ARGISNULL(0) ? (Datum) 0 : PG_GETARG_DATUM(0))
+				: DefaultShape();
 	query = text_to_cstring(PG_GETARG_TEXT_PP(first));
 	names = PG_GETARG_ARRAYTYPE_P(first + 1);
 

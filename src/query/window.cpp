@@ -21,21 +21,21 @@ namespace
 /* What the call site keeps in fn_extra, for the query. */
 struct WindowSite
 {
-	KeyPlan    *keys;
-	bool		has_default;
-	Shape		default_shape;
-	bool		warned;
-	NullableDatum *columns;		/* of the row in hand */
+	KeyPlan *keys;
+	bool has_default;
+	Shape default_shape;
+	bool warned;
+	NullableDatum *columns; /* of the row in hand */
 };
 
 /* What a partition keeps; zeroed by the server at its start. */
 struct PartitionState
 {
-	bool		started;
-	OwnFilter	own;
+	bool started;
+	OwnFilter own;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static Datum
 IsNew(FunctionCallInfo fcinfo, bool with_prototype)
@@ -43,37 +43,36 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 	WindowObject window = PG_WINDOW_OBJECT();
 	PartitionState *partition;
 	WindowSite *site = (WindowSite *) fcinfo->flinfo->fn_extra;
-	int			first = with_prototype ? 1 : 0;
+	int first = with_prototype ? 1 : 0;
 	MemoryContext old;
-	uint64		hash;
-	bool		is_new;
+	uint64 hash;
+	bool is_new;
 
 	/* CREATE OPERATOR takes a window function, and an operator is called as a plain one. */
 	if (!WindowObjectIsValid(window))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("window function %s called outside of a window", "dedup_is_new"),
-				 errhint("Call it with an OVER clause.")));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("window function %s called outside of a window", "dedup_is_new"),
+						errhint("Call it with an OVER clause.")));
 	partition = (PartitionState *) WinGetPartitionLocalMemory(window, sizeof(PartitionState));
 
 	if (site == NULL)
 	{
 		site = (WindowSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(WindowSite));
 		site->keys = MakeKeyPlan(fcinfo, first);
-		site->columns = (NullableDatum *)
-			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-								   sizeof(NullableDatum) * site->keys->columns);
+		site->columns =
+			(NullableDatum *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+													 sizeof(NullableDatum) * site->keys->columns);
 		fcinfo->flinfo->fn_extra = site;
 	}
 
 	if (!partition->started)
 	{
-		Shape		shape = {};
+		Shape shape = {};
 
 		if (with_prototype)
 		{
-			bool		isnull;
-			Datum		prototype = WinGetFuncArgCurrent(window, 0, &isnull);
+			bool isnull;
+			Datum prototype = WinGetFuncArgCurrent(window, 0, &isnull);
 
 			shape = GetPrototype(isnull, prototype);
 		}
@@ -92,8 +91,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 	}
 
 	for (int i = 0; i < site->keys->columns; i++)
-		site->columns[i].value = WinGetFuncArgCurrent(window, first + i,
-													  &site->columns[i].isnull);
+		site->columns[i].value = WinGetFuncArgCurrent(window, first + i, &site->columns[i].isnull);
 	HashColumns(site->keys, site->columns, NullKeys::Equal, partition->own.seed(), &hash);
 
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));

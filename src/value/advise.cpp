@@ -19,33 +19,33 @@ namespace
 /* What the user wants of a filter. */
 struct Wish
 {
-	uint64		keys;
-	double		fpr;
-	bool		any_kind;		/* sets and windows */
-	bool		forget;
-	bool		any_sight;
-	bool		first_sight;
-	bool		deletes;
-	bool		merges;
+	uint64 keys;
+	double fpr;
+	bool any_kind; /* sets and windows */
+	bool forget;
+	bool any_sight;
+	bool first_sight;
+	bool deletes;
+	bool merges;
 };
 
 struct Advice
 {
 	const Method *method;
-	const char *options;		/* beside keys and fpr */
+	const char *options; /* beside keys and fpr */
 	const char *promise;
-	const char *why;			/* NULL: only its paper speaks for it */
-	Shape		shape;
-	double		fpr;			/* to expect: of a set, with so many keys; of others, for ever */
-	double		missed;
+	const char *why; /* NULL: only its paper speaks for it */
+	Shape shape;
+	double fpr; /* to expect: of a set, with so many keys; of others, for ever */
+	double missed;
 };
 
 /* At most two rows a method: as it is, and its variant. */
 struct Advised
 {
-	Wish		wish;
-	int			rows;
-	Advice		row[2 * dedup::kMethodCount];
+	Wish wish;
+	int rows;
+	Advice row[2 * dedup::kMethodCount];
 };
 
 /* A window that misses no more than this promises something. */
@@ -54,7 +54,7 @@ constexpr double PROMISED = 0.001;
 /* By so much the rate of a filter may be above the one asked for. */
 constexpr double ROUNDING = 0.01;
 
-}							/* namespace */
+} /* namespace */
 
 /* The function that makes this filter without its method being named, or NULL. */
 static const char *
@@ -76,7 +76,7 @@ MadeBy(const Advice &advice, const Wish &wish)
 static int
 Rank(const Advice &advice)
 {
-	const int	kind = !advice.method->forgets(advice.shape) ? 0 : advice.missed <= PROMISED ? 1 : 2;
+	const int kind = !advice.method->forgets(advice.shape) ? 0 : advice.missed <= PROMISED ? 1 : 2;
 
 	return advice.why != NULL ? kind : kind + 3;
 }
@@ -84,7 +84,7 @@ Rank(const Advice &advice)
 static bool
 Better(const Advice &left, const Advice &right, const Wish &wish)
 {
-	const bool	left_is_usual = MadeBy(left, wish) != NULL;
+	const bool left_is_usual = MadeBy(left, wish) != NULL;
 
 	if (Rank(left) != Rank(right))
 		return Rank(left) < Rank(right);
@@ -117,8 +117,8 @@ Figure(double value)
 static bool
 Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 {
-	Request		request;
-	Remembers	remembers;
+	Request request;
+	Remembers remembers;
 
 	if (!method->has_rate())
 		return false;
@@ -129,14 +129,16 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 	request.keys = wish.keys;
 	request.fpr = wish.fpr;
 	if (dedup::ParseOptions(*method, advice->options, std::strlen(advice->options),
-							&request.options).status != dedup::OptionStatus::kOk)
+							&request.options)
+			.status != dedup::OptionStatus::kOk)
 		elog(ERROR, "method %s does not know its own options \"%s\"", method->name,
 			 advice->options);
 	if (dedup::PlanFilter(*method, request, 0, &advice->shape) != PlanStatus::kOk)
 		return false;
 	/* Some methods of papers do not keep every rate. */
-	advice->fpr = method->forgets(advice->shape) ? dedup::SteadyFpr(*method, advice->shape) :
-		method->expected_fpr(advice->shape, (double) wish.keys);
+	advice->fpr = method->forgets(advice->shape)
+					  ? dedup::SteadyFpr(*method, advice->shape)
+					  : method->expected_fpr(advice->shape, (double) wish.keys);
 	if (advice->fpr > wish.fpr * (1 + ROUNDING))
 		return false;
 	advice->missed = method->missed(advice->shape);
@@ -157,7 +159,7 @@ Cannot(const Advice &advice)
 {
 	StringInfoData text;
 	const Method &method = *advice.method;
-	bool		forgets = method.forgets(advice.shape);
+	bool forgets = method.forgets(advice.shape);
 
 	initStringInfo(&text);
 	if (advice.missed > PROMISED)
@@ -167,8 +169,8 @@ Cannot(const Advice &advice)
 	if (method.merge == NULL)
 		appendStringInfoString(&text, ", merge");
 	else if (!method.merge_keeps_all)
-		appendStringInfoString(&text, forgets ? ", merge without loss when full" :
-							   ", merge when both are nearly full");
+		appendStringInfoString(&text, forgets ? ", merge without loss when full"
+											  : ", merge when both are nearly full");
 	else if (forgets)
 		appendStringInfoString(&text, ", keep its rate through a merge");
 	return text.len == 0 ? "" : text.data + 2;
@@ -196,19 +198,18 @@ FlagArgument(FunctionCallInfo fcinfo, int place)
 DEDUP_FUNCTION(dedup_advise)
 {
 	FuncCallContext *context;
-	Advised    *advised;
+	Advised *advised;
 
 	if (SRF_IS_FIRSTCALL())
 	{
-		int64		keys = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
-		double		fpr = PG_ARGISNULL(1) ? 0 : PG_GETARG_FLOAT8(1);
-		Wish		wish;
+		int64 keys = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
+		double fpr = PG_ARGISNULL(1) ? 0 : PG_GETARG_FLOAT8(1);
+		Wish wish;
 		MemoryContext old;
 
 		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("number of keys and rate must not be null")));
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("number of keys and rate must not be null")));
 		CheckKeys(keys);
 		CheckRate(fpr);
 		wish.keys = (uint64) keys;
@@ -228,8 +229,8 @@ DEDUP_FUNCTION(dedup_advise)
 		for (const Method *method : dedup::kMethods)
 			for (int variant = 0; variant <= (method->variant != NULL ? 1 : 0); variant++)
 			{
-				Advice		advice;
-				int			place;
+				Advice advice;
+				int place;
 
 				if (!Fits(method, variant == 1, wish, &advice))
 					continue;
@@ -251,11 +252,11 @@ DEDUP_FUNCTION(dedup_advise)
 		const Advice &advice = advised->row[context->call_cntr];
 		const Shape &shape = advice.shape;
 		const Method &method = *advice.method;
-		double		keys = (double) shape.keys;
-		char		parameters[128];
-		Datum		values[12];
-		bool		isnull[12] = {};
-		int			n = 0;
+		double keys = (double) shape.keys;
+		char parameters[128];
+		Datum values[12];
+		bool isnull[12] = {};
+		int n = 0;
 
 		method.describe(shape, parameters, sizeof parameters);
 		values[n++] = CStringGetTextDatum(method.name);
@@ -269,13 +270,12 @@ DEDUP_FUNCTION(dedup_advise)
 		values[n++] = CStringGetTextDatum(Cannot(advice));
 		values[n++] = CStringGetTextDatum(method.merging);
 		values[n++] = CStringGetTextDatum(parameters);
-		values[n++] = CStringGetTextDatum(psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')",
-												  method.name, shape.keys,
-												  float8out_internal(shape.fpr),
-												  advice.options[0] != '\0' ? " " : "",
-												  advice.options));
-		SRF_RETURN_NEXT(context, HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values,
-																   isnull)));
+		values[n++] = CStringGetTextDatum(
+			psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')", method.name,
+					 shape.keys, float8out_internal(shape.fpr),
+					 advice.options[0] != '\0' ? " " : "", advice.options));
+		SRF_RETURN_NEXT(context,
+						HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values, isnull)));
 	}
 	SRF_RETURN_DONE(context);
 }

@@ -24,14 +24,14 @@ namespace
 /* What a call site keeps in fn_extra. */
 struct AggregateSite
 {
-	KeyPlan    *keys;
-	bool		has_default;
-	Shape		default_shape;
-	bool		started;		/* AddRow: `limit` is known */
-	HashLimit	limit;			/* of its states' hashes */
-	bool		warned;			/* final function: once a query */
-	dedup::LastCheck last;		/* header of the state of the last row */
-	bool		sketch;			/* that state is a sketch, which only counts */
+	KeyPlan *keys;
+	bool has_default;
+	Shape default_shape;
+	bool started;          /* AddRow: `limit` is known */
+	HashLimit limit;       /* of its states' hashes */
+	bool warned;           /* final function: once a query */
+	dedup::LastCheck last; /* header of the state of the last row */
+	bool sketch;           /* that state is a sketch, which only counts */
 };
 
 /* Without a prototype. */
@@ -41,7 +41,7 @@ constexpr double DEFAULT_FPR = 0.01;
 /* Of approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
 constexpr uint64 COUNT_MEMORY = 16 * 1024;
 
-}							/* namespace */
+} /* namespace */
 
 /*
  * What the call site keeps. States are changed in place, which is only right for an
@@ -55,12 +55,10 @@ GetSite(FunctionCallInfo fcinfo, bool in_place)
 	if (likely(site != NULL))
 		return site;
 	if (in_place && !AggCheckCallContext(fcinfo, NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("aggregate support function called outside of an aggregate"),
-				 errhint("Use dedup_agg(), dedup_merge_agg() or approx_count_distinct().")));
-	site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-													sizeof(AggregateSite));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("aggregate support function called outside of an aggregate"),
+						errhint("Use dedup_agg(), dedup_merge_agg() or approx_count_distinct().")));
+	site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(AggregateSite));
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }
@@ -81,25 +79,25 @@ static inline Datum
 AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key,
 	   bool only_counts = false)
 {
-	uint8_t    *image = (uint8_t *) VARDATA(value);
-	Header	   *header = &site->last.header;
+	uint8_t *image = (uint8_t *) VARDATA(value);
+	Header *header = &site->last.header;
 	FilterState state;
-	uint64		hash;
+	uint64 hash;
 
 	if (unlikely(!site->started))
 	{
-		Aggref	   *aggref = AggGetAggref(fcinfo);
+		Aggref *aggref = AggGetAggref(fcinfo);
 
 		site->keys = MakeKeyPlan(fcinfo, first_key);
 		if (!only_counts)
 			RefuseFilterAsKey(site->keys);
-		site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ?
-			HashLimit::State : HashLimit::Value;
+		site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ? HashLimit::State
+																				: HashLimit::Value;
 		site->started = true;
 	}
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
-		CheckFlat(value, header);	/* for its error */
+		CheckFlat(value, header); /* for its error */
 	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
 		PG_RETURN_POINTER(value);
 	if (likely(!header->canonical()))
@@ -172,8 +170,8 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
 	struct varlena *value;
-	Datum		result;
-	uint8_t    *image;
+	Datum result;
+	uint8_t *image;
 	const Header *header = &site->last.header;
 
 	if (PG_ARGISNULL(0))
@@ -186,7 +184,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 			dedup::PlanFilter(dedup::CountMethod(), request, 0, &site->default_shape);
 			site->has_default = true;
 		}
-		site->sketch = false;	/* of another group */
+		site->sketch = false; /* of another group */
 		return AddRow(fcinfo, site, MakeEmptyFilter(site->default_shape), 1, true);
 	}
 	value = GetState(fcinfo);
@@ -196,7 +194,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 	if (likely(site->sketch) &&
 		likely(dedup::SameBody(image, VARSIZE(value) - VARHDRSZ, site->last)))
 	{
-		uint64		hash;
+		uint64 hash;
 
 		if (HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
 			dedup::AddToSketch(header->shape, image + header->body_at(), hash);
@@ -217,10 +215,10 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 static Datum
 MergeRow(FunctionCallInfo fcinfo, bool in_order)
 {
-	FilterRef	other;
-	FilterRef	own;
+	FilterRef other;
+	FilterRef own;
 	FilterState state;
-	uint64		limit;
+	uint64 limit;
 
 	GetSite(fcinfo, true);
 	if (PG_ARGISNULL(1))
@@ -286,7 +284,7 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 	AggregateSite *site = GetSite(fcinfo, false);
 	struct varlena *state;
 	struct varlena *finished;
-	FilterRef	filter;
+	FilterRef filter;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -313,7 +311,7 @@ Finish(FunctionCallInfo fcinfo, const char *name)
  */
 DEDUP_FUNCTION(approx_count_distinct_final)
 {
-	FilterRef	filter;
+	FilterRef filter;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_INT64(0);

@@ -27,22 +27,22 @@ struct FetchKey
 {
 	struct varatt_external pointer;
 	LocalTransactionId transaction;
-	CommandId	command;
+	CommandId command;
 	TransactionId xmin;
 	TransactionId xmax;
-	uint64		completions;
+	uint64 completions;
 };
 
-}							/* namespace */
+} /* namespace */
 
 struct FilterCache
 {
-	MemoryContext context;		/* holds the value; reset when it changes */
-	bool		fetched;		/* valid by `key`, else by `head` */
-	FetchKey	key;
-	uint8_t		head[dedup::kHeaderBytes];
+	MemoryContext context; /* holds the value; reset when it changes */
+	bool fetched;          /* valid by `key`, else by `head` */
+	FetchKey key;
+	uint8_t head[dedup::kHeaderBytes];
 	struct varlena *value;
-	Header		header;
+	Header header;
 };
 
 /* Lists without order are searched as they are up to this many hashes. */
@@ -51,12 +51,12 @@ static constexpr uint64 SEARCHED_HASHES = 32;
 static bool
 MakeFetchKey(Datum datum, FetchKey *key)
 {
-	Snapshot	snapshot;
+	Snapshot snapshot;
 
 	if (!ActiveSnapshotSet())
 		return false;
 	snapshot = GetActiveSnapshot();
-	memset(key, 0, sizeof *key);	/* compared as bytes */
+	memset(key, 0, sizeof *key); /* compared as bytes */
 	VARATT_EXTERNAL_GET_POINTER(key->pointer, DatumGetPointer(datum));
 #if PG_VERSION_NUM >= 170000
 	key->transaction = MyProc->vxid.lxid;
@@ -85,7 +85,7 @@ FillCache(FilterCache *cache, struct varlena *value, const Header &header)
 	if (header.form == Form::kExact && header.order() != ExactOrder::kSorted &&
 		header.hashes() > SEARCHED_HASHES)
 	{
-		Step		step = {Form::kWorkingExact, header.hashes()};
+		Step step = {Form::kWorkingExact, header.hashes()};
 
 		kept = AllocateFlat(dedup::StepBytes(header, step));
 		/* A longer list of the same hashes: it cannot be full. */
@@ -105,13 +105,13 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 	FilterCache *cache = *cache_slot;
 	struct varlena *pointer = (struct varlena *) DatumGetPointer(datum);
 	struct varlena *value = NULL;
-	FetchKey	key;
-	bool		fetched = VARATT_IS_EXTERNAL_ONDISK(pointer) && MakeFetchKey(datum, &key);
+	FetchKey key;
+	bool fetched = VARATT_IS_EXTERNAL_ONDISK(pointer) && MakeFetchKey(datum, &key);
 	const uint8_t *head = NULL;
 
 	if (!fetched)
 	{
-		FilterRef	filter = GetFilter(datum);
+		FilterRef filter = GetFilter(datum);
 
 		/*
 		 * A value in memory is read where it is, but for long lists of hashes. It
@@ -126,18 +126,17 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 
 	if (cache == NULL)
 	{
-		cache = (FilterCache *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-													   sizeof(FilterCache));
+		cache =
+			(FilterCache *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(FilterCache));
 		cache->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
-													   "dedup_filter cache",
-													   ALLOCSET_SMALL_SIZES);
+													   "dedup_filter cache", ALLOCSET_SMALL_SIZES);
 		*cache_slot = cache;
 	}
 	if (cache->value == NULL || cache->fetched != fetched ||
-		(fetched ? memcmp(&cache->key, &key, sizeof key) :
-		 memcmp(cache->head, head, sizeof cache->head)) != 0)
+		(fetched ? memcmp(&cache->key, &key, sizeof key)
+				 : memcmp(cache->head, head, sizeof cache->head)) != 0)
 	{
-		Header		header;
+		Header header;
 
 		cache->value = NULL;
 		MemoryContextReset(cache->context);

@@ -25,10 +25,10 @@ namespace
 struct Bytes
 {
 	const uint8_t *bytes;
-	size_t		size;			/* of all */
+	size_t size; /* of all */
 };
 
-}							/* namespace */
+} /* namespace */
 
 static bool
 IsFinished(const dedup::Header &header)
@@ -48,14 +48,14 @@ GetPlain(Datum datum, Bytes *plain)
 	plain->bytes = (const uint8_t *) VARDATA_ANY(value);
 	plain->size = VARSIZE_ANY_EXHDR(value);
 	return dedup::Check(plain->bytes, plain->size, &header) == dedup::Flaw::kNone &&
-		IsFinished(header);
+		   IsFinished(header);
 }
 
 /* Returns the bytes of any value. Allocates. */
 static Bytes
 GetBytes(Datum datum)
 {
-	FilterRef	filter = GetFilter(datum);
+	FilterRef filter = GetFilter(datum);
 	struct varlena *canonical;
 
 	if (IsFinished(filter.header))
@@ -71,8 +71,7 @@ GetHead(Datum datum)
 	if (VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(datum)))
 	{
 		struct varlena *slice = PG_DETOAST_DATUM_SLICE(datum, 0, kHeaderBytes);
-		Bytes		head = {(const uint8_t *) VARDATA_ANY(slice),
-			toast_raw_datum_size(datum) - VARHDRSZ};
+		Bytes head = {(const uint8_t *) VARDATA_ANY(slice), toast_raw_datum_size(datum) - VARHDRSZ};
 		dedup::Header header;
 
 		if (VARSIZE_ANY_EXHDR(slice) == kHeaderBytes &&
@@ -93,8 +92,8 @@ MakeScratch(void)
 static int
 CompareBytes(const Bytes &left, const Bytes &right, size_t from)
 {
-	size_t		common = Min(left.size, right.size);
-	int			order = memcmp(left.bytes + from, right.bytes + from, common - from);
+	size_t common = Min(left.size, right.size);
+	int order = memcmp(left.bytes + from, right.bytes + from, common - from);
 
 	if (order != 0)
 		return order;
@@ -104,13 +103,13 @@ CompareBytes(const Bytes &left, const Bytes &right, size_t from)
 static int
 CompareFilters(FunctionCallInfo fcinfo)
 {
-	Datum		left = PG_GETARG_DATUM(0);
-	Datum		right = PG_GETARG_DATUM(1);
-	Bytes		left_bytes;
-	Bytes		right_bytes;
+	Datum left = PG_GETARG_DATUM(0);
+	Datum right = PG_GETARG_DATUM(1);
+	Bytes left_bytes;
+	Bytes right_bytes;
 	MemoryContext scratch;
 	MemoryContext old;
-	int			order;
+	int order;
 
 	if (GetPlain(left, &left_bytes) && GetPlain(right, &right_bytes))
 		return CompareBytes(left_bytes, right_bytes, 0);
@@ -163,7 +162,7 @@ DEDUP_FUNCTION(dedup_filter_ge)
  */
 DEDUP_FUNCTION(dedup_filter_cmp)
 {
-	int			order = CompareFilters(fcinfo);
+	int order = CompareFilters(fcinfo);
 
 	PG_RETURN_INT32(order < 0 ? -1 : order > 0);
 }
@@ -172,7 +171,7 @@ DEDUP_FUNCTION(dedup_filter_cmp)
 static void
 CopyHead(Datum datum, uint8_t *head)
 {
-	Bytes		plain;
+	Bytes plain;
 	MemoryContext scratch;
 	MemoryContext old;
 
@@ -193,7 +192,7 @@ CopyHead(Datum datum, uint8_t *head)
  */
 DEDUP_FUNCTION(dedup_filter_hash)
 {
-	uint8_t		head[kHeaderBytes];
+	uint8_t head[kHeaderBytes];
 
 	CopyHead(PG_GETARG_DATUM(0), head);
 	PG_RETURN_DATUM(hash_any(head, (int) kHeaderBytes));
@@ -204,7 +203,7 @@ DEDUP_FUNCTION(dedup_filter_hash)
  */
 DEDUP_FUNCTION(dedup_filter_hash_extended)
 {
-	uint8_t		head[kHeaderBytes];
+	uint8_t head[kHeaderBytes];
 
 	CopyHead(PG_GETARG_DATUM(0), head);
 	PG_RETURN_DATUM(hash_any_extended(head, (int) kHeaderBytes, (uint64) PG_GETARG_INT64(1)));
@@ -218,7 +217,7 @@ RefuseFilterAsKey(const KeyPlan *plan)
 	if (!IsHashedBy(plan, dedup_filter_hash_extended))
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_DATATYPE_MISMATCH),
-			 errmsg("a filter cannot be a key by itself"),
-			 errhint("Merge filters with dedup_merge() or dedup_merge_agg(). To use the bytes of a filter as a key, cast it to bytea.")));
+			(errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("a filter cannot be a key by itself"),
+			 errhint("Merge filters with dedup_merge() or dedup_merge_agg(). To use the bytes of a "
+					 "filter as a key, cast it to bytea.")));
 }

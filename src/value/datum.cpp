@@ -38,20 +38,23 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 						 errmsg("dedup_filter format version %d is not supported", image[1]),
 						 errdetail("This release of streamdedup reads version %d.",
 								   dedup::kFormatVersion),
-						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
+						 errhint(
+							 "Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
 		case Flaw::kUnknownMethod:
 			FLAW_REPORT(escontext,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("dedup_filter method number %d is not supported", image[2]),
-						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
+						 errhint(
+							 "Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
 		case Flaw::kUnknownHash:
 			FLAW_REPORT(escontext,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("dedup_filter hash function number %u is not supported",
 								dedup::HashNumberOf(image)),
-						 errhint("Update streamdedup, or check that the value is a dedup_filter.")));
+						 errhint(
+							 "Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
 		case Flaw::kNotAFilter:
 			detail = "It does not begin with the header of a dedup_filter.";
@@ -64,10 +67,12 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 			break;
 		case Flaw::kWorking:
 			FLAW_REPORT(escontext,
-						(errcode(sqlstate == ERRCODE_DATA_CORRUPTED ?
-								 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : sqlstate),
+						(errcode(sqlstate == ERRCODE_DATA_CORRUPTED
+									 ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+									 : sqlstate),
 						 errmsg("dedup_filter value is the unfinished state of an aggregate"),
-						 errhint("Store the result of dedup_agg() or dedup_merge_agg(), not that of their transition functions.")));
+						 errhint("Store the result of dedup_agg() or dedup_merge_agg(), not that "
+								 "of their transition functions.")));
 			return;
 		case Flaw::kChecksum:
 			detail = "Its checksum does not match its contents.";
@@ -80,15 +85,12 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 			break;
 	}
 	if (sqlstate == ERRCODE_DATA_CORRUPTED)
-		FLAW_REPORT(escontext,
-					(errcode(sqlstate),
-					 errmsg("dedup_filter value is corrupt"),
-					 errdetail("%s", detail),
-					 errhint("Restore the value from a backup, or build it again.")));
+		FLAW_REPORT(escontext, (errcode(sqlstate), errmsg("dedup_filter value is corrupt"),
+								errdetail("%s", detail),
+								errhint("Restore the value from a backup, or build it again.")));
 	else
 		FLAW_REPORT(escontext,
-					(errcode(sqlstate),
-					 errmsg("invalid dedup_filter value of %zu bytes", size),
+					(errcode(sqlstate), errmsg("invalid dedup_filter value of %zu bytes", size),
 					 errdetail("%s", detail),
 					 errhint("Only the unchanged output of a dedup_filter can be read back.")));
 }
@@ -97,7 +99,7 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 static const char *
 DescribeShape(const Header &header)
 {
-	char		parameters[128];
+	char parameters[128];
 
 	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
 	if (!header.method->has_rate())
@@ -113,21 +115,22 @@ RequireSameShape(const Header &left, const Header &right)
 {
 	if (left.shape == right.shape)
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("cannot merge filters of different shapes"),
-			 errdetail("The left filter is %s, the right one %s.",
-					   DescribeShape(left), DescribeShape(right)),
-			 left.method->has_rate() || right.method->has_rate() ?
-			 errhint("Build both from the same prototype: the same method, number of keys, rate, options and seed.") :
-			 errhint("Build both from the same prototype: the same method, memory, options and seed.")));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("cannot merge filters of different shapes"),
+					errdetail("The left filter is %s, the right one %s.", DescribeShape(left),
+							  DescribeShape(right)),
+					left.method->has_rate() || right.method->has_rate()
+						? errhint("Build both from the same prototype: the same method, number of "
+								  "keys, rate, options and seed.")
+						: errhint("Build both from the same prototype: the same method, memory, "
+								  "options and seed.")));
 }
 
 static FilterRef
 ReduceFilter(const FilterRef &filter, const dedup::Shape &to)
 {
 	struct varlena *value = AllocateFlat(dedup::ReducedBytes(filter.header, to));
-	FilterRef	reduced;
+	FilterRef reduced;
 
 	dedup::ReduceTo(filter.image, filter.header, to, (uint8_t *) VARDATA(value));
 	CheckFlat(value, &reduced.header);
@@ -147,14 +150,15 @@ UnifyPrecision(FilterRef *left, FilterRef *right)
 void
 ReportFull(const Header &header)
 {
-	char		parameters[128];
+	char parameters[128];
 
 	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("the %s filter is full", header.method->name),
-			 errdetail("It was made for " UINT64_FORMAT " keys (%s).", header.shape.keys, parameters),
-			 errhint("Make a larger one, or one that takes every key: dedup_filter(), whose rate rises, or dedup_window(), which forgets old keys.")));
+	ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					errmsg("the %s filter is full", header.method->name),
+					errdetail("It was made for " UINT64_FORMAT " keys (%s).", header.shape.keys,
+							  parameters),
+					errhint("Make a larger one, or one that takes every key: dedup_filter(), whose "
+							"rate rises, or dedup_window(), which forgets old keys.")));
 	pg_unreachable();
 }
 
@@ -163,13 +167,17 @@ RequireMerge(const Header &header, bool parallel)
 {
 	if (header.method->merge != NULL)
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("filters of method %s cannot be merged", header.method->name),
-			 errdetail("Merging is %s.", header.method->merging),
-			 parallel ?
-			 errhint("Plan the query serially, without partial aggregates: SET max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.") :
-			 errhint("Build one filter from the keys of both, or use a method that can be merged.")));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+		 errmsg("filters of method %s cannot be merged", header.method->name),
+		 errdetail("Merging is %s.", header.method->merging),
+		 parallel
+			 ? errhint(
+				   "Plan the query serially, without partial aggregates: SET "
+				   "max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.")
+			 : errhint(
+				   "Build one filter from the keys of both, or use a method that can be merged.")));
 }
 
 void
@@ -177,13 +185,12 @@ RequireMembership(const dedup::Method &method)
 {
 	if (method.answers == dedup::Answers::kMembership)
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("filters of method %s do not say whether a key was seen", method.name),
-			 method.answers == dedup::Answers::kFrequency ?
-			 errdetail("They say how often it was seen: dedup_frequency().") :
-			 errdetail("They say how many distinct keys were seen: dedup_count()."),
-			 errhint("Use a filter of dedup_filter() or dedup_window().")));
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("filters of method %s do not say whether a key was seen", method.name),
+					method.answers == dedup::Answers::kFrequency
+						? errdetail("They say how often it was seen: dedup_frequency().")
+						: errdetail("They say how many distinct keys were seen: dedup_count()."),
+					errhint("Use a filter of dedup_filter() or dedup_window().")));
 }
 
 void
@@ -194,10 +201,11 @@ RequireFrequency(const dedup::Method &method)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("filters of method %s do not say how often a key was seen", method.name),
-			 method.answers == dedup::Answers::kMembership ?
-			 errdetail("They say whether it was seen: dedup_contains().") :
-			 errdetail("They say how many distinct keys were seen: dedup_count()."),
-			 errhint("Use a filter of dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01').")));
+			 method.answers == dedup::Answers::kMembership
+				 ? errdetail("They say whether it was seen: dedup_contains().")
+				 : errdetail("They say how many distinct keys were seen: dedup_count()."),
+			 errhint(
+				 "Use a filter of dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01').")));
 }
 
 /* The methods that can forget, "a, b, c". */
@@ -221,8 +229,8 @@ void
 CheckFlat(const struct varlena *value, Header *header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
-	size_t		size = VARSIZE(value) - VARHDRSZ;
-	Flaw		flaw = dedup::Check(image, size, header);
+	size_t size = VARSIZE(value) - VARHDRSZ;
+	Flaw flaw = dedup::Check(image, size, header);
 
 	if (unlikely(flaw != Flaw::kNone))
 		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
@@ -232,8 +240,8 @@ void
 CheckStored(const struct varlena *value, Header *header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
-	size_t		size = VARSIZE(value) - VARHDRSZ;
-	Flaw		flaw = dedup::Validate(image, size, header);
+	size_t size = VARSIZE(value) - VARHDRSZ;
+	Flaw flaw = dedup::Validate(image, size, header);
 
 	if (unlikely(flaw != Flaw::kNone))
 		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
@@ -243,13 +251,13 @@ FilterRef
 GetFilter(Datum datum)
 {
 	struct varlena *value = ValueOfExpanded(datum);
-	FilterRef	filter;
+	FilterRef filter;
 
 	if (value != NULL)
 		CheckFlat(value, &filter.header);
 	else
 	{
-		bool		stored = VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(datum));
+		bool stored = VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(datum));
 
 		value = PG_DETOAST_DATUM(datum);
 		if (stored)
@@ -272,25 +280,24 @@ GetFilter(Datum datum)
 dedup::Shape
 GetPrototype(bool isnull, Datum datum)
 {
-	FilterRef	filter;
+	FilterRef filter;
 
 	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("prototype filter must not be null"),
-				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01).")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("prototype filter must not be null"),
+						errhint("Give an empty filter, such as dedup_filter(1000000, 0.01).")));
 	filter = GetFilter(datum);
 	if (!filter.header.exact() || filter.header.hashes() > 0)
 	{
 		const double count = dedup::Read(filter.image, filter.header).count;
 
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("prototype filter must be empty"),
-				 count < 0.5 ?
-				 errdetail("It holds no key, but has the form of a filter that holds keys, as a snapshot of a live filter has.") :
-				 errdetail("It holds about %.0f keys.", count),
-				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01); merge filters with dedup_merge().")));
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("prototype filter must be empty"),
+				 count < 0.5 ? errdetail("It holds no key, but has the form of a filter that holds "
+										 "keys, as a snapshot of a live filter has.")
+							 : errdetail("It holds about %.0f keys.", count),
+				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01); merge filters "
+						 "with dedup_merge().")));
 	}
 	return filter.header.shape;
 }
@@ -336,9 +343,9 @@ MakeCanonical(const FilterRef &filter)
 Datum
 ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash)
 {
-	FilterRef	stored = filter;
+	FilterRef stored = filter;
 	struct varlena *value;
-	size_t		size;
+	size_t size;
 
 	if (!filter.header.method->can_forget(filter.header.shape))
 		ereport(ERROR,
@@ -390,8 +397,8 @@ static constexpr Size STATE_MEMORY = (Size) 64 << 20;
 uint64
 LimitOf(const Header &header, HashLimit limit)
 {
-	uint64		value_limit = header.exact_limit();
-	uint64		state_limit = Max(get_hash_memory_limit(), STATE_MEMORY) / 24;
+	uint64 value_limit = header.exact_limit();
+	uint64 state_limit = Max(get_hash_memory_limit(), STATE_MEMORY) / 24;
 
 	if (limit == HashLimit::Value)
 		return value_limit;
@@ -439,10 +446,11 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 {
 	dedup::MergeBytes needs = dedup::MergeNeeds(left.header, right.header, limit);
 	struct varlena *merged = AllocateFlat(needs.out);
-	uint8_t    *scratch = needs.scratch == 0 ? NULL :
-		(uint8_t *) MemoryContextAllocHuge(CurrentMemoryContext, needs.scratch);
-	size_t		size = dedup::MergeTo(left.image, left.header, right.image, right.header,
-									  limit, (uint8_t *) VARDATA(merged), scratch);
+	uint8_t *scratch = needs.scratch == 0 ? NULL
+										  : (uint8_t *) MemoryContextAllocHuge(CurrentMemoryContext,
+																			   needs.scratch);
+	size_t size = dedup::MergeTo(left.image, left.header, right.image, right.header, limit,
+								 (uint8_t *) VARDATA(merged), scratch);
 
 	if (size == 0)
 		ReportFull(left.header);
@@ -456,7 +464,7 @@ void
 TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 {
 	dedup::ForEachEntry(exact.image, exact.header, [&](uint64 hash, uint64 count) {
-		Outcome		outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
+		Outcome outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
 
 		if (outcome == Outcome::kNoRoom)
 		{
@@ -472,7 +480,7 @@ TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 void
 MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 {
-	uint32		parts = state->header.parts() + other.header.parts();
+	uint32 parts = state->header.parts() + other.header.parts();
 
 	RequireSameShape(state->header, other.header);
 	if (state->header.exact() && other.header.exact() && dedup::AnyOrder(state->header))
@@ -509,7 +517,7 @@ bool
 WarnIfOverfull(const FilterRef &filter, const char *what)
 {
 	dedup::Reading reading;
-	bool		by_chance;
+	bool by_chance;
 
 	/* Only a rate can be passed, and reading a sketch is not free. */
 	if (filter.header.exact() || !filter.header.method->has_rate())
@@ -520,11 +528,15 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	by_chance = filter.header.method->remembers(filter.header.shape) == dedup::Remembers::kByChance;
 	ereport(WARNING,
 			(errmsg("%s made an overfull filter", what),
-			 errdetail("It was sized for " UINT64_FORMAT " keys at a false-positive rate of %g, and now holds about %.0f keys at a rate of %.3g.",
+			 errdetail("It was sized for " UINT64_FORMAT
+					   " keys at a false-positive rate of %g, and now holds about %.0f keys at a "
+					   "rate of %.3g.",
 					   filter.header.shape.keys, filter.header.shape.fpr, reading.count,
 					   reading.fpr),
-			 by_chance ?
-			 errhint("More new keys are called duplicates than the rate says. Build the filter for more keys, or by a method and options that keep the rate.") :
-			 errhint("No key is missed, but more new keys are called duplicates. Build the filters for as many keys as they hold together.")));
+			 by_chance
+				 ? errhint("More new keys are called duplicates than the rate says. Build the "
+						   "filter for more keys, or by a method and options that keep the rate.")
+				 : errhint("No key is missed, but more new keys are called duplicates. Build the "
+						   "filters for as many keys as they hold together.")));
 	return true;
 }

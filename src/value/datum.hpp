@@ -35,7 +35,7 @@ struct FilterState
 	struct varlena *value;
 	dedup::Header header;
 
-	uint8_t    *image() const { return (uint8_t *) VARDATA(value); }
+	uint8_t *image() const { return (uint8_t *) VARDATA(value); }
 };
 
 /* ---- errors --------------------------------------------------------------- */
@@ -194,4 +194,4 @@ extern struct varlena *MergeValues(FilterRef left, FilterRef right);
 /* WARNING with the numbers if the filter holds more than it was sized for. */
 extern bool WarnIfOverfull(const FilterRef &filter, const char *what);
 
-#endif							/* STREAMDEDUP_VALUE_DATUM_HPP */
+#endif /* STREAMDEDUP_VALUE_DATUM_HPP */

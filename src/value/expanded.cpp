@@ -33,12 +33,12 @@ constexpr uint32 EXPANDED_MAGIC = 0x53444446;
 struct ExpandedFilter
 {
 	ExpandedObjectHeader hdr;
-	uint32		magic;
-	struct varlena *value;		/* flat */
-	MemoryContext value_context;	/* of the value alone, or NULL: in the object's */
+	uint32 magic;
+	struct varlena *value;       /* flat */
+	MemoryContext value_context; /* of the value alone, or NULL: in the object's */
 };
 
-}							/* namespace */
+} /* namespace */
 
 static Size ExpandedFlatSize(ExpandedObjectHeader *header);
 static void ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size);
@@ -48,7 +48,7 @@ static const ExpandedObjectMethods expanded_methods = {ExpandedFlatSize, Expande
 static Size
 ExpandedFlatSize(ExpandedObjectHeader *header)
 {
-	Header		filter;
+	Header filter;
 
 	CheckFlat(((ExpandedFilter *) header)->value, &filter);
 	return VARHDRSZ + dedup::CanonicalBytes(filter);
@@ -58,7 +58,7 @@ static void
 ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size)
 {
 	struct varlena *value = ((ExpandedFilter *) header)->value;
-	Header		filter;
+	Header filter;
 
 	CheckFlat(value, &filter);
 	Assert(size == VARHDRSZ + dedup::CanonicalBytes(filter));
@@ -75,8 +75,8 @@ GetExpanded(Datum datum)
 	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(datum)))
 		return NULL;
 	object = (ExpandedFilter *) DatumGetEOHP(datum);
-	return object->hdr.eoh_methods == &expanded_methods && object->magic == EXPANDED_MAGIC ?
-		object : NULL;
+	return object->hdr.eoh_methods == &expanded_methods && object->magic == EXPANDED_MAGIC ? object
+																						   : NULL;
 }
 
 struct varlena *
@@ -90,11 +90,11 @@ ValueOfExpanded(Datum datum)
 static ExpandedFilter *
 MakeExpanded(void)
 {
-	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext,
-														  "expanded dedup_filter",
-														  ALLOCSET_START_SMALL_SIZES);
-	ExpandedFilter *object = (ExpandedFilter *) MemoryContextAllocZero(context,
-																	   sizeof(ExpandedFilter));
+	MemoryContext context =
+		AllocSetContextCreateInternal(CurrentMemoryContext, "expanded dedup_filter",
+									  ALLOCSET_START_SMALL_SIZES);
+	ExpandedFilter *object =
+		(ExpandedFilter *) MemoryContextAllocZero(context, sizeof(ExpandedFilter));
 
 	EOH_init_header(&object->hdr, &expanded_methods, context);
 	object->magic = EXPANDED_MAGIC;
@@ -108,8 +108,8 @@ static struct varlena *
 FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
 {
 	FilterState state = {(struct varlena *) (filter.image - VARHDRSZ), filter.header};
-	Step		step = filter.header.canonical() ? dedup::FirstStep(filter.header, limit) :
-		dedup::NextStep(filter.header, limit);
+	Step step = filter.header.canonical() ? dedup::FirstStep(filter.header, limit)
+										  : dedup::NextStep(filter.header, limit);
 
 	MakeStep(&state, step);
 	for (size_t i = 0; i < n; i++)
@@ -129,15 +129,15 @@ FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
 static bool
 AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t n)
 {
-	uint8_t    *image = (uint8_t *) VARDATA(object->value);
-	bool		exact = header->exact();
-	Outcome		outcome = Outcome::kNew;
+	uint8_t *image = (uint8_t *) VARDATA(object->value);
+	bool exact = header->exact();
+	Outcome outcome = Outcome::kNew;
 
 	if (header->canonical() || n > KEYS_IN_PLACE)
 		return false;
 	/* One key at most may be told that there is no room, or that the filter is full. */
-	if (n > 1 && (exact ? header->hashes() + n > header->room() :
-				  header->method->can_be_full(header->shape)))
+	if (n > 1 && (exact ? header->hashes() + n > header->room()
+						: header->method->can_be_full(header->shape)))
 		return false;
 	if (dedup::WouldRewrite(image, *header, hashes[0]))
 		return false;
@@ -156,7 +156,7 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 {
 	MemoryContext context;
 	MemoryContext old;
-	FilterRef	before;
+	FilterRef before;
 	struct varlena *value;
 
 	before.image = (const uint8_t *) VARDATA(object->value);
@@ -191,7 +191,7 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 {
 	ExpandedFilter *object;
 	MemoryContext old;
-	size_t		room = dedup::AddToBytes(filter.header);
+	size_t room = dedup::AddToBytes(filter.header);
 
 	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
 		(object = GetExpanded(datum)) != NULL)
@@ -200,11 +200,11 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	if (n == 1 && filter.header.canonical())
 	{
 		struct varlena *value;
-		size_t		size;
+		size_t size;
 
 		object = room > FLAT_RESULT_BYTES ? MakeExpanded() : NULL;
-		old = object != NULL ? MemoryContextSwitchTo(object->hdr.eoh_context) :
-			CurrentMemoryContext;
+		old =
+			object != NULL ? MemoryContextSwitchTo(object->hdr.eoh_context) : CurrentMemoryContext;
 		value = AllocateFlat(room);
 		size = dedup::AddTo(filter.image, filter.header, hashes[0], (uint8_t *) VARDATA(value));
 		if (size == 0)

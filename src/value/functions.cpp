@@ -17,18 +17,18 @@ namespace
 /* What a call site keeps in fn_extra. */
 struct CallSite
 {
-	KeyPlan    *keys;
-	ElementPlan elements;		/* dedup_add_all */
+	KeyPlan *keys;
+	ElementPlan elements; /* dedup_add_all */
 	FilterCache *cache;
-	bool		warned;			/* dedup_frequency: once a query */
+	bool warned; /* dedup_frequency: once a query */
 };
 
-}							/* namespace */
+} /* namespace */
 
 static CallSite *
 GetCallSite(FunctionCallInfo fcinfo)
 {
-	CallSite   *site = (CallSite *) fcinfo->flinfo->fn_extra;
+	CallSite *site = (CallSite *) fcinfo->flinfo->fn_extra;
 
 	if (site == NULL)
 	{
@@ -42,11 +42,11 @@ GetCallSite(FunctionCallInfo fcinfo)
 static CallSite *
 GetKeyCallSite(FunctionCallInfo fcinfo)
 {
-	CallSite   *site = GetCallSite(fcinfo);
+	CallSite *site = GetCallSite(fcinfo);
 
 	if (site->keys == NULL)
 	{
-		KeyPlan    *keys = MakeKeyPlan(fcinfo, 1);
+		KeyPlan *keys = MakeKeyPlan(fcinfo, 1);
 
 		RefuseFilterAsKey(keys);
 		site->keys = keys;
@@ -62,9 +62,9 @@ GetKeyCallSite(FunctionCallInfo fcinfo)
  */
 DEDUP_FUNCTION(dedup_add)
 {
-	CallSite   *site = GetKeyCallSite(fcinfo);
-	FilterRef	filter;
-	uint64		hash;
+	CallSite *site = GetKeyCallSite(fcinfo);
+	FilterRef filter;
+	uint64 hash;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -82,14 +82,14 @@ DEDUP_FUNCTION(dedup_add)
  */
 DEDUP_FUNCTION(dedup_add_all)
 {
-	CallSite   *site = GetCallSite(fcinfo);
-	FilterRef	filter;
-	ArrayType  *array;
-	uint64	   *hashes;
-	size_t		n = 0;
-	Datum	   *values;
-	bool	   *isnull;
-	int			count;
+	CallSite *site = GetCallSite(fcinfo);
+	FilterRef filter;
+	ArrayType *array;
+	uint64 *hashes;
+	size_t n = 0;
+	Datum *values;
+	bool *isnull;
+	int count;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -128,15 +128,14 @@ DEDUP_FUNCTION(dedup_add_all)
 DEDUP_FUNCTION(dedup_add_support)
 {
 #if PG_VERSION_NUM >= 180000
-	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	Node *request = (Node *) PG_GETARG_POINTER(0);
 
 	if (IsA(request, SupportRequestModifyInPlace))
 	{
 		SupportRequestModifyInPlace *in_place = (SupportRequestModifyInPlace *) request;
-		Node	   *filter = (Node *) linitial(in_place->args);
+		Node *filter = (Node *) linitial(in_place->args);
 
-		if (filter != NULL && IsA(filter, Param) &&
-			((Param *) filter)->paramkind == PARAM_EXTERN &&
+		if (filter != NULL && IsA(filter, Param) && ((Param *) filter)->paramkind == PARAM_EXTERN &&
 			((Param *) filter)->paramid == in_place->paramid)
 			PG_RETURN_POINTER(filter);
 	}
@@ -152,9 +151,9 @@ DEDUP_FUNCTION(dedup_add_support)
 static bool
 AskFilter(FunctionCallInfo fcinfo, bool *seen)
 {
-	CallSite   *site = GetKeyCallSite(fcinfo);
-	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
-	uint64		hash;
+	CallSite *site = GetKeyCallSite(fcinfo);
+	FilterRef filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	uint64 hash;
 
 	RequireMembership(*filter.header.method);
 	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
@@ -165,7 +164,7 @@ AskFilter(FunctionCallInfo fcinfo, bool *seen)
 
 DEDUP_FUNCTION(dedup_contains)
 {
-	bool		seen;
+	bool seen;
 
 	if (!AskFilter(fcinfo, &seen))
 		PG_RETURN_NULL();
@@ -179,7 +178,7 @@ DEDUP_FUNCTION(dedup_contains)
  */
 DEDUP_FUNCTION(dedup_is_new_value)
 {
-	bool		seen;
+	bool seen;
 
 	if (!AskFilter(fcinfo, &seen))
 		PG_RETURN_NULL();
@@ -195,10 +194,10 @@ DEDUP_FUNCTION(dedup_is_new_value)
  */
 DEDUP_FUNCTION(dedup_frequency)
 {
-	CallSite   *site = GetKeyCallSite(fcinfo);
-	FilterRef	filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
+	CallSite *site = GetKeyCallSite(fcinfo);
+	FilterRef filter = GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache);
 	dedup::Frequency frequency;
-	uint64		hash;
+	uint64 hash;
 
 	RequireFrequency(*filter.header.method);
 	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
@@ -207,11 +206,11 @@ DEDUP_FUNCTION(dedup_frequency)
 	if (unlikely(frequency.at_least) && !site->warned)
 	{
 		site->warned = true;
-		ereport(WARNING,
-				(errmsg("a frequency is past what the filter can count"),
-				 errdetail("A counter has come to its end, at " UINT64_FORMAT ": the key may have been seen more often.",
-						   frequency.count),
-				 errhint("Count shorter periods in filters of their own.")));
+		ereport(WARNING, (errmsg("a frequency is past what the filter can count"),
+						  errdetail("A counter has come to its end, at " UINT64_FORMAT
+									": the key may have been seen more often.",
+									frequency.count),
+						  errhint("Count shorter periods in filters of their own.")));
 	}
 	PG_RETURN_INT64((int64) Min(frequency.count, dedup::kMaxCount));
 }
@@ -226,9 +225,9 @@ DEDUP_FUNCTION(dedup_frequency)
  */
 DEDUP_FUNCTION(dedup_forget_value)
 {
-	CallSite   *site = GetKeyCallSite(fcinfo);
-	FilterRef	filter;
-	uint64		hash;
+	CallSite *site = GetKeyCallSite(fcinfo);
+	FilterRef filter;
+	uint64 hash;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
@@ -246,10 +245,10 @@ DEDUP_FUNCTION(dedup_forget_value)
  */
 DEDUP_FUNCTION(dedup_merge)
 {
-	FilterRef	left = GetFilter(PG_GETARG_DATUM(0));
-	FilterRef	right = GetFilter(PG_GETARG_DATUM(1));
+	FilterRef left = GetFilter(PG_GETARG_DATUM(0));
+	FilterRef right = GetFilter(PG_GETARG_DATUM(1));
 	struct varlena *merged = MergeValues(left, right);
-	FilterRef	filter;
+	FilterRef filter;
 
 	filter.image = (const uint8_t *) VARDATA(merged);
 	CheckFlat(merged, &filter.header);

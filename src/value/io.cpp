@@ -18,9 +18,9 @@ static struct varlena *
 FromBytes(struct varlena *value, int sqlstate, Node *escontext)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
-	size_t		size = VARSIZE(value) - VARHDRSZ;
-	Header		header;
-	Flaw		flaw = dedup::Validate(image, size, &header);
+	size_t size = VARSIZE(value) - VARHDRSZ;
+	Header header;
+	Flaw flaw = dedup::Validate(image, size, &header);
 
 	if (flaw == Flaw::kNone)
 		return value;
@@ -35,7 +35,7 @@ FromBytes(struct varlena *value, int sqlstate, Node *escontext)
 static struct varlena *
 ToBytes(Datum datum)
 {
-	FilterRef	filter = GetFilter(datum);
+	FilterRef filter = GetFilter(datum);
 
 	if (filter.header.canonical() && filter.header.checksum != 0)
 		return (struct varlena *) (filter.image - VARHDRSZ);
@@ -47,10 +47,12 @@ ToBytes(Datum datum)
  */
 DEDUP_FUNCTION(dedup_filter_in)
 {
-	struct varlena *value = DecodeBase64(PG_GETARG_CSTRING(0),
-										 dedup::kMaxBodyBytes + dedup::kHeaderBytes, "dedup_filter",
-										 "Make filters with dedup_filter(), dedup_window(), dedup_method() or dedup_agg(); write dedup_filter(1000), not dedup_filter('1000').",
-										 fcinfo->context);
+	struct varlena *value =
+		DecodeBase64(PG_GETARG_CSTRING(0), dedup::kMaxBodyBytes + dedup::kHeaderBytes,
+					 "dedup_filter",
+					 "Make filters with dedup_filter(), dedup_window(), dedup_method() or "
+					 "dedup_agg(); write dedup_filter(1000), not dedup_filter('1000').",
+					 fcinfo->context);
 
 	if (value != NULL)
 		value = FromBytes(value, ERRCODE_INVALID_TEXT_REPRESENTATION, fcinfo->context);
@@ -72,10 +74,10 @@ DEDUP_FUNCTION(dedup_filter_out)
  */
 DEDUP_FUNCTION(dedup_filter_recv)
 {
-	StringInfo	message = (StringInfo) PG_GETARG_POINTER(0);
-	int			size = message->len - message->cursor;
-	struct varlena *value = CopyFlat((const uint8_t *) pq_getmsgbytes(message, size),
-									 (size_t) size);
+	StringInfo message = (StringInfo) PG_GETARG_POINTER(0);
+	int size = message->len - message->cursor;
+	struct varlena *value =
+		CopyFlat((const uint8_t *) pq_getmsgbytes(message, size), (size_t) size);
 
 	PG_RETURN_POINTER(FromBytes(value, ERRCODE_INVALID_BINARY_REPRESENTATION, NULL));
 }

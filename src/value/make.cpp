@@ -23,27 +23,29 @@ void
 CheckRate(double fpr)
 {
 	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
-				 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
-						 dedup::kMinFpr, dedup::kMaxFpr)));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
+			 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
+					 dedup::kMinFpr, dedup::kMaxFpr)));
 }
 
 void
 CheckKeys(int64 keys)
 {
 	if (keys < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
-				 errhint("Give the number of distinct keys that the filter is to hold.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
+						errhint("Give the number of distinct keys that the filter is to hold.")));
 	if ((uint64) keys > dedup::kMaxKeys)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("number of keys " INT64_FORMAT " is too large", keys),
-				 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
-				 errhint("Use several filters, for example one a day or one for each hash partition.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("number of keys " INT64_FORMAT " is too large", keys),
+			 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
+			 errhint(
+				 "Use several filters, for example one a day or one for each hash partition.")));
 }
 
 /* "fpr, keys, k, hash" */
@@ -111,17 +113,16 @@ OptionRange(const OptionSpec &spec)
 static void
 ReportOption(const Method &method, const OptionError &error)
 {
-	int			length = (int) error.length;
+	int length = (int) error.length;
 
 	switch (error.status)
 	{
 		case OptionStatus::kOk:
 			return;
 		case OptionStatus::kNoValue:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("option \"%.*s\" has no value", length, error.text),
-					 errhint("Write options as name=value, separated by blanks.")));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("option \"%.*s\" has no value", length, error.text),
+							errhint("Write options as name=value, separated by blanks.")));
 			break;
 		case OptionStatus::kUnknown:
 			ereport(ERROR,
@@ -130,16 +131,14 @@ ReportOption(const Method &method, const OptionError &error)
 					 errhint("Its options are: %s.", OptionNames(method))));
 			break;
 		case OptionStatus::kTwice:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("option \"%s\" is given twice", error.spec->name)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("option \"%s\" is given twice", error.spec->name)));
 			break;
 		case OptionStatus::kBadValue:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("invalid value in option \"%.*s\"", length, error.text),
-					 errhint("Option %s of method %s takes %s.", error.spec->name, method.name,
-							 OptionRange(*error.spec))));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("invalid value in option \"%.*s\"", length, error.text),
+							errhint("Option %s of method %s takes %s.", error.spec->name,
+									method.name, OptionRange(*error.spec))));
 			break;
 	}
 }
@@ -161,44 +160,46 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 		case PlanStatus::kTooLarge:
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 !method.has_rate() ?
-					 errmsg("a filter of method %s would be too large", method.name) :
-					 request.keys > 0 ?
-					 errmsg("%s %s filter for " UINT64_FORMAT " keys at a rate of %g is too large",
-							Article(method), method.name, request.keys, request.fpr) :
-					 errmsg("%s %s filter of " UINT64_FORMAT " bytes is too large",
-							Article(method), method.name, request.memory),
+					 !method.has_rate()
+						 ? errmsg("a filter of method %s would be too large", method.name)
+					 : request.keys > 0
+						 ? errmsg("%s %s filter for " UINT64_FORMAT
+								  " keys at a rate of %g is too large",
+								  Article(method), method.name, request.keys, request.fpr)
+						 : errmsg("%s %s filter of " UINT64_FORMAT " bytes is too large",
+								  Article(method), method.name, request.memory),
 					 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
-					 !method.has_rate() ?
-					 errhint("Ask for less memory, or for a larger error.") :
-					 errhint("Use several filters, for example one a day or one for each hash partition, or a higher rate.")));
+					 !method.has_rate()
+						 ? errhint("Ask for less memory, or for a larger error.")
+						 : errhint("Use several filters, for example one a day or one for each "
+								   "hash partition, or a higher rate.")));
 			break;
 		case PlanStatus::kMemoryTooSmall:
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 method.has_rate() ?
-					 errmsg(UINT64_FORMAT " bytes are too few for method %s at a rate of %g",
-							request.memory, method.name, request.fpr) :
-					 errmsg(UINT64_FORMAT " bytes are too few for method %s",
-							request.memory, method.name),
-					 method.has_rate() ? errhint("Give more memory, or a higher rate.") :
-					 errhint("Give more memory.")));
+					 method.has_rate()
+						 ? errmsg(UINT64_FORMAT " bytes are too few for method %s at a rate of %g",
+								  request.memory, method.name, request.fpr)
+						 : errmsg(UINT64_FORMAT " bytes are too few for method %s", request.memory,
+								  method.name),
+					 method.has_rate() ? errhint("Give more memory, or a higher rate.")
+									   : errhint("Give more memory.")));
 			break;
 		case PlanStatus::kConflict:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("options of method %s exclude each other", method.name),
-					 errhint("%s", method.conflict)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("options of method %s exclude each other", method.name),
+							errhint("%s", method.conflict)));
 			break;
 		case PlanStatus::kNoSize:
 		case PlanStatus::kTwoSizes:
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 status == PlanStatus::kNoSize ?
-					 errmsg("a filter of method %s needs memory, or the options that size it",
-							method.name) :
-					 errmsg("memory and the options that size a filter of method %s exclude each other",
-							method.name),
+					 status == PlanStatus::kNoSize
+						 ? errmsg("a filter of method %s needs memory, or the options that size it",
+								  method.name)
+						 : errmsg("memory and the options that size a filter of method %s exclude "
+								  "each other",
+								  method.name),
 					 errhint("Give memory such as '16kB', or NULL and options such as '%s'.",
 							 method.sizing)));
 			break;
@@ -213,33 +214,33 @@ namespace
 /* The last filter made by a call site: sizing one takes a good part of a ms. */
 struct LastMade
 {
-	bool		valid;
-	int64		keys;
-	double		fpr;
-	int64		seed;
+	bool valid;
+	int64 keys;
+	double fpr;
+	int64 seed;
 	struct varlena *value;
 };
 
 /* The same of dedup_method: its arguments, as they were written. */
 struct LastMethod
 {
-	MemoryContext context;		/* of all that follows; reset when it changes */
-	text	   *name;			/* NULL: there is none */
-	text	   *memory;			/* or NULL */
-	text	   *options;
-	int64		seed;
+	MemoryContext context; /* of all that follows; reset when it changes */
+	text *name;            /* NULL: there is none */
+	text *memory;          /* or NULL */
+	text *options;
+	int64 seed;
 	struct varlena *value;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static Datum
-MakeSized(FunctionCallInfo fcinfo, const Method &(*choose) (double fpr))
+MakeSized(FunctionCallInfo fcinfo, const Method &(*choose)(double fpr))
 {
-	int64		keys = PG_GETARG_INT64(0);
-	double		fpr = PG_GETARG_FLOAT8(1);
-	int64		seed = PG_GETARG_INT64(2);
-	LastMade   *last = (LastMade *) fcinfo->flinfo->fn_extra;
+	int64 keys = PG_GETARG_INT64(0);
+	double fpr = PG_GETARG_FLOAT8(1);
+	int64 seed = PG_GETARG_INT64(2);
+	LastMade *last = (LastMade *) fcinfo->flinfo->fn_extra;
 	struct varlena *value;
 
 	if (last == NULL)
@@ -251,16 +252,16 @@ MakeSized(FunctionCallInfo fcinfo, const Method &(*choose) (double fpr))
 	}
 	if (!last->valid || last->keys != keys || last->fpr != fpr || last->seed != seed)
 	{
-		Request		request;
-		Shape		shape;
+		Request request;
+		Shape shape;
 
 		last->valid = false;
 		CheckKeys(keys);
 		CheckRate(fpr);
 		request.keys = (uint64) keys;
 		request.fpr = fpr;
-		ReportPlan(dedup::PlanFilter(choose(fpr), request, (uint64) seed, &shape),
-				   choose(fpr), request);
+		ReportPlan(dedup::PlanFilter(choose(fpr), request, (uint64) seed, &shape), choose(fpr),
+				   request);
 		value = MakeEmptyFilter(shape);
 		memcpy(last->value, value, VARSIZE(value));
 		last->keys = keys;
@@ -301,18 +302,21 @@ constexpr double MOST_BYTES = 1e18;
 static uint64
 ParseMemory(text *memory)
 {
-	char	   *written = text_to_cstring(memory);
+	char *written = text_to_cstring(memory);
 	const char *hint = NULL;
-	double		bytes;
+	double bytes;
 
 	/* The caller refuses what is above the limit, with another SQLSTATE. */
 	if (!parse_real(written, &bytes, GUC_UNIT_BYTE, &hint) || isinf(bytes) || rint(bytes) < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid amount of memory: \"%s\"", written),
-				 hint != NULL ? errhint("%s", _(hint)) :
-				 errhint("Give bytes, or a number with a unit, such as 64kB or 16MB; at most %d MB.",
-						 (int) (dedup::kMaxBodyBytes >> 20))));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid amount of memory: \"%s\"", written),
+			 hint != NULL
+				 ? errhint("%s", _(hint))
+				 : errhint(
+					   "Give bytes, or a number with a unit, such as 64kB or 16MB; at most %d MB.",
+					   (int) (dedup::kMaxBodyBytes >> 20))));
 	return bytes < MOST_BYTES ? (uint64) rint(bytes) : (uint64) MOST_BYTES;
 }
 
@@ -323,30 +327,30 @@ SameText(const text *argument, const text *last)
 	if (argument == NULL || last == NULL)
 		return argument == last;
 	return VARSIZE_ANY_EXHDR(argument) == VARSIZE_ANY_EXHDR(last) &&
-		memcmp(VARDATA_ANY(argument), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(last)) == 0;
+		   memcmp(VARDATA_ANY(argument), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(last)) == 0;
 }
 
 static text *
 CopyText(const text *argument)
 {
-	return argument == NULL ? NULL :
-		cstring_to_text_with_len(VARDATA_ANY(argument), VARSIZE_ANY_EXHDR(argument));
+	return argument == NULL
+			   ? NULL
+			   : cstring_to_text_with_len(VARDATA_ANY(argument), VARSIZE_ANY_EXHDR(argument));
 }
 
 static struct varlena *
 MakeNamed(text *name, text *memory, text *written, int64 seed)
 {
 	const Method *method;
-	Request		request;
-	Shape		shape;
+	Request request;
+	Shape shape;
 	OptionError error;
 
 	method = dedup::MethodByName(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 	if (method == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("there is no method \"%s\"", text_to_cstring(name)),
-				 errhint("The methods are: %s.", MethodNames())));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("there is no method \"%s\"", text_to_cstring(name)),
+						errhint("The methods are: %s.", MethodNames())));
 	error = dedup::ParseOptions(*method, VARDATA_ANY(written), VARSIZE_ANY_EXHDR(written),
 								&request.options);
 	ReportOption(*method, error);
@@ -359,12 +363,13 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
 	if (method->has_rate() && (request.keys > 0) == (request.memory > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 request.keys > 0 ?
-				 errmsg("memory and the option keys exclude each other") :
-				 errmsg("a filter needs memory, or the option keys"),
+				 request.keys > 0 ? errmsg("memory and the option keys exclude each other")
+								  : errmsg("a filter needs memory, or the option keys"),
 				 errhint("Give memory such as '16MB', or NULL and the option keys=1000000.")));
-	ReportPlan(request.memory > dedup::kMaxBodyBytes ? PlanStatus::kTooLarge :
-			   dedup::PlanFilter(*method, request, (uint64) seed, &shape), *method, request);
+	ReportPlan(request.memory > dedup::kMaxBodyBytes
+				   ? PlanStatus::kTooLarge
+				   : dedup::PlanFilter(*method, request, (uint64) seed, &shape),
+			   *method, request);
 	return MakeEmptyFilter(shape);
 }
 
@@ -378,10 +383,10 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
  */
 DEDUP_FUNCTION(dedup_method_make)
 {
-	text	   *name;
-	text	   *memory;
-	text	   *written;
-	int64		seed;
+	text *name;
+	text *memory;
+	text *written;
+	int64 seed;
 	LastMethod *last = (LastMethod *) fcinfo->flinfo->fn_extra;
 	struct varlena *value;
 
@@ -394,8 +399,7 @@ DEDUP_FUNCTION(dedup_method_make)
 	if (last == NULL)
 	{
 		last = (LastMethod *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(LastMethod));
-		last->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt,
-													  "dedup_method cache",
+		last->context = AllocSetContextCreateInternal(fcinfo->flinfo->fn_mcxt, "dedup_method cache",
 													  ALLOCSET_SMALL_SIZES);
 		fcinfo->flinfo->fn_extra = last;
 	}

@@ -14,7 +14,7 @@ using dedup::Reading;
  */
 DEDUP_FUNCTION(dedup_count)
 {
-	FilterRef	filter = GetFilter(PG_GETARG_DATUM(0));
+	FilterRef filter = GetFilter(PG_GETARG_DATUM(0));
 
 	PG_RETURN_INT64((int64) std::llround(dedup::Read(filter.image, filter.header).count));
 }
@@ -28,13 +28,13 @@ DEDUP_FUNCTION(dedup_count)
  */
 DEDUP_FUNCTION(dedup_stats)
 {
-	FilterRef	filter = GetFilter(PG_GETARG_DATUM(0));
+	FilterRef filter = GetFilter(PG_GETARG_DATUM(0));
 	const Header &header = filter.header;
-	Reading		reading = dedup::Read(filter.image, header);
-	TupleDesc	desc;
-	char		parameters[256];
-	Datum		values[12];
-	bool		isnull[12] = {};
+	Reading reading = dedup::Read(filter.image, header);
+	TupleDesc desc;
+	char parameters[256];
+	Datum values[12];
+	bool isnull[12] = {};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -53,15 +53,15 @@ DEDUP_FUNCTION(dedup_stats)
 	values[10] = Int64GetDatum((int64) (VARHDRSZ + dedup::kHeaderBytes + header.shape.bytes));
 	if (header.counted())
 	{
-		uint64		total = dedup::TotalOf(filter.image, header);
-		double		error = header.exact() ? 0 :
-			std::floor(header.method->epsilon(header.shape) * (double) total);
-		size_t		used = std::strlen(parameters);
+		uint64 total = dedup::TotalOf(filter.image, header);
+		double error =
+			header.exact() ? 0 : std::floor(header.method->epsilon(header.shape) * (double) total);
+		size_t used = std::strlen(parameters);
 
-		snprintf(parameters + used, sizeof parameters - used,
-					  " total=%llu error=%.0f saturated=%s", (unsigned long long) total, error,
-					  (header.exact() ? total >= dedup::kMaxCount : header.counters.state != 0) ?
-					  "on" : "off");
+		snprintf(parameters + used, sizeof parameters - used, " total=%llu error=%.0f saturated=%s",
+				 (unsigned long long) total, error,
+				 (header.exact() ? total >= dedup::kMaxCount : header.counters.state != 0) ? "on"
+																						   : "off");
 	}
 	values[11] = CStringGetTextDatum(parameters);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, isnull)));

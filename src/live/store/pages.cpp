@@ -37,9 +37,10 @@ using dedup::StoreU32;
 using namespace dedup::live;
 
 /* Where core/page.hpp and core/page_sum.hpp expect the server's fields. */
-static_assert(SizeOfPageHeaderData == kMagicAt && offsetof(PageHeaderData, pd_prune_xid) == kSumAt &&
-			  offsetof(PageHeaderData, pd_checksum) == kServerSumAt &&
-			  offsetof(PageHeaderData, pd_special) == kServerSpecialAt,
+static_assert(SizeOfPageHeaderData == kMagicAt &&
+				  offsetof(PageHeaderData, pd_prune_xid) == kSumAt &&
+				  offsetof(PageHeaderData, pd_checksum) == kServerSumAt &&
+				  offsetof(PageHeaderData, pd_special) == kServerSpecialAt,
 			  "the header of a page has another layout");
 
 /* ---- reading -------------------------------------------------------------- */
@@ -47,12 +48,12 @@ static_assert(SizeOfPageHeaderData == kMagicAt && offsetof(PageHeaderData, pd_pr
 void
 ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("invalid page in block %u of live filter \"%s\"", block,
-					RelationGetRelationName(rel)),
-			 errdetail("%s", flaw),
-			 errhint("dedup_check() names all such pages. Restore the filter from a backup, or make it anew from the keys of its table.")));
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("invalid page in block %u of live filter \"%s\"", block,
+						   RelationGetRelationName(rel)),
+					errdetail("%s", flaw),
+					errhint("dedup_check() names all such pages. Restore the filter from a backup, "
+							"or make it anew from the keys of its table.")));
 	pg_unreachable();
 }
 
@@ -93,7 +94,7 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 static inline bool
 PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
 {
-	const auto	before = pgBufferUsage.shared_blks_read;
+	const auto before = pgBufferUsage.shared_blks_read;
 
 	held->block = block;
 	held->buffer = ReadBuffer(filter.rel, block);
@@ -149,7 +150,7 @@ CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 {
 	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
 	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
-	const bool	in_cache = cached != NULL && held.block < cached->met_count;
+	const bool in_cache = cached != NULL && held.block < cached->met_count;
 
 	if (flaw == NULL && (read || in_cache || cached == NULL))
 		flaw = LivePageFlaw(filter, held.bytes, held.block);
@@ -170,14 +171,15 @@ CheckHeld(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 
 	if (unlikely(read || cached == NULL || held.block >= cached->met_count ||
 				 (cached->met[held.block / 8] >> held.block % 8 & 1) == 0 ||
-				 HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout) != NULL))
+				 HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout) !=
+					 NULL))
 		CheckAll(filter, held, kind, read);
 }
 
 bool
 HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
 {
-	bool		read;
+	bool read;
 
 	if (!IsLong(filter, block))
 		return false;
@@ -202,10 +204,10 @@ ReleasePage(const HeldPage &held)
 bool
 IsHeld(const HeldPage &held, bool exclusive)
 {
-	LWLock	   *lock = BufferDescriptorGetContentLock(GetBufferDescriptor(held.buffer - 1));
+	LWLock *lock = BufferDescriptorGetContentLock(GetBufferDescriptor(held.buffer - 1));
 
 	return held.block == BufferGetBlockNumber(held.buffer) &&
-		(exclusive ? LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) : LWLockHeldByMe(lock));
+		   (exclusive ? LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) : LWLockHeldByMe(lock));
 }
 #endif
 
@@ -224,18 +226,18 @@ constexpr size_t SUM_FRAGMENT = 2 * sizeof(uint16) + sizeof(uint32);
 
 struct ChangedPage
 {
-	HeldPage	held;
-	const uint8_t *scratch;		/* the whole new page, or null */
-	bool		whole;			/* log the image */
-	bool		fresh;			/* a new page: nothing of the old one stays */
-	size_t		size;			/* of the fragments */
-	char		fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
+	HeldPage held;
+	const uint8_t *scratch; /* the whole new page, or null */
+	bool whole;             /* log the image */
+	bool fresh;             /* a new page: nothing of the old one stays */
+	size_t size;            /* of the fragments */
+	char fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
 };
 
 ChangedPage changed[MAX_CHANGED];
-int			changed_count;
+int changed_count;
 
-}							/* namespace */
+} /* namespace */
 
 void
 StartChange(void)
@@ -266,7 +268,7 @@ static bool
 AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size,
 			   size_t reserve = SUM_FRAGMENT)
 {
-	uint16		head[2] = {(uint16) offset, (uint16) size};
+	uint16 head[2] = {(uint16) offset, (uint16) size};
 
 	if (page->size + sizeof head + size > sizeof page->fragments - reserve)
 	{
@@ -293,14 +295,14 @@ void
 ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 {
 	ChangedPage *page = ChangedPageOf(held);
-	size_t		at = kMagicAt;
+	size_t at = kMagicAt;
 
 	Assert(page->scratch == NULL && page->size == 0);
 	page->scratch = scratch;
 	/* Runs of words that differ, to the byte. */
 	while (at < BLCKSZ && !page->whole)
 	{
-		size_t		end;
+		size_t end;
 
 		if (memcmp(held.bytes + at, scratch + at, 8) == 0)
 		{
@@ -311,8 +313,7 @@ ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 		while (end < BLCKSZ && memcmp(held.bytes + end, scratch + end, 8) != 0)
 			end += 8;
 
-		size_t		from = at,
-					to = end;
+		size_t from = at, to = end;
 
 		while (held.bytes[from] == scratch[from])
 			from++;
@@ -343,8 +344,8 @@ LogWhole(const HeldPage &held)
 static void
 ChangePage(const LiveFilter &filter, ChangedPage *page)
 {
-	uint8_t    *bytes = page->held.bytes;
-	uint32		sum = LoadU32(bytes + kSumAt);
+	uint8_t *bytes = page->held.bytes;
+	uint32 sum = LoadU32(bytes + kSumAt);
 
 	if (page->scratch != NULL && page->whole)
 	{
@@ -355,7 +356,7 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 	else
 		for (size_t at = 0; at < page->size;)
 		{
-			uint16		head[2];
+			uint16 head[2];
 
 			memcpy(head, page->fragments + at, sizeof head);
 
@@ -380,13 +381,13 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 static void
 AssertChanged(const LiveFilter &filter, const HeldPage &held)
 {
-	const Kind	kind = KindOf(held.bytes);
+	const Kind kind = KindOf(held.bytes);
 
 	Assert(IsHeld(held, true));
 	Assert(held.bytes == (uint8_t *) BufferGetPage(held.buffer));
-	Assert(kind == Kind::kMain ? held.block < CountersBlock(filter) :
-		   kind == Kind::kCounters ? held.block == CountersBlock(filter) :
-		   held.block > CountersBlock(filter));
+	Assert(kind == Kind::kMain       ? held.block < CountersBlock(filter)
+		   : kind == Kind::kCounters ? held.block == CountersBlock(filter)
+									 : held.block > CountersBlock(filter));
 	Assert(PageFlaw(held.bytes, kind, held.block, filter.parameters.geometry) == NULL);
 	Assert(IsSealed(held.bytes, filter.parameters.shape.seed, held.block));
 }
@@ -395,7 +396,7 @@ AssertChanged(const LiveFilter &filter, const HeldPage &held)
 void
 MakeChange(const LiveFilter &filter)
 {
-	bool		logged = RelationNeedsWAL(filter.rel);
+	bool logged = RelationNeedsWAL(filter.rel);
 
 	Assert(changed_count > 0 && !RecoveryInProgress());
 
@@ -409,7 +410,7 @@ MakeChange(const LiveFilter &filter)
 	}
 	if (logged)
 	{
-		XLogRecPtr	lsn;
+		XLogRecPtr lsn;
 
 		XLogBeginInsert();
 		for (int i = 0; i < changed_count; i++)
@@ -455,7 +456,8 @@ MakeLong(const LiveFilter &filter)
 		have = RelationGetNumberOfBlocks(filter.rel);
 #if PG_VERSION_NUM >= 160000
 		if (have < want)
-			smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have), false);
+			smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have),
+						   false);
 #else
 		PGAlignedBlock zero;
 
@@ -475,7 +477,7 @@ MakeLong(const LiveFilter &filter)
 static void
 InitHeader(uint8_t *bytes)
 {
-	PageHeader	header = (PageHeader) bytes;
+	PageHeader header = (PageHeader) bytes;
 
 	PageInit((Page) bytes, BLCKSZ, 0);
 	header->pd_lower = BLCKSZ;
@@ -505,7 +507,7 @@ HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPag
 {
 	MakeLong(filter);
 
-	const bool	read = PinPage(filter, block, held);
+	const bool read = PinPage(filter, block, held);
 
 	LockToChange(filter, block, kind, read, held);
 }
@@ -518,7 +520,7 @@ HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 	Assert(block < CountersBlock(filter) && address.line < kLines);
 	MakeLong(filter);
 
-	const bool	read = PinPage(filter, block, held);
+	const bool read = PinPage(filter, block, held);
 
 	/* Three cache misses side by side, instead of one after the other. */
 	dedup::PrefetchToWrite(held->bytes);
@@ -534,7 +536,7 @@ LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 {
 	/* A damaged one may be a page of a chain whose kind was damaged. */
 	return LivePageFlaw(filter, bytes, block) == NULL &&
-		HeaderFlaw(bytes, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
+		   HeaderFlaw(bytes, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
 }
 
 void

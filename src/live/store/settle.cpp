@@ -23,8 +23,8 @@ WideXid(TransactionId xid)
 
 	if (xid != last)
 	{
-		uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
-		uint64		wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
+		uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+		uint64 wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
 
 		/* It may be the next one itself: the xmin of a snapshot with nobody running. */
 		if (wide > next)
@@ -46,8 +46,8 @@ SeenByAll(Relation rel, TransactionId xid)
 #endif
 }
 
-uint64		live_xids_from;
-uint64		live_xids_to;
+uint64 live_xids_from;
+uint64 live_xids_to;
 
 bool
 LookUpPossibleXids(uint64 wide)
@@ -129,7 +129,7 @@ static void
 CheckEntries(const LiveFilter &filter, const HeldPage &page)
 {
 	const AreaShape &area = AreaOf(page.bytes);
-	bool		bad = false;
+	bool bad = false;
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
@@ -139,7 +139,8 @@ CheckEntries(const LiveFilter &filter, const HeldPage &page)
 			CheckPageXid(filter, page.block, xid);
 	}
 	ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
-		if (entry.tag > area.tags || entry.line >= kLines || LoadTag(page.bytes, entry.tag).xid == kNoXid)
+		if (entry.tag > area.tags || entry.line >= kLines ||
+			LoadTag(page.bytes, entry.tag).xid == kNoXid)
 			bad = true;
 	});
 	if (bad)
@@ -151,11 +152,11 @@ static bool
 JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *verdicts)
 {
 	const AreaShape &area = AreaOf(page);
-	bool		any = false;
+	bool any = false;
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
-		uint64		xid = LoadTag(page, tag).xid;
+		uint64 xid = LoadTag(page, tag).xid;
 
 		if (xid == kNoXid)
 			continue;
@@ -174,8 +175,8 @@ static void
 SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
 			  uint8_t *page_scratch, bool fold, Settled *settled)
 {
-	Verdict		verdicts[kMaxTags + 1];
-	bool		loading = LoaderOf(main_scratch) != kNoXid;
+	Verdict verdicts[kMaxTags + 1];
+	bool loading = LoaderOf(main_scratch) != kNoXid;
 
 	CheckEntries(filter, page);
 	RetagEnded(page_scratch);
@@ -187,7 +188,7 @@ SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scra
 static void
 SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 {
-	uint64		loader = LoaderOf(main_scratch);
+	uint64 loader = LoaderOf(main_scratch);
 
 	if (loader == kNoXid)
 		return;
@@ -220,7 +221,7 @@ static BlockNumber *
 ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
 {
 	BlockNumber *chain = NULL;
-	int			room = 0;
+	int room = 0;
 
 	*length = 0;
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -229,8 +230,8 @@ ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
 		if (*length == room)
 		{
 			room = Max(16, 2 * room);
-			chain = (BlockNumber *) (chain == NULL ? palloc(room * sizeof(BlockNumber)) :
-									 repalloc(chain, room * sizeof(BlockNumber)));
+			chain = (BlockNumber *) (chain == NULL ? palloc(room * sizeof(BlockNumber))
+												   : repalloc(chain, room * sizeof(BlockNumber)));
 		}
 		chain[(*length)++] = page.block;
 		return false;
@@ -246,7 +247,7 @@ static void
 MoveFrozen(uint8_t *main, uint8_t *page)
 {
 	ForEachEntry(page, kOverflowArea, [&](unsigned place, const Entry &entry) {
-		const Tag	tag = LoadTag(page, entry.tag);
+		const Tag tag = LoadTag(page, entry.tag);
 
 		if (tag.xid == kFrozen && !entry.forgotten &&
 			PutEntry(main, kMainArea, tag, entry.line, entry.rest, false))
@@ -261,22 +262,22 @@ namespace
 struct Settlement
 {
 	const LiveFilter *filter;
-	HeldPage	main;
-	uint8_t    *scratch;		/* a copy of the main page */
-	unsigned	early;
-	bool		changes;
+	HeldPage main;
+	uint8_t *scratch; /* a copy of the main page */
+	unsigned early;
+	bool changes;
 	BlockNumber freed[64];
-	int			freed_count;
+	int freed_count;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* Settles the main page itself. */
 static void
 SettleMain(Settlement *s, bool fold)
 {
 	const LiveFilter &filter = *s->filter;
-	Settled		settled = {};
+	Settled settled = {};
 
 	memcpy(s->scratch, s->main.bytes, BLCKSZ);
 	SettleLoader(filter, s->scratch);
@@ -302,11 +303,11 @@ static void
 SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 {
 	const LiveFilter &filter = *s->filter;
-	const bool	is_first = before.block == s->main.block;
+	const bool is_first = before.block == s->main.block;
 	PGAlignedBlock page_scratch;
-	uint8_t    *copy = (uint8_t *) page_scratch.data;
-	Settled		settled = {};
-	bool		empty;
+	uint8_t *copy = (uint8_t *) page_scratch.data;
+	Settled settled = {};
+	bool empty;
 
 	Assert(NextOf(before.bytes) == page.block && OwnerOf(page.bytes) == s->main.block);
 	memcpy(s->scratch, s->main.bytes, BLCKSZ);
@@ -344,9 +345,9 @@ bool
 SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 {
 	PGAlignedBlock scratch;
-	Settlement	s;
+	Settlement s;
 	BlockNumber *chain;
-	int			length;
+	int length;
 
 	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
 	s.filter = &filter;
@@ -361,8 +362,8 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	chain = ReadChain(filter, main, &length);
 	for (int i = length - 1; i >= 0; i--)
 	{
-		HeldPage	before = main;
-		HeldPage	page;
+		HeldPage before = main;
+		HeldPage page;
 
 		if (i > 0)
 			HoldChained(filter, main, chain[i - 1], &before);
@@ -389,13 +390,13 @@ namespace
 /* An entry that is to be put into a page or its chain. */
 struct NewEntry
 {
-	Tag			tag;
-	unsigned	line;
-	uint64		rest;
-	bool		forgotten;
+	Tag tag;
+	unsigned line;
+	uint64 rest;
+	bool forgotten;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static inline bool
 PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
@@ -407,25 +408,26 @@ PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
 static bool
 PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
 {
-	const Tag  &tag = put.tag;
+	const Tag &tag = put.tag;
 	const AreaShape &area = AreaOf(page.bytes);
 	const TagChoice choice = ChooseTag(page.bytes, area, tag.xid, tag.generation);
-	const int	place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, put.line, put.rest);
-	uint8_t		entry[8];
-	uint8_t		turn;
+	const int place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, put.line, put.rest);
+	uint8_t entry[8];
+	uint8_t turn;
 
 	if (place < 0)
 		return false;
 	StartChange();
 	if (!choice.found)
 	{
-		uint8_t		bytes[kTagBytes];
+		uint8_t bytes[kTagBytes];
 
 		PackTag(bytes, tag);
 		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
 	}
-	dedup::StoreU64(entry, PackEntry({choice.tag, page.bytes[kTurnAt], put.line, put.forgotten, put.rest},
-									 page.bytes[kEpochAt]));
+	dedup::StoreU64(entry,
+					PackEntry({choice.tag, page.bytes[kTurnAt], put.line, put.forgotten, put.rest},
+							  page.bytes[kEpochAt]));
 	ChangeBytes(page, EntryAt(area, (unsigned) place), entry, sizeof entry);
 	turn = TurnBehind(page.bytes, area, put.rest);
 	if (turn != page.bytes[kTurnAt])
@@ -442,7 +444,7 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
-		uint64		xid = LoadTag(page, tag).xid;
+		uint64 xid = LoadTag(page, tag).xid;
 		TransactionId heir;
 
 		if (xid != kNoXid && JudgeXid(filter, BlockOf(page), xid) != Verdict::kKeep &&
@@ -492,7 +494,7 @@ PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const uint8_t *s
 				const HeldPage &overflow, const NewEntry &entry)
 {
 	PGAlignedBlock block;
-	uint8_t    *copy = (uint8_t *) block.data;
+	uint8_t *copy = (uint8_t *) block.data;
 
 	if (scratch == NULL)
 		return PutDirectly(filter, overflow, entry);
@@ -515,8 +517,8 @@ PutIntoChain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scra
 
 	while (next != 0)
 	{
-		HeldPage	overflow;
-		bool		done;
+		HeldPage overflow;
+		bool done;
 
 		HoldChained(filter, main, next, &overflow);
 		next = NextOf(overflow.bytes);
@@ -533,9 +535,9 @@ static void
 PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 			   const NewEntry &entry)
 {
-	HeldPage	overflow;
+	HeldPage overflow;
 	PGAlignedBlock fresh;
-	uint8_t    *copy = (uint8_t *) fresh.data;
+	uint8_t *copy = (uint8_t *) fresh.data;
 
 	HoldNewOverflowPage(filter, &overflow);
 	memcpy(copy, overflow.bytes, BLCKSZ);
@@ -551,7 +553,7 @@ PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 	}
 	else
 	{
-		uint8_t		link[kNextBytes];
+		uint8_t link[kNextBytes];
 
 		StoreU32(link, overflow.block);
 		ChangeBytes(main, kNextAt, link, sizeof link);

@@ -16,9 +16,9 @@ static_assert(BLCKSZ == dedup::live::kPageBytes, "live filters need pages of 8 k
 /* A page that is pinned and locked. */
 struct HeldPage
 {
-	Buffer		buffer;
+	Buffer buffer;
 	BlockNumber block;
-	uint8_t    *bytes;
+	uint8_t *bytes;
 };
 
 /* ---- reading -------------------------------------------------------------- */
@@ -42,8 +42,8 @@ extern bool LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber
  * from disk or that this backend meets for the first time. Returns false, with nothing held, for
  * a page that does not exist yet or was never written: it is empty.
  */
-extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
-					 int lock, HeldPage *held);
+extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind, int lock,
+					 HeldPage *held);
 extern void ReleasePage(const HeldPage &held);
 
 #ifdef USE_ASSERT_CHECKING
@@ -64,8 +64,8 @@ CountersBlock(const LiveFilter &filter)
  * The same for a page that is to be changed: the file is made long enough first, and
  * an empty page is initialised (and logged).
  */
-extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block,
-							 dedup::live::Kind kind, HeldPage *held);
+extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
+							 HeldPage *held);
 
 /* The same for the main page of a key, whose probe is fetched while it is being locked. */
 extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &address,
@@ -113,7 +113,7 @@ static inline bool
 IsPossibleXid(uint64 xid)
 {
 	return (xid >= live_xids_from && xid < live_xids_to) || xid == dedup::live::kFrozen ||
-		LookUpPossibleXids(xid);
+		   LookUpPossibleXids(xid);
 }
 
 /* Raises XX001 if not. Everything that asks the server about a transaction calls it first. */
@@ -157,8 +157,8 @@ VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit
 		return;
 	while (next != 0)
 	{
-		HeldPage	page;
-		bool		done;
+		HeldPage page;
+		bool done;
 
 		if (++steps > (BlockNumber) 1 << 24 ||
 			!HoldPage(filter, next, dedup::live::Kind::kOverflow, lock, &page))
@@ -173,4 +173,4 @@ VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit
 	}
 }
 
-#endif							/* STREAMDEDUP_LIVE_STORE_HPP */
+#endif /* STREAMDEDUP_LIVE_STORE_HPP */

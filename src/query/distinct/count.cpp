@@ -48,13 +48,13 @@ constexpr Oid COUNT_ANY_OID = 2147;
 const char *const EXTENSION = "streamdedup";
 const char *const AGGREGATE = "approx_count_distinct";
 
-}							/* namespace */
+} /* namespace */
 
 /* ---- the aggregate ---------------------------------------------------------- */
 
 /* What FindAggregate() found, while it holds. */
 static bool aggregate_known = false;
-static Oid	aggregate_oid = InvalidOid;
+static Oid aggregate_oid = InvalidOid;
 static uint64 changes = 0;
 
 /* A count was left exact for want of the aggregate, and perhaps is so in a cached plan. */
@@ -87,15 +87,15 @@ ProcChanged(Datum arg, int cache, uint32 hash)
 static Oid
 LookUpAggregate(void)
 {
-	Oid			extension = InvalidOid;
-	Oid			schema = InvalidOid;
-	Oid			aggregate = InvalidOid;
-	Oid			any = ANYOID;
-	oidvector  *arguments;
+	Oid extension = InvalidOid;
+	Oid schema = InvalidOid;
+	Oid aggregate = InvalidOid;
+	Oid any = ANYOID;
+	oidvector *arguments;
 	ScanKeyData key;
 	SysScanDesc scan;
-	HeapTuple	tuple;
-	Relation	rel;
+	HeapTuple tuple;
+	Relation rel;
 
 	rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
@@ -113,8 +113,8 @@ LookUpAggregate(void)
 		return InvalidOid;
 
 	arguments = buildoidvector(&any, 1);
-	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE),
-							PointerGetDatum(arguments), ObjectIdGetDatum(schema));
+	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE), PointerGetDatum(arguments),
+							ObjectIdGetDatum(schema));
 	pfree(arguments);
 	if (HeapTupleIsValid(tuple))
 	{
@@ -124,8 +124,7 @@ LookUpAggregate(void)
 			aggregate = form->oid;
 		ReleaseSysCache(tuple);
 	}
-	if (OidIsValid(aggregate) &&
-		getExtensionOfObject(ProcedureRelationId, aggregate) != extension)
+	if (OidIsValid(aggregate) && getExtensionOfObject(ProcedureRelationId, aggregate) != extension)
 		return InvalidOid;
 	return aggregate;
 }
@@ -143,7 +142,7 @@ FindAggregate(void)
 	}
 	if (!aggregate_known)
 	{
-		uint64		before = changes;
+		uint64 before = changes;
 
 		aggregate_oid = LookUpAggregate();
 		aggregate_known = changes == before;
@@ -184,8 +183,8 @@ IsCountDistinct(const Aggref *aggregate)
 static bool
 IsForeign(const Query *query)
 {
-	bool		foreign = false;
-	ListCell   *cell;
+	bool foreign = false;
+	ListCell *cell;
 
 	check_stack_depth();
 	foreach(cell, query->rtable)
@@ -225,9 +224,9 @@ static bool
 CanReplace(const Aggref *aggregate, const ScopeLevel *level)
 {
 	SortGroupClause *distinct;
-	Node	   *argument;
-	Oid			type;
-	ListCell   *cell;
+	Node *argument;
+	Oid type;
+	ListCell *cell;
 
 	if (list_length(aggregate->args) != 1 || list_length(aggregate->aggdistinct) != 1 ||
 		aggregate->aggkind != AGGKIND_NORMAL || aggregate->aggvariadic)
@@ -260,7 +259,7 @@ Replace(Aggref *aggregate, Oid by)
 	aggregate->aggfnoid = by;
 	aggregate->aggdistinct = NIL;
 	aggregate->aggorder = NIL;
-	aggregate->aggtranstype = InvalidOid;	/* the planner fills it in */
+	aggregate->aggtranstype = InvalidOid; /* the planner fills it in */
 	aggregate->inputcollid = exprCollation((Node *) argument->expr);
 	argument->ressortgroupref = 0;
 }
@@ -272,16 +271,16 @@ namespace
 
 struct Replacing
 {
-	Oid			aggregate;		/* that replaces */
-	int			replaced;
+	Oid aggregate; /* that replaces */
+	int replaced;
 };
 
-}							/* namespace */
+} /* namespace */
 
 static void
 VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 {
-	Replacing  *replacing = (Replacing *) walk->context;
+	Replacing *replacing = (Replacing *) walk->context;
 
 	if (!IsCountDistinct(aggregate) || !CanReplace(aggregate, level))
 		return;
@@ -292,9 +291,9 @@ VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 Query *
 RewriteCountDistinct(Query *query)
 {
-	Replacing	replacing = {};
-	ScopeWalk	walk = {};
-	Query	   *copy;
+	Replacing replacing = {};
+	ScopeWalk walk = {};
+	Query *copy;
 
 	replacing.aggregate = FindAggregate();
 	if (!OidIsValid(replacing.aggregate) || !MayCall(replacing.aggregate))

@@ -22,4 +22,4 @@ extern bool IsCountDistinct(const Aggref *aggregate);
  */
 extern Query *RewriteCountDistinct(Query *query);
 
-#endif							/* STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP */
+#endif /* STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP */

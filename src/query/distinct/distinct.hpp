@@ -20,10 +20,10 @@ extern "C" {
  */
 struct DistinctPlanFields
 {
-	List	   *columns;		/* numbers of the key columns in the child's rows */
-	List	   *types;			/* their types */
-	List	   *collations;		/* of their expressions */
-	int			filters;		/* that a row passes: 2 where workers have their own */
+	List *columns;    /* numbers of the key columns in the child's rows */
+	List *types;      /* their types */
+	List *collations; /* of their expressions */
+	int filters;      /* that a row passes: 2 where workers have their own */
 };
 
 extern List *PackDistinctPlan(const DistinctPlanFields *fields);
@@ -49,4 +49,4 @@ extern void FinishDistinctPlan(PlannedStmt *statement);
 /* Registers the node and the planner's hook. */
 extern void InitDistinct(void);
 
-#endif							/* STREAMDEDUP_QUERY_DISTINCT_HPP */
+#endif /* STREAMDEDUP_QUERY_DISTINCT_HPP */

@@ -70,7 +70,7 @@ MarkPlan(PlannedStmt *statement, PlanMark mark)
 static bool
 HasMark(const PlannedStmt *statement, PlanMark mark)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, statement->invalItems)
 	{
@@ -109,7 +109,7 @@ bool
 PlansExactly(void)
 {
 	return exactly || !ApproximateDistinctAllowed() || IsParallelWorker() ||
-		DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) > 0;
+		   DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) > 0;
 }
 
 void
@@ -126,7 +126,7 @@ DropOtherPlans(void)
 bool
 BeginExactly(void)
 {
-	bool		before = exactly;
+	bool before = exactly;
 
 	exactly = true;
 	return before;
@@ -173,14 +173,14 @@ RunsExactly(const QueryDesc *query)
 	const PlannedStmt *statement = query->plannedstmt;
 
 	return statement->commandType != CMD_SELECT || statement->hasModifyingCTE ||
-		HasMark(statement, PlanMark::Deciding);
+		   HasMark(statement, PlanMark::Deciding);
 }
 
 /* Begins an exact time if the statement is one; returns what EndExactly() takes. */
 static pg_noinline bool
 BeginStatement(const QueryDesc *query)
 {
-	bool		before = exactly;
+	bool before = exactly;
 
 	exactly |= RunsExactly(query);
 	return before;
@@ -189,7 +189,7 @@ BeginStatement(const QueryDesc *query)
 static void
 StartStatement(QueryDesc *query, int flags)
 {
-	bool		before = BeginStatement(query);
+	bool before = BeginStatement(query);
 
 	PG_TRY();
 	{
@@ -216,7 +216,7 @@ StartStatement(QueryDesc *query, int flags)
 static void
 RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
-	bool		before = BeginStatement(query);
+	bool before = BeginStatement(query);
 
 	/* A cursor's functions were looked up when it was opened. */
 	if (exactly && query->operation == CMD_SELECT)
@@ -238,7 +238,7 @@ RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAME
 static void
 FinishStatement(QueryDesc *query)
 {
-	bool		before = BeginStatement(query);
+	bool before = BeginStatement(query);
 
 	PG_TRY();
 	{

@@ -23,10 +23,10 @@ extern "C" {
 
 enum class PlanMark
 {
-	Approximate,				/* may answer approximately */
-	HeldBack,					/* would, had it not been planned at such a time or place */
-	Deciding,					/* calls functions that decide: see ScopeWalk */
-	Calling						/* an expression of PL/pgSQL that calls functions */
+	Approximate, /* may answer approximately */
+	HeldBack,    /* would, had it not been planned at such a time or place */
+	Deciding,    /* calls functions that decide: see ScopeWalk */
+	Calling      /* an expression of PL/pgSQL that calls functions */
 };
 
 extern void MarkPlan(PlannedStmt *statement, PlanMark mark);
@@ -56,4 +56,4 @@ extern void EndExactly(bool before);
 /* Sets the hooks of the executor and of functions. */
 extern void InitExactly(void);
 
-#endif							/* STREAMDEDUP_QUERY_EXACTLY_HPP */
+#endif /* STREAMDEDUP_QUERY_EXACTLY_HPP */

@@ -54,56 +54,56 @@ constexpr Size LARGE_PAGE = 2 << 20;
 /* What EXPLAIN ANALYZE shows, of one process; of a worker, in shared memory. */
 struct DistinctCounters
 {
-	uint64		tested;			/* rows */
-	uint64		passed;
-	uint64		keys;			/* in the set at the end */
-	uint64		given_up;
-	uint64		filters;		/* in use at the end; 0: exact */
-	uint64		memory;			/* bytes, at most */
-	double		fpr;			/* at the end */
+	uint64 tested; /* rows */
+	uint64 passed;
+	uint64 keys; /* in the set at the end */
+	uint64 given_up;
+	uint64 filters; /* in use at the end; 0: exact */
+	uint64 memory;  /* bytes, at most */
+	double fpr;     /* at the end */
 };
 
 struct DistinctShared
 {
-	int			workers;
-	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER];	/* each worker's */
+	int workers;
+	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER]; /* each worker's */
 };
 
 struct DistinctState
 {
-	CustomScanState css;		/* must be first */
+	CustomScanState css; /* must be first */
 
-	PlanState  *child;
+	PlanState *child;
 	DistinctPlanFields plan;
 
 	/* keys */
-	KeyPlan    *keys;
+	KeyPlan *keys;
 	AttrNumber *columns;
-	int			last_column;	/* rows are taken apart up to here */
-	NullableDatum *key;			/* of the row in hand */
+	int last_column;    /* rows are taken apart up to here */
+	NullableDatum *key; /* of the row in hand */
 
 	/* the set */
 	MemoryContext context;
 	DistinctSet *set;
-	bool		started;
-	Size		memory;			/* bytes in use */
+	bool started;
+	Size memory; /* bytes in use */
 
 	/* the batch in hand */
 	TupleTableSlot *slots[BATCH];
-	uint64		hashes[BATCH];
-	uint8		seen[BATCH];
-	int			filled;
-	int			next;
-	bool		done;			/* the child has no more rows */
+	uint64 hashes[BATCH];
+	uint8 seen[BATCH];
+	int filled;
+	int next;
+	bool done; /* the child has no more rows */
 
 	DistinctCounters *counters; /* own, or a worker's in shared memory */
 	DistinctCounters own;
-	DistinctCounters others;	/* sum of the workers' */
+	DistinctCounters others; /* sum of the workers' */
 	DistinctShared *shared;
-	bool		warned;
+	bool warned;
 };
 
-}							/* namespace */
+} /* namespace */
 
 /* ---- the set and its memory ----------------------------------------------- */
 
@@ -114,11 +114,11 @@ struct DistinctState
 static uint8 *
 AllocateForSet(DistinctState *state, Size bytes)
 {
-	Size		boundary = bytes >= LARGE_BYTES ? LARGE_PAGE : dedup::kLineBytes;
-	char	   *chunk = (char *)
-		MemoryContextAllocExtended(state->context, bytes + boundary + sizeof(char *),
-								   MCXT_ALLOC_HUGE);
-	uint8	   *aligned = (uint8 *) TYPEALIGN(boundary, chunk + sizeof(char *));
+	Size boundary = bytes >= LARGE_BYTES ? LARGE_PAGE : dedup::kLineBytes;
+	char *chunk =
+		(char *) MemoryContextAllocExtended(state->context, bytes + boundary + sizeof(char *),
+											MCXT_ALLOC_HUGE);
+	uint8 *aligned = (uint8 *) TYPEALIGN(boundary, chunk + sizeof(char *));
 
 	memcpy(aligned - sizeof(char *), &chunk, sizeof(char *));
 #ifdef MADV_HUGEPAGE
@@ -133,7 +133,7 @@ AllocateForSet(DistinctState *state, Size bytes)
 static void
 FreeOfSet(uint8 *bytes)
 {
-	char	   *chunk;
+	char *chunk;
 
 	memcpy(&chunk, bytes - sizeof(char *), sizeof(char *));
 	pfree(chunk);
@@ -144,12 +144,12 @@ static void
 MakeRoom(DistinctState *state, Size hashes)
 {
 	DistinctSet *set = state->set;
-	Size		bytes;
+	Size bytes;
 
 	while (unlikely((bytes = set->Wants(hashes)) != 0))
 	{
-		uint64		before = 8 * set->slots();
-		uint8	   *old = set->Give(AllocateForSet(state, bytes));
+		uint64 before = 8 * set->slots();
+		uint8 *old = set->Give(AllocateForSet(state, bytes));
 
 		state->memory += bytes;
 		state->counters->memory = Max(state->counters->memory, state->memory);
@@ -180,18 +180,21 @@ WarnGivenUp(DistinctState *state)
 	if (state->warned || state->css.ss.ps.plan->parallel_aware)
 		return;
 	state->warned = true;
-	ereport(WARNING,
-			(errmsg("the filter of an approximate DISTINCT is full"),
-			 errdetail("It takes %zu kB and holds " UINT64_FORMAT " keys. It forgets the oldest from now on, so rows may come out more than once.",
-					   state->memory / 1024, state->set->keys()),
-			 errhint("Raise streamdedup.distinct_memory, or turn streamdedup.approximate_distinct off.")));
+	ereport(
+		WARNING,
+		(errmsg("the filter of an approximate DISTINCT is full"),
+		 errdetail("It takes %zu kB and holds " UINT64_FORMAT
+				   " keys. It forgets the oldest from now on, so rows may come out more than once.",
+				   state->memory / 1024, state->set->keys()),
+		 errhint(
+			 "Raise streamdedup.distinct_memory, or turn streamdedup.approximate_distinct off.")));
 }
 
 /* seen[i] = 0 for the keys that are new, in order. */
 static void
 TestAndAdd(DistinctState *state, int n)
 {
-	bool		kept;
+	bool kept;
 
 	MakeRoom(state, (Size) n);
 	kept = state->set->TestAndAdd(state->hashes, (size_t) n, state->seen);
@@ -207,7 +210,7 @@ static inline uint64
 HashRow(DistinctState *state, TupleTableSlot *slot)
 {
 	const dedup::KeySeed seed = {};
-	uint64		hash;
+	uint64 hash;
 	MemoryContext old;
 
 	slot_getsomeattrs(slot, state->last_column);
@@ -241,10 +244,10 @@ static void
 FillBatch(DistinctState *state)
 {
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
-	TupleDesc	desc = ExecGetResultType(state->child);
-	Buffer		page = InvalidBuffer;
-	int			pages = 0;
-	int			n = 0;
+	TupleDesc desc = ExecGetResultType(state->child);
+	Buffer page = InvalidBuffer;
+	int pages = 0;
+	int n = 0;
 
 	while (n < BATCH)
 	{
@@ -265,7 +268,7 @@ FillBatch(DistinctState *state)
 		/* Wide rows have a page each, of which a temporary table has few in memory. */
 		if (TTS_IS_BUFFERTUPLE(state->slots[n]))
 		{
-			Buffer		buffer = ((BufferHeapTupleTableSlot *) state->slots[n])->buffer;
+			Buffer buffer = ((BufferHeapTupleTableSlot *) state->slots[n])->buffer;
 
 			if (buffer != page)
 			{
@@ -308,7 +311,7 @@ ExecDistinct(CustomScanState *css)
 		ResetExprContext(econtext);
 		while (state->next < state->filled)
 		{
-			int			i = state->next++;
+			int i = state->next++;
 
 			if (!state->seen[i])
 				return PassRow(state, state->slots[i]);
@@ -344,10 +347,10 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 	DistinctState *state = (DistinctState *) css;
 	CustomScan *plan = (CustomScan *) css->ss.ps.plan;
 	const TupleTableSlotOps *ops;
-	bool		fixed;
-	int			n;
-	Oid		   *types;
-	Oid		   *collations;
+	bool fixed;
+	int n;
+	Oid *types;
+	Oid *collations;
 
 	UnpackDistinctPlan(plan->custom_private, &state->plan);
 	if (outerPlan(plan) != NULL)
@@ -395,8 +398,8 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 	}
 	state->keys = MakeColumnsKeyPlan(CurrentMemoryContext, n, types, collations);
 	state->set = (DistinctSet *) palloc0(sizeof(DistinctSet));
-	state->context = AllocSetContextCreate(CurrentMemoryContext, "approximate distinct",
-										   ALLOCSET_DEFAULT_SIZES);
+	state->context =
+		AllocSetContextCreate(CurrentMemoryContext, "approximate distinct", ALLOCSET_DEFAULT_SIZES);
 }
 
 static void
@@ -451,7 +454,7 @@ static void
 CollectWorkers(DistinctState *state)
 {
 	DistinctCounters *others = &state->others;
-	uint64		memory = 0;
+	uint64 memory = 0;
 
 	others->keys = others->given_up = 0;
 	for (int i = 0; i < state->shared->workers; i++)
@@ -524,20 +527,21 @@ static void
 ExplainDistinct(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	DistinctState *state = (DistinctState *) css;
-	Plan	   *plan = css->ss.ps.plan;
+	Plan *plan = css->ss.ps.plan;
 	CustomScan *scan = (CustomScan *) plan;
-	List	   *context = set_deparse_context_plan(es->deparse_cxt, plan, ancestors);
-	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
-	List	   *keys = NIL;
+	List *context = set_deparse_context_plan(es->deparse_cxt, plan, ancestors);
+	bool prefix = list_length(es->rtable) > 1 || es->verbose;
+	List *keys = NIL;
 	DistinctCounters total;
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, state->plan.columns)
 	{
-		TargetEntry *entry = (TargetEntry *) list_nth(scan->custom_scan_tlist, lfirst_int(cell) - 1);
-		Var		   *column = makeVar(INDEX_VAR, entry->resno, exprType((Node *) entry->expr),
-									 exprTypmod((Node *) entry->expr),
-									 exprCollation((Node *) entry->expr), 0);
+		TargetEntry *entry =
+			(TargetEntry *) list_nth(scan->custom_scan_tlist, lfirst_int(cell) - 1);
+		Var *column =
+			makeVar(INDEX_VAR, entry->resno, exprType((Node *) entry->expr),
+					exprTypmod((Node *) entry->expr), exprCollation((Node *) entry->expr), 0);
 
 		keys = lappend(keys, deparse_expression((Node *) column, context, prefix, false));
 	}

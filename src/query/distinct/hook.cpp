@@ -53,7 +53,7 @@ ReadsOrInserts(const Query *query)
 static bool
 StatementMayBeApproximate(const Query *query)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (!ReadsOrInserts(query) || IsRuleAction(query))
 		return false;
@@ -86,8 +86,8 @@ static PlannedStmt *
 PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	   ParamListInfo parameters)
 {
-	bool		outer_approximate = planning_approximate;
-	bool		outer_exactly = BeginExactly();
+	bool outer_approximate = planning_approximate;
+	bool outer_exactly = BeginExactly();
 	PlannedStmt *volatile statement = NULL;
 
 	planning_approximate = approximate;
@@ -107,8 +107,8 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 /* What a statement uses of what can be approximate. */
 struct Uses
 {
-	bool		distinct;
-	bool		count_distinct;
+	bool distinct;
+	bool count_distinct;
 };
 
 static void
@@ -126,12 +126,12 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 static PlannedStmt *
 PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
 {
-	Uses		uses = {};
-	ScopeWalk	walk = {};
-	bool		wanted;
-	bool		held_back;
-	bool		allowed;
-	bool		expression = query->rtable == NIL;	/* the planner adds to it */
+	Uses uses = {};
+	ScopeWalk walk = {};
+	bool wanted;
+	bool held_back;
+	bool allowed;
+	bool expression = query->rtable == NIL; /* the planner adds to it */
 	PlannedStmt *statement;
 
 	/* Without the setting, too: a function may set it. */
@@ -179,7 +179,7 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 static void
 NoteExpression(ParseState *state, Query *query)
 {
-	ScopeWalk	walk = {};
+	ScopeWalk walk = {};
 
 	if (!approximate_distinct || state->p_pre_columnref_hook == NULL ||
 		query->commandType != CMD_SELECT || query->rtable != NIL || query->hasSubLinks)
@@ -252,14 +252,14 @@ CallsFunctions(const Node *node)
 		case T_SQLValueFunction:
 			return false;
 		case T_List:
-			{
-				ListCell   *cell;
+		{
+			ListCell *cell;
 
-				foreach(cell, (const List *) node)
-					if (CallsFunctions((const Node *) lfirst(cell)))
-						return true;
-				return false;
-			}
+			foreach(cell, (const List *) node)
+				if (CallsFunctions((const Node *) lfirst(cell)))
+					return true;
+			return false;
+		}
 
 			/* The parser analyses the argument of a name in place. */
 		case T_Const:
@@ -267,7 +267,7 @@ CallsFunctions(const Node *node)
 			return false;
 		case T_FuncExpr:
 			return ((const FuncExpr *) node)->funcid >= FirstNormalObjectId ||
-				CallsFunctions((const Node *) ((const FuncExpr *) node)->args);
+				   CallsFunctions((const Node *) ((const FuncExpr *) node)->args);
 		case T_NamedArgExpr:
 			return CallsFunctions((const Node *) ((const NamedArgExpr *) node)->arg);
 		case T_TypeCast:
@@ -280,15 +280,15 @@ CallsFunctions(const Node *node)
 			return CallsFunctions((const Node *) ((const RowExpr *) node)->args);
 		case T_A_Expr:
 			return CallsFunctions(((const A_Expr *) node)->lexpr) ||
-				CallsFunctions(((const A_Expr *) node)->rexpr);
+				   CallsFunctions(((const A_Expr *) node)->rexpr);
 		case T_FuncCall:
-			{
-				const FuncCall *call = (const FuncCall *) node;
+		{
+			const FuncCall *call = (const FuncCall *) node;
 
-				return MayNameUserFunction(call->funcname) || call->agg_filter != NULL ||
-					call->over != NULL || call->agg_order != NIL ||
-					CallsFunctions((const Node *) call->args);
-			}
+			return MayNameUserFunction(call->funcname) || call->agg_filter != NULL ||
+				   call->over != NULL || call->agg_order != NIL ||
+				   CallsFunctions((const Node *) call->args);
+		}
 		default:
 			return true;
 	}
@@ -314,15 +314,16 @@ RunsExactly(const Node *statement)
 			return CallsFunctions((const Node *) ((const CallStmt *) statement)->funccall->args);
 		case T_ExplainStmt:
 		case T_CreateTableAsStmt:
-			{
-				const Query *query = (const Query *) (IsA(statement, ExplainStmt) ?
-													  ((const ExplainStmt *) statement)->query :
-													  ((const CreateTableAsStmt *) statement)->query);
+		{
+			const Query *query =
+				(const Query *) (IsA(statement, ExplainStmt)
+									 ? ((const ExplainStmt *) statement)->query
+									 : ((const CreateTableAsStmt *) statement)->query);
 
-				return MakesView(statement) ||
-					(query != NULL && IsA(query, Query) && query->utilityStmt != NULL &&
-					 RunsExactly(query->utilityStmt));
-			}
+			return MakesView(statement) ||
+				   (query != NULL && IsA(query, Query) && query->utilityStmt != NULL &&
+					RunsExactly(query->utilityStmt));
+		}
 		case T_DeclareCursorStmt:
 		case T_FetchStmt:
 		case T_ClosePortalStmt:
@@ -348,39 +349,39 @@ RunsExactly(const Node *statement)
 #endif
 
 static void
-NextUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
-			ProcessUtilityContext context, ParamListInfo parameters,
+NextUtility(PlannedStmt *statement, const char *text,
+			READ_ONLY_TREE_PARAMETER ProcessUtilityContext context, ParamListInfo parameters,
 			QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
 	if (previous_utility != NULL)
-		previous_utility(statement, text, READ_ONLY_TREE context, parameters, environment,
-						 receiver, completion);
+		previous_utility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
+						 completion);
 	else
 		standard_ProcessUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
 								receiver, completion);
 }
 
 static void
-RunUtility(PlannedStmt *statement, const char *text, READ_ONLY_TREE_PARAMETER
-		   ProcessUtilityContext context, ParamListInfo parameters,
+RunUtility(PlannedStmt *statement, const char *text,
+		   READ_ONLY_TREE_PARAMETER ProcessUtilityContext context, ParamListInfo parameters,
 		   QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
-	bool		before;
+	bool before;
 
 	/* EXECUTE looks no function up */
 	DropOtherPlans();
 	if (!RunsExactly(statement->utilityStmt))
 	{
-		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
-					receiver, completion);
+		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
+					completion);
 		return;
 	}
 
 	before = BeginExactly();
 	PG_TRY();
 	{
-		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment,
-					receiver, completion);
+		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
+					completion);
 	}
 	PG_FINALLY();
 	{

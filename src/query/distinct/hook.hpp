@@ -23,4 +23,4 @@ extern void InitApproximate(void);
  */
 extern bool PlanningApproximate(void);
 
-#endif							/* STREAMDEDUP_QUERY_DISTINCT_HOOK_HPP */
+#endif /* STREAMDEDUP_QUERY_DISTINCT_HOOK_HPP */

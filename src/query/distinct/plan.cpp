@@ -68,7 +68,7 @@ static const int QUERY_MARK = 0x64656400;
 static int
 SourceOf(const Query *query)
 {
-	int			source;
+	int source;
 
 	memcpy(&source, &query->querySource, sizeof source);
 	return source;
@@ -77,7 +77,7 @@ SourceOf(const Query *query)
 static void
 MarkQuery(const ScopeLevel *level, bool approximate, ScopeWalk *walk)
 {
-	int			source = SourceOf(level->query) & ~QUERY_MARK;
+	int source = SourceOf(level->query) & ~QUERY_MARK;
 
 	static_assert(sizeof level->query->querySource == sizeof source);
 	if (approximate)
@@ -94,7 +94,7 @@ IsRuleAction(const Query *query)
 void
 MarkDistinctQueries(Query *query)
 {
-	ScopeWalk	walk = {};
+	ScopeWalk walk = {};
 
 	walk.visit_query = MarkQuery;
 	WalkStatement(query, &walk);
@@ -103,8 +103,7 @@ MarkDistinctQueries(Query *query)
 static bool
 MayBeApproximate(PlannerInfo *root)
 {
-	return PlanningApproximate() &&
-		(SourceOf(root->parse) & QUERY_MARK) == QUERY_MARK;
+	return PlanningApproximate() && (SourceOf(root->parse) & QUERY_MARK) == QUERY_MARK;
 }
 
 /* ---- which DISTINCT --------------------------------------------------------------- */
@@ -123,12 +122,12 @@ DistinctClause(PlannerInfo *root)
 static bool
 KeysAreHashable(PlannerInfo *root, List *clause)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, clause)
 	{
 		SortGroupClause *key = lfirst_node(SortGroupClause, cell);
-		Node	   *expr = get_sortgroupclause_expr(key, root->parse->targetList);
+		Node *expr = get_sortgroupclause_expr(key, root->parse->targetList);
 
 		if (!IsHashedEquality(exprType(expr), key->eqop))
 			return false;
@@ -143,11 +142,11 @@ KeysAreHashable(PlannerInfo *root, List *clause)
 static bool
 HasVolatileTwins(PathTarget *target)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, target->exprs)
 	{
-		Node	   *expr = (Node *) lfirst(cell);
+		Node *expr = (Node *) lfirst(cell);
 
 		for (int i = 0; i < foreach_current_index(cell); i++)
 			if (equal(expr, list_nth(target->exprs, i)) && contain_volatile_functions(expr))
@@ -159,18 +158,16 @@ HasVolatileTwins(PathTarget *target)
 static bool
 MayBeFiltered(PlannerInfo *root, RelOptInfo *input_rel)
 {
-	Query	   *parse = root->parse;
-	Path	   *cheapest = input_rel->cheapest_total_path;
+	Query *parse = root->parse;
+	Path *cheapest = input_rel->cheapest_total_path;
 
-	return MayBeApproximate(root) &&
-		DistinctClause(root) != NIL &&
-		/* Which row of a key wins is the query's to say. */
-		!(parse->hasDistinctOn &&
-		  list_length(root->sort_pathkeys) > list_length(root->distinct_pathkeys)) &&
-		cheapest != NULL && cheapest->rows >= LEAST_ROWS &&
-		!pathkeys_contained_in(root->distinct_pathkeys, cheapest->pathkeys) &&
-		KeysAreHashable(root, DistinctClause(root)) &&
-		!HasVolatileTwins(cheapest->pathtarget);
+	return MayBeApproximate(root) && DistinctClause(root) != NIL &&
+		   /* Which row of a key wins is the query's to say. */
+		   !(parse->hasDistinctOn &&
+			 list_length(root->sort_pathkeys) > list_length(root->distinct_pathkeys)) &&
+		   cheapest != NULL && cheapest->rows >= LEAST_ROWS &&
+		   !pathkeys_contained_in(root->distinct_pathkeys, cheapest->pathkeys) &&
+		   KeysAreHashable(root, DistinctClause(root)) && !HasVolatileTwins(cheapest->pathtarget);
 }
 
 /* ---- paths -------------------------------------------------------------------------- */
@@ -193,12 +190,12 @@ MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, i
 				 bool partial)
 {
 	CustomPath *path = makeNode(CustomPath);
-	List	   *references = NIL;
-	ListCell   *cell;
+	List *references = NIL;
+	ListCell *cell;
 
 	foreach(cell, DistinctClause(root))
-		references = lappend_int(references,
-								 (int) lfirst_node(SortGroupClause, cell)->tleSortGroupRef);
+		references =
+			lappend_int(references, (int) lfirst_node(SortGroupClause, cell)->tleSortGroupRef);
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
@@ -210,9 +207,9 @@ MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, i
 	path->path.pathkeys = child->pathkeys;
 	path->path.rows = clamp_row_est(Min(rows, child->rows));
 	path->path.startup_cost = COST_FACTOR * child->startup_cost;
-	path->path.total_cost = COST_FACTOR *
-		(child->total_cost +
-		 0.5 * cpu_operator_cost * list_length(references) * child->rows +
+	path->path.total_cost =
+		COST_FACTOR *
+		(child->total_cost + 0.5 * cpu_operator_cost * list_length(references) * child->rows +
 		 0.5 * cpu_tuple_cost * path->path.rows);
 #if PG_VERSION_NUM >= 180000
 	path->path.disabled_nodes = child->disabled_nodes;
@@ -228,11 +225,11 @@ static void
 AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows,
 				 int filters)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, input_rel->pathlist)
 	{
-		Path	   *child = (Path *) lfirst(cell);
+		Path *child = (Path *) lfirst(cell);
 
 		if (child != input_rel->cheapest_total_path && child->pathkeys == NIL &&
 			child != input_rel->cheapest_startup_path)
@@ -254,17 +251,17 @@ AddUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 #if PG_VERSION_NUM >= 150000
 	if (stage == UPPERREL_PARTIAL_DISTINCT)
 	{
-		Path	   *child;
+		Path *child;
 
 		if (input_rel->partial_pathlist == NIL || output_rel->partial_pathlist == NIL ||
 			!MayBeFiltered(root, input_rel))
 			return;
 		child = (Path *) linitial(input_rel->partial_pathlist);
 		if (!pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
-			add_partial_path(output_rel,
-							 MakeDistinctPath(root, output_rel, child,
-											  ((Path *) linitial(output_rel->partial_pathlist))->rows,
-											  2, true));
+			add_partial_path(
+				output_rel,
+				MakeDistinctPath(root, output_rel, child,
+								 ((Path *) linitial(output_rel->partial_pathlist))->rows, 2, true));
 		return;
 	}
 #endif
@@ -274,12 +271,12 @@ AddUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	if (!MayBeFiltered(root, input_rel) || output_rel->pathlist == NIL)
 		return;
 	{
-		double		rows = ((Path *) linitial(output_rel->pathlist))->rows;
+		double rows = ((Path *) linitial(output_rel->pathlist))->rows;
 
 		AddDistinctPaths(root, input_rel, output_rel, rows, 1);
 #if PG_VERSION_NUM >= 150000
-		AddDistinctPaths(root, fetch_upper_rel(root, UPPERREL_PARTIAL_DISTINCT, NULL),
-						 output_rel, rows, 2);
+		AddDistinctPaths(root, fetch_upper_rel(root, UPPERREL_PARTIAL_DISTINCT, NULL), output_rel,
+						 rows, 2);
 #endif
 	}
 }
@@ -291,9 +288,9 @@ PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, 
 			 List *custom_plans)
 {
 	CustomScan *scan = makeNode(CustomScan);
-	Plan	   *child = (Plan *) linitial(custom_plans);
+	Plan *child = (Plan *) linitial(custom_plans);
 	DistinctPlanFields fields = {};
-	ListCell   *cell;
+	ListCell *cell;
 
 	fields.filters = intVal(lsecond(path->custom_private));
 	foreach(cell, (List *) linitial(path->custom_private))
@@ -321,20 +318,21 @@ PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, 
 static bool
 PassesRowsOn(CustomScan *scan)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (list_length(scan->scan.plan.targetlist) != list_length(scan->custom_scan_tlist))
 		return false;
 	foreach(cell, scan->scan.plan.targetlist)
 	{
-		Node	   *out = (Node *) lfirst_node(TargetEntry, cell)->expr;
-		TargetEntry *in = (TargetEntry *) list_nth(scan->custom_scan_tlist,
-												   foreach_current_index(cell));
+		Node *out = (Node *) lfirst_node(TargetEntry, cell)->expr;
+		TargetEntry *in =
+			(TargetEntry *) list_nth(scan->custom_scan_tlist, foreach_current_index(cell));
 
 		/* By an equal column, where two are; constants are left as they are. */
 		if (IsA(out, Var) && ((Var *) out)->varno == INDEX_VAR)
 			out = (Node *) ((TargetEntry *) list_nth(scan->custom_scan_tlist,
-													 ((Var *) out)->varattno - 1))->expr;
+													 ((Var *) out)->varattno - 1))
+					  ->expr;
 		if (!equal(out, in->expr))
 			return false;
 	}
@@ -344,16 +342,16 @@ PassesRowsOn(CustomScan *scan)
 static void
 FinishNode(CustomScan *scan)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	if (scan->custom_plans == NIL || !PassesRowsOn(scan))
 		return;
 	foreach(cell, scan->scan.plan.targetlist)
 	{
 		TargetEntry *out = lfirst_node(TargetEntry, cell);
-		TargetEntry *in = (TargetEntry *) list_nth(scan->custom_scan_tlist,
-												   foreach_current_index(cell));
-		Node	   *expr = (Node *) in->expr;
+		TargetEntry *in =
+			(TargetEntry *) list_nth(scan->custom_scan_tlist, foreach_current_index(cell));
+		Node *expr = (Node *) in->expr;
 
 		out->expr = (Expr *) makeVar(INDEX_VAR, in->resno, exprType(expr), exprTypmod(expr),
 									 exprCollation(expr), 0);
@@ -369,7 +367,7 @@ static void FinishPlan(Plan *plan);
 static void
 FinishPlans(List *plans)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	foreach(cell, plans)
 		FinishPlan((Plan *) lfirst(cell));

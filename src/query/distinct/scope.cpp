@@ -17,7 +17,7 @@ extern "C" {
 #if PG_VERSION_NUM >= 160000
 using Walker = tree_walker_callback;
 #else
-using Walker = bool (*) ();
+using Walker = bool (*)();
 #endif
 
 namespace
@@ -26,7 +26,7 @@ namespace
 constexpr Place EXACT = {false, false, false};
 constexpr Place SHOWN = {true, true, true};
 
-}							/* namespace */
+} /* namespace */
 
 static Place
 Meet(Place a, Place b)
@@ -57,18 +57,18 @@ namespace
 struct ListUse
 {
 	const Node *root;
-	bool		aggregates;		/* results of aggregates and window functions */
-	bool		columns;
-	bool		holders;		/* columns that HoldsValues() */
+	bool aggregates; /* results of aggregates and window functions */
+	bool columns;
+	bool holders; /* columns that HoldsValues() */
 };
 
-}							/* namespace */
+} /* namespace */
 
 static bool
 IsNumber(const Node *node)
 {
 	TYPCATEGORY category;
-	bool		preferred;
+	bool preferred;
 
 	get_type_category_preferred(exprType(node), &category, &preferred);
 	return category == TYPCATEGORY_NUMERIC;
@@ -82,22 +82,22 @@ static bool
 HoldsValues(const Node *node)
 {
 	TYPCATEGORY category;
-	bool		preferred;
+	bool preferred;
 
 	get_type_category_preferred(getBaseType(exprType(node)), &category, &preferred);
 	return category != TYPCATEGORY_NUMERIC && category != TYPCATEGORY_BOOLEAN &&
-		category != TYPCATEGORY_DATETIME && category != TYPCATEGORY_TIMESPAN &&
-		category != TYPCATEGORY_ENUM && category != TYPCATEGORY_STRING;
+		   category != TYPCATEGORY_DATETIME && category != TYPCATEGORY_TIMESPAN &&
+		   category != TYPCATEGORY_ENUM && category != TYPCATEGORY_STRING;
 }
 
 static bool FindUse(Node *node, void *context);
 
-static const Walker find_use = (Walker) (void (*) (void)) FindUse;
+static const Walker find_use = (Walker) (void (*)(void)) FindUse;
 
 static bool
 FindUse(Node *node, void *context)
 {
-	ListUse    *use = (ListUse *) context;
+	ListUse *use = (ListUse *) context;
 
 	if (node == NULL)
 		return false;
@@ -118,7 +118,7 @@ FindUse(Node *node, void *context)
 	}
 	if (IsA(node, Aggref) || IsA(node, WindowFunc))
 	{
-		List	   *arguments = IsA(node, Aggref) ? ((Aggref *) node)->args : ((WindowFunc *) node)->args;
+		List *arguments = IsA(node, Aggref) ? ((Aggref *) node)->args : ((WindowFunc *) node)->args;
 		const Node *before = use->root;
 
 		use->aggregates |= exprType(node) == BOOLOID || (node != use->root && !IsNumber(node));
@@ -144,8 +144,8 @@ FindUse(Node *node, void *context)
 static ListUse
 UseOfList(const Query *query)
 {
-	ListUse		use = {};
-	ListCell   *cell;
+	ListUse use = {};
+	ListCell *cell;
 
 	foreach(cell, query->targetList)
 	{
@@ -168,7 +168,7 @@ static bool
 Combines(const Query *query)
 {
 	return query->hasAggs || query->hasWindowFuncs || query->groupClause != NIL ||
-		query->groupingSets != NIL || query->hasDistinctOn || IsLimited(query);
+		   query->groupingSets != NIL || query->hasDistinctOn || IsLimited(query);
 }
 
 /* Returns whether the query has one FROM item and shows each of its rows. */
@@ -176,14 +176,14 @@ static bool
 HasOneInput(const Query *query)
 {
 	return query->jointree != NULL && list_length(query->jointree->fromlist) == 1 &&
-		IsA(linitial(query->jointree->fromlist), RangeTblRef) && query->jointree->quals == NULL;
+		   IsA(linitial(query->jointree->fromlist), RangeTblRef) && query->jointree->quals == NULL;
 }
 
 /* Returns the place of the FROM items of a query at `place`. */
 static Place
 InputPlace(const Query *query, Place place)
 {
-	ListUse		use;
+	ListUse use;
 
 	if (query->commandType != CMD_SELECT)
 		return query->commandType == CMD_INSERT ? place : EXACT;
@@ -211,10 +211,10 @@ InputPlace(const Query *query, Place place)
 static bool
 ShowsFunction(const ScopeLevel *level)
 {
-	ListUse		use = UseOfList(level->query);
+	ListUse use = UseOfList(level->query);
 
 	return level->place.shown && HasOneInput(level->query) && level->query->havingQual == NULL &&
-		!use.holders && !use.aggregates;
+		   !use.holders && !use.aggregates;
 }
 
 /* ---- expressions ------------------------------------------------------------------- */
@@ -222,16 +222,14 @@ ShowsFunction(const ScopeLevel *level)
 static void WalkLevel(Query *query, Place place, ScopeWalk *walk);
 static bool WalkNode(Node *node, void *context);
 
-static const Walker walk_node = (Walker) (void (*) (void)) WalkNode;
+static const Walker walk_node = (Walker) (void (*)(void)) WalkNode;
 
 /*
  * The server's functions that run queries, on cursors, and on views: table_to_xml() and its kin,
  * ts_rewrite() and ts_stat(). Not all have names in fmgroids.h on 13.
  */
-static constexpr Oid RUN_QUERIES[] = {
-	2923, 2924, 2925, 2926, 2927, 2928, 2929, 2930, 2933, 2934, 2935, 2936, 2937, 2938,
-	3685, 3689, 3690
-};
+static constexpr Oid RUN_QUERIES[] = {2923, 2924, 2925, 2926, 2927, 2928, 2929, 2930, 2933,
+									  2934, 2935, 2936, 2937, 2938, 3685, 3689, 3690};
 
 static bool
 RunsStatements(Oid function, void *context)
@@ -277,7 +275,7 @@ NoteFunction(Node *node, ScopeWalk *walk)
 static void
 WalkSubselect(SubLink *link, ScopeWalk *walk)
 {
-	Place		place = EXACT;
+	Place place = EXACT;
 
 	if (link->subLinkType == EXPR_SUBLINK || link->subLinkType == MULTIEXPR_SUBLINK)
 		place.counts = walk->subselects;
@@ -290,7 +288,7 @@ static void WalkExact(Node *node, ScopeWalk *walk);
 static bool
 WalkNode(Node *node, void *context)
 {
-	ScopeWalk  *walk = (ScopeWalk *) context;
+	ScopeWalk *walk = (ScopeWalk *) context;
 
 	if (node == NULL)
 		return false;
@@ -328,7 +326,7 @@ WalkNode(Node *node, void *context)
 static void
 WalkExpression(Node *node, bool aggregates, bool subselects, bool shown, ScopeWalk *walk)
 {
-	ScopeWalk	before = *walk;
+	ScopeWalk before = *walk;
 
 	walk->root = node;
 	walk->aggregates = aggregates;
@@ -354,7 +352,7 @@ WalkSource(Node *node, Place place, ScopeWalk *walk)
 {
 	if (node != NULL && IsA(node, List))
 	{
-		ListCell   *cell;
+		ListCell *cell;
 
 		foreach(cell, (List *) node)
 			WalkSource((Node *) lfirst(cell), place, walk);
@@ -388,8 +386,8 @@ ColumnPlace(const SubLink *link, Place place)
 static bool
 FillsUpRows(const Query *query)
 {
-	int			sets = 0;
-	ListCell   *cell;
+	int sets = 0;
+	ListCell *cell;
 
 	if (query->hasTargetSRFs)
 		foreach(cell, query->targetList)
@@ -400,13 +398,13 @@ FillsUpRows(const Query *query)
 static void
 WalkList(Query *query, Place place, ScopeWalk *walk)
 {
-	ListCell   *cell;
+	ListCell *cell;
 
 	place.shown = place.shown && !FillsUpRows(query);
 	foreach(cell, query->targetList)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, cell);
-		SubLink    *link = (SubLink *) entry->expr;
+		SubLink *link = (SubLink *) entry->expr;
 
 		if (place.shown && link != NULL && IsA(link, SubLink) && entry->ressortgroupref == 0 &&
 			(link->subLinkType == EXPR_SUBLINK || link->subLinkType == ARRAY_SUBLINK))
@@ -427,7 +425,7 @@ NoteReference(const RangeTblEntry *entry, Place place, const ScopeWalk *walk)
 	for (Index up = entry->ctelevelsup; up > 0 && level != NULL; up--)
 		level = level->outer;
 	if (level == NULL)
-		return;					/* of a query that is planned apart */
+		return; /* of a query that is planned apart */
 	for (int i = 0; i < list_length(level->query->cteList); i++)
 		if (strcmp(((CommonTableExpr *) list_nth(level->query->cteList, i))->ctename,
 				   entry->ctename) == 0)
@@ -478,9 +476,9 @@ WalkFrom(Node *node, Place place, ScopeWalk *walk)
 				  walk);
 	else if (IsA(node, JoinExpr))
 	{
-		JoinExpr   *join = (JoinExpr *) node;
-		bool		left_inner = join->jointype == JOIN_RIGHT || join->jointype == JOIN_FULL;
-		bool		right_inner = join->jointype == JOIN_LEFT || join->jointype == JOIN_FULL;
+		JoinExpr *join = (JoinExpr *) node;
+		bool left_inner = join->jointype == JOIN_RIGHT || join->jointype == JOIN_FULL;
+		bool right_inner = join->jointype == JOIN_LEFT || join->jointype == JOIN_FULL;
 
 		WalkFrom(join->larg, left_inner ? WithoutRows(place) : place, walk);
 		WalkFrom(join->rarg, right_inner ? WithoutRows(place) : place, walk);
@@ -488,8 +486,8 @@ WalkFrom(Node *node, Place place, ScopeWalk *walk)
 	}
 	else
 	{
-		FromExpr   *from = castNode(FromExpr, node);
-		ListCell   *cell;
+		FromExpr *from = castNode(FromExpr, node);
+		ListCell *cell;
 
 		foreach(cell, from->fromlist)
 			WalkFrom((Node *) lfirst(cell), place, walk);
@@ -502,7 +500,7 @@ static void
 WalkOperands(Node *node, Place place, ScopeWalk *walk)
 {
 	SetOperationStmt *set;
-	Place		right;
+	Place right;
 
 	check_stack_depth();
 	if (IsA(node, RangeTblRef))
@@ -541,10 +539,10 @@ WalkWith(const ScopeLevel *level, ScopeWalk *walk)
 static void
 WalkLevel(Query *query, Place place, ScopeWalk *walk)
 {
-	ScopeLevel	level;
-	Place		input;
-	ScopeWalk	outer = *walk;
-	ListCell   *cell;
+	ScopeLevel level;
+	Place input;
+	ScopeWalk outer = *walk;
+	ListCell *cell;
 
 	check_stack_depth();
 	level.query = query;
@@ -567,8 +565,8 @@ WalkLevel(Query *query, Place place, ScopeWalk *walk)
 #if PG_VERSION_NUM >= 180000
 	foreach(cell, query->rtable)
 		if (lfirst_node(RangeTblEntry, cell)->rtekind == RTE_GROUP)
-			WalkExpression((Node *) lfirst_node(RangeTblEntry, cell)->groupexprs,
-						   place.counts, place.counts, false, walk);
+			WalkExpression((Node *) lfirst_node(RangeTblEntry, cell)->groupexprs, place.counts,
+						   place.counts, false, walk);
 #endif
 	WalkExpression(query->havingQual, place.counts, false, false, walk);
 	foreach(cell, query->windowClause)

@@ -25,48 +25,48 @@ extern "C" {
 /* What a query may do at its place in the statement. */
 struct Place
 {
-	bool		rows;			/* a few of its rows may be missing */
-	bool		counts;			/* count(DISTINCT x) may be an estimate */
+	bool rows;   /* a few of its rows may be missing */
+	bool counts; /* count(DISTINCT x) may be an estimate */
 	/*
 	 * Its result is only shown: no other part of the statement compares it with anything. So
 	 * its aggregates may be computed from incomplete rows.
 	 */
-	bool		shown;
+	bool shown;
 };
 
 /* A query and those around it. */
 struct ScopeLevel
 {
-	Query	   *query;
+	Query *query;
 	const ScopeLevel *outer;
-	Place		place;
-	Place	   *with;			/* of each WITH query, by its references so far */
+	Place place;
+	Place *with; /* of each WITH query, by its references so far */
 };
 
 /* A walk through a statement. It looks at no table. */
 struct ScopeWalk
 {
 	/* Called for each query; `approximate` is whether its DISTINCT may lose rows. May be NULL. */
-	void		(*visit_query) (const ScopeLevel *level, bool approximate, ScopeWalk *walk);
+	void (*visit_query)(const ScopeLevel *level, bool approximate, ScopeWalk *walk);
 	/* Called for each aggregate that may be an estimate; may be NULL. */
-	void		(*visit_aggregate) (Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk);
-	void	   *context;		/* the visitors' */
+	void (*visit_aggregate)(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk);
+	void *context; /* the visitors' */
 
 	/*
 	 * Result: a function that was not part of the server's installation is called where its
 	 * result is used further, for example in a WHERE clause.
 	 */
-	bool		functions_decide;
-	bool		functions_called;	/* such a function is called anywhere */
+	bool functions_decide;
+	bool functions_called; /* such a function is called anywhere */
 
 	/* The walk's own: the query in hand, and what its present expression may do. */
 	const ScopeLevel *level;
-	const Node *root;			/* of the expression */
-	bool		aggregates;		/* aggregates may be estimates */
-	bool		subselects;		/* counts in scalar sub-selects may be estimates */
-	bool		shown;			/* the expression's value is only shown */
+	const Node *root; /* of the expression */
+	bool aggregates;  /* aggregates may be estimates */
+	bool subselects;  /* counts in scalar sub-selects may be estimates */
+	bool shown;       /* the expression's value is only shown */
 };
 
 extern void WalkStatement(Query *query, ScopeWalk *walk);
 
-#endif							/* STREAMDEDUP_QUERY_SCOPE_HPP */
+#endif /* STREAMDEDUP_QUERY_SCOPE_HPP */
