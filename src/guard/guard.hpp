@@ -4,10 +4,12 @@
  * A guarded table has three objects:
  *
  *   trigger ~dedup_guard          BEFORE INSERT OR UPDATE, each row; its arguments are
- *                                 the mode and the constraint name for errors
+ *                                 the mode, the constraint name for errors, and the word
+ *                                 exact if the guard is
  *   trigger ~dedup_guard_delete   BEFORE DELETE, each row; its WHEN clause, which is
  *                                 always true, names the filter and the columns
- *   index <table>_dedup_guard     of access method streamdedup_guard on the key columns:
+ *   index <table>_dedup_guard     of access method streamdedup_guard on the key columns,
+ *                                 and on the column for marks if the guard is exact:
  *                                 stores nothing, tells us that a row landed
  *
  * The clause is the guard's description: the server keeps its references through
@@ -45,6 +47,9 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 
 #define GUARD_ACCESS_METHOD "streamdedup_guard"
 #define GUARD_FUNCTION "dedup_guard_trigger"
+
+/* The argument of the write trigger that makes a guard exact. */
+#define GUARD_EXACT "exact"
 
 /* Triggers fire in the order of their names' bytes: these after every usual one. */
 #define GUARD_TRIGGER "~dedup_guard"
@@ -88,10 +93,10 @@ struct GuardClause
 
 /*
  * Whether an index is a guard index that is in use and sees every change of the key: of
- * plain columns, with the key's among them, and of all rows.
+ * plain columns, with the key's, and `mark` if that is not 0, among them, and of all rows.
  */
-extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns,
-							   const AttrNumber *attnums);
+extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums,
+							   AttrNumber mark);
 
 /*
  * The function of the table's first trigger that is a guard's and fires when a row is
@@ -119,6 +124,7 @@ struct GuardPlan
 	const char *constraint;
 	Oid guarded; /* the table that dedup_guard() was called for */
 	GuardMode mode;
+	bool exact; /* what the filter may have seen is looked for in the table */
 	GuardClause clause;
 	KeyPlan *keys;
 	int16 typlen[INDEX_MAX_KEYS];
@@ -143,7 +149,7 @@ extern const GuardPlan *FindGuardPlan(Relation rel, Oid function, bool deletes =
  * Checks, once a query, that we will be told what lands in this table; learns whether
  * that is final: `may_kill` becomes true if not, and is left alone otherwise.
  */
-extern void CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill);
+extern void CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill);
 
 /* 55000. `flaw` is the DETAIL: a sentence, not translated yet. */
 [[noreturn]] extern void ReportIncompleteGuard(Relation rel, const char *flaw = NULL);

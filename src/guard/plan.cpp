@@ -88,9 +88,11 @@ FlawOfTrigger(const Trigger *trigger)
 			return gettext_noop("It fires for an UPDATE of some columns only.");
 		if (trigger->tgqual != NULL)
 			return gettext_noop("It is BEFORE INSERT OR UPDATE and has a WHEN condition.");
-		if (trigger->tgnargs != 2)
-			return gettext_noop(
-				"It does not have two arguments: the mode and the constraint name.");
+		if (trigger->tgnargs != 2 && trigger->tgnargs != 3)
+			return gettext_noop("It does not have two or three arguments: the mode, the constraint "
+								"name, and exact.");
+		if (trigger->tgnargs == 3 && strcmp(trigger->tgargs[2], GUARD_EXACT) != 0)
+			return gettext_noop("Its third argument is not exact.");
 		if (!ReadMode(trigger->tgargs[0], &mode))
 			return gettext_noop("Its first argument is not skip, reject or mark.");
 		return NULL;
@@ -378,6 +380,12 @@ MakeGuardPlanCache(void)
 	guard_plans_made = 0;
 }
 
+static bool
+IsExact(const Trigger *write)
+{
+	return write->tgnargs == 3;
+}
+
 /* The plan that was made for a write trigger, if nothing of it has changed since. */
 static const GuardPlan *
 FindCachedPlan(const GuardTriggers &triggers)
@@ -389,7 +397,8 @@ FindCachedPlan(const GuardTriggers &triggers)
 	entry = (GuardPlanEntry *) hash_search(guard_plans, &triggers.write->tgoid, HASH_FIND, NULL);
 	if (entry == NULL || strcmp(entry->plan->qual, triggers.remove->tgqual) != 0 ||
 		strcmp(entry->plan->mode_text, triggers.write->tgargs[0]) != 0 ||
-		strcmp(entry->plan->constraint, triggers.write->tgargs[1]) != 0)
+		strcmp(entry->plan->constraint, triggers.write->tgargs[1]) != 0 ||
+		entry->plan->exact != IsExact(triggers.write))
 		return NULL;
 	return entry->plan;
 }
@@ -417,6 +426,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	plan->qual = pstrdup(triggers.remove->tgqual);
 	plan->mode_text = pstrdup(triggers.write->tgargs[0]);
 	plan->constraint = pstrdup(triggers.write->tgargs[1]);
+	plan->exact = IsExact(triggers.write);
 	MemoryContextSwitchTo(old);
 
 	/* The relation's triggers can be others, at another place, after any look-up. */
@@ -560,8 +570,18 @@ TrimGuardPlans(void)
 
 /* ---- indexes ---------------------------------------------------------------- */
 
+static bool
+HasColumn(Form_pg_index index, AttrNumber attnum)
+{
+	for (int i = 0; i < index->indnatts; i++)
+		if (index->indkey.values[i] == attnum)
+			return true;
+	return false;
+}
+
 bool
-IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums)
+IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums,
+				   AttrNumber mark)
 {
 	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	Form_pg_index form;
@@ -582,18 +602,17 @@ IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *
 			 heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
 			 heap_attisnull(tuple, Anum_pg_index_indexprs, NULL);
 	for (int i = 0; usable && i < columns; i++)
-	{
-		usable = false;
-		for (int j = 0; j < form->indnatts; j++)
-			usable = usable || form->indkey.values[j] == attnums[i];
-	}
+		usable = HasColumn(form, attnums[i]);
+	if (mark != 0)
+		usable = usable && HasColumn(form, mark);
 	ReleaseSysCache(tuple);
 	return usable;
 }
 
 void
-CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
+CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 {
+	const GuardClause &clause = plan->clause;
 	Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
 	List *indexes;
 	ListCell *cell;
@@ -615,8 +634,8 @@ CheckGuardedTable(Relation rel, const GuardClause &clause, bool *may_kill)
 			*may_kill = true;
 		ReleaseSysCache(tuple);
 		if (!usable)
-			usable =
-				IsUsableGuardIndex(lfirst_oid(cell), access_method, clause.columns, clause.attnums);
+			usable = IsUsableGuardIndex(lfirst_oid(cell), access_method, clause.columns,
+										clause.attnums, plan->exact ? clause.mark : 0);
 	}
 	list_free(indexes);
 	if (!usable)

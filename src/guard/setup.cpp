@@ -2,8 +2,7 @@
  * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
  * the DDL that a user would write, as the user who asks.
  */
-#include "guard/guard.hpp"
-#include "pg/keys.hpp"
+#include "guard/request.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -26,24 +25,8 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-namespace
-{
-
-/* What dedup_guard() was asked for. */
-struct GuardRequest
-{
-	Oid filter;
-	int columns;
-	const char *names[INDEX_MAX_KEYS];
-	AttrNumber attnums[INDEX_MAX_KEYS];
-	GuardMode mode;
-	const char *mark; /* column name */
-};
-
 /* A guard has two triggers and an index; whoever made more calls twice. */
 constexpr int MAX_DROPPED = 8;
-
-} /* namespace */
 
 char *
 QualifiedGuardName(Oid relid)
@@ -117,309 +100,17 @@ CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
 							errmsg("argument \"%s\" must not be NULL", names[i])));
 }
 
-[[noreturn]] static void
-CannotGuard(Relation rel, const char *detail)
-{
-	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
-					errdetail_internal("%s", detail)));
-	pg_unreachable();
-}
-
-/* A table, or one of its partitions. */
-static void
-CheckTable(Relation rel, Oid function)
-{
-	GuardTriggers triggers;
-
-	switch (rel->rd_rel->relkind)
-	{
-		case RELKIND_RELATION:
-		case RELKIND_PARTITIONED_TABLE:
-			break;
-		case RELKIND_FOREIGN_TABLE:
-			CannotGuard(rel, rel->rd_rel->relispartition
-								 ? _("It is a foreign partition: this server cannot tell whether a "
-									 "row lands there.")
-								 : _("It is a foreign table: this server cannot tell whether a row "
-									 "lands there."));
-		default:
-			CannotGuard(rel, _("Only tables and partitioned tables can be guarded."));
-	}
-	if (IsLiveRelation(rel))
-		CannotGuard(rel, _("It is a live filter."));
-	if (IsCatalogRelation(rel))
-		CannotGuard(rel, _("It is a system catalog."));
-	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		CannotGuard(rel, _("It is a temporary table."));
-	if (rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relam != HEAP_TABLE_AM_OID)
-		CannotGuard(rel, _("A guard works on tables of access method heap only."));
-
-	triggers = FindGuardTriggers(rel, function);
-	if (triggers.write != NULL || triggers.remove != NULL)
-		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
-						errmsg("table \"%s\" is guarded already", RelationGetRelationName(rel)),
-						errhint("Call dedup_unguard() first.")));
-}
-
-static void
-CheckFilter(Relation rel, Oid filter)
-{
-	AclResult allowed;
-	Relation live;
-
-	if (!IsLiveRelationId(filter))
-	{
-		const char *name = get_rel_name(filter);
-
-		if (name == NULL)
-			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-							errmsg("relation with OID %u does not exist", filter)));
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is not a live filter", name),
-				 errhint("dedup_create() makes one.")));
-	}
-	if (get_rel_persistence(filter) == RELPERSISTENCE_TEMP)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("a temporary live filter cannot guard a table"),
-						errdetail("Other sessions could not use it.")));
-
-	allowed = pg_class_aclcheck(filter, rel->rd_rel->relowner, ACL_INSERT);
-	if (allowed != ACLCHECK_OK)
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("permission denied for live filter \"%s\"", get_rel_name(filter)),
-						errdetail("The owner of table \"%s\" needs the privilege INSERT on it.",
-								  RelationGetRelationName(rel))));
-
-	live = relation_open(filter, NoLock);
-	if (!LiveIsWhole(live))
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" cannot guard a table", RelationGetRelationName(live)),
-			 errdetail(
-				 "Its parameters, its CHECK constraint or its trigger dedup_restore is missing."),
-			 errhint("Make the filter with dedup_create(), not with CREATE TABLE.")));
-	relation_close(live, NoLock);
-
-	if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
-		get_rel_persistence(filter) != RELPERSISTENCE_UNLOGGED)
-		ereport(WARNING,
-				(errmsg("table \"%s\" is unlogged, live filter \"%s\" is not",
-						RelationGetRelationName(rel), get_rel_name(filter)),
-				 errdetail(
-					 "After a crash the table is empty, and the filter still refuses its keys."),
-				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
-}
-
-/* A column by its name; an error if triggers cannot use it. */
-static Form_pg_attribute
-FindColumn(Relation rel, const char *name)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
-			continue;
-		if (column->attgenerated != '\0')
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("a guard cannot use the generated column \"%s\"", name),
-							errdetail("It is computed after the guard's trigger has run.")));
-		return column;
-	}
-	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-					errmsg("column \"%s\" of table \"%s\" does not exist", name,
-						   RelationGetRelationName(rel))));
-	pg_unreachable();
-}
-
-static bool
-IsKeyColumn(const GuardRequest &request, AttrNumber attnum)
-{
-	for (int i = 0; i < request.columns; i++)
-		if (request.attnums[i] == attnum)
-			return true;
-	return false;
-}
-
-static void
-ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
-{
-	Oid types[INDEX_MAX_KEYS];
-	Oid collations[INDEX_MAX_KEYS];
-	Datum *elements;
-	bool *nulls;
-	int n;
-
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-						errmsg("the key columns must be a one-dimensional array")));
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
-	if (n == 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("a key needs at least one column")));
-	if (n > INDEX_MAX_KEYS)
-		ereport(ERROR, (errcode(ERRCODE_TOO_MANY_COLUMNS),
-						errmsg("a guard's key cannot have more than %d columns", INDEX_MAX_KEYS)));
-
-	for (int i = 0; i < n; i++)
-	{
-		const char *name;
-		Form_pg_attribute column;
-
-		if (nulls[i])
-			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-							errmsg("the name of a key column must not be NULL")));
-		name = TextDatumGetCString(elements[i]);
-		column = FindColumn(rel, name);
-		if (IsKeyColumn(*request, column->attnum))
-			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
-							errmsg("key column \"%s\" is given twice", name)));
-		request->names[i] = name;
-		request->attnums[i] = column->attnum;
-		types[i] = column->atttypid;
-		collations[i] = column->attcollation;
-		request->columns = i + 1;
-	}
-
-	/* Complains about types that have no hash function. */
-	MakeColumnsKeyPlan(CurrentMemoryContext, n, types, collations);
-}
-
-static void
-ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-	Form_pg_attribute column = NULL;
-
-	if (name == NULL)
-	{
-		int candidates = 0;
-
-		for (int i = 0; i < desc->natts; i++)
-		{
-			Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-			if (attribute->attisdropped || attribute->atttypid != BOOLOID ||
-				attribute->attgenerated != '\0' || IsKeyColumn(*request, attribute->attnum))
-				continue;
-			candidates++;
-			column = attribute;
-			if (strcmp(NameStr(attribute->attname), "is_duplicate") == 0)
-			{
-				candidates = 1;
-				break;
-			}
-		}
-		if (candidates != 1)
-			ereport(ERROR,
-					(errcode(candidates == 0 ? ERRCODE_UNDEFINED_COLUMN : ERRCODE_AMBIGUOUS_COLUMN),
-					 candidates == 0
-						 ? errmsg("table \"%s\" has no boolean column to mark duplicates in",
-								  RelationGetRelationName(rel))
-						 : errmsg("table \"%s\" has several boolean columns to mark duplicates in",
-								  RelationGetRelationName(rel)),
-					 candidates == 0 ? errhint("Add a column is_duplicate boolean.")
-									 : errhint("Name the column: 'mark:column'.")));
-	}
-	else
-	{
-		column = FindColumn(rel, name);
-		if (column->atttypid != BOOLOID)
-			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
-								   format_type_be(column->atttypid)),
-							errhint("Name a column of type boolean.")));
-		if (IsKeyColumn(*request, column->attnum))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key",
-							name)));
-	}
-	request->mark = pstrdup(NameStr(column->attname));
-}
-
-static void
-ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
-{
-	if (strcmp(text, "skip") == 0)
-		request->mode = GuardMode::Skip;
-	else if (strcmp(text, "reject") == 0)
-		request->mode = GuardMode::Reject;
-	else if (strcmp(text, "mark") == 0 || strncmp(text, "mark:", 5) == 0)
-	{
-		request->mode = GuardMode::Mark;
-		ReadMarkColumn(rel, text[4] == ':' ? text + 5 : NULL, request);
-	}
-	else
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("unknown value \"%s\" of on_duplicate", text),
-						errhint("Use skip (the row is left out), reject (an error) or mark (a "
-								"boolean column is set; mark:column names it).")));
-}
+/* ---- making --------------------------------------------------------------- */
 
 /*
- * ON CONFLICT DO UPDATE on a unique index of the table's own never gets to see a row
- * that the guard left out.
+ * The column for marks, if the guard index has it: an exact guard is told when a row
+ * is marked, or no longer.
  */
-static bool
-WarnUnique(Relation rel)
+static AttrNumber
+MarkInIndex(const GuardRequest &request)
 {
-	List *indexes = RelationGetIndexList(rel);
-	ListCell *cell;
-	Oid unique = InvalidOid;
-
-	foreach(cell, indexes)
-	{
-		HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
-		Form_pg_index form;
-
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		form = (Form_pg_index) GETSTRUCT(tuple);
-		if (!OidIsValid(unique) && (form->indisunique || form->indisexclusion))
-			unique = lfirst_oid(cell);
-		ReleaseSysCache(tuple);
-	}
-	list_free(indexes);
-	if (!OidIsValid(unique))
-		return false;
-	ereport(WARNING, (errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of \"%s\" "
-							 "whose key the filter has seen",
-							 RelationGetRelationName(rel)),
-					  errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard "
-								"leaves a duplicate out before that is asked.",
-								RelationGetRelationName(rel), get_rel_name(unique)),
-					  errhint("Use on_duplicate => 'mark' or 'reject' if the table is written by "
-							  "ON CONFLICT DO UPDATE.")));
-	return true;
+	return request.exact ? request.mark_attnum : 0;
 }
-
-/* Checks the table and all of its partitions. */
-static void
-CheckTables(Relation rel, Oid function, GuardMode mode)
-{
-	bool warned = mode != GuardMode::Skip;
-	List *tables = list_make1_oid(RelationGetRelid(rel));
-	ListCell *cell;
-
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
-	foreach(cell, tables)
-	{
-		Relation table = table_open(lfirst_oid(cell), NoLock);
-
-		CheckTable(table, function);
-		if (!warned)
-			warned = WarnUnique(table);
-		table_close(table, NoLock);
-	}
-}
-
-/* ---- making --------------------------------------------------------------- */
 
 /*
  * The command that makes the index, or NULL if DETACH PARTITION or a former guard has
@@ -434,7 +125,8 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 	StringInfoData command;
 
 	foreach(cell, indexes)
-		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns, request.attnums))
+		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns, request.attnums,
+							   MarkInIndex(request)))
 		{
 			*name = get_rel_name(lfirst_oid(cell));
 			return NULL;
@@ -447,6 +139,8 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 					 quote_identifier(*name), QualifiedGuardName(RelationGetRelid(rel)));
 	for (int i = 0; i < request.columns; i++)
 		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ", quote_identifier(request.names[i]));
+	if (MarkInIndex(request) != 0)
+		appendStringInfo(&command, ", %s", quote_identifier(request.mark));
 	appendStringInfoChar(&command, ')');
 	return command.data;
 }
@@ -458,9 +152,10 @@ WriteTriggerCommand(Relation rel, const char *function, const GuardRequest &requ
 	static const char *const modes[] = {"skip", "reject", "mark"};
 
 	return psprintf("CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
-					" FOR EACH ROW EXECUTE FUNCTION %s(%s, %s)",
+					" FOR EACH ROW EXECUTE FUNCTION %s(%s, %s%s)",
 					QualifiedGuardName(RelationGetRelid(rel)), function,
-					quote_literal_cstr(modes[(int) request.mode]), quote_literal_cstr(constraint));
+					quote_literal_cstr(modes[(int) request.mode]), quote_literal_cstr(constraint),
+					request.exact ? ", '" GUARD_EXACT "'" : "");
 }
 
 static char *
@@ -502,14 +197,14 @@ ClauseOf(Relation rel, const GuardRequest &request)
 }
 
 /*
- * dedup_guard(table regclass, filter regclass, columns text[], on_duplicate text)
- * returns void
+ * dedup_guard(table regclass, filter regclass, columns text[], on_duplicate text,
+ *             exact boolean, load boolean) returns void
  *
  * As the user who calls it: the table has to be his.
  */
 DEDUP_FUNCTION(dedup_guard)
 {
-	static const char *const names[] = {"table", "filter", "columns", "on_duplicate"};
+	static const char *const names[] = {"table", "filter", "columns", "on_duplicate", "exact"};
 	GuardRequest request = {};
 	Relation rel;
 	Oid function;
@@ -520,6 +215,8 @@ DEDUP_FUNCTION(dedup_guard)
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
 	request.filter = PG_GETARG_OID(1);
+	request.exact = PG_GETARG_BOOL(4);
+	request.load = PG_ARGISNULL(5) ? request.exact : PG_GETARG_BOOL(5);
 
 	rel = OpenOwnTable(PG_GETARG_OID(0), ShareRowExclusiveLock);
 	CheckTable(rel, function);

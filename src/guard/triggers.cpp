@@ -659,7 +659,7 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 	site = GetSite(fcinfo, trigger);
 	if (unlikely(!site->checked))
 	{
-		CheckGuardedTable(trigger->tg_relation, site->plan->clause, &site->may_kill);
+		CheckGuardedTable(trigger->tg_relation, site->plan, &site->may_kill);
 		site->checked = true;
 	}
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
