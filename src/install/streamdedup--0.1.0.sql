@@ -439,7 +439,7 @@ COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a va
 CREATE FUNCTION dedup_stats(name text,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
 	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT since timestamptz, OUT count bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
@@ -447,7 +447,7 @@ AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RES
 CREATE FUNCTION dedup_stats(name regclass,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
 	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT since timestamptz, OUT count bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
@@ -469,7 +469,7 @@ COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a 
 CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
 	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT since timestamptz, OUT count bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT problem text)
 RETURNS record

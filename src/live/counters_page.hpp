@@ -7,9 +7,9 @@
  * generic WAL record: like a hint it is logged as a whole once a checkpoint, if at all.
  * After a crash what was counted since it was last written is missing.
  *
- * The page, in the machine's own byte order, from line 1 on: five counters, the time of
+ * The page, in the machine's own byte order, from line 1 on: seven counters, the time of
  * the first count, the newest generation committed, whether a warning was given, how many
- * slots are in use, how many keys of a time window gave way early; from line 3 on 142
+ * slots are in use, how many keys of a time window gave way early; from line 3 on 111
  * slots. All but the slots' values are words that check themselves (core/page_sum.hpp);
  * that of a slot checks its values too. A slot that does not pass was lost in a crash, or
  * damaged: it counts nothing.

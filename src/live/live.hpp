@@ -224,9 +224,11 @@ enum class LiveCounter
 	Duplicate, /* answered duplicate by is_new, dedup_new_keys */
 	Skipped,   /* rows left out by a guard */
 	Rejected,  /* rows that a guard raised 23505 for */
-	Marked     /* rows marked by a guard */
+	Marked,    /* rows marked by a guard */
+	Found,     /* looked for in the table of an exact guard, and found there */
+	NotFound   /* the same, not found */
 };
-constexpr int kLiveCounters = 5;
+constexpr int kLiveCounters = 7;
 
 /*
  * Counts when the current (sub)transaction commits; never if it aborts. Rejected rows
@@ -263,6 +265,17 @@ extern void SettleLiveCounters(const LiveFilter &filter);
 
 /* Registers the transaction callbacks; once, from _PG_init. */
 extern void InitLiveCounters(void);
+
+/* ---- filters that cover a table (cover.cpp) ---------------------------------- */
+
+/*
+ * Whether a filter has the key of every row of the table that its exact guard guards: it
+ * was loaded from that table, by this transaction or by one that has committed.
+ */
+extern bool LiveCovers(const LiveFilter &filter);
+
+/* From now on, if this (sub)transaction commits. */
+extern void SetLiveCovers(const LiveFilter &filter, bool covers);
 
 /* ---- guards ------------------------------------------------------------------- */
 

@@ -24,7 +24,7 @@ using namespace dedup::live;
 /* ---- what there is in a filter --------------------------------------------------------- */
 
 /* Columns of what dedup_stats() returns. */
-static constexpr int STATS_COLUMNS = 20;
+static constexpr int STATS_COLUMNS = 22;
 
 namespace
 {
