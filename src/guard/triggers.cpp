@@ -7,9 +7,8 @@
  * truncate.cpp remember it. moves.cpp finds rows that come from a partition
  * without a guard.
  */
-#include "guard/guard.hpp"
+#include "guard/row_key.hpp"
 #include "pg/catalog.hpp"
-#include "pg/keys.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -17,13 +16,7 @@ extern "C" {
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
-#include "mb/pg_wchar.h"
 #include "replication/logicalworker.h"
-#include "utils/acl.h"
-#include "utils/datum.h"
-#include "utils/lsyscache.h"
-#include "utils/rls.h"
-#include "utils/syscache.h"
 }
 
 namespace
@@ -50,9 +43,6 @@ struct GuardSite
 };
 
 } /* namespace */
-
-/* Bytes of a column that an error shows. */
-constexpr int DESCRIBED_BYTES = 256;
 
 /* Whether a trigger fires after another one, before a row is written, for such an event. */
 static bool
@@ -132,122 +122,10 @@ OpenGuardFilter(GuardSite *site)
 	return filter;
 }
 
-static void
-LoadColumns(const GuardPlan *plan, TupleTableSlot *slot, NullableDatum *columns)
-{
-	for (int i = 0; i < plan->clause.columns; i++)
-		columns[i].value = slot_getattr(slot, plan->clause.attnums[i], &columns[i].isnull);
-}
-
-/* False if a column is NULL: then there is no key, as in a UNIQUE constraint. */
-static bool
-HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed, uint64 *hash)
-{
-	return HashColumns(plan->keys, columns, NullKeys::Skip, seed, hash);
-}
-
-/* Whether two keys are the same to the last bit. */
-static bool
-SameColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDatum *b)
-{
-	for (int i = 0; i < plan->clause.columns; i++)
-	{
-		if (a[i].isnull != b[i].isnull)
-			return false;
-		if (!a[i].isnull &&
-			!datum_image_eq(a[i].value, b[i].value, plan->typbyval[i], plan->typlen[i]))
-			return false;
-	}
-	return true;
-}
-
 static LiveAnswer
 TestAndAdd(const LiveFilter &filter, uint64 hash)
 {
 	return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
-}
-
-/*
- * "(a, b)=(1, x)", or NULL if the user may not see that, by the rules of unique
- * indexes.
- */
-static char *
-DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
-{
-	const GuardClause &clause = plan->clause;
-	Oid relid = RelationGetRelid(rel);
-	StringInfoData text;
-
-	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
-		return NULL;
-	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-		for (int i = 0; i < clause.columns; i++)
-			if (pg_attribute_aclcheck(relid, clause.attnums[i], GetUserId(), ACL_SELECT) !=
-				ACLCHECK_OK)
-				return NULL;
-
-	initStringInfo(&text);
-	for (int i = 0; i < clause.columns; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), clause.attnums[i] - 1);
-
-		appendStringInfo(&text, "%s%s", i == 0 ? "(" : ", ",
-						 quote_identifier(NameStr(column->attname)));
-	}
-	for (int i = 0; i < clause.columns; i++)
-	{
-		Oid output;
-		bool varlena;
-		char *value;
-		int length;
-
-		getTypeOutputInfo(clause.types[i], &output, &varlena);
-		value = OidOutputFunctionCall(output, columns[i].value);
-		length = (int) strlen(value);
-		appendStringInfoString(&text, i == 0 ? ")=(" : ", ");
-		if (length <= DESCRIBED_BYTES)
-			appendStringInfoString(&text, value);
-		else
-			appendStringInfo(&text, "%.*s...", pg_mbcliplen(value, length, DESCRIBED_BYTES), value);
-	}
-	appendStringInfoChar(&text, ')');
-	return text.data;
-}
-
-[[noreturn]] static void
-RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
-		  const NullableDatum *columns)
-{
-	char *key = DescribeKey(rel, plan, columns);
-
-	CountLive(filter, LiveCounter::Rejected, 1);
-	ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
-					errmsg("duplicate key value violates live filter \"%s\"",
-						   RelationGetRelationName(filter.rel)),
-					key != NULL ? errdetail("Key %s already exists.", key) : 0,
-					errtableconstraint(rel, plan->constraint)));
-	pg_unreachable();
-}
-
-/* ---- the triggers --------------------------------------------------------- */
-
-/* The row, with its mark set. */
-static HeapTuple
-MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-	int column = plan->clause.mark;
-	Datum value;
-	bool isnull;
-
-	if (plan->mode != GuardMode::Mark)
-		return tuple;
-	value = heap_getattr(tuple, column, desc, &isnull);
-	if (!isnull && DatumGetBool(value) == duplicate)
-		return tuple;
-	value = BoolGetDatum(duplicate);
-	isnull = false;
-	return heap_modify_tuple_by_cols(tuple, desc, 1, &column, &value, &isnull);
 }
 
 /* A row that moves has been deleted already: to leave it out would lose it. */
@@ -430,7 +308,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
 	in.unguarded = in.uses = false;
 	in.hash = 0;
-	LoadColumns(plan, trigger->tg_trigslot, site->columns);
+	LoadGuardColumns(plan, trigger->tg_trigslot, site->columns);
 	in.filter = OpenGuardFilter(site);
 	in.filter_oid = plan->clause.filter;
 	in.has_key = HashGuardKey(plan, site->columns, in.filter.key_seed(), &in.hash);
@@ -476,23 +354,10 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		marked = IsDuplicate(&in);
 	}
 	CloseLive(in.filter);
-	return MarkRow(rel, plan, tuple, marked);
+	return MarkGuardRow(rel, plan, tuple, marked);
 }
 
 /* ---- updated and deleted rows -------------------------------------------------- */
-
-/* Whether a row is marked as a duplicate: then its key is another row's. */
-static bool
-IsMarked(const GuardPlan *plan, TupleTableSlot *slot)
-{
-	bool isnull;
-	Datum mark;
-
-	if (plan->mode != GuardMode::Mark)
-		return false;
-	mark = slot_getattr(slot, plan->clause.mark, &isnull);
-	return !isnull && DatumGetBool(mark);
-}
 
 /*
  * An UPDATE that changes the key takes a new one, and the old one is then that of a
@@ -515,9 +380,9 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		SettleGuardRow(row);
 	}
 
-	LoadColumns(plan, trigger->tg_trigslot, site->old_columns);
-	LoadColumns(plan, trigger->tg_newslot, site->columns);
-	if (!SameColumns(plan, site->old_columns, site->columns) || site->changeable)
+	LoadGuardColumns(plan, trigger->tg_trigslot, site->old_columns);
+	LoadGuardColumns(plan, trigger->tg_newslot, site->columns);
+	if (!SameGuardColumns(plan, site->old_columns, site->columns) || site->changeable)
 	{
 		LiveFilter filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
@@ -545,7 +410,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 				NoteGuardRow(row, filter,
 							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
 							 hash, false);
-			row->freed = {had_key && !IsMarked(plan, trigger->tg_trigslot), filter_oid, old_hash};
+			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid,
+						  old_hash};
 			entered = true;
 		}
 		else if (site->changeable)
@@ -610,9 +476,9 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		site->has_seed = true;
 		CloseLive(filter);
 	}
-	LoadColumns(site->plan, trigger->tg_trigslot, site->columns);
+	LoadGuardColumns(site->plan, trigger->tg_trigslot, site->columns);
 	has_key = HashGuardKey(site->plan, site->columns, site->seed, &hash);
-	marked = IsMarked(site->plan, trigger->tg_trigslot);
+	marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
 	if (moves)
 	{
 		if (row == NULL)

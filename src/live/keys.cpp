@@ -225,6 +225,61 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 	}
 }
 
+/* Which transaction has a key in flight, in a main page that is locked, or its chain. */
+static TransactionId
+InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &address, bool *own)
+{
+	TransactionId other = InvalidTransactionId;
+	const uint64 loader = LoaderOf(main.bytes);
+
+	if (loader != kNoXid && SideOf(filter, main.bytes, loader) == Side::InFlight)
+		other = (TransactionId) loader;
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		const AreaShape &area = AreaOf(page.bytes);
+
+		return VisitKey(page.bytes, area, address.line, address.rest,
+						[&](unsigned, const Entry &entry) {
+							if (entry.tag > area.tags)
+								ReportBadPage(filter.rel, page.block,
+											  "An entry has no transaction.");
+
+							const uint64 xid = LoadTag(page.bytes, entry.tag).xid;
+							const Side side = SideOf(filter, page.bytes, xid);
+
+							if (side == Side::InFlight)
+								other = (TransactionId) xid;
+							else if (side == Side::Present && !entry.forgotten && xid != kFrozen &&
+									 TransactionIdIsCurrentTransactionId((TransactionId) xid))
+								*own = true;
+							return *own;
+						});
+	});
+	return other;
+}
+
+LivePut
+LivePutKey(const LiveFilter &filter, uint64 hash)
+{
+	const Address address = AddressIn(filter, hash);
+	const TransactionId xid = GetCurrentTransactionId();
+	TransactionId other;
+	HeldPage main;
+	bool own = false;
+
+	Assert(!RecoveryInProgress() && !filter.parameters.forgets);
+	HoldPageOfKey(filter, address, &main);
+	other = InFlightIn(filter, main, address, &own);
+	if (!own && !TransactionIdIsValid(other))
+		PutKey(filter, main, NULL, {WideXid(xid), 0}, address.line, address.rest, false);
+	ReleasePage(main);
+	if (own)
+		return LivePut::Own;
+	if (!TransactionIdIsValid(other))
+		return LivePut::Added;
+	WaitFor(other);
+	return LivePut::Waited;
+}
+
 bool
 LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 {

@@ -200,6 +200,21 @@ enum class LiveTime
 extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation,
 								 LiveTime time = LiveTime::Clock);
 
+/* What became of a key that was put into a filter although it may be there already. */
+enum class LivePut
+{
+	Added, /* it is in flight as this subtransaction's: LiveTakeBack() takes it back */
+	Own,   /* it was in flight as this transaction's already */
+	Waited /* another transaction had it in flight, and has ended: anything may have changed */
+};
+
+/*
+ * Puts a key in flight in a set, whether the set has it or not, so that who asks for it from
+ * now on waits for this transaction. Waits, with nothing locked, for another transaction
+ * that has it in flight. Counts nothing.
+ */
+extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash);
+
 /* Asks only; never waits: what other transactions have in flight is not seen. */
 extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 
