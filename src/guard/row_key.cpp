@@ -92,8 +92,10 @@ RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
 
 	CountLive(filter, LiveCounter::Rejected, 1);
 	ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
-					errmsg("duplicate key value violates live filter \"%s\"",
-						   RelationGetRelationName(filter.rel)),
+					plan->exact ? errmsg("duplicate key value violates unique constraint \"%s\"",
+										 plan->constraint)
+								: errmsg("duplicate key value violates live filter \"%s\"",
+										 RelationGetRelationName(filter.rel)),
 					key != NULL ? errdetail("Key %s already exists.", key) : 0,
 					errtableconstraint(rel, plan->constraint)));
 	pg_unreachable();

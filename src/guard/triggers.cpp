@@ -7,6 +7,7 @@
  * truncate.cpp remember it. moves.cpp finds rows that come from a partition
  * without a guard.
  */
+#include "guard/exact.hpp"
 #include "guard/row_key.hpp"
 #include "pg/catalog.hpp"
 
@@ -38,6 +39,7 @@ struct GuardSite
 	bool has_seed; /* and what follows it */
 	dedup::KeySeed seed;
 	bool may_delete; /* the owner may add keys, so deleted rows may come again */
+	ExactSite exact; /* without a plan: the guard is not exact */
 	NullableDatum columns[INDEX_MAX_KEYS];
 	NullableDatum old_columns[INDEX_MAX_KEYS];
 };
@@ -74,6 +76,7 @@ MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *p
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
 												sizeof(GuardSite));
 	site->plan = plan;
+	site->exact.plan = plan->exact ? plan : NULL;
 	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
 								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
 	site->removable =
@@ -194,6 +197,8 @@ EnterInserted(InsertedRow *in)
 	in->row = EnterGuardRow(in->row, in->rel, in->site->plan, in->filter.key_seed(), in->has_key,
 							in->hash);
 	in->row->changeable = in->site->changeable;
+	if (in->site->plan->exact)
+		in->row->exact = &in->site->exact;
 }
 
 static void
@@ -211,6 +216,12 @@ static bool
 KeepsMovedKey(InsertedRow *in)
 {
 	in->row->moving = false;
+	/* An exact guard finds that the row that was there is gone. */
+	if (in->site->plan->exact)
+	{
+		SettleGuardRow(in->row);
+		return !in->has_key || IsMarkedRow(in->site->plan, in->trigger->tg_trigslot);
+	}
 	EnterInserted(in);
 	if (in->has_key && MoveGuardNote(in->row, in->filter_oid, in->hash))
 		return true;
@@ -251,6 +262,23 @@ IsDuplicate(const InsertedRow *in)
 	return in->answer == LiveAnswer::Duplicate && !in->uses;
 }
 
+/* The same for an exact guard. */
+static void
+AskExactly(InsertedRow *in)
+{
+	const ExactSite *site = &in->site->exact;
+	ExactVerdict verdict;
+
+	in->answer = LiveAnswer::TooOld;
+	verdict =
+		JudgeExactRow(site, in->filter, {in->rel, in->site->columns, in->hash, NULL, in->row});
+	CountExactSearch(in->filter, verdict, verdict.duplicate && in->moving);
+	if (verdict.duplicate)
+		in->answer = LiveAnswer::Duplicate;
+	else if (verdict.added)
+		in->answer = LiveAnswer::New;
+}
+
 static Fate
 FateOf(const InsertedRow *in)
 {
@@ -281,7 +309,8 @@ LeaveOut(const InsertedRow *in)
 static void
 LetGoOn(InsertedRow *in)
 {
-	if (in->uses || in->answer != LiveAnswer::TooOld || HaveGuardRows() || in->site->changeable)
+	if (in->site->plan->exact || in->uses || in->answer != LiveAnswer::TooOld || HaveGuardRows() ||
+		in->site->changeable)
 		EnterInserted(in);
 	if (in->answer == LiveAnswer::New)
 		NoteInserted(in, true, LiveCounter::New);
@@ -289,6 +318,30 @@ LetGoOn(InsertedRow *in)
 		NoteInserted(in, false, LiveCounter::New);
 	else if (in->answer == LiveAnswer::Duplicate)
 		NoteInserted(in, true, LiveCounter::Marked);
+	if (in->site->plan->exact)
+	{
+		in->row->judged = true;
+		in->row->takes_key = !IsDuplicate(in);
+	}
+}
+
+/* A row of an exact guard that is judged where it lands goes on. */
+static HeapTuple
+LetLand(GuardSite *site, const TriggerData *trigger)
+{
+	Relation rel = trigger->tg_relation;
+	GuardRow *row = FindGuardRow();
+
+	if (unlikely(!site->filter_checked))
+		CloseLive(OpenGuardFilter(site));
+	PrepareExactSite(&site->exact, rel);
+	RequireCovered(&site->exact);
+	if (row != NULL)
+		row->moving = row->freed.exists = false;
+	SettleGuardRow(row);
+	row = EnterGuardRow(row, rel, site->plan, {}, false, 0);
+	row->exact = &site->exact;
+	return trigger->tg_trigtuple;
 }
 
 /* Returns the row as it goes on, or NULL if it is left out. */
@@ -301,6 +354,8 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	InsertedRow in;
 	bool marked = false;
 
+	if (plan->exact && plan->mode == GuardMode::Reject)
+		return LetLand(site, trigger);
 	in.site = site;
 	in.trigger = trigger;
 	in.rel = rel;
@@ -312,6 +367,11 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.filter = OpenGuardFilter(site);
 	in.filter_oid = plan->clause.filter;
 	in.has_key = HashGuardKey(plan, site->columns, in.filter.key_seed(), &in.hash);
+	if (plan->exact)
+	{
+		PrepareExactSite(&site->exact, rel);
+		RequireCovered(&site->exact);
+	}
 	if (rel->rd_rel->relispartition && !in.moving && !IsLogicalWorker())
 		in.unguarded = ComesFromUnguarded(site, trigger);
 
@@ -339,7 +399,10 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	}
 	else
 	{
-		AskForKey(&in);
+		if (plan->exact)
+			AskExactly(&in);
+		else
+			AskForKey(&in);
 		switch (FateOf(&in))
 		{
 			case Fate::Fails:
@@ -358,6 +421,36 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 }
 
 /* ---- updated and deleted rows -------------------------------------------------- */
+
+/* A row of a partition can move: what its BEFORE DELETE trigger knows it by. */
+static void
+NoteUpdatedPlace(GuardRow *row, const TriggerData *trigger)
+{
+	Relation rel = trigger->tg_relation;
+
+	if (!rel->rd_rel->relispartition)
+		return;
+	row->updated_in = RelationGetRelid(rel);
+	row->updated = trigger->tg_trigtuple->t_self;
+}
+
+/*
+ * Enters a row of an exact guard that is updated: it is judged where it lands, unless neither
+ * its key changes nor it ceases to be marked.
+ */
+static void
+EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
+{
+	const GuardPlan *plan = site->plan;
+
+	row = EnterGuardRow(row, trigger->tg_relation, plan, {}, false, 0);
+	row->exact = &site->exact;
+	row->changeable = site->changeable;
+	row->judged =
+		SameGuardColumns(plan, site->old_columns, site->columns) &&
+		(IsMarkedRow(plan, trigger->tg_newslot) || !IsMarkedRow(plan, trigger->tg_trigslot));
+	NoteUpdatedPlace(row, trigger);
+}
 
 /*
  * An UPDATE that changes the key takes a new one, and the old one is then that of a
@@ -382,6 +475,11 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 
 	LoadGuardColumns(plan, trigger->tg_trigslot, site->old_columns);
 	LoadGuardColumns(plan, trigger->tg_newslot, site->columns);
+	if (plan->exact)
+	{
+		EnterExactUpdate(site, trigger, row);
+		return trigger->tg_newtuple;
+	}
 	if (!SameGuardColumns(plan, site->old_columns, site->columns) || site->changeable)
 	{
 		LiveFilter filter = OpenGuardFilter(site);
@@ -425,12 +523,20 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 	}
 	if (!entered && (HaveGuardRows() || rel->rd_rel->relispartition))
 		row = EnterGuardRow(row, rel, plan, {}, false, 0);
-	if (rel->rd_rel->relispartition)
-	{
-		row->updated_in = RelationGetRelid(rel);
-		row->updated = trigger->tg_trigtuple->t_self;
-	}
+	NoteUpdatedPlace(row, trigger);
 	return trigger->tg_newtuple;
+}
+
+/* A row of an exact guard is on its way to another partition. */
+static void
+EnterExactMove(GuardSite *site, const TriggerData *trigger, GuardRow *row)
+{
+	if (row == NULL)
+		row = EnterGuardRow(NULL, trigger->tg_relation, site->plan, {}, false, 0);
+	row->moving = true;
+	row->marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
+	row->root = site->root;
+	row->freed.exists = row->moved.exists = false;
 }
 
 /*
@@ -462,6 +568,12 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		if (plan == NULL)
 			return trigger->tg_trigtuple;
 		site = MakeSite(fcinfo, trigger, plan);
+	}
+	if (site->plan->exact)
+	{
+		if (moves)
+			EnterExactMove(site, trigger, row);
+		return trigger->tg_trigtuple;
 	}
 	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
@@ -526,6 +638,7 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 	if (unlikely(!site->checked))
 	{
 		CheckGuardedTable(trigger->tg_relation, site->plan, &site->may_kill);
+		site->exact.may_kill = site->may_kill;
 		site->checked = true;
 	}
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))

@@ -96,7 +96,7 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 }
 
 void
-WaitFor(TransactionId xid)
+LiveWait(TransactionId xid)
 {
 	/* A locked buffer would hold off interrupts. */
 	Assert(InterruptHoldoffCount == 0);
@@ -203,7 +203,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 		if (TransactionIdIsValid(look.wait_for))
 		{
 			ReleasePage(main);
-			WaitFor(look.wait_for);
+			LiveWait(look.wait_for);
 			continue;
 		}
 		if (!TransactionIdIsValid(own))
@@ -276,7 +276,7 @@ LivePutKey(const LiveFilter &filter, uint64 hash)
 		return LivePut::Own;
 	if (!TransactionIdIsValid(other))
 		return LivePut::Added;
-	WaitFor(other);
+	LiveWait(other);
 	return LivePut::Waited;
 }
 
@@ -399,7 +399,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		}
 		ReleasePage(main);
 		if (TransactionIdIsValid(wait_for))
-			WaitFor(wait_for);
+			LiveWait(wait_for);
 		if (stop)
 			(void) GetCurrentTransactionId();
 		if (single)

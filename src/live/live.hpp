@@ -215,6 +215,9 @@ enum class LivePut
  */
 extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash);
 
+/* Waits, with nothing locked, until a transaction has ended. */
+extern void LiveWait(TransactionId xid);
+
 /* Asks only; never waits: what other transactions have in flight is not seen. */
 extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 
@@ -250,6 +253,9 @@ constexpr int kLiveCounters = 7;
  * count at once, since their error is what aborts it.
  */
 extern void CountLive(const LiveFilter &filter, LiveCounter counter, int64 n);
+
+/* Counts at once, whatever becomes of the transaction. */
+extern void CountLiveNow(const LiveFilter &filter, LiveCounter counter, int64 n);
 
 /* The newest generation that this transaction, or a committed one, added a key in. */
 extern uint32 LiveClock(const LiveFilter &filter);
