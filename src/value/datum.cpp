@@ -11,26 +11,29 @@ using dedup::Header;
 
 /* ---- reading -------------------------------------------------------------- */
 
-void
-CheckFlat(const struct varlena *value, Header *header)
+/* An error (XX001) unless the check, dedup::Check or dedup::Validate, finds no flaw. */
+template <typename Checker>
+static inline void
+Require(Checker check, const struct varlena *value, Header *header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
 	size_t size = VARSIZE(value) - VARHDRSZ;
-	Flaw flaw = dedup::Check(image, size, header);
+	Flaw flaw = check(image, size, header);
 
 	if (unlikely(flaw != Flaw::kNone))
 		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
 }
 
 void
+CheckFlat(const struct varlena *value, Header *header)
+{
+	Require(dedup::Check, value, header);
+}
+
+void
 CheckStored(const struct varlena *value, Header *header)
 {
-	const uint8_t *image = (const uint8_t *) VARDATA(value);
-	size_t size = VARSIZE(value) - VARHDRSZ;
-	Flaw flaw = dedup::Validate(image, size, header);
-
-	if (unlikely(flaw != Flaw::kNone))
-		ReportFlaw(flaw, ERRCODE_DATA_CORRUPTED, image, size, NULL);
+	Require(dedup::Validate, value, header);
 }
 
 FilterRef

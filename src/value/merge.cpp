@@ -56,6 +56,7 @@ MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 	if (state->header.exact() && other.header.exact() && dedup::AnyOrder(state->header))
 		TakeOverHashes(state, other, limit);
 	else
+	{
 		switch (dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
 		{
 			case Outcome::kNoRoom:
@@ -67,8 +68,10 @@ MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 			default:
 				break;
 		}
+		AssertSound(state->value, state->header);
+	}
 	dedup::SetParts(state->image(), &state->header, parts);
-	AssertSound(state->value, state->header);
+	AssertAgrees(state->value, state->header);
 }
 
 struct varlena *
