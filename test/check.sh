@@ -10,7 +10,7 @@
 #   frozen    the frozen bytes at -O0 and -O3, with gcc and clang
 #   regress   pg_regress, isolation and TAP tests, on a server with the default settings
 #   valgrind  some of the regression tests, the server under valgrind
-#   fuzz      a minute of fuzzing (FUZZ_SECONDS)
+#   fuzz      the seeds are those that make_corpus writes; a minute of fuzzing (FUZZ_SECONDS)
 #   guards    a minute of guards made by hand, at random (GUARD_FUZZ_SECONDS)
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   papers    the programs that measure error rates build, and one table comes out
@@ -33,7 +33,7 @@ cd "$(dirname "$0")/.."
 # Parts that use all cores run alone, in this order. After them the parts that use one
 # core run, as many at a time as there are cores, but at most four; they start in this order.
 wide_parts=(gcc clang unit sanitize frozen)
-narrow_parts=(regress valgrind fuzz guards torture papers install demo docs format)
+narrow_parts=(regress torture valgrind fuzz guards demo papers install docs format)
 # Parts that run only if they are named.
 extra_parts=(thorough)
 
@@ -277,8 +277,23 @@ part_format() {
 	echo "$(find src test -name '*.[ch]pp' | wc -l) files" >&3
 }
 
+# The seeds in the repository are those that make_corpus writes; others may stand beside them.
+compare_seeds() {
+	local seed stale=0
+	build_gcc
+	g++ -std=c++20 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/fuzz/make_corpus.cpp" \
+		"$tmp"/gcc/src/core/methods/*.o -o "$tmp/make_corpus"
+	mkdir "$tmp/seeds"
+	"$tmp/make_corpus" "$tmp/seeds"
+	for seed in "$tmp"/seeds/*; do
+		cmp "$seed" "$tmp/source/test/fuzz/corpus/${seed##*/}" || stale=$((stale + 1))
+	done
+	[ "$stale" = 0 ] || { echo "$stale seeds are not those that make_corpus writes" >&3; return 1; }
+}
+
 part_fuzz() {
 	local seconds=${FUZZ_SECONDS:-60} rc=0
+	compare_seeds
 	cmake -S "$tmp/source/test/fuzz" -B "$tmp/fuzz" -DCMAKE_CXX_COMPILER="clang++-$clang"
 	cmake --build "$tmp/fuzz" -j"$jobs" --target fuzz_filter
 	mkdir -p "$tmp/corpus"
@@ -307,6 +322,9 @@ part_valgrind() {
 	echo "tests: $tests" >&3
 	installcheck "$tmp/valgrind.out" --valgrind -- REGRESS="$tests" ISOLATION= TAP_TESTS=
 }
+
+# The line of pg_regress that ends it.
+regress_ended='^(#)? *(All [0-9]+ tests passed|[0-9]+ of [0-9]+ tests (passed|failed))'
 
 # The main process.
 
@@ -435,9 +453,11 @@ finish() {
 	echo "-- $part: $result in ${took[$part]} s"
 }
 
-# Whether a part may start: valgrind chooses its tests by how long they took in regress.
+# Whether a part may start: valgrind chooses its tests by how long they took in regress, where
+# pg_regress comes first.
 ready() {
-	[ "$1" != valgrind ] || { ! has regress "${waiting[@]}" && [ -z "${group_of[regress]:-}" ]; }
+	[ "$1" != valgrind ] || grep -qsE "$regress_ended" "$tmp/regress.out" ||
+		{ ! has regress "${waiting[@]}" && [ -z "${group_of[regress]:-}" ]; }
 }
 
 # Starts the first waiting part that may start. Fails if there is none.
