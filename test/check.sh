@@ -457,7 +457,7 @@ finish() {
 # Whether a part may start: valgrind chooses its tests by how long they took in regress, where
 # pg_regress comes first.
 ready() {
-	[ "$1" != valgrind ] || grep -qsE "$regress_ended" "$tmp/regress.out" ||
+	[ "$1" != valgrind ] || [ -n "${VALGRIND_TESTS:-}" ] || grep -qsE "$regress_ended" "$tmp/regress.out" ||
 		{ ! has regress "${waiting[@]}" && [ -z "${group_of[regress]:-}" ]; }
 }
 
@@ -496,9 +496,16 @@ lanes=$((cores < 4 ? cores : 4))
 narrow_jobs=$((cores / lanes))
 while [ ${#waiting[@]} != 0 ] || [ ${#group_of[@]} != 0 ]; do
 	while [ ${#group_of[@]} -lt "$lanes" ] && start_next; do :; done
+	# With a lane to spare, look again in a while whether the next part may start.
+	tick=()
+	if [ ${#waiting[@]} != 0 ] && [ ${#group_of[@]} -lt "$lanes" ]; then
+		sleep 2 &
+		tick=("$!")
+	fi
 	rc=0
-	wait -n -p pid "${group_of[@]}" || rc=$?
-	part=${part_of[$pid]}
+	wait -n -p pid "${group_of[@]}" "${tick[@]}" || rc=$?
+	part=${part_of[$pid]:-}
+	[ -n "$part" ] || continue
 	echo "== $part"
 	cat "$tmp/$part.seen"
 	finish "$part" "$rc"
