@@ -87,15 +87,6 @@ void DistinctSet::PlanLinks() noexcept {
   }
 }
 
-void DistinctSet::Place(uint64_t hash) noexcept {
-  uint64_t slot = FastRange(hash, slots_), steps = 0;
-  while (LoadU64(table_ + 8 * slot) != 0) {
-    if (++slot == slots_) slot = 0;
-    PauseEvery<kProbesBetweenPauses>(&steps);  // in runs of keys chosen for it
-  }
-  StoreU64(table_ + 8 * slot, hash);
-}
-
 void DistinctSet::AddLink(uint8_t* body) noexcept {
   youngest_ = links_++;
   bodies_[youngest_] = body;

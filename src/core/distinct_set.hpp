@@ -25,6 +25,7 @@
 
 #include "bytes.hpp"
 #include "method.hpp"
+#include "pause.hpp"
 
 namespace dedup {
 
@@ -101,7 +102,15 @@ class DistinctSet {
     return false;
   }
 
-  void Place(uint64_t hash) noexcept;
+  void Place(uint64_t hash) noexcept {
+    uint64_t slot = FastRange(hash, slots_), steps = 0;
+    while (LoadU64(table_ + 8 * slot) != 0) {
+      if (++slot == slots_) slot = 0;
+      PauseEvery<kProbesBetweenPauses>(&steps);  // in runs of keys chosen for it
+    }
+    StoreU64(table_ + 8 * slot, hash);
+  }
+
   void AddLink(uint8_t* body) noexcept;
 
   // The hashes of the table into the first link, which holds them all (limit_).

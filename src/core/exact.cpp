@@ -27,7 +27,7 @@ constexpr uint64_t kSortedAtOnce = uint64_t{1} << 15;
 // pauses (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993: American flag
 // sort). At most 8 calls deep.
 template <size_t kBytes>
-void SortByByte(UnalignedEntry<kBytes>* first, uint64_t n, unsigned shift) noexcept {
+inline void SortByByte(UnalignedEntry<kBytes>* first, uint64_t n, unsigned shift) noexcept {
   if (n <= kSortedAtOnce) {
     std::sort(first, first + n);
     return;

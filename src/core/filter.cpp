@@ -71,10 +71,7 @@ size_t StepBytes(const Header& header, const Step& step) noexcept {
   return WorkingFullBytes(header.shape);
 }
 
-void Align(uint8_t* image, Header* header) noexcept {
-  if (header->form != Form::kWorkingFull) return;
-  const size_t shift = ShiftFor(image, header->shape);
-  if (header->body_at() == kHeaderBytes + shift) return;
+void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept {
   MoveInPieces(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
   header->working.shift = static_cast<uint16_t>(shift);
   WriteWorkingState(image, header->working);

@@ -142,7 +142,12 @@ inline size_t ShiftFor(const uint8_t* image, const Shape& shape) noexcept {
 
 // Moves the body of a kWorkingFull image that was copied to another address to the
 // start of a cache line again.
-void Align(uint8_t* image, Header* header) noexcept;
+void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept;
+inline void Align(uint8_t* image, Header* header) noexcept {
+  if (header->form != Form::kWorkingFull) return;
+  const size_t shift = ShiftFor(image, header->shape);
+  if (header->working.shift != shift) MoveBody(image, header, shift);
+}
 
 // Entries on their way to visit(hashes, counts, n) in batches, so that it can prefetch,
 // with a pause after each.

@@ -46,8 +46,8 @@ bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
 // Runs visit(hash, count) over the union of two sorted lists, in order; counts of a hash in
 // both are added.
 template <typename Visit>
-void ForEachOfBoth(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
-                   Visit visit) noexcept {
+inline void ForEachOfBoth(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                          Visit visit) noexcept {
   const uint64_t na = ha.hashes(), nb = hb.hashes();
   const size_t entry = ha.entry_bytes();
   const bool counted = ha.counted();

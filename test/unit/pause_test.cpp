@@ -13,6 +13,7 @@
 
 #include "core/distinct_set.hpp"
 #include "core/methods/quotient.hpp"
+#include "core/xxh3.hpp"
 #include "pause_cases.hpp"
 #include "test_support.hpp"
 
