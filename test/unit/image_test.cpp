@@ -339,9 +339,13 @@ TEST(WorkingStates, AreInTheHeaderAndInTheImage) {
       ASSERT_EQ(bytes(10), filter.header().deferred());
       ASSERT_EQ(bytes(12), filter.header().parts() - 1);
       ASSERT_EQ(bytes(14), 0u);
-      if (key == 100) filter.SetParts(0x1235);
     }
+    const WorkingState before = filter.header().working;
+    filter.SetParts(0x1235);
     EXPECT_EQ(filter.header().parts(), 0x1235u);
+    EXPECT_EQ(bytes(8), before.shift);
+    EXPECT_EQ(bytes(10), before.deferred);
+    EXPECT_EQ(bytes(12), 0x1234u);
     filter.SetParts(0x20000);
     EXPECT_EQ(filter.header().parts(), 0x10000u);
     const Bytes canonical = filter.Canonical();
