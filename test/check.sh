@@ -157,7 +157,7 @@ part_papers() {
 	build_gcc
 	for program in papers curves pauses; do
 		g++ -std=c++20 -O2 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/bench/$program.cpp" \
-			"$tmp"/gcc/src/core/methods/*.o -o "$tmp/$program"
+			"$tmp"/gcc/src/core/*.o "$tmp"/gcc/src/core/methods/*.o -o "$tmp/$program"
 	done
 	out=$("$tmp/papers" --table qht1)
 	echo "$out" >&3
