@@ -102,7 +102,7 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	dedup::WriteHeader(image, *shape, dedup::Form::kFull, dedup::Counters{0, clock}, 0);
+	dedup::WriteHeader(image, *shape, dedup::Form::kFull, dedup::Counters{0, clock});
 	dedup::Seal(image, dedup::kHeaderBytes + shape->bytes);
 	CloseLive(filter);
 	PG_RETURN_POINTER(value);
