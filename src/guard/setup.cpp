@@ -2,6 +2,7 @@
  * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
  * the DDL that a user would write, as the user who asks.
  */
+#include "guard/load.hpp"
 #include "guard/request.hpp"
 
 extern "C" {
@@ -77,7 +78,7 @@ CheckOwner(Oid relid)
 }
 
 /* The table that the caller wants guarded or not. */
-static Relation
+Relation
 OpenOwnTable(Oid relid, LOCKMODE lock)
 {
 	Relation rel;
@@ -246,7 +247,10 @@ DEDUP_FUNCTION(dedup_guard)
 
 	SettleGuardRows();
 	rel = table_open(PG_GETARG_OID(0), NoLock);
-	WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
+	if (request.load || request.exact)
+		LoadForGuard(rel, ClauseOf(rel, request), request);
+	else if (PG_ARGISNULL(5))
+		WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
 	WarnOfUnguardedChildren(rel, request.filter);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
