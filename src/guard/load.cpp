@@ -337,7 +337,7 @@ LoadRows(Load *load)
 	tuplesort_end(load->sort);
 	pgstat_progress_end_command();
 	CheckRepeats(load);
-	if (load->repeated > 0)
+	if (load->repeated > 0 && !load->how->unique)
 		ereport(NOTICE,
 				(errmsg_plural(INT64_FORMAT " row of table \"%s\" repeats the key of another",
 							   INT64_FORMAT " rows of table \"%s\" repeat the key of another",

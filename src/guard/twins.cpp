@@ -56,8 +56,9 @@ IndexHashes(HashList *list)
 		bits++;
 	buckets = (int64) 1 << bits;
 	list->shift = 64 - bits;
-	list->directory =
-		(uint32 *) palloc_extended(sizeof(uint32) * (Size) (buckets + 1), MCXT_ALLOC_HUGE);
+	/* It lives as long as the list does. */
+	list->directory = (uint32 *) MemoryContextAllocHuge(GetMemoryChunkContext(list->hashes),
+														sizeof(uint32) * (Size) (buckets + 1));
 	for (int64 bucket = 0; bucket <= buckets; bucket++)
 	{
 		while (at < list->count && (int64) (list->hashes[at] >> list->shift) < bucket)
