@@ -84,7 +84,8 @@ PutEntries(const LiveBulk *bulk, uint8_t *scratch, int count)
 	{
 		const Address address = AddressIn(*bulk->filter, bulk->hashes[put]);
 
-		if (!PutEntry(scratch, kMainArea, {bulk->own, 0}, address.line, address.rest, false))
+		if (!PutEntry(scratch, kMainArea, {bulk->own, bulk->generation}, address.line, address.rest,
+					  false))
 			break;
 	}
 	return put;
@@ -130,7 +131,8 @@ FillPage(LiveBulk *bulk)
 	{
 		const Address address = AddressIn(filter, bulk->hashes[put]);
 
-		PutKey(filter, main, NULL, {bulk->own, 0}, address.line, address.rest, false);
+		PutKey(filter, main, NULL, {bulk->own, bulk->generation}, address.line, address.rest,
+			   false);
 	}
 	bulk->added += left;
 	ReleasePage(main);
