@@ -17,6 +17,7 @@
 extern "C" {
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -27,7 +28,6 @@ extern "C" {
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
@@ -441,21 +441,13 @@ MayHaveRows(Oid relid)
 	return may;
 }
 
-static bool
-OwnsTable(Oid relid)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_ownercheck(RelationRelationId, relid, GetUserId());
-#else
-	return pg_class_ownercheck(relid, GetUserId());
-#endif
-}
-
 void
 LockForAttach(const AlterTableStmt *statement)
 {
 	ListCell *cell;
 
+	if (RecoveryInProgress())
+		return;
 	foreach(cell, statement->cmds)
 	{
 		const AlterTableCmd *command = (const AlterTableCmd *) lfirst(cell);

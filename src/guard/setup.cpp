@@ -62,17 +62,21 @@ GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
 
 /* ---- checks --------------------------------------------------------------- */
 
+bool
+OwnsTable(Oid relid)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, relid, GetUserId());
+#else
+	return pg_class_ownercheck(relid, GetUserId());
+#endif
+}
+
 /* Before the table is locked, so that nobody can lock what is not his, and after. */
 static void
 CheckOwner(Oid relid)
 {
-#if PG_VERSION_NUM >= 160000
-	bool owner = object_ownercheck(RelationRelationId, relid, GetUserId());
-#else
-	bool owner = pg_class_ownercheck(relid, GetUserId());
-#endif
-
-	if (!owner)
+	if (!OwnsTable(relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
 					   get_rel_name(relid));
 }
