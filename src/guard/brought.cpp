@@ -3,7 +3,8 @@
  *
  * A live filter does not learn the keys of rows that are in a table before the table is
  * guarded, or before it is attached as a partition. A WARNING then says how many rows
- * these are, and which statement loads their keys.
+ * these are, and which statement loads their keys. An exact guard loads and checks them
+ * instead (load.cpp).
  *
  * ATTACH PARTITION clones the triggers of the guard, which the hook for new objects
  * reports (refuse.cpp). The server has opened the guard index of the partitioned table by

@@ -6,8 +6,8 @@
  * one WAL record, and the page gets this transaction as its loader: if the transaction
  * aborts, the lines are empty again, as after a COPY (restore.cpp). Keys that find their line
  * full become entries of the page or its chain. If the page is not empty, or gets so few keys
- * that they fit its area of entries for good, the keys are added as by LiveTestAndAddBatch():
- * entries make next to no false positives.
+ * that they fit its area of entries for good, the keys are added as entries: these make next
+ * to no false positives.
  */
 #include "live/bulk.hpp"
 #include "live/keys.hpp"
@@ -39,8 +39,8 @@ IsEmptyPage(const LiveFilter &filter, const uint8_t *main)
 /* ---- a page at a time ------------------------------------------------------------------ */
 
 /*
- * Puts the keys that wait into the lines of an empty page, in a scratch copy. What does not
- * fit moves to the front of the keys that wait. Returns how many these are.
+ * Puts the keys that wait into the lines of an empty page, in a scratch copy. Those whose
+ * line is full are left, in `addresses`. Returns how many these are.
  */
 static int
 FillLines(LiveBulk *bulk, uint8_t *scratch)
@@ -59,7 +59,7 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 			continue;
 		if (!forgets && IsFullLine(line, layout))
 		{
-			bulk->hashes[left++] = bulk->hashes[i];
+			bulk->addresses[left++] = address;
 			continue;
 		}
 		(void) AddToLine(line, layout, address.rest, clock, clock);
@@ -74,23 +74,6 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 	return left;
 }
 
-/* Puts keys whose lines are full into the area of a scratch copy. Returns how many fit. */
-static int
-PutEntries(const LiveBulk *bulk, uint8_t *scratch, int count)
-{
-	int put = 0;
-
-	for (; put < count; put++)
-	{
-		const Address address = AddressIn(*bulk->filter, bulk->hashes[put]);
-
-		if (!PutEntry(scratch, kMainArea, {bulk->own, bulk->generation}, address.line, address.rest,
-					  false))
-			break;
-	}
-	return put;
-}
-
 /* Writes the keys that wait into their page as a whole. Returns false if it is not empty. */
 static bool
 FillPage(LiveBulk *bulk)
@@ -101,7 +84,6 @@ FillPage(LiveBulk *bulk)
 	HeldPage main;
 	const bool fresh = HoldPageToFill(filter, bulk->block, &main);
 	int left;
-	int put;
 
 	if (!fresh && !IsEmptyPage(filter, main.bytes))
 	{
@@ -118,7 +100,6 @@ FillPage(LiveBulk *bulk)
 	else
 		memcpy(scratch, main.bytes, BLCKSZ);
 	left = FillLines(bulk, scratch);
-	put = PutEntries(bulk, scratch, left);
 	if (fresh)
 		MakeNewPage(filter, main, scratch);
 	else
@@ -127,13 +108,8 @@ FillPage(LiveBulk *bulk)
 		ChangeToScratch(main, scratch);
 		MakeChange(filter);
 	}
-	for (; put < left; put++)
-	{
-		const Address address = AddressIn(filter, bulk->hashes[put]);
-
-		PutKey(filter, main, NULL, {bulk->own, bulk->generation}, address.line, address.rest,
-			   false);
-	}
+	if (left > 0)
+		PutKeys(filter, main, {bulk->own, bulk->generation}, bulk->addresses, left);
 	bulk->added += left;
 	ReleasePage(main);
 	NoteLiveGeneration(filter, bulk->generation);
@@ -142,21 +118,52 @@ FillPage(LiveBulk *bulk)
 	return true;
 }
 
-/* Adds the keys that wait to a page that holds others. */
+/*
+ * Adds the keys that wait to a page as entries. Those that other transactions have in flight
+ * come last, one by one, when the page is not locked any more.
+ */
 static void
 AddToPage(LiveBulk *bulk)
 {
-	MemoryContext old = MemoryContextSwitchTo(bulk->context);
+	const LiveFilter &filter = *bulk->filter;
+	HeldPage main;
+	uint32 now;
+	int fresh = 0;
+	int waits = 0;
+	int known = 0;
 
-	LiveTestAndAddBatch(*bulk->filter, bulk->hashes, (size_t) bulk->count, bulk->generation,
-						bulk->answers);
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(bulk->context);
+	HoldPageToChange(filter, bulk->block, Kind::kMain, &main);
+	now = filter.parameters.ttl == 0 ? 0 : Max(bulk->generation, ClockOf(main.bytes));
 	for (int i = 0; i < bulk->count; i++)
-		if (bulk->answers[i] == LiveAnswer::New)
+	{
+		const Address address = AddressIn(filter, bulk->hashes[i]);
+
+		switch (StateOfKey(filter, main, address, now))
+		{
+			case KeyState::Absent:
+				bulk->addresses[fresh++] = address;
+				break;
+			case KeyState::Present:
+				bulk->hashes[known++] = bulk->hashes[i];
+				break;
+			case KeyState::Waits:
+				bulk->waits[waits++] = bulk->hashes[i];
+				break;
+		}
+	}
+	if (fresh > 0)
+		PutKeys(filter, main, {bulk->own, now}, bulk->addresses, fresh);
+	ReleasePage(main);
+	bulk->added += fresh;
+	if (fresh > 0)
+		NoteLiveGeneration(filter, now);
+	for (int i = 0; i < waits; i++)
+		if (LiveTestAndAdd(filter, bulk->waits[i], bulk->generation) == LiveAnswer::New)
 			bulk->added++;
-		else if (bulk->known != NULL)
-			bulk->known(bulk->known_arg, bulk->hashes[i]);
+		else
+			bulk->hashes[known++] = bulk->waits[i];
+	for (int i = 0; i < known && bulk->known != NULL; i++)
+		bulk->known(bulk->known_arg, bulk->hashes[i]);
 }
 
 static void
@@ -187,9 +194,8 @@ StartLiveBulk(const LiveFilter &filter, void (*known)(void *arg, uint64 hash), v
 	bulk->known = known;
 	bulk->known_arg = known_arg;
 	bulk->hashes = (uint64 *) palloc(sizeof(uint64) * MOST_WAITING);
-	bulk->answers = (LiveAnswer *) palloc(sizeof(LiveAnswer) * MOST_WAITING);
-	bulk->context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter load",
-												  ALLOCSET_DEFAULT_SIZES);
+	bulk->waits = (uint64 *) palloc(sizeof(uint64) * MOST_WAITING);
+	bulk->addresses = (Address *) palloc(sizeof(Address) * MOST_WAITING);
 	return bulk;
 }
 
@@ -224,5 +230,4 @@ FinishLiveBulk(LiveBulk *bulk)
 	Flush(bulk);
 	if (bulk->added > 0)
 		CountLive(*bulk->filter, LiveCounter::New, bulk->added);
-	MemoryContextDelete(bulk->context);
 }

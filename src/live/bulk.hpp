@@ -25,9 +25,11 @@ struct LiveBulk
 	unsigned in_line;
 	unsigned left_out; /* keys of a window for which the page has no room */
 	uint64 *hashes;
-	LiveAnswer *answers;
 	int count;
-	MemoryContext context;
+
+	/* Room for as many. */
+	uint64 *waits;
+	dedup::live::Address *addresses;
 };
 
 /*

@@ -43,6 +43,16 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
 }
 
+/* What a page that is held, and its chain, say of a key. */
+enum class KeyState
+{
+	Absent,
+	Present,
+	Waits /* for another transaction, or to be forgotten by this one: LiveTestAndAdd() knows */
+};
+extern KeyState StateOfKey(const LiveFilter &filter, const HeldPage &main,
+						   const dedup::live::Address &address, uint32 now);
+
 /* Waits, with nothing locked, until a transaction has ended. */
 extern void WaitFor(TransactionId xid);
 

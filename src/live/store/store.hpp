@@ -150,6 +150,10 @@ extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold
 extern void PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 				   const dedup::live::Tag &tag, unsigned line, uint64 rest, bool forgotten);
 
+/* The same for several keys that are new to the page; settles it first if it has no room. */
+extern void PutKeys(const LiveFilter &filter, const HeldPage &main, const dedup::live::Tag &tag,
+					const dedup::live::Address *keys, int count);
+
 /*
  * Runs visit(page, shape) over a held main page and its overflow pages, until it
  * returns true. Overflow pages are locked one at a time in `lock`.
