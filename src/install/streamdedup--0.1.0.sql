@@ -521,6 +521,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';
 
+CREATE FUNCTION dedup_rebuild(filter regclass) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_rebuild(regclass) IS 'loads the keys of a table into the live filter of its exact guard';
+
 -- ---- approximate DISTINCT ----
 
 -- Not STRICT: it refuses NULL.

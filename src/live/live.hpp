@@ -16,6 +16,7 @@
  *   forget.cpp     forget a key, take back one that was added
  *   table_am.cpp   the access method: scans for dumps, what it refuses, files
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
+ *   bulk.cpp       adding many keys at once, in the order of their hashes
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
  *   call.cpp       call sites of SQL functions, and the names of filters

@@ -5,6 +5,7 @@
  * empty again. At the end, what keeps a restore honest: the functions of a live filter's
  * CHECK constraint and trigger.
  */
+#include "live/bulk.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
 #include "live/table_am.hpp"
@@ -25,15 +26,6 @@ using namespace dedup::live;
 /* Whether this load has warned of keys ahead of the clock. */
 static bool ahead_warned;
 
-static bool
-LinesEmpty(const LiveFilter &filter, const uint8_t *main)
-{
-	for (unsigned line = 0; line < kLines; line++)
-		if (KeysInLine(LineAt(main, line), filter.parameters.geometry.layout) != 0)
-			return false;
-	return true;
-}
-
 /* Whether no page holds anything, settled first. */
 static bool
 IsEmpty(const LiveFilter &filter)
@@ -47,8 +39,7 @@ IsEmpty(const LiveFilter &filter)
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
 			continue;
 		SettlePage(filter, page, false);
-		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
-				CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
+		empty = IsEmptyPage(filter, page.bytes);
 		ReleasePage(page);
 		if (!empty)
 			return false;

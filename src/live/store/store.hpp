@@ -67,6 +67,12 @@ CountersBlock(const LiveFilter &filter)
 extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
 							 HeldPage *held);
 
+/*
+ * The same for a main page that is to be written as a whole. Returns true for a page that was
+ * never written, which stays as it is: the caller calls MakeNewPage() or releases the page.
+ */
+extern bool HoldPageToFill(const LiveFilter &filter, BlockNumber block, HeldPage *held);
+
 /* The same for the main page of a key, whose probe is fetched while it is being locked. */
 extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &address,
 						  HeldPage *held);
@@ -88,6 +94,9 @@ extern void ChangeToScratch(const HeldPage &held, const uint8_t *scratch);
 /* The page's whole image is logged, whatever changes: for new pages. */
 extern void LogWhole(const HeldPage &held);
 extern void MakeChange(const LiveFilter &filter);
+
+/* Makes a new page, held by HoldPageToFill(), a copy of `scratch`; logs it once. */
+extern void MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scratch);
 
 /* A new page, exclusively locked, for the chain of a main page that the caller holds. */
 extern void HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held);
@@ -140,6 +149,10 @@ extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold
  */
 extern void PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 				   const dedup::live::Tag &tag, unsigned line, uint64 rest, bool forgotten);
+
+/* The same for several keys that are new to the page; settles it first if it has no room. */
+extern void PutKeys(const LiveFilter &filter, const HeldPage &main, const dedup::live::Tag &tag,
+					const dedup::live::Address *keys, int count);
 
 /*
  * Runs visit(page, shape) over a held main page and its overflow pages, until it
