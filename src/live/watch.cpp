@@ -317,6 +317,8 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 		flaw = LivePageFlaw(filter, page, block);
 	if (flaw == NULL && kind == Kind::kCounters)
 		flaw = LiveCountersFlaw(page);
+	if (flaw == NULL && kind == Kind::kCounters)
+		flaw = LiveCoverFlaw(page);
 	if (flaw != NULL || kind == Kind::kCounters)
 		return flaw;
 	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
