@@ -261,6 +261,12 @@ struct LiveCounts
 };
 extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
 
+/*
+ * The counts of a filter, and whether it covers its table, for a view: of one that the user
+ * may ask. False if not, or if something is wrong: what that is, or NULL, is `problem`.
+ */
+extern bool ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **problem);
+
 /* Counts what ended prepared transactions have left: before their ids grow too old. */
 extern void SettleLiveCounters(const LiveFilter &filter);
 
