@@ -72,7 +72,16 @@ CREATE TRIGGER b BEFORE DELETE ON his FOR EACH ROW WHEN ('f'::regclass IS NOT NU
 CREATE INDEX ON his USING streamdedup_guard (k);
 SELECT "table", filter, exact, refused, problem FROM dedup_guards WHERE "table" = 'his'::regclass;
 RESET ROLE;
--- it neither protects the filter nor spoils it
+-- it neither protects a filter nor spoils it
+SELECT dedup_create('free', dedup_filter(1000, 0.01, 42));
+SET ROLE regress_guards_view;
+CREATE TABLE hers (k int);
+CREATE TRIGGER a BEFORE INSERT OR UPDATE ON hers FOR EACH ROW EXECUTE FUNCTION dedup_guard_trigger('skip', 'x', 'exact');
+CREATE TRIGGER b BEFORE DELETE ON hers FOR EACH ROW WHEN ('free'::regclass IS NOT NULL OR old.k IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
+RESET ROLE;
+TRUNCATE free;
+GRANT INSERT ON free TO regress_guards_view;
+TRUNCATE free;
 SELECT dedup_forget('g', 'a', 2);
 ALTER TABLE clicks DISABLE TRIGGER USER;
 BEGIN; SELECT dedup_forget('f', 1, 1); ROLLBACK;

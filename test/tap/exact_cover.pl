@@ -223,8 +223,7 @@ my $whole = restored('pg_dump | psql', '1 1', [ [], [@psql] ]);
 is(seen($node, 'aa', 1, 1000, $whole), 1000, 'its keys');
 is($node->safe_psql($whole, q{SELECT count(*), count(problem) FROM dedup_guards}), '2|0', 'its guards');
 restored('pg_restore', '1 1', [ ['-Fc'], ['pg_restore'] ]);
-restored('pg_restore -j 2 of a part after the other', '1 1', [ ['-Fc'], [ 'pg_restore', '-j', '2', '--section=pre-data' ] ],
-	[ ['-Fc'], [ 'pg_restore', '-j', '2', '--section=data' ] ], [ ['-Fc'], [ 'pg_restore', '-j', '2', '--section=post-data' ] ]);
+restored('pg_restore -j 2', '1 1', [ ['-Fc'], [ 'pg_restore', '-j', '2' ] ]);
 restored('without the data of one filter', '0 1', [ [ '--exclude-table-data', 'aa' ], [@psql] ]);
 restored('without the data of the tables, which are empty', '1 1', [ [ '--exclude-table-data', 'm*' ], [@psql] ]);
 restored('schema first, then data with --disable-triggers', '1 1', [ ['--schema-only'], [@psql] ],
@@ -253,8 +252,8 @@ open my $file, '+<:raw', $path or die;
 sysseek $file, $block * 8192, 0;
 sysread($file, $good, 8192) == 8192 or die;
 my @wrong;
-# the words themselves, bit by bit in their first bytes; the server is asked for each
-for my $change ([ 160, 1 ], [ 160, 4 ], [ 161, 0xff ], [ 167, 0x40 ], [ 168, 5 ], [ 190, 1 ], [ 56, 1 ], [ 20, 1 ])
+# the words, unused ones too, and what is settled
+for my $change ([ 160, 1 ], [ 161, 0xff ], [ 168, 5 ], [ 56, 1 ])
 {
 	my ($at, $mask) = @$change;
 	my $bad = $good;
