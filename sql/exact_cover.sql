@@ -267,6 +267,25 @@ SELECT dedup_forget('f', 5);
 ROLLBACK;
 SELECT covers('f'), dedup_seen('f', 5);
 
+-- without the guard it is a filter as any
+\c -
+SET search_path = exact_cover, public;
+BEGIN;
+TRUNCATE t, f;
+SELECT dedup_unguard('t');
+COMMIT;
+SELECT covers('f');
+BEGIN;
+SELECT dedup_guard('t', 'f', '{k}', exact => true);
+TRUNCATE t, f;
+SAVEPOINT a;
+SELECT dedup_unguard('t');
+SELECT covers('f');
+ROLLBACK TO a;
+SELECT covers('f');
+COMMIT;
+SELECT covers('f');
+
 -- one after the other: the table first
 SET client_min_messages = error;
 BEGIN;

@@ -30,7 +30,9 @@ struct Emptied
 {
 	Oid filter;
 	SubTransactionId subid;
-	bool table_empty;         /* already then; nothing lands without asking about the filter */
+	List *tables;             /* with the exact guard; this transaction has locked all of them */
+	Oid not_empty;            /* the one that has had rows last, or InvalidOid */
+	bool all_empty;           /* already then; nothing lands without asking about the filter */
 	SubTransactionId covered; /* that has said so, or InvalidSubTransactionId */
 };
 
@@ -66,16 +68,20 @@ HasNoBlocks(Oid table)
 	return empty;
 }
 
-/* Whether tables have no rows, and nobody else can insert any. */
+/*
+ * Whether no table has rows. TRUNCATE asks after each, so that usually it is enough to look at
+ * one; the last ones are truncated last.
+ */
 static bool
-AllEmpty(const List *tables)
+AllEmpty(Emptied *note)
 {
-	ListCell *cell;
-
-	foreach(cell, tables)
-		if (!HoldsExclusively(lfirst_oid(cell)) || !HasNoBlocks(lfirst_oid(cell)))
-			return false;
-	return true;
+	if (OidIsValid(note->not_empty) && !HasNoBlocks(note->not_empty))
+		return false;
+	note->not_empty = InvalidOid;
+	for (int i = list_length(note->tables); i-- > 0 && !OidIsValid(note->not_empty);)
+		if (!HasNoBlocks(list_nth_oid(note->tables, i)))
+			note->not_empty = list_nth_oid(note->tables, i);
+	return !OidIsValid(note->not_empty);
 }
 
 [[noreturn]] static void
@@ -108,9 +114,12 @@ FilterEmptied(Relation rel)
 			!(IsTruncated(lfirst_oid(cell)) || HasNoBlocks(lfirst_oid(cell))))
 			ReportAlone(rel, guarded);
 	old = MemoryContextSwitchTo(TopTransactionContext);
-	note = (Emptied *) palloc(sizeof(Emptied));
-	*note = {RelationGetRelid(rel), GetCurrentSubTransactionId(), AllEmpty(tables),
-			 InvalidSubTransactionId};
+	note = (Emptied *) palloc0(sizeof(Emptied));
+	note->filter = RelationGetRelid(rel);
+	note->subid = GetCurrentSubTransactionId();
+	note->tables = list_copy(tables);
+	note->all_empty = AllEmpty(note);
+	note->covered = InvalidSubTransactionId;
 	emptied = lcons(note, emptied);
 	MemoryContextSwitchTo(old);
 }
@@ -124,35 +133,16 @@ FilterCoversAnew(const LiveFilter &filter)
 	if (likely(emptied == NIL))
 		return false;
 	note = FindEmptied(RelationGetRelid(filter.rel));
+	/* The guard may have been taken off since. */
 	if (note == NULL || note->covered != InvalidSubTransactionId ||
-		!(note->table_empty ||
-		  AllEmpty(TablesOfExactGuard(RelationGetRelid(filter.rel), &guarded))))
+		!(note->all_empty || AllEmpty(note)) || TablesOfExactGuard(note->filter, &guarded) == NIL)
 		return false;
 	SetLiveCovers(filter, true);
 	note->covered = GetCurrentSubTransactionId();
 	return true;
 }
 
-/* Asks about one filter that was truncated; NULL if it is gone, or has no exact guard. */
-static bool
-Covers(const Emptied *note, bool fail)
-{
-	Relation rel = RelationIdGetRelation(note->filter);
-	Oid guarded = InvalidOid;
-	bool covers = false;
-
-	if (!RelationIsValid(rel))
-		return false;
-	if (IsLiveRelation(rel) && TablesOfExactGuard(note->filter, &guarded) != NIL)
-	{
-		covers = LiveCovers({rel, LiveParametersOf(rel)});
-		if (!covers && fail)
-			ReportAlone(rel, guarded);
-	}
-	RelationClose(rel);
-	return covers;
-}
-
+/* `fail`: an error for a filter that covers nothing. */
 static void
 AskAll(bool fail)
 {
@@ -161,9 +151,18 @@ AskAll(bool fail)
 	foreach(cell, emptied)
 	{
 		const Emptied *note = (const Emptied *) lfirst(cell);
+		Relation rel;
+		Oid guarded;
 
-		if (note == FindEmptied(note->filter) && note->covered == InvalidSubTransactionId)
-			(void) Covers(note, fail);
+		if (note != FindEmptied(note->filter) || note->covered != InvalidSubTransactionId)
+			continue;
+		rel = RelationIdGetRelation(note->filter);
+		if (!RelationIsValid(rel))
+			continue; /* dropped since */
+		if (!LiveCovers({rel, LiveParametersOf(rel)}) && fail &&
+			TablesOfExactGuard(note->filter, &guarded) != NIL)
+			ReportAlone(rel, guarded);
+		RelationClose(rel);
 	}
 }
 
