@@ -1,5 +1,5 @@
 /*
- * TRUNCATE of the filter of an exact guard, and other ways to a filter without the keys.
+ * TRUNCATE of the filter of an exact guard, and an unlogged filter of a logged table.
  *
  * The filter of an exact guard is truncated only together with its table, as a table that a
  * foreign key refers to is. Then it is empty, and so is the table, all of whose keys it has.
