@@ -258,6 +258,13 @@ DEDUP_FUNCTION(dedup_guard)
 		WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
 	WarnOfUnguardedChildren(rel, request.filter);
 	table_close(rel, NoLock);
+	if (request.exact)
+	{
+		LiveFilter filter = OpenLiveUnchecked(request.filter, ShareRowExclusiveLock);
+
+		SetLiveCovers(filter, true);
+		CloseLive(filter);
+	}
 	PG_RETURN_VOID();
 }
 
@@ -326,6 +333,7 @@ DEDUP_FUNCTION(dedup_unguard)
 	Oid function;
 	char *schema;
 	char *commands[2 * MAX_DROPPED];
+	Oid filter;
 	int n;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
@@ -339,6 +347,14 @@ DEDUP_FUNCTION(dedup_unguard)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
+	filter = FilterOfExactGuard(PG_GETARG_OID(0));
 	RunAll(commands, n);
+	if (OidIsValid(filter))
+	{
+		LiveFilter live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);
+
+		SetLiveCovers(live, false);
+		CloseLive(live);
+	}
 	PG_RETURN_VOID();
 }

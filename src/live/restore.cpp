@@ -15,6 +15,7 @@ extern "C" {
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
+#include "replication/logicalworker.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 }
@@ -165,6 +166,17 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
 								   dumped.block, LiveName(filter), block)));
+		/*
+		 * The first copies that a subscription takes of a table and of its filter are of two
+		 * moments: what the publisher's filter covers, this one need not.
+		 */
+		if (dumped.covers)
+		{
+			if (!IsLogicalWorker())
+				SetLiveCovers(filter, true);
+			MemoryContextSwitchTo(old);
+			continue;
+		}
 		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
 			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;

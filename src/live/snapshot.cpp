@@ -156,7 +156,7 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 		}
 		if (here == 0)
 			continue;
-		LiveLoadPage(filter, {block, source.header.counters.state, 0, 0, NULL, lines});
+		LiveLoadPage(filter, {false, block, source.header.counters.state, 0, 0, NULL, lines});
 		keys += here;
 	}
 	return keys;

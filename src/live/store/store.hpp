@@ -34,6 +34,9 @@ extern const char *LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockN
 /* The same of the words of a page of counters (counters.cpp). */
 extern const char *LiveCountersFlaw(const uint8_t *page);
 
+/* The same of the words that say whether the filter covers its table (cover.cpp). */
+extern const char *LiveCoverFlaw(const uint8_t *page);
+
 /* Whether a page is a free overflow page, and not damaged. */
 extern bool LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
 
@@ -132,6 +135,16 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 	if (unlikely(!IsPossibleXid(xid)))
 		ReportBadPage(filter.rel, block, "It names a transaction that cannot exist.");
 }
+
+/*
+ * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
+ * this transaction's own (table_am.cpp).
+ */
+extern bool CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot,
+						 uint64 wide);
+
+/* On a standby, 40001 if a held page no longer tells what an old snapshot sees of it. */
+extern void CheckSettledFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot);
 
 /* What settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
