@@ -237,9 +237,9 @@ sub beside_unique
 		  if $statement !~ /^(BEGIN|SAVEPOINT|RELEASE)/m;
 	}
 	my $table = "CREATE TABLE t (id int PRIMARY KEY, $kind->{columns}, u int UNIQUE, v text CHECK (length(v) < 8));";
-	my $start = ($kind->{setup} ? "$kind->{setup};\n" : '') . "SET client_min_messages = warning;\n$plain_plans";
+	my $start = "SET client_min_messages = error;\n" . ($kind->{setup} ? "$kind->{setup};\n" : '') . $plain_plans;
 	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA IF EXISTS guarded, plain CASCADE; CREATE SCHEMA guarded; CREATE SCHEMA plain');
-	my @guarded = run_statements("SET client_min_messages = warning;\n$start SET search_path = guarded, public;
+	my @guarded = run_statements("$start SET search_path = guarded, public;
 		$table CREATE INDEX ON t ($key);
 		SELECT FROM dedup_create('f', dedup_filter(1000, 0.5, $seed));
 		SELECT FROM dedup_guard('t', 'f', ARRAY[$names], 'reject', exact => true);", @statements);
