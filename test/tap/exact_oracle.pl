@@ -596,6 +596,14 @@ sub against_model
 		return;
 	}
 	my $errors = join(', ', map { "$errors{$_} of $_" } sort keys %errors);
+	my ($most, $marked) = (0, 0);
+	foreach (@said)
+	{
+		my @rows = /^\d+\|/mg;
+		$most = @rows if @rows > $most;
+		$marked += /\|t$/m;
+	}
+	diag("most rows $most, marked $marked");
 	pass("$mode, seed $seed: partitions are as the model says ($errors)");
 	is($node->safe_psql('postgres', "SELECT count(*) FROM dedup_check('parted.f')"), '0', 'and its filter is whole');
 	return;
