@@ -514,10 +514,12 @@ inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* fr
   entry->forgotten = false;
 }
 
-// Whether a page has a frozen entry of this key: another one would say nothing more.
-inline bool HasFrozen(const uint8_t* page, const AreaShape& area, const Entry& entry) noexcept {
-  return VisitKey(page, area, entry.line, entry.rest, [&](unsigned, const Entry& other) {
-    return !other.forgotten && LoadTag(page, other.tag).xid == kFrozen;
+// Whether a page has a frozen entry of this key, besides that at `place`, which would say
+// nothing more.
+inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place,
+                      const Entry& entry) noexcept {
+  return VisitKey(page, area, entry.line, entry.rest, [&](unsigned at, const Entry& other) {
+    return at != place && !other.forgotten && LoadTag(page, other.tag).xid == kFrozen;
   });
 }
 
@@ -538,9 +540,11 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
       return;
     }
     if (value.xid != kFrozen || entry.forgotten) {
-      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, entry)) {
+      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry)) {
         ++s->settled->committed;
         s->left[s->left_count++] = place;
+        // At once: two entries whose tag was frozen in place must not both leave for the other.
+        TakeBack(s->page, *s->area, place);
         return;
       }
       Freeze(s, tag, value.generation, frozen, &entry);

@@ -78,15 +78,20 @@ MayBeRemovedRow(Oid filter)
 
 /* ---- the guard of a table ---------------------------------------------------- */
 
-/* The plan of the table's guard, if it has one whose triggers fire just now; or NULL. */
+/*
+ * The plan of the table's guard, if it has one whose triggers fire just now; or NULL. Exact
+ * guards look for the rows, and find that they are gone.
+ */
 static const GuardPlan *
 FiringGuard(Relation heap)
 {
 	const Oid function = FindGuardFunction(heap, true);
 	const GuardPlan *plan = OidIsValid(function) ? FindGuardPlan(heap, function) : NULL;
 
-	return plan != NULL && IsLiveRelationId(plan->clause.filter) && GuardOwnerMayAdd(plan) ? plan
-																						   : NULL;
+	return plan != NULL && !plan->exact && IsLiveRelationId(plan->clause.filter) &&
+				   GuardOwnerMayAdd(plan)
+			   ? plan
+			   : NULL;
 }
 
 static dedup::KeySeed

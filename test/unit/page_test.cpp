@@ -225,6 +225,73 @@ TEST(LivePage, FullLines) {
 
 // Of one transaction's keys it is the first that give way, but for those that came within
 // a turn of each other: about 48 keys of a whole overflow page, less than one of a line.
+// An exact guard adds a key anew whenever its row comes back. However often that happens, a
+// set keeps the key once: in its line, or, where that is full, as one frozen entry. Keys that
+// share a transaction whose tag is frozen in place are all kept.
+TEST(LivePage, ASetKeepsAKeyOnce) {
+  for (const bool fold : {false, true}) {
+    for (const bool full : {false, true}) {
+      Page page(Kind::kMain, kSet);
+      Random random(fold * 2 + full);
+      if (full) {
+        for (int i = 0; i < 1000; ++i) {
+          uint8_t* line = live::LineAt(page.bytes, 7);
+          if (live::IsFullLine(line, kSet.layout)) break;
+          live::AddToLine(line, kSet.layout, SomeRest(&random), 0, 0);
+        }
+      }
+      const uint64_t rest = SomeRest(&random);
+      const unsigned before = live::KeysInLine(live::LineAt(page.bytes, 7), kSet.layout);
+      for (uint64_t xid = 10; xid < 200; ++xid) {
+        ASSERT_TRUE(page.Put({xid, 0}, 7, rest));
+        Verdict verdicts[live::kMaxTags + 1];
+        std::fill(verdicts, verdicts + live::kMaxTags + 1, Verdict::kCommitted);
+        Settled settled;
+        live::Settle(page.bytes, page.bytes, kSet, verdicts, fold, &settled);
+        ASSERT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 3, kSet));
+      }
+      const unsigned in_line = live::KeysInLine(live::LineAt(page.bytes, 7), kSet.layout) - before;
+      EXPECT_EQ(fold && !full ? 1u : 0u, in_line);
+      EXPECT_EQ(fold && !full ? 0u : 1u, page.Of(7, rest).size());
+    }
+  }
+}
+
+TEST(LivePage, KeysOfATagThatIsFrozenInPlaceAreKept) {
+  for (const bool fold : {false, true}) {
+    Page page(Kind::kMain, kSet);
+    Random random(3);
+    for (unsigned line = 0; line < live::kLines; ++line) {
+      uint8_t* bytes = live::LineAt(page.bytes, line);
+      while (!live::IsFullLine(bytes, kSet.layout)) {
+        live::AddToLine(bytes, kSet.layout, SomeRest(&random), 0, 0);
+      }
+    }
+    std::vector<std::pair<unsigned, uint64_t>> keys;
+    for (uint64_t xid = 10; xid < 10 + page.area().tags; ++xid) {
+      for (int i = 0; i < 5; ++i) {
+        const auto line = static_cast<unsigned>(random.Next() % live::kLines);
+        const uint64_t rest = SomeRest(&random);
+        ASSERT_TRUE(page.Put({xid, 0}, line, rest));
+        if (i == 4) {
+          ASSERT_TRUE(page.Put({xid, 0}, line, rest));
+        }
+        keys.emplace_back(line, rest);
+      }
+    }
+    Verdict verdicts[live::kMaxTags + 1];
+    std::fill(verdicts, verdicts + live::kMaxTags + 1, Verdict::kCommitted);
+    Settled settled;
+    live::Settle(page.bytes, page.bytes, kSet, verdicts, fold, &settled);
+    ASSERT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 3, kSet));
+    for (const auto& [line, rest] : keys) {
+      const bool in_line = live::LineHolds(live::LineAt(page.bytes, line), kSet.layout, rest, 0, 0);
+      EXPECT_EQ(in_line && fold ? 0u : 1u, page.Of(line, rest).size());
+      EXPECT_TRUE(in_line || page.Of(line, rest) == std::multiset<uint64_t>{live::kFrozen});
+    }
+  }
+}
+
 TEST(LivePage, FoldsInTheOrderOfArrival) {
   Random random(7);
   Page main(Kind::kMain), page(Kind::kOverflow, kWindow, 20);
