@@ -19,6 +19,11 @@
 #            positives; each row that was refused must have a twin here. A DELETE makes no
 #            entry: the key of a deleted row stays seen.
 #   views    a second table, whose filter "recent" forgets: the promise of the window.
+#   single, strict  partitioned tables with an exact guard, which leaves duplicates out, or
+#            is a unique constraint. Never have two of their rows one key, which anybody
+#            can see at any time. Some keys are used by one session only, so it can say of
+#            each statement whether it is refused; for the others there must have been a row
+#            somewhere. A partition is detached, filled by hand, and attached again.
 #
 # The sessions check the rule for deleted rows at once. A key that a session has taken
 # stays taken until this session forgets the key, so each session can predict the answer
@@ -225,6 +230,7 @@ sub read_round
 my ($me, $log, $psql, $next_id, $next_tx, $next_u, $next_v, $generation);
 my (%rows, @ids);				# committed rows of this session: id => [k, part, n, p]
 my (%taken, @gone);				# keys that it has taken; and those of them without a row
+my %own;						# and its own rows under exact guards: table => { k => id }
 my $unknown;					# the transaction that was not answered, and its effects
 
 # The transaction: what it has done, in order; a savepoint is a length of this list.
@@ -232,6 +238,7 @@ my $unknown;					# the transaction that was not answered, and its effects
 #   ['v', k]: row of views  ['k', k]: took a key  ['f', k]: forgot one
 #   ['d', k]: deleted a row with this key, which may come in again
 #   ['a', k]: it has come in again
+#   ['=', table, k, id]: the row with this key of one's own in a table with an exact guard
 my ($tx, $step, @effects, @savepoints);
 
 sub note
@@ -247,7 +254,7 @@ sub own_key
 	my ($k) = @_;
 	foreach my $effect (reverse @effects)
 	{
-		next if $effect->[1] != $k;
+		next if $effect->[0] !~ /[kf]/ || $effect->[1] != $k;
 		return 1 if $effect->[0] eq 'k';
 		return 0 if $effect->[0] eq 'f';
 	}
@@ -449,6 +456,78 @@ sub successors
 	push @rows, map { my $row = new_row($_->{k}); $row->{old} = $_->{old}; $row } @rows if rand() < 0.3;
 	return (\@rows, join(', ', map { "($_->{old}, $_->{id}, $_->{part})" } @rows));
 }
+
+# ---- tables with an exact guard
+
+# Keys that this session alone uses, and those that all do.
+my $own_keys = 40;
+my $shared_keys = 200;
+my $first_own = 1_000_000;
+sub own_exact_key { return $first_own * $me + int rand $own_keys }
+
+# The row with a key of this session's own, as this transaction sees it; 0 if there is none.
+sub own_exact_row
+{
+	my ($table, $k) = @_;
+	foreach my $effect (reverse @effects)
+	{
+		return $effect->[3] if $effect->[0] eq '=' && $effect->[1] eq $table && $effect->[2] == $k;
+	}
+	return $own{$table}{$k} || 0;
+}
+
+# Rows of keys of this session's own, in order. Some of them twice.
+sub insert_own
+{
+	my ($table, @rows) = @_;
+	my $values = join(', ', map { "($_->{id}, $_->{k}, $_->{part})" } @rows);
+	my @landed = $psql->ask(rand() < 0.7 ? "INSERT INTO $table VALUES $values RETURNING id"
+		: "INSERT INTO $table SELECT * FROM (VALUES $values) v(id, k, part) ORDER BY id RETURNING id");
+	my %landed = map { $_ => 1 } @landed;
+	my (%new, $duplicate);
+	foreach my $row (@rows)
+	{
+		if (own_exact_row($table, $row->{k}) || $new{ $row->{k} }) { $duplicate = $row->{k} }
+		else { $new{ $row->{k} } = $row->{id} }
+	}
+	if ($table eq 'strict')
+	{
+		expect_error($table, $duplicate, 'insertion');
+	}
+	return if $psql->{error};
+	foreach my $row (@rows)
+	{
+		my $is_new = ($new{ $row->{k} } || 0) == $row->{id};
+		note("X $tx the new key $row->{k} was refused by $table") if $is_new && !$landed{ $row->{id} };
+		note("X $tx the key $row->{k} got into $table twice") if !$is_new && $landed{ $row->{id} };
+		push @effects, [ '=', $table, $row->{k}, $row->{id} ] if $landed{ $row->{id} };
+	}
+	return;
+}
+
+# An error 23505 has to come if a key of one's own is a duplicate, and only then.
+sub expect_error
+{
+	my ($table, $duplicate, $what) = @_;
+	note("X $tx the key $duplicate got into $table twice by $what") if $duplicate && !$psql->{error};
+	note("X $tx an error in $table without a duplicate by $what") if !$duplicate && $psql->{error} eq '23505';
+	return;
+}
+
+# A row with a shared key is there, or was, or will have been: W.
+sub insert_shared
+{
+	my ($table) = @_;
+	my $k = int rand $shared_keys;
+	my $id = ++$next_id;
+	my $part = rand() < 0.8 ? int rand 3 : 3;
+	my @landed = $psql->ask("INSERT INTO $table VALUES ($id, $k, $part) RETURNING id");
+	if (@landed || $psql->{error} eq 'gone') { note("W $tx $table $k") }
+	elsif (!$psql->{error} || $psql->{error} eq '23505') { note("N $tx $table $k") }
+	return;
+}
+
+sub exact_table { return rand() < 0.5 ? 'single' : 'strict' }
 
 # Each of these is one step of a transaction. A step that failed leaves its SQLSTATE in
 # $psql->{error}.
@@ -724,6 +803,65 @@ my %steps = (
 			}
 		}
 	},
+	own_single => sub {
+		insert_own(exact_table(), { id => ++$next_id, k => own_exact_key(), part => int rand 3 });
+	},
+	own_several => sub {
+		insert_own(exact_table(), map { { id => ++$next_id, k => own_exact_key(), part => int rand 3 } } 0 .. rand 4);
+	},
+	own_delete => sub {
+		my $table = exact_table();
+		my $k = own_exact_key();
+		my $id = own_exact_row($table, $k);
+		my @deleted = $psql->ask("DELETE FROM $table WHERE k = $k RETURNING id");
+		return if $psql->{error};
+		note("X $tx of $table the rows @deleted were deleted for $id, key $k") if "@deleted" ne ($id || '');
+		push @effects, [ '=', $table, $k, 0 ];
+	},
+	# to another key, or partition, or both
+	own_change => sub {
+		my $table = exact_table();
+		my ($k, $new) = (own_exact_key(), own_exact_key());
+		my $id = own_exact_row($table, $k) or return;
+		my $taken = $k != $new && own_exact_row($table, $new) ? $new : undef;
+		$psql->ask("UPDATE $table SET k = $new, part = " . (rand() < 0.5 ? 'part' : int rand 3) . " WHERE id = $id");
+		expect_error($table, $taken, 'update');
+		push @effects, [ '=', $table, $k, 0 ], [ '=', $table, $new, $id ] if !$psql->{error};
+	},
+	# deleted and inserted again while others wait for it
+	own_again => sub {
+		my $table = exact_table();
+		my $k = own_exact_key();
+		my $id = own_exact_row($table, $k) or return;
+		$psql->ask("DELETE FROM $table WHERE id = $id");
+		return if $psql->{error};
+		push @effects, [ '=', $table, $k, 0 ];
+		insert_own($table, { id => ++$next_id, k => $k, part => int rand 3 });
+	},
+	shared_single => sub { insert_shared(exact_table()) },
+	shared_delete => sub {
+		my $table = exact_table();
+		$psql->ask("DELETE FROM $table WHERE k = " . int rand $shared_keys);
+	},
+	shared_again => sub {
+		my $table = exact_table();
+		my $k = int rand $shared_keys;
+		my $part = int rand 3;
+		my $id = ++$next_id;
+		my @deleted = $psql->ask("DELETE FROM $table WHERE k = $k RETURNING id");
+		return if $psql->{error} || !@deleted;
+		my @landed = $psql->ask("INSERT INTO $table VALUES ($id, $k, $part) RETURNING id");
+		note("W $tx $table $k");
+		note("X $tx the key $k of a deleted row was refused by $table")
+		  if $psql->{error} eq '23505' || (!$psql->{error} && !@landed);
+	},
+	shared_move => sub {
+		my $table = exact_table();
+		my $k = int rand $shared_keys;
+		my $part = int rand 3;
+		$psql->ask("UPDATE $table SET part = $part WHERE k = $k");
+		note("X $tx a row that moves is a duplicate in $table") if $psql->{error} eq '23505';
+	},
 	savepoint => sub {
 		push @savepoints, scalar @effects;
 		$psql->ask('SAVEPOINT s' . @savepoints);
@@ -743,7 +881,8 @@ my @step_names = (
 	('single') x 6, ('several') x 6, ('partition') x 2, ('copy') x 3, ('on_conflict') x 3,
 	('left_out') x 2, ('fails') x 2, ('exceptions') x 2, ('functions') x 3, ('move') x 4, ('rekey') x 2,
 	'exchange', 'forget', ('delete') x 3, ('again') x 4, ('replace') x 2, 'aside', ('family') x 2, ('cascade') x 2,
-	'truncate', 'tablespace', ('views') x 4, ('savepoint') x 6, ('release') x 2, ('rollback_to') x 3);
+	'truncate', 'tablespace', ('views') x 4, ('own_single') x 4, ('own_several') x 2, ('own_delete') x 2, ('own_change') x 2,
+	'own_again', ('shared_single') x 6, ('shared_delete') x 3, ('shared_again') x 3, ('shared_move') x 2, ('savepoint') x 6, ('release') x 2, ('rollback_to') x 3);
 
 sub apply_effects
 {
@@ -760,6 +899,7 @@ sub apply_effects
 		$taken{$id} = 1 if $what eq 'k';
 		delete $taken{$id} if $what eq 'f';
 		push @gone, $id if $what eq 'd';
+		$own{$id}{ $row[0] } = $row[1] if $what eq '=';
 	}
 	# of late ones only
 	splice @ids, 0, @ids - 2000 if @ids > 4000;
@@ -800,7 +940,7 @@ sub transaction
 	}
 
 	# what it will have done, if it commits
-	note("T $tx " . join(';', map { join(',', @$_) } grep { $_->[0] =~ /[-+uv]/ } @effects));
+	note("T $tx " . join(';', map { join(',', @$_) } grep { $_->[0] =~ /[-+uv=]/ } @effects));
 	$unknown = [ $tx, @effects ];
 	my $end = rand();
 	my $committed;
@@ -888,7 +1028,7 @@ sub session
 		if ($of != $generation)
 		{
 			$generation = $of;
-			%rows = %taken = ();
+			%rows = %taken = %own = ();
 			@ids = @gone = ();
 			undef $unknown;
 		}
@@ -918,10 +1058,47 @@ sub session
 	}
 }
 
+# What must never give a row, at any time.
+my $exact_twice = join(' UNION ALL ',
+	map { "SELECT '$_', k FROM $_ GROUP BY k HAVING count(*) > 1" } 'single', 'strict');
+
+# Takes a partition out, puts rows into it, and attaches it again: an error while there
+# are duplicates, which are deleted then.
+sub detach_and_attach
+{
+	my ($session, $table) = @_;
+	my $part = "${table}3";
+	my $attach = "ALTER TABLE $table ATTACH PARTITION $part FOR VALUES IN (3)";
+	$session->ask("SET lock_timeout = '2s'");
+	$session->ask("ALTER TABLE $table DETACH PARTITION $part" . (rand() < 0.5 ? ' CONCURRENTLY' : ''));
+	return if $session->{error} eq 'gone';
+	my @keys = map { int rand $shared_keys } 0 .. rand 5;
+	note("W 0 $table $_") foreach @keys;
+	$session->ask("INSERT INTO $part SELECT -1, k, 3 FROM unnest(ARRAY[@{[ join(', ', @keys) ]}]) k");
+	return if $session->{error} eq 'gone';
+	for (1 .. 20)
+	{
+		sleep rand 0.05;
+		$session->ask("ALTER TABLE $table DETACH PARTITION $part FINALIZE") if $session->{error} =~ /^(55|57014)/;
+		$session->ask($attach);
+		# there, or gone, or it is attached already
+		last if $session->{error} =~ /^(|gone|42809)$/;
+		note("E $session->{error}");
+		note("X 0 ATTACH: SQLSTATE $session->{error}") if $session->{error} !~ /^(23505|55P03|40P01|55000)$/;
+		next if $session->{error} ne '23505';
+		$session->ask("DELETE FROM $part a USING $part b WHERE a.k = b.k AND a.ctid < b.ctid");
+		$session->ask("DELETE FROM $part p USING $table t WHERE p.k = t.k");
+		last if $session->{error} eq 'gone';
+	}
+	return;
+}
+
 # Whatever else goes on in a database.
 sub maintenance
 {
 	srand($seed + 1000);
+	open $log, '>>', "$top/session.0" or die;
+	$log->autoflush(1);
 	my @work = (
 		'CHECKPOINT', 'VACUUM seen', 'VACUUM recent', 'VACUUM FREEZE seen', 'VACUUM clicks', 'VACUUM FREEZE recent',
 		"SELECT * FROM dedup_stats('seen')", "SELECT count(*) FROM dedup_check('seen')",
@@ -938,6 +1115,16 @@ sub maintenance
 		my $session = $round eq '' ? undef : Psql->connect;
 		while ($session && (read_round())[0] eq $round)
 		{
+			foreach my $twice ($session->ask($exact_twice))
+			{
+				note("X 0 two rows of one key under an exact guard: $twice");
+			}
+			last if $session->{error} eq 'gone';
+			if (rand() < 0.3)
+			{
+				detach_and_attach($session, exact_table());
+				last if $session->{error} eq 'gone';
+			}
 			my $work = $work[ rand @work ];
 			# what a copy writes is of no interest here
 			$session->ask($work eq 'COPY seen TO STDOUT' ? '\copy seen TO /dev/null' : $work);
@@ -951,11 +1138,11 @@ sub maintenance
 
 # ---- the comparison -------------------------------------------------------
 
-my (%log_offset, %effects_of, %acknowledged, %refused, %refused_views);
+my (%log_offset, %effects_of, %acknowledged, %refused, %refused_views, %was_there, %refused_exact);
 
 sub read_logs
 {
-	foreach my $n (1 .. $sessions)
+	foreach my $n (0 .. $sessions)
 	{
 		open my $file, '<', "$top/session.$n" or next;
 		seek $file, $log_offset{$n} || 0, SEEK_SET;
@@ -966,6 +1153,8 @@ sub read_logs
 			if ($what eq 'T') { $effects_of{$number} = $rest || '' }
 			elsif ($what eq 'A') { $acknowledged{$number} = $rest; $figures{ $rest eq 'c' ? 'committed' : 'rolled back' }++ }
 			elsif ($what eq 'R') { my ($k, $by) = split / /, $rest; $refused{$k} = "$by of $number"; $figures{refused}++ }
+			elsif ($what eq 'W') { $was_there{$rest} = 1 }
+			elsif ($what eq 'N') { $refused_exact{$rest} = $number; $figures{'refused by exact guards'}++ }
 			elsif ($what eq 'V') { $refused_views{$rest}++; $figures{'refused views'}++ }
 			elsif ($what eq 'G') { $figures{'inserted again'}++ }
 			elsif ($what eq 'E') { $figures{errors}++; $figures{deadlocks}++ if $number eq '40P01' }
@@ -1021,18 +1210,19 @@ sub compare
 	}
 
 	# Rows: those of the transactions that are there, and no others.
-	my (%expected, %expected_views);
+	my (%expected, %expected_views, %expected_own);
 	foreach my $number (sort { $a <=> $b } grep { $done{$_} } keys %effects_of)
 	{
 		foreach my $effect (split /;/, $effects_of{$number})
 		{
 			my ($what, $id, @row) = split /,/, $effect, -1;
-			if ($what eq 'v') { $expected_views{"$id|$number"} = 1 }
+			if ($what eq '=') { $expected_own{"$id|$row[0]"} = $row[1] }
+			elsif ($what eq 'v') { $expected_views{"$id|$number"} = 1 }
 			elsif ($what eq '-') { delete $expected{$id} }
 			else { $expected{$id} = join('|', @row) }
 		}
 	}
-	my (@extra, @other, $found);
+	my (@extra, @other, @alone, $found);
 	foreach my $line ($session->ask('SELECT id, k, part, n, p FROM clicks'))
 	{
 		my ($id, $row) = split /\|/, $line, 2;
@@ -1049,6 +1239,26 @@ sub compare
 	violation(scalar(@extra) . ' views are there that nobody put there, or twice: ' . few(@extra)) if @extra;
 	$figures{'rows compared'} += $found || 0;
 	$figures{'most rows'} = $found if $found && $found > ($figures{'most rows'} || 0);
+
+	# Exact guards.
+	delete @expected_own{ grep { !$expected_own{$_} } keys %expected_own };
+	foreach my $table ('single', 'strict')
+	{
+		foreach my $line ($session->ask("SELECT k, id FROM $table WHERE k >= $first_own"))
+		{
+			my ($k, $id) = split /\|/, $line;
+			my $own = delete $expected_own{"$table|$k"} || 0;
+			violation("$table has the row $id, and not $own, with the key $k") if $own != $id;
+			$figures{'rows under exact guards'}++;
+		}
+	}
+	violation(scalar(keys %expected_own) . ' rows under exact guards are lost: ' . few(%expected_own)) if %expected_own;
+	@alone = grep { !$was_there{$_} } keys %refused_exact;
+	violation(scalar(@alone) . ' keys were refused by exact guards without a twin: ' . few(map { "$_ by $refused_exact{$_}" } @alone)) if @alone;
+	foreach my $twice ($session->ask($exact_twice))
+	{
+		violation("two rows of one key under an exact guard: $twice");
+	}
 
 	# Keys.
 	my @twice = $session->ask('SELECT k FROM clicks GROUP BY k HAVING count(*) > 1');
@@ -1068,7 +1278,7 @@ sub compare
 	$figures{'keys compared'} += $highest;
 	$figures{'false positives'} += @false;
 	my %ever = map { $_ => 1 } $session->ask('SELECT DISTINCT k FROM history WHERE taken');
-	my @alone = grep { !$ever{$_} } keys %refused;
+	@alone = grep { !$ever{$_} } keys %refused;
 	violation(scalar(@alone) . ' keys were refused without a twin: ' . few(map { "$_ by $refused{$_}" } @alone))
 	  if @alone > allowed(scalar(keys %ever), $seen_rate);
 	$figures{'refused without a twin'} += @alone;
@@ -1097,7 +1307,7 @@ sub compare
 	$figures{'refused without a twin'} += @alone;
 
 	# Pages.
-	foreach my $filter ('seen', 'recent')
+	foreach my $filter ('seen', 'recent', 'single_keys', 'strict_keys')
 	{
 		my @bad = $session->ask("SELECT * FROM dedup_check('$filter')");
 		violation("dedup_check('$filter'): " . few(@bad)) if @bad;
@@ -1112,9 +1322,9 @@ sub compare
 sub next_generation
 {
 	my ($session) = @_;
-	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent');
+	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, strict, single_keys, strict_keys');
 	violation("TRUNCATE failed with $session->{error}") if $session->{error};
-	%effects_of = %acknowledged = %refused = %refused_views = ();
+	%effects_of = %acknowledged = %refused = %refused_views = %was_there = %refused_exact = ();
 	return;
 }
 
@@ -1197,6 +1407,12 @@ foreach my $sql (
 	'CREATE INDEX ON clicks (p)',
 	'CREATE INDEX ON clicks (id)',
 	'CREATE TABLE views (seq bigserial, k bigint, tx bigint)',
+	(map { my $table = $_; (
+		"CREATE TABLE $table (id bigint, k bigint, part int) PARTITION BY LIST (part)",
+		(map { "CREATE TABLE $table$_ PARTITION OF $table FOR VALUES IN ($_)" } 0 .. 3),
+		"CREATE INDEX ON $table (k)",
+		# few keys, so that one line and entry serves many of them
+		"SELECT dedup_create('${table}_keys', dedup_filter(2000, 0.5, $seed))") } 'single', 'strict'),
 	'CREATE TABLE done (tx bigint PRIMARY KEY)',
 	'CREATE TABLE history (seq bigserial, k bigint, taken boolean DEFAULT true)',
 	'CREATE UNLOGGED TABLE taken (k bigint PRIMARY KEY, taken boolean)',
@@ -1205,6 +1421,8 @@ foreach my $sql (
 	q{SET client_min_messages = error},
 	q{SELECT dedup_guard('clicks', 'seen', ARRAY['k'])},
 	q{SELECT dedup_guard('views', 'recent', ARRAY['k'])},
+	q{SELECT dedup_guard('single', 'single_keys', ARRAY['k'], exact => true)},
+	q{SELECT dedup_guard('strict', 'strict_keys', ARRAY['k'], 'reject', exact => true)},
 	q{CREATE FUNCTION remember() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO public.history (k) VALUES (NEW.k); RETURN NULL; END $$},
 	q{CREATE TRIGGER remember_new AFTER INSERT ON clicks FOR EACH ROW EXECUTE FUNCTION remember()},

@@ -132,6 +132,13 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 			LiveWait(deleter);
 			continue;
 		}
+		/*
+		 * Nobody else can take the key as long as we run: whoever looks finds the row that we
+		 * have deleted, and waits for us. So he may have the key in flight for his last look,
+		 * and to wait for that would be a deadlock.
+		 */
+		if (result == SearchResult::Ours)
+			return {false, true, false};
 
 		put = LivePutKey(filter, row.hash);
 		if (put == LivePut::Waited)

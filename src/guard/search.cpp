@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/stratnum.h"
 #include "access/table.h"
@@ -21,6 +22,7 @@ extern "C" {
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "partitioning/partdesc.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -538,21 +540,46 @@ JudgeNow(Relation rel, TupleTableSlot *slot, bool *inserting, TransactionId *del
 	return SearchResult::Deleting;
 }
 
+/* Whether a version of a row was committed before, and is deleted or updated by us. */
+static bool
+IsDeletedByUs(TupleTableSlot *slot)
+{
+	const BufferHeapTupleTableSlot *row = (const BufferHeapTupleTableSlot *) slot;
+	TransactionId xmin;
+	TransactionId xmax = InvalidTransactionId;
+	HeapTupleHeader header;
+
+	if (!TTS_IS_BUFFERTUPLE(slot) || !BufferIsValid(row->buffer))
+		return false;
+	header = row->base.tuple->t_data;
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
+	xmin = HeapTupleHeaderGetXmin(header);
+	if ((header->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask))
+		xmax = HeapTupleHeaderGetUpdateXid(header);
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
+	return TransactionIdIsValid(xmax) && TransactionIdIsCurrentTransactionId(xmax) &&
+		   !TransactionIdIsCurrentTransactionId(xmin) && TransactionIdDidCommit(xmin);
+}
+
 SearchResult
 SearchNow(const SearchKey &key, TransactionId *deleter)
 {
 	SearchResult result = SearchResult::None;
+	bool ours = false;
 
 	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot) {
 		bool inserting;
 		const SearchResult now = JudgeNow(rel, slot, &inserting, deleter);
 
+		if (now == SearchResult::Gone)
+			ours = ours || IsDeletedByUs(slot);
 		if (inserting || now == SearchResult::Gone)
 			return false;
 		result = now;
 		return now == SearchResult::Live;
 	});
-	return result;
+	return result == SearchResult::None && ours ? SearchResult::Ours : result;
 }
 
 SearchResult

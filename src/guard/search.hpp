@@ -38,7 +38,8 @@ enum class SearchResult
 	None,
 	Live,     /* a row that nobody is deleting */
 	Deleting, /* no such row; one that `deleter` is deleting */
-	Gone      /* a row that the snapshot shows was deleted, or has moved, since */
+	Gone,     /* a row that the snapshot shows was deleted, or has moved, since */
+	Ours      /* no such row; a committed one that this transaction has deleted */
 };
 
 /*
