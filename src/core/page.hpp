@@ -404,7 +404,8 @@ inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) n
 }
 
 // Folds a committed key into its line. Returns false if the line is full and the filter
-// does not forget.
+// does not forget. A set keeps a fingerprint once, however often its key, or another with
+// the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
 inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
                  uint32_t generation, unsigned* early) noexcept {
   uint8_t* bytes = LineAt(main, line);
@@ -413,7 +414,10 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
     MoveClock(main, layout, generation);
     if (!Alive(generation, ClockOf(main))) return true;
   }
-  if (!geometry.forgets && IsFullLine(bytes, layout)) return false;
+  if (!geometry.forgets) {
+    if (LineHolds(bytes, layout, rest, 0, 0)) return true;
+    if (IsFullLine(bytes, layout)) return false;
+  }
   if (AddToLine(bytes, layout, rest, generation, ClockOf(main)) && layout.timed) ++*early;
   return true;
 }
@@ -510,6 +514,13 @@ inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* fr
   entry->forgotten = false;
 }
 
+// Whether a page has a frozen entry of this key: another one would say nothing more.
+inline bool HasFrozen(const uint8_t* page, const AreaShape& area, const Entry& entry) noexcept {
+  return VisitKey(page, area, entry.line, entry.rest, [&](unsigned, const Entry& other) {
+    return !other.forgotten && LoadTag(page, other.tag).xid == kFrozen;
+  });
+}
+
 // Settles one entry of a transaction: it leaves the area, or is added to those that stay.
 inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict verdict,
                         uint16_t place, TagChoice* frozen) noexcept {
@@ -527,6 +538,11 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
       return;
     }
     if (value.xid != kFrozen || entry.forgotten) {
+      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, entry)) {
+        ++s->settled->committed;
+        s->left[s->left_count++] = place;
+        return;
+      }
       Freeze(s, tag, value.generation, frozen, &entry);
       ++s->settled->committed;
       StoreEntry(s->page, *s->area, place, entry);

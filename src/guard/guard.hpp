@@ -23,11 +23,13 @@
 #include "live/live.hpp"
 
 extern "C" {
+#include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 #include "storage/itemptr.h"
 #include "utils/reltrigger.h"
 }
 
+struct ExactSite;
 struct KeyPlan;
 
 /* One more element of an array that doubles. */
@@ -311,7 +313,10 @@ struct GuardRow
 	dedup::KeySeed seed;
 	bool has_key; /* that it is to land with */
 	uint64 hash;
-	bool changeable; /* by triggers that fire after the guard's */
+	ExactSite *exact; /* NULL: the guard is not exact */
+	bool judged;      /* exact: it needs no judgement where it lands */
+	bool takes_key;   /* exact: it has not landed yet, and its key is no other row's */
+	bool changeable;  /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
 	Oid updated_in;
@@ -349,6 +354,16 @@ struct GuardEffect
 };
 extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 						 uint64 hash, bool may_kill);
+
+/*
+ * The same for a row that has just landed. `may_kill`: ON CONFLICT may kill it yet, and its
+ * key is taken back then.
+ */
+extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap,
+						  ItemPointer tid, bool may_kill);
+
+/* Whether a row that has not landed yet, another than this one, has taken a key. */
+extern bool IsKeyInHand(Oid filter, uint64 hash, const GuardRow *except);
 
 /*
  * Whether this key was added for the row, and noted. If so, the note goes along with the
@@ -392,7 +407,7 @@ extern bool IsSameFile(Oid before, Oid now);
 
 /* Called by the guard index for every row that has got into a table. */
 extern void GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
-						   ItemPointer tid);
+						   ItemPointer tid, IndexInfo *info);
 
 /* ---- rows that move to another partition (moves.cpp) ------------------- */
 

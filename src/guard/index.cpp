@@ -60,7 +60,7 @@ GuardInsert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relati
 #endif
 			IndexInfo *info)
 {
-	GuardRowLanded(heap, index, values, isnull, tid);
+	GuardRowLanded(heap, index, values, isnull, tid, info);
 	return false;
 }
 

@@ -2,6 +2,7 @@
  * Reading what dedup_guard() is asked for: see request.hpp.
  */
 #include "guard/request.hpp"
+#include "guard/search.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -112,6 +113,96 @@ CheckFilter(Relation rel, Oid filter)
 				 errdetail(
 					 "After a crash the table is empty, and the filter still refuses its keys."),
 				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
+}
+
+/* Whether the guard of a table is exact. */
+static bool
+IsExactlyGuarded(Oid table)
+{
+	Relation rel = table_open(table, AccessShareLock);
+	const Oid function = FindGuardFunction(rel, false);
+	const GuardPlan *plan = OidIsValid(function) ? FindGuardPlan(rel, function, true) : NULL;
+	const bool exact = plan != NULL && plan->exact;
+
+	table_close(rel, AccessShareLock);
+	return exact;
+}
+
+/* The filter of an exact guard guards nothing else. */
+static void
+CheckOnlyGuard(Oid filter, bool exact)
+{
+	const Oid other = GuardedBy(filter);
+
+	if (!OidIsValid(other) || (!exact && !IsExactlyGuarded(other)))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+					errmsg("live filter \"%s\" guards table \"%s\" already", get_rel_name(filter),
+						   get_rel_name(other)),
+					errdetail("The filter of an exact guard has the keys of one table."),
+					errhint("Make another filter with dedup_create().")));
+}
+
+static void
+CheckExactFilter(Relation rel, Oid filter)
+{
+	Relation live = relation_open(filter, NoLock);
+	const LiveParameters parameters = LiveParametersOf(live);
+
+	if (parameters.forgets)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("live filter \"%s\" cannot be that of an exact guard",
+							   RelationGetRelationName(live)),
+						errdetail("It is a window, which forgets keys whose rows are there."),
+						errhint("Make a filter from dedup_filter(), without a ttl.")));
+	if (live->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("unlogged live filter \"%s\" cannot be that of an exact guard of table "
+						"\"%s\"",
+						RelationGetRelationName(live), RelationGetRelationName(rel)),
+				 errdetail("After a crash the filter is empty, and the table is not.")));
+	relation_close(live, NoLock);
+}
+
+static SearchColumns
+SearchColumnsOf(Relation rel, const GuardRequest &request)
+{
+	SearchColumns columns = {};
+
+	columns.columns = request.columns;
+	columns.mark = request.mark;
+	for (int i = 0; i < request.columns; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), request.attnums[i] - 1);
+
+		columns.names[i] = request.names[i];
+		columns.types[i] = column->atttypid;
+		columns.collations[i] = column->attcollation;
+	}
+	return columns;
+}
+
+void
+CheckExact(Relation rel, const GuardRequest &request)
+{
+	const SearchColumns columns = SearchColumnsOf(rel, request);
+	ListCell *cell;
+	List *leaves;
+
+	CheckOnlyGuard(request.filter, request.exact);
+	if (!request.exact)
+		return;
+	CheckExactFilter(rel, request.filter);
+	leaves = LeavesOf(RelationGetRelid(rel));
+	foreach(cell, leaves)
+	{
+		Relation leaf = relation_open(lfirst_oid(cell), NoLock);
+
+		RequireSearchIndex(leaf, columns, RelationGetRelid(rel));
+		relation_close(leaf, NoLock);
+	}
 }
 
 /* A column by its name; an error if triggers cannot use it. */

@@ -33,6 +33,12 @@ extern void CheckTables(Relation rel, Oid function, GuardMode mode);
 /* Raises an error unless the filter, which is locked, can guard the table. */
 extern void CheckFilter(Relation rel, Oid filter);
 
+/*
+ * The rules of exact guards: the filter is a set and guards nothing else, and every table
+ * below this one can be searched. All are locked.
+ */
+extern void CheckExact(Relation rel, const GuardRequest &request);
+
 /* Reads the key columns, and the value of on_duplicate. */
 extern void ReadColumns(Relation rel, ArrayType *array, GuardRequest *request);
 extern void ReadRequestedMode(Relation rel, const char *text, GuardRequest *request);

@@ -15,7 +15,7 @@
  * end of the query, in its next call of a function on live filters, or before the
  * (sub)transaction commits.
  */
-#include "guard/guard.hpp"
+#include "guard/exact.hpp"
 
 #include "pg/keys.hpp"
 
@@ -157,7 +157,20 @@ EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed
 	row->seed = seed;
 	row->has_key = has_key;
 	row->hash = hash;
+	row->exact = NULL;
+	row->judged = false;
+	row->takes_key = false;
 	return row;
+}
+
+bool
+IsKeyInHand(Oid filter, uint64 hash, const GuardRow *except)
+{
+	for (const GuardRow *row = guard_rows; row != NULL; row = row->below)
+		if (row != except && row->takes_key && row->hash == hash &&
+			row->plan->clause.filter == filter)
+			return true;
+	return false;
 }
 
 /* ---- notes ---------------------------------------------------------------- */
@@ -580,51 +593,112 @@ ReportChangedKey(Relation heap)
 	pg_unreachable();
 }
 
-/*
- * The row is the innermost in hand that goes to this table, and no trigger is running
- * inside of which another query could have inserted it without the guard's triggers.
- */
+/* The row of a note has landed: its key counts, unless the row is killed yet. */
+static void
+NoteLanded(int i, Relation heap, ItemPointer tid)
+{
+	if (guard_notes[i].may_kill &&
+		LookAtTuple(heap, tid, guard_notes[i].xid) == TupleState::Speculative)
+	{
+		guard_notes[i].tid = *tid;
+		guard_notes[i].file = RelationFile(heap);
+	}
+	else
+		RemoveNote(i);
+}
+
 void
-GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
-			   ItemPointer tid)
+NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap, ItemPointer tid,
+			  bool may_kill)
+{
+	/* A row has one note. If it is killed and has another, the key stays: so it is looked for. */
+	if (FindNote(row) >= 0)
+	{
+		CountLive(filter, LiveCounter::New, 1);
+		return;
+	}
+	NoteGuardRow(row, filter, {true, LiveCounter::New, NULL}, hash, may_kill);
+	NoteLanded(FindNote(row), heap, tid);
+}
+
+/* A row of a guard that is not exact has landed. */
+static void
+ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *values,
+					 const bool *isnull, ItemPointer tid)
+{
+	int i = FindNote(row);
+	bool expected;
+
+	if ((i < 0 && !row->freed.exists && !row->changeable) ||
+		!HasKeyOf(row, index, values, isnull, &expected))
+		return;
+	if (!expected)
+	{
+		if (row->changeable)
+			ReportChangedKey(heap);
+		return;
+	}
+	if (row->freed.exists)
+	{
+		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
+		row->freed.exists = false;
+	}
+	if (i >= 0)
+		NoteLanded(i, heap, tid);
+}
+
+/*
+ * Whether a row of an exact guard has landed as it was judged. A new one whose key was
+ * changed since is an error: it could have been left out. Others that later triggers may have
+ * changed, in their key or mark, are judged anew.
+ */
+static bool
+LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values,
+			   const bool *isnull, ItemPointer tid)
+{
+	int i = FindNote(row);
+	bool expected;
+
+	if (!row->judged)
+		return false;
+	if (row->changeable && row->takes_key && HasKeyOf(row, index, values, isnull, &expected) &&
+		!expected)
+		ReportChangedKey(heap);
+	if (i >= 0)
+		NoteLanded(i, heap, tid);
+	return !row->changeable || row->takes_key;
+}
+
+/*
+ * The row that has landed in a table is the innermost in hand that goes there, and no trigger
+ * is running inside of which another query could have inserted it without the guard's triggers.
+ */
+static GuardRow *
+FindLandedRow(Relation heap)
 {
 	int depth;
 
 	if (guard_rows == NULL)
-		return;
+		return NULL;
 	depth = TriggerDepth();
 	for (GuardRow *row = guard_rows; row != NULL; row = row->below)
 		if (row->heap == RelationGetRelid(heap) && row->depth == depth)
-		{
-			int i = FindNote(row);
-			bool expected;
+			return row;
+	return NULL;
+}
 
-			if ((i < 0 && !row->freed.exists && !row->changeable) ||
-				!HasKeyOf(row, index, values, isnull, &expected))
-				return;
-			if (!expected)
-			{
-				if (row->changeable)
-					ReportChangedKey(heap);
-				return;
-			}
-			if (row->freed.exists)
-			{
-				NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
-				row->freed.exists = false;
-			}
-			if (i < 0)
-				return;
-			if (guard_notes[i].may_kill &&
-				LookAtTuple(heap, tid, guard_notes[i].xid) == TupleState::Speculative)
-			{
-				guard_notes[i].tid = *tid;
-				guard_notes[i].file = RelationFile(heap);
-			}
-			else
-				RemoveNote(i);
-			return;
-		}
+void
+GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
+			   ItemPointer tid, IndexInfo *info)
+{
+	GuardRow *row = FindLandedRow(heap);
+
+	if (row != NULL && row->exact == NULL)
+		ApproximateRowLanded(row, heap, index, values, isnull, tid);
+	else if (row == NULL || !LandedAsJudged(row, heap, index, values, isnull, tid))
+		ExactRowLanded(heap, index, values, isnull, tid, info, row);
+	if (row != NULL)
+		row->takes_key = false;
 }
 
 /*

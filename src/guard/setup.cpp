@@ -225,6 +225,7 @@ DEDUP_FUNCTION(dedup_guard)
 	ReadColumns(rel, PG_GETARG_ARRAYTYPE_P(2), &request);
 	ReadRequestedMode(rel, text_to_cstring(PG_GETARG_TEXT_PP(3)), &request);
 	CheckTables(rel, function, request.mode);
+	CheckExact(rel, request);
 
 	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
 	commands[0] = IndexCommand(rel, request, &index_name);
@@ -246,7 +247,8 @@ DEDUP_FUNCTION(dedup_guard)
 
 	SettleGuardRows();
 	rel = table_open(PG_GETARG_OID(0), NoLock);
-	WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
+	if (!request.exact)
+		WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
 	WarnOfUnguardedChildren(rel, request.filter);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();

@@ -7,9 +7,9 @@
  * truncate.cpp remember it. moves.cpp finds rows that come from a partition
  * without a guard.
  */
-#include "guard/guard.hpp"
+#include "guard/exact.hpp"
+#include "guard/row_key.hpp"
 #include "pg/catalog.hpp"
-#include "pg/keys.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -17,13 +17,7 @@ extern "C" {
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
-#include "mb/pg_wchar.h"
 #include "replication/logicalworker.h"
-#include "utils/acl.h"
-#include "utils/datum.h"
-#include "utils/lsyscache.h"
-#include "utils/rls.h"
-#include "utils/syscache.h"
 }
 
 namespace
@@ -45,14 +39,12 @@ struct GuardSite
 	bool has_seed; /* and what follows it */
 	dedup::KeySeed seed;
 	bool may_delete; /* the owner may add keys, so deleted rows may come again */
+	ExactSite exact; /* without a plan: the guard is not exact */
 	NullableDatum columns[INDEX_MAX_KEYS];
 	NullableDatum old_columns[INDEX_MAX_KEYS];
 };
 
 } /* namespace */
-
-/* Bytes of a column that an error shows. */
-constexpr int DESCRIBED_BYTES = 256;
 
 /* Whether a trigger fires after another one, before a row is written, for such an event. */
 static bool
@@ -84,6 +76,7 @@ MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *p
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
 												sizeof(GuardSite));
 	site->plan = plan;
+	site->exact.plan = plan->exact ? plan : NULL;
 	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
 								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
 	site->removable =
@@ -132,122 +125,10 @@ OpenGuardFilter(GuardSite *site)
 	return filter;
 }
 
-static void
-LoadColumns(const GuardPlan *plan, TupleTableSlot *slot, NullableDatum *columns)
-{
-	for (int i = 0; i < plan->clause.columns; i++)
-		columns[i].value = slot_getattr(slot, plan->clause.attnums[i], &columns[i].isnull);
-}
-
-/* False if a column is NULL: then there is no key, as in a UNIQUE constraint. */
-static bool
-HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed, uint64 *hash)
-{
-	return HashColumns(plan->keys, columns, NullKeys::Skip, seed, hash);
-}
-
-/* Whether two keys are the same to the last bit. */
-static bool
-SameColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDatum *b)
-{
-	for (int i = 0; i < plan->clause.columns; i++)
-	{
-		if (a[i].isnull != b[i].isnull)
-			return false;
-		if (!a[i].isnull &&
-			!datum_image_eq(a[i].value, b[i].value, plan->typbyval[i], plan->typlen[i]))
-			return false;
-	}
-	return true;
-}
-
 static LiveAnswer
 TestAndAdd(const LiveFilter &filter, uint64 hash)
 {
 	return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
-}
-
-/*
- * "(a, b)=(1, x)", or NULL if the user may not see that, by the rules of unique
- * indexes.
- */
-static char *
-DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
-{
-	const GuardClause &clause = plan->clause;
-	Oid relid = RelationGetRelid(rel);
-	StringInfoData text;
-
-	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
-		return NULL;
-	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-		for (int i = 0; i < clause.columns; i++)
-			if (pg_attribute_aclcheck(relid, clause.attnums[i], GetUserId(), ACL_SELECT) !=
-				ACLCHECK_OK)
-				return NULL;
-
-	initStringInfo(&text);
-	for (int i = 0; i < clause.columns; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), clause.attnums[i] - 1);
-
-		appendStringInfo(&text, "%s%s", i == 0 ? "(" : ", ",
-						 quote_identifier(NameStr(column->attname)));
-	}
-	for (int i = 0; i < clause.columns; i++)
-	{
-		Oid output;
-		bool varlena;
-		char *value;
-		int length;
-
-		getTypeOutputInfo(clause.types[i], &output, &varlena);
-		value = OidOutputFunctionCall(output, columns[i].value);
-		length = (int) strlen(value);
-		appendStringInfoString(&text, i == 0 ? ")=(" : ", ");
-		if (length <= DESCRIBED_BYTES)
-			appendStringInfoString(&text, value);
-		else
-			appendStringInfo(&text, "%.*s...", pg_mbcliplen(value, length, DESCRIBED_BYTES), value);
-	}
-	appendStringInfoChar(&text, ')');
-	return text.data;
-}
-
-[[noreturn]] static void
-RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
-		  const NullableDatum *columns)
-{
-	char *key = DescribeKey(rel, plan, columns);
-
-	CountLive(filter, LiveCounter::Rejected, 1);
-	ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
-					errmsg("duplicate key value violates live filter \"%s\"",
-						   RelationGetRelationName(filter.rel)),
-					key != NULL ? errdetail("Key %s already exists.", key) : 0,
-					errtableconstraint(rel, plan->constraint)));
-	pg_unreachable();
-}
-
-/* ---- the triggers --------------------------------------------------------- */
-
-/* The row, with its mark set. */
-static HeapTuple
-MarkRow(Relation rel, const GuardPlan *plan, HeapTuple tuple, bool duplicate)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-	int column = plan->clause.mark;
-	Datum value;
-	bool isnull;
-
-	if (plan->mode != GuardMode::Mark)
-		return tuple;
-	value = heap_getattr(tuple, column, desc, &isnull);
-	if (!isnull && DatumGetBool(value) == duplicate)
-		return tuple;
-	value = BoolGetDatum(duplicate);
-	isnull = false;
-	return heap_modify_tuple_by_cols(tuple, desc, 1, &column, &value, &isnull);
 }
 
 /* A row that moves has been deleted already: to leave it out would lose it. */
@@ -316,6 +197,8 @@ EnterInserted(InsertedRow *in)
 	in->row = EnterGuardRow(in->row, in->rel, in->site->plan, in->filter.key_seed(), in->has_key,
 							in->hash);
 	in->row->changeable = in->site->changeable;
+	if (in->site->plan->exact)
+		in->row->exact = &in->site->exact;
 }
 
 static void
@@ -333,6 +216,12 @@ static bool
 KeepsMovedKey(InsertedRow *in)
 {
 	in->row->moving = false;
+	/* An exact guard finds that the row that was there is gone. */
+	if (in->site->plan->exact)
+	{
+		SettleGuardRow(in->row);
+		return !in->has_key || IsMarkedRow(in->site->plan, in->trigger->tg_trigslot);
+	}
 	EnterInserted(in);
 	if (in->has_key && MoveGuardNote(in->row, in->filter_oid, in->hash))
 		return true;
@@ -373,6 +262,23 @@ IsDuplicate(const InsertedRow *in)
 	return in->answer == LiveAnswer::Duplicate && !in->uses;
 }
 
+/* The same for an exact guard. */
+static void
+AskExactly(InsertedRow *in)
+{
+	const ExactSite *site = &in->site->exact;
+	ExactVerdict verdict;
+
+	in->answer = LiveAnswer::TooOld;
+	verdict =
+		JudgeExactRow(site, in->filter, {in->rel, in->site->columns, in->hash, NULL, in->row});
+	CountExactSearch(in->filter, verdict, verdict.duplicate && in->moving);
+	if (verdict.duplicate)
+		in->answer = LiveAnswer::Duplicate;
+	else if (verdict.added)
+		in->answer = LiveAnswer::New;
+}
+
 static Fate
 FateOf(const InsertedRow *in)
 {
@@ -403,7 +309,8 @@ LeaveOut(const InsertedRow *in)
 static void
 LetGoOn(InsertedRow *in)
 {
-	if (in->uses || in->answer != LiveAnswer::TooOld || HaveGuardRows() || in->site->changeable)
+	if (in->site->plan->exact || in->uses || in->answer != LiveAnswer::TooOld || HaveGuardRows() ||
+		in->site->changeable)
 		EnterInserted(in);
 	if (in->answer == LiveAnswer::New)
 		NoteInserted(in, true, LiveCounter::New);
@@ -411,6 +318,30 @@ LetGoOn(InsertedRow *in)
 		NoteInserted(in, false, LiveCounter::New);
 	else if (in->answer == LiveAnswer::Duplicate)
 		NoteInserted(in, true, LiveCounter::Marked);
+	if (in->site->plan->exact)
+	{
+		in->row->judged = true;
+		in->row->takes_key = !IsDuplicate(in);
+	}
+}
+
+/* A row of an exact guard that is judged where it lands goes on. */
+static HeapTuple
+LetLand(GuardSite *site, const TriggerData *trigger)
+{
+	Relation rel = trigger->tg_relation;
+	GuardRow *row = FindGuardRow();
+
+	if (unlikely(!site->filter_checked))
+		CloseLive(OpenGuardFilter(site));
+	PrepareExactSite(&site->exact, rel);
+	RequireCovered(&site->exact);
+	if (row != NULL)
+		row->moving = row->freed.exists = false;
+	SettleGuardRow(row);
+	row = EnterGuardRow(row, rel, site->plan, {}, false, 0);
+	row->exact = &site->exact;
+	return trigger->tg_trigtuple;
 }
 
 /* Returns the row as it goes on, or NULL if it is left out. */
@@ -423,6 +354,8 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	InsertedRow in;
 	bool marked = false;
 
+	if (plan->exact && plan->mode == GuardMode::Reject)
+		return LetLand(site, trigger);
 	in.site = site;
 	in.trigger = trigger;
 	in.rel = rel;
@@ -430,10 +363,15 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
 	in.unguarded = in.uses = false;
 	in.hash = 0;
-	LoadColumns(plan, trigger->tg_trigslot, site->columns);
+	LoadGuardColumns(plan, trigger->tg_trigslot, site->columns);
 	in.filter = OpenGuardFilter(site);
 	in.filter_oid = plan->clause.filter;
 	in.has_key = HashGuardKey(plan, site->columns, in.filter.key_seed(), &in.hash);
+	if (plan->exact)
+	{
+		PrepareExactSite(&site->exact, rel);
+		RequireCovered(&site->exact);
+	}
 	if (rel->rd_rel->relispartition && !in.moving && !IsLogicalWorker())
 		in.unguarded = ComesFromUnguarded(site, trigger);
 
@@ -461,7 +399,10 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	}
 	else
 	{
-		AskForKey(&in);
+		if (plan->exact)
+			AskExactly(&in);
+		else
+			AskForKey(&in);
 		switch (FateOf(&in))
 		{
 			case Fate::Fails:
@@ -476,22 +417,39 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 		marked = IsDuplicate(&in);
 	}
 	CloseLive(in.filter);
-	return MarkRow(rel, plan, tuple, marked);
+	return MarkGuardRow(rel, plan, tuple, marked);
 }
 
 /* ---- updated and deleted rows -------------------------------------------------- */
 
-/* Whether a row is marked as a duplicate: then its key is another row's. */
-static bool
-IsMarked(const GuardPlan *plan, TupleTableSlot *slot)
+/* A row of a partition can move: what its BEFORE DELETE trigger knows it by. */
+static void
+NoteUpdatedPlace(GuardRow *row, const TriggerData *trigger)
 {
-	bool isnull;
-	Datum mark;
+	Relation rel = trigger->tg_relation;
 
-	if (plan->mode != GuardMode::Mark)
-		return false;
-	mark = slot_getattr(slot, plan->clause.mark, &isnull);
-	return !isnull && DatumGetBool(mark);
+	if (!rel->rd_rel->relispartition)
+		return;
+	row->updated_in = RelationGetRelid(rel);
+	row->updated = trigger->tg_trigtuple->t_self;
+}
+
+/*
+ * Enters a row of an exact guard that is updated: it is judged where it lands, unless neither
+ * its key changes nor it ceases to be marked.
+ */
+static void
+EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
+{
+	const GuardPlan *plan = site->plan;
+
+	row = EnterGuardRow(row, trigger->tg_relation, plan, {}, false, 0);
+	row->exact = &site->exact;
+	row->changeable = site->changeable;
+	row->judged =
+		SameGuardColumns(plan, site->old_columns, site->columns) &&
+		(IsMarkedRow(plan, trigger->tg_newslot) || !IsMarkedRow(plan, trigger->tg_trigslot));
+	NoteUpdatedPlace(row, trigger);
 }
 
 /*
@@ -515,9 +473,14 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		SettleGuardRow(row);
 	}
 
-	LoadColumns(plan, trigger->tg_trigslot, site->old_columns);
-	LoadColumns(plan, trigger->tg_newslot, site->columns);
-	if (!SameColumns(plan, site->old_columns, site->columns) || site->changeable)
+	LoadGuardColumns(plan, trigger->tg_trigslot, site->old_columns);
+	LoadGuardColumns(plan, trigger->tg_newslot, site->columns);
+	if (plan->exact)
+	{
+		EnterExactUpdate(site, trigger, row);
+		return trigger->tg_newtuple;
+	}
+	if (!SameGuardColumns(plan, site->old_columns, site->columns) || site->changeable)
 	{
 		LiveFilter filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
@@ -545,7 +508,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 				NoteGuardRow(row, filter,
 							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
 							 hash, false);
-			row->freed = {had_key && !IsMarked(plan, trigger->tg_trigslot), filter_oid, old_hash};
+			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid,
+						  old_hash};
 			entered = true;
 		}
 		else if (site->changeable)
@@ -559,12 +523,20 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 	}
 	if (!entered && (HaveGuardRows() || rel->rd_rel->relispartition))
 		row = EnterGuardRow(row, rel, plan, {}, false, 0);
-	if (rel->rd_rel->relispartition)
-	{
-		row->updated_in = RelationGetRelid(rel);
-		row->updated = trigger->tg_trigtuple->t_self;
-	}
+	NoteUpdatedPlace(row, trigger);
 	return trigger->tg_newtuple;
+}
+
+/* A row of an exact guard is on its way to another partition. */
+static void
+EnterExactMove(GuardSite *site, const TriggerData *trigger, GuardRow *row)
+{
+	if (row == NULL)
+		row = EnterGuardRow(NULL, trigger->tg_relation, site->plan, {}, false, 0);
+	row->moving = true;
+	row->marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
+	row->root = site->root;
+	row->freed.exists = row->moved.exists = false;
 }
 
 /*
@@ -597,6 +569,12 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 			return trigger->tg_trigtuple;
 		site = MakeSite(fcinfo, trigger, plan);
 	}
+	if (site->plan->exact)
+	{
+		if (moves)
+			EnterExactMove(site, trigger, row);
+		return trigger->tg_trigtuple;
+	}
 	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
 	{
@@ -610,9 +588,9 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		site->has_seed = true;
 		CloseLive(filter);
 	}
-	LoadColumns(site->plan, trigger->tg_trigslot, site->columns);
+	LoadGuardColumns(site->plan, trigger->tg_trigslot, site->columns);
 	has_key = HashGuardKey(site->plan, site->columns, site->seed, &hash);
-	marked = IsMarked(site->plan, trigger->tg_trigslot);
+	marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
 	if (moves)
 	{
 		if (row == NULL)
@@ -660,6 +638,7 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 	if (unlikely(!site->checked))
 	{
 		CheckGuardedTable(trigger->tg_relation, site->plan, &site->may_kill);
+		site->exact.may_kill = site->may_kill;
 		site->checked = true;
 	}
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))

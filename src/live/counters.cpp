@@ -78,18 +78,22 @@ AddCounters(Pending *from, uint64 preparing)
 }
 
 void
+CountLiveNow(const LiveFilter &filter, LiveCounter counter, int64 n)
+{
+	Pending now = {};
+
+	now.tally.value[(int) counter] = n;
+	now.buffer = PinCounters(filter);
+	AddCounters(&now, kNoXid);
+}
+
+void
 CountLive(const LiveFilter &filter, LiveCounter counter, int64 n)
 {
 	if (counter == LiveCounter::Rejected)
-	{
-		Pending now = {};
-
-		now.tally.value[(int) counter] = n;
-		now.buffer = PinCounters(filter);
-		AddCounters(&now, kNoXid);
-		return;
-	}
-	PendingOf(RelationGetRelid(filter.rel))->tally.value[(int) counter] += n;
+		CountLiveNow(filter, counter, n);
+	else
+		PendingOf(RelationGetRelid(filter.rel))->tally.value[(int) counter] += n;
 }
 
 void

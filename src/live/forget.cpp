@@ -241,7 +241,7 @@ ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
 		if (decision.way == Way::Wait)
 		{
 			ReleasePage(main);
-			WaitFor(decision.wait_for);
+			LiveWait(decision.wait_for);
 		}
 		else if (stuck && settled)
 		{

@@ -96,7 +96,7 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 }
 
 void
-WaitFor(TransactionId xid)
+LiveWait(TransactionId xid)
 {
 	/* A locked buffer would hold off interrupts. */
 	Assert(InterruptHoldoffCount == 0);
@@ -203,7 +203,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 		if (TransactionIdIsValid(look.wait_for))
 		{
 			ReleasePage(main);
-			WaitFor(look.wait_for);
+			LiveWait(look.wait_for);
 			continue;
 		}
 		if (!TransactionIdIsValid(own))
@@ -223,6 +223,61 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 		WarnLiveEarly(filter);
 		return LiveAnswer::New;
 	}
+}
+
+/* Which transaction has a key in flight, in a main page that is locked, or its chain. */
+static TransactionId
+InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &address, bool *own)
+{
+	TransactionId other = InvalidTransactionId;
+	const uint64 loader = LoaderOf(main.bytes);
+
+	if (loader != kNoXid && SideOf(filter, main.bytes, loader) == Side::InFlight)
+		other = (TransactionId) loader;
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		const AreaShape &area = AreaOf(page.bytes);
+
+		return VisitKey(page.bytes, area, address.line, address.rest,
+						[&](unsigned, const Entry &entry) {
+							if (entry.tag > area.tags)
+								ReportBadPage(filter.rel, page.block,
+											  "An entry has no transaction.");
+
+							const uint64 xid = LoadTag(page.bytes, entry.tag).xid;
+							const Side side = SideOf(filter, page.bytes, xid);
+
+							if (side == Side::InFlight)
+								other = (TransactionId) xid;
+							else if (side == Side::Present && !entry.forgotten && xid != kFrozen &&
+									 TransactionIdIsCurrentTransactionId((TransactionId) xid))
+								*own = true;
+							return *own;
+						});
+	});
+	return other;
+}
+
+LivePut
+LivePutKey(const LiveFilter &filter, uint64 hash)
+{
+	const Address address = AddressIn(filter, hash);
+	const TransactionId xid = GetCurrentTransactionId();
+	TransactionId other;
+	HeldPage main;
+	bool own = false;
+
+	Assert(!RecoveryInProgress() && !filter.parameters.forgets);
+	HoldPageOfKey(filter, address, &main);
+	other = InFlightIn(filter, main, address, &own);
+	if (!own && !TransactionIdIsValid(other))
+		PutKey(filter, main, NULL, {WideXid(xid), 0}, address.line, address.rest, false);
+	ReleasePage(main);
+	if (own)
+		return LivePut::Own;
+	if (!TransactionIdIsValid(other))
+		return LivePut::Added;
+	LiveWait(other);
+	return LivePut::Waited;
 }
 
 bool
@@ -344,7 +399,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		}
 		ReleasePage(main);
 		if (TransactionIdIsValid(wait_for))
-			WaitFor(wait_for);
+			LiveWait(wait_for);
 		if (stop)
 			(void) GetCurrentTransactionId();
 		if (single)

@@ -43,9 +43,6 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
 }
 
-/* Waits, with nothing locked, until a transaction has ended. */
-extern void WaitFor(TransactionId xid);
-
 /* Raises 53400: every tag of a page is that of a transaction that has not ended. */
 [[noreturn]] extern void ReportNoTag(const LiveFilter &filter);
 

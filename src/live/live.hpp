@@ -200,6 +200,24 @@ enum class LiveTime
 extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation,
 								 LiveTime time = LiveTime::Clock);
 
+/* What became of a key that was put into a filter although it may be there already. */
+enum class LivePut
+{
+	Added, /* it is in flight as this subtransaction's: LiveTakeBack() takes it back */
+	Own,   /* it was in flight as this transaction's already */
+	Waited /* another transaction had it in flight, and has ended: anything may have changed */
+};
+
+/*
+ * Puts a key in flight in a set, whether the set has it or not, so that who asks for it from
+ * now on waits for this transaction. Waits, with nothing locked, for another transaction
+ * that has it in flight. Counts nothing.
+ */
+extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash);
+
+/* Waits, with nothing locked, until a transaction has ended. */
+extern void LiveWait(TransactionId xid);
+
 /* Asks only; never waits: what other transactions have in flight is not seen. */
 extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 
@@ -235,6 +253,9 @@ constexpr int kLiveCounters = 7;
  * count at once, since their error is what aborts it.
  */
 extern void CountLive(const LiveFilter &filter, LiveCounter counter, int64 n);
+
+/* Counts at once, whatever becomes of the transaction. */
+extern void CountLiveNow(const LiveFilter &filter, LiveCounter counter, int64 n);
 
 /* The newest generation that this transaction, or a committed one, added a key in. */
 extern uint32 LiveClock(const LiveFilter &filter);

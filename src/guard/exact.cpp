@@ -1,0 +1,281 @@
+/*
+ * Exact guards: see exact.hpp.
+ *
+ * Why the rule holds. Every row that lands has its key in the filter: loaded, or put there
+ * before the row's transaction can commit. So a key that the filter has not seen has no row,
+ * and test-and-add puts it in flight in the same step. Otherwise:
+ *
+ *   1. A look at the table finds most duplicates. It proves nothing if it finds none: a row
+ *      can move behind it, and another session may be about to insert.
+ *   2. The key is put in flight. Of two sessions the second to do so waits for the first.
+ *   3. A look by a snapshot taken after that. It shows every row that was committed before,
+ *      wherever it moves meanwhile; who comes later meets our key in flight.
+ *
+ * Nobody waits with the key in flight: a transaction that deletes the row and inserts it
+ * again would wait for us.
+ */
+#include "guard/exact.hpp"
+#include "guard/row_key.hpp"
+#include "guard/search.hpp"
+
+extern "C" {
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+}
+
+/* ---- sites ----------------------------------------------------------------------------- */
+
+LiveFilter
+OpenExactFilter(const ExactSite *site)
+{
+	return OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
+}
+
+void
+PrepareExactSite(ExactSite *site, Relation rel)
+{
+	LiveFilter filter;
+
+	if (OidIsValid(site->owner))
+		return;
+	/* A row that goes straight into a partition has not locked the guarded table yet. */
+	if (site->plan->guarded != RelationGetRelid(rel))
+		LockRelationOid(site->plan->guarded, RowExclusiveLock);
+	site->owner = OwnerOfTable(site->plan->guarded);
+	if (!OidIsValid(site->owner))
+		elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
+	filter = OpenExactFilter(site);
+	site->covers = LiveCovers(filter);
+	CloseLive(filter);
+}
+
+void
+RequireCovered(const ExactSite *site)
+{
+	const Oid filter = site->plan->clause.filter;
+
+	if (site->covers)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("live filter \"%s\" does not have the keys of table \"%s\"",
+						   get_rel_name(filter), get_rel_name(site->plan->guarded)),
+					errdetail("An exact guard would let duplicates of the missing keys in."),
+					errhint("To load the keys, run: SELECT dedup_rebuild(%s);",
+							quote_literal_cstr(QualifiedGuardName(filter)))));
+}
+
+/* ---- judging --------------------------------------------------------------------------- */
+
+/*
+ * A snapshot of now in which all that this transaction has done counts. It is ours alone, so
+ * it can be changed; to be unregistered.
+ */
+static Snapshot
+TakeSnapshot(void)
+{
+	Snapshot latest = GetLatestSnapshot();
+	Snapshot own;
+
+	if (latest->copied)
+		elog(ERROR, "no snapshot of this transaction was taken before");
+	own = RegisterSnapshot(latest);
+	own->curcid = InvalidCommandId;
+	return own;
+}
+
+/*
+ * The last look, with the key in flight. Returns None or Live; Deleting if somebody must be
+ * waited for.
+ */
+static SearchResult
+LookAgain(const SearchKey &key, TransactionId *deleter)
+{
+	SearchResult result;
+
+	do
+	{
+		Snapshot snapshot;
+
+		CHECK_FOR_INTERRUPTS();
+		snapshot = TakeSnapshot();
+		result = SearchBySnapshot(key, snapshot, deleter);
+		UnregisterSnapshot(snapshot);
+	} while (result == SearchResult::Gone);
+	return result;
+}
+
+ExactVerdict
+JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &row)
+{
+	const SearchKey key = {site->plan, row.rel, row.columns, row.self};
+
+	for (;;)
+	{
+		TransactionId deleter = InvalidTransactionId;
+		SearchResult result;
+		LivePut put;
+
+		/* A row that has not landed cannot be found, and keeps its key all the same. */
+		if (IsKeyInHand(site->plan->clause.filter, row.hash, row.row))
+			return {true, false, false};
+		if (LiveTestAndAdd(filter, row.hash, 0) == LiveAnswer::New)
+			return {false, false, true};
+
+		result = SearchNow(key, &deleter);
+		if (result == SearchResult::Live)
+			return {true, true, false};
+		if (result == SearchResult::Deleting)
+		{
+			LiveWait(deleter);
+			continue;
+		}
+
+		put = LivePutKey(filter, row.hash);
+		if (put == LivePut::Waited)
+			continue;
+		result = LookAgain(key, &deleter);
+		if (result == SearchResult::None)
+			return {false, true, put == LivePut::Added};
+		if (put == LivePut::Added)
+			LiveTakeBack(filter, row.hash, GetCurrentTransactionId());
+		if (result == SearchResult::Live)
+			return {true, true, false};
+		LiveWait(deleter);
+	}
+}
+
+void
+CountExactSearch(const LiveFilter &filter, const ExactVerdict &verdict, bool now)
+{
+	const LiveCounter counter = verdict.duplicate ? LiveCounter::Found : LiveCounter::NotFound;
+
+	if (!verdict.searched)
+		return;
+	if (now)
+		CountLiveNow(filter, counter, 1);
+	else
+		CountLive(filter, counter, 1);
+}
+
+/* ---- rows that land ---------------------------------------------------------------------- */
+
+/* What a query that inserts into a guard index keeps of its table's guard. */
+static ExactSite *
+LandingSite(Relation heap, IndexInfo *info)
+{
+	ExactSite *site = (ExactSite *) info->ii_AmCache;
+	const GuardPlan *plan = NULL;
+	Oid function;
+
+	if (site != NULL)
+		return site;
+	function = FindGuardFunction(heap, false);
+	if (OidIsValid(function))
+		plan = FindGuardPlan(heap, function, true);
+	site = (ExactSite *) MemoryContextAllocZero(info->ii_Context, sizeof(ExactSite));
+	site->plan = plan != NULL && plan->exact ? plan : NULL;
+	info->ii_AmCache = site;
+	return site;
+}
+
+/* The columns of the key, and the mark, from those of the guard index. False: not all there. */
+static bool
+LandedColumns(const GuardPlan *plan, Relation index, const Datum *values, const bool *isnull,
+			  NullableDatum *columns, bool *marked)
+{
+	const GuardClause &clause = plan->clause;
+	const Form_pg_index form = index->rd_index;
+
+	*marked = false;
+	for (int i = 0; i < clause.columns + (clause.mark != 0); i++)
+	{
+		const AttrNumber attnum = i < clause.columns ? clause.attnums[i] : clause.mark;
+		int at = 0;
+
+		while (at < form->indnatts && form->indkey.values[at] != attnum)
+			at++;
+		if (at == form->indnatts)
+			return false;
+		if (i < clause.columns)
+		{
+			columns[i].value = values[at];
+			columns[i].isnull = isnull[at];
+		}
+		else
+			*marked = !isnull[at] && DatumGetBool(values[at]);
+	}
+	return true;
+}
+
+/* Puts the key of a row in flight that stays, whatever else has its key. */
+static bool
+AddLandedKey(const LiveFilter &filter, uint64 hash)
+{
+	LivePut put;
+
+	if (LiveTestAndAdd(filter, hash, 0) == LiveAnswer::New)
+		return true;
+	do
+		put = LivePutKey(filter, hash);
+	while (put == LivePut::Waited);
+	return put == LivePut::Added;
+}
+
+/* Judges a row that has landed. Raises 23505 if it may not stay. */
+static void
+JudgeLanded(const ExactSite *site, const LiveFilter &filter, const ExactRow &landed, GuardRow *row)
+{
+	const GuardPlan *plan = site->plan;
+	bool added;
+
+	/* A duplicate that no trigger has seen cannot be left out or marked any more. */
+	if (row == NULL && plan->mode != GuardMode::Reject)
+		added = AddLandedKey(filter, landed.hash);
+	else
+	{
+		const ExactVerdict verdict = JudgeExactRow(site, filter, landed);
+
+		CountExactSearch(filter, verdict, verdict.duplicate);
+		if (verdict.duplicate)
+			RejectRow(landed.rel, plan, filter, landed.columns);
+		added = verdict.added;
+	}
+	if (!added)
+		return;
+	if (row == NULL)
+		CountLive(filter, LiveCounter::New, 1);
+	else
+		NoteLandedRow(row, filter, landed.hash, landed.rel, landed.self, site->may_kill);
+}
+
+void
+ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
+			   ItemPointer tid, IndexInfo *info, GuardRow *row)
+{
+	ExactSite *site = row != NULL ? row->exact : LandingSite(heap, info);
+	NullableDatum columns[INDEX_MAX_KEYS];
+	LiveFilter filter;
+	uint64 hash;
+	bool marked;
+
+	/* A new index is told of rows that are there already, until it is valid. */
+	if (site == NULL || site->plan == NULL || !index->rd_index->indisvalid ||
+		!LandedColumns(site->plan, index, values, isnull, columns, &marked) || marked)
+		return;
+	SettleGuardRows();
+	PrepareExactSite(site, heap);
+	if (!site->covers)
+	{
+		/* What no trigger has seen, a restore, lands: dedup_rebuild() will look at it. */
+		if (row != NULL)
+			RequireCovered(site);
+		return;
+	}
+	filter = OpenExactFilter(site);
+	if (HashGuardKey(site->plan, columns, filter.key_seed(), &hash))
+		JudgeLanded(site, filter, {heap, columns, hash, tid, row}, row);
+	CloseLive(filter);
+}
