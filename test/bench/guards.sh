@@ -13,7 +13,7 @@
 #
 # What is compared takes turns in one run. Prints microseconds of CPU of the backend and
 # of wall time for each row, ratios, and how many rows each table stored. Never fails by them.
-# Needs 15 GB of disk; with BENCH_PRESENT=2000000 BENCH_ROWS=100000 2 GB and some minutes.
+# Needs 30 GB of disk; with BENCH_PRESENT=2000000 BENCH_ROWS=100000 2 GB and some minutes.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -33,7 +33,7 @@ compare() {
 	shift 2
 	echo "== $days partitions, shared_buffers $shared"
 	test/pgtmp.sh --install . --in test/bench/sql --set "shared_buffers = $shared" --set 'autovacuum = off' \
-		--set 'max_wal_size = 8GB' --set 'full_page_writes = on' -- \
+		--set 'max_wal_size = 16GB' --set 'checkpoint_timeout = 1h' --set 'full_page_writes = on' -- \
 		psql -Xq -v ON_ERROR_STOP=1 -v present="${BENCH_PRESENT:-20000000}" -v rows="${BENCH_ROWS:-1000000}" \
 		-v rounds="${BENCH_ROUNDS:-3}" -v days="$days" -v kinds="{$(IFS=,; echo "$*")}" -f guards.sql < /dev/null
 }
