@@ -211,7 +211,7 @@ my $node = node_of('publisher');
 # A unique key across partitions. The comment says what the last statement raises.
 $node->safe_psql('postgres', 'CREATE DATABASE readme_unique');
 my ($rc, $stdout, $stderr) = $node->psql('readme_unique', $unique);
-my ($message) = $unique =~ /^-- (ERROR:.*)/ms;
+my ($message) = $unique =~ /^-- (ERROR:.*\S)/ms;
 $message =~ s/^-- //mg;
 like($stderr, qr/\Q$message\E\z/, 'README: the second row with the key is the error that its comment shows');
 is($node->safe_psql('readme_unique', 'SELECT * FROM orders'), '1|2025-03-31', 'README: the first row is there');
