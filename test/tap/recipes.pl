@@ -1,5 +1,5 @@
 # Runs docs/recipes.md: the blocks of each recipe in order, in a database of its own, and
-# compares what they print with the page. Runs README's first example, too.
+# compares what they print with the page. Runs README's first two examples, too.
 #
 # A block that starts with ```sql is run by psql, on the server that a second word names
 # (publisher, subscriber; else the first one), and one that starts with ```python by Python. A
@@ -204,14 +204,25 @@ foreach my $recipe (@recipes)
 	}
 }
 
-# README: its first example, in which some days have no filter yet.
-my ($example) = slurp_file("$top/README.md") =~ /```sql\n(CREATE EXTENSION streamdedup;.*?)```/s;
+# README: its first two examples.
+my ($unique, $rest) = slurp_file("$top/README.md") =~ /```sql\n(.*?)```/sg;
 my $node = node_of('publisher');
+
+# A unique key across partitions. The comment says what the last statement raises.
+$node->safe_psql('postgres', 'CREATE DATABASE readme_unique');
+my ($rc, $stdout, $stderr) = $node->psql('readme_unique', $unique);
+my ($message) = $unique =~ /^-- (ERROR:.*\S)/ms;
+$message =~ s/^-- //mg;
+like($stderr, qr/\Q$message\E\z/, 'README: the second row with the key is the error that its comment shows');
+is($node->safe_psql('readme_unique', 'SELECT * FROM orders'), '1|2025-03-31', 'README: the first row is there');
+
+# The rest; some days have no filter yet.
 $node->safe_psql('postgres', 'CREATE DATABASE readme');
 $node->safe_psql('readme', q{
+	CREATE EXTENSION streamdedup;
 	CREATE TABLE clicks (user_id bigint, ad_id bigint, at timestamptz);
 	INSERT INTO clicks SELECT u, 1, current_date + time '00:01' FROM generate_series(1, 10) u});
-my ($rc, $stdout, $stderr) = $node->psql('readme', $example, on_error_stop => 1);
+($rc, $stdout, $stderr) = $node->psql('readme', $rest, on_error_stop => 1);
 is($rc, 0, 'README: its example runs') or diag $stderr;
 is(join(' ', sort { $a <=> $b } grep { /^\d+$/ } split /\n/, $stdout), join(' ', 1 .. 10),
 	'README: without filters of the days before, all users are new');
