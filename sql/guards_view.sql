@@ -22,6 +22,7 @@ RESET client_min_messages;
 \set QUIET off
 
 SELECT count(*) FROM dedup_guards WHERE filter IN ('f'::regclass, 'g'::regclass, 'h'::regclass);
+CREATE INDEX ON clicks (day, id);
 SELECT dedup_guard('clicks', 'f', '{day,id}', 'mark', exact => true);
 SELECT dedup_guard('"Odd table"', 'g', '{other,"the key"}');
 SELECT dedup_guard('rejects', 'h', '{k}', 'reject');

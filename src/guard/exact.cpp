@@ -16,7 +16,6 @@
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
-#include "guard/search.hpp"
 
 extern "C" {
 #include "catalog/pg_class.h"
@@ -63,7 +62,10 @@ RequireCovered(const ExactSite *site)
 					errmsg("live filter \"%s\" does not have the keys of table \"%s\"",
 						   get_rel_name(filter), get_rel_name(site->plan->guarded)),
 					errdetail("An exact guard would let duplicates of the missing keys in."),
-					errhint("To load the keys, run: SELECT dedup_rebuild(%s);",
+					errhint("To load the keys, run: SELECT %s(%s);",
+							quote_qualified_identifier(get_namespace_name(get_func_namespace(
+														   site->plan->function)),
+													   "dedup_rebuild"),
 							quote_literal_cstr(QualifiedGuardName(filter)))));
 }
 
@@ -86,12 +88,8 @@ TakeSnapshot(void)
 	return own;
 }
 
-/*
- * The last look, with the key in flight. Returns None or Live; Deleting if somebody must be
- * waited for.
- */
-static SearchResult
-LookAgain(const SearchKey &key, TransactionId *deleter)
+SearchResult
+SearchForProof(const SearchKey &key, TransactionId *deleter)
 {
 	SearchResult result;
 
@@ -143,7 +141,7 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		put = LivePutKey(filter, row.hash);
 		if (put == LivePut::Waited)
 			continue;
-		result = LookAgain(key, &deleter);
+		result = SearchForProof(key, &deleter);
 		if (result == SearchResult::None)
 			return {false, true, put == LivePut::Added};
 		if (put == LivePut::Added)

@@ -9,7 +9,7 @@
 #ifndef STREAMDEDUP_GUARD_EXACT_HPP
 #define STREAMDEDUP_GUARD_EXACT_HPP
 
-#include "guard/guard.hpp"
+#include "guard/search.hpp"
 
 extern "C" {
 #include "nodes/execnodes.h"
@@ -56,6 +56,13 @@ struct ExactVerdict
  */
 extern ExactVerdict JudgeExactRow(const ExactSite *site, const LiveFilter &filter,
 								  const ExactRow &row);
+
+/*
+ * Looks for live rows in all tables of a guard so that none found is proof, as long as nobody
+ * can insert one: the key is in flight, or writers are kept out. Returns None or Live; Deleting
+ * if `deleter` must be waited for.
+ */
+extern SearchResult SearchForProof(const SearchKey &key, TransactionId *deleter);
 
 /* Counts a search by its verdict; `now`: an error is about to be raised. */
 extern void CountExactSearch(const LiveFilter &filter, const ExactVerdict &verdict, bool now);

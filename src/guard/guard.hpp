@@ -124,7 +124,8 @@ struct GuardPlan
 	const char *qual; /* the clause, mode and constraint name it was made from */
 	const char *mode_text;
 	const char *constraint;
-	Oid guarded; /* the table that dedup_guard() was called for */
+	Oid guarded;  /* the table that dedup_guard() was called for */
+	Oid function; /* of its triggers */
 	GuardMode mode;
 	bool exact; /* what the filter may have seen is looked for in the table */
 	GuardClause clause;

@@ -398,7 +398,8 @@ FindCachedPlan(const GuardTriggers &triggers)
 	if (entry == NULL || strcmp(entry->plan->qual, triggers.remove->tgqual) != 0 ||
 		strcmp(entry->plan->mode_text, triggers.write->tgargs[0]) != 0 ||
 		strcmp(entry->plan->constraint, triggers.write->tgargs[1]) != 0 ||
-		entry->plan->exact != IsExact(triggers.write))
+		entry->plan->exact != IsExact(triggers.write) ||
+		entry->plan->function != triggers.write->tgfoid)
 		return NULL;
 	return entry->plan;
 }
@@ -427,6 +428,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	plan->mode_text = pstrdup(triggers.write->tgargs[0]);
 	plan->constraint = pstrdup(triggers.write->tgargs[1]);
 	plan->exact = IsExact(triggers.write);
+	plan->function = triggers.write->tgfoid;
 	MemoryContextSwitchTo(old);
 
 	/* The relation's triggers can be others, at another place, after any look-up. */

@@ -150,7 +150,7 @@ CheckOnlyGuard(Oid filter, bool exact)
 }
 
 static void
-CheckExactFilter(Relation rel, Oid filter)
+CheckExactFilter(Oid filter)
 {
 	Relation live = relation_open(filter, NoLock);
 	const LiveParameters parameters = LiveParametersOf(live);
@@ -161,15 +161,19 @@ CheckExactFilter(Relation rel, Oid filter)
 							   RelationGetRelationName(live)),
 						errdetail("It is a window, which forgets keys whose rows are there."),
 						errhint("Make a filter from dedup_filter(), without a ttl.")));
-	if (live->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
-		rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("unlogged live filter \"%s\" cannot be that of an exact guard of table "
-						"\"%s\"",
-						RelationGetRelationName(live), RelationGetRelationName(rel)),
-				 errdetail("After a crash the filter is empty, and the table is not.")));
 	relation_close(live, NoLock);
+}
+
+void
+RequireLoggedAlike(Relation table, Oid filter)
+{
+	if (get_rel_persistence(filter) == RELPERSISTENCE_UNLOGGED &&
+		table->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("unlogged live filter \"%s\" cannot be that of an exact guard of "
+							   "table \"%s\"",
+							   get_rel_name(filter), RelationGetRelationName(table)),
+						errdetail("After a crash the filter is empty, and the table is not.")));
 }
 
 static SearchColumns
@@ -200,12 +204,13 @@ CheckExact(Relation rel, const GuardRequest &request)
 	CheckOnlyGuard(request.filter, request.exact);
 	if (!request.exact)
 		return;
-	CheckExactFilter(rel, request.filter);
+	CheckExactFilter(request.filter);
 	leaves = LeavesOf(RelationGetRelid(rel));
 	foreach(cell, leaves)
 	{
 		Relation leaf = relation_open(lfirst_oid(cell), NoLock);
 
+		RequireLoggedAlike(leaf, request.filter);
 		RequireSearchIndex(leaf, columns, RelationGetRelid(rel));
 		relation_close(leaf, NoLock);
 	}

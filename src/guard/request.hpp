@@ -48,6 +48,9 @@ extern void CheckFilter(Relation rel, Oid filter);
  */
 extern void CheckExact(Relation rel, const GuardRequest &request);
 
+/* Raises an error for a table that outlives a crash with a filter that does not. */
+extern void RequireLoggedAlike(Relation table, Oid filter);
+
 /* Reads the key columns, and the value of on_duplicate. */
 extern void ReadColumns(Relation rel, ArrayType *array, GuardRequest *request);
 extern void ReadRequestedMode(Relation rel, const char *text, GuardRequest *request);

@@ -28,7 +28,6 @@ extern "C" {
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
-#include "utils/typcache.h"
 }
 
 namespace
@@ -112,19 +111,6 @@ SearchColumnsOf(Relation rel, const GuardClause &clause)
 	if (clause.mark != 0)
 		columns.mark = NameStr(TupleDescAttr(desc, clause.mark - 1)->attname);
 	return columns;
-}
-
-/* The function that decides which values of a type are one key. */
-static Oid
-EqualityFunction(Oid type)
-{
-	const Oid base = getBaseType(type);
-	HashFunctions functions;
-	Oid equality = OwnEquality(base, &functions);
-
-	if (equality == EQUALITY_OF_KIND)
-		equality = lookup_type_cache(base, TYPECACHE_EQ_OPR)->eq_opr;
-	return OidIsValid(equality) ? get_opcode(equality) : InvalidOid;
 }
 
 static bool
@@ -277,7 +263,7 @@ ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
 	for (int i = 0; i < columns.columns; i++)
 	{
 		attnums[i] = AttributeOf(rel, columns.names[i]);
-		equal[i] = EqualityFunction(columns.types[i]);
+		equal[i] = KeyEqualityFunction(columns.types[i]);
 		if (attnums[i] == 0 || !OidIsValid(equal[i]))
 			return false;
 	}

@@ -258,13 +258,6 @@ DEDUP_FUNCTION(dedup_guard)
 		WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
 	WarnOfUnguardedChildren(rel, request.filter);
 	table_close(rel, NoLock);
-	if (request.exact)
-	{
-		LiveFilter filter = OpenLiveUnchecked(request.filter, ShareRowExclusiveLock);
-
-		SetLiveCovers(filter, true);
-		CloseLive(filter);
-	}
 	PG_RETURN_VOID();
 }
 

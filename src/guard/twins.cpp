@@ -13,7 +13,6 @@ extern "C" {
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
-#include "utils/typcache.h"
 }
 
 /* ---- lists of hashes ------------------------------------------------------------------- */
@@ -103,26 +102,13 @@ struct Twins
 
 } /* namespace */
 
-/* The equality that decides which values of a column are one key. */
-static Oid
-EqualityFunction(Oid type)
-{
-	const Oid base = getBaseType(type);
-	HashFunctions functions;
-	Oid equality = OwnEquality(base, &functions);
-
-	if (equality == EQUALITY_OF_KIND)
-		equality = lookup_type_cache(base, TYPECACHE_EQ_OPR)->eq_opr;
-	return OidIsValid(equality) ? get_opcode(equality) : InvalidOid;
-}
-
 static void
 MakeKeyEquality(const GuardClause &clause, KeyEquality *equality)
 {
 	equality->columns = clause.columns;
 	for (int i = 0; i < clause.columns; i++)
 	{
-		const Oid function = EqualityFunction(clause.types[i]);
+		const Oid function = KeyEqualityFunction(clause.types[i]);
 
 		equality->collations[i] = clause.collations[i];
 		equality->equals[i].fn_oid = InvalidOid;

@@ -526,6 +526,17 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_rebuild(regclass) IS 'loads the keys of a table into the live filter of its exact guard';
 
+-- Drops of a guard's trigger or index by hand, also in a session that has not loaded the
+-- library.
+CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand';
+
+CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
+WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX') EXECUTE FUNCTION dedup_guard_dropped();
+ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
+
 -- What the view shows of one guard, by its trigger for DELETE. It runs in a subtransaction,
 -- which a parallel plan does not allow.
 CREATE FUNCTION dedup_guard_state(trigger oid,

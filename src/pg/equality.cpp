@@ -194,3 +194,15 @@ BoundEquality(Oid range_type, Oid bound_type)
 		get_opfamily_member(get_opclass_family(opclass), compared, compared, BTEqualStrategyNumber);
 	return IsOfKind(equality) ? EQUALITY_OF_KIND : equality;
 }
+
+Oid
+KeyEqualityFunction(Oid type)
+{
+	const Oid base = getBaseType(type);
+	HashFunctions functions;
+	Oid equality = OwnEquality(base, &functions);
+
+	if (equality == EQUALITY_OF_KIND)
+		equality = lookup_type_cache(base, TYPECACHE_EQ_OPR)->eq_opr;
+	return OidIsValid(equality) ? get_opcode(equality) : InvalidOid;
+}

@@ -50,6 +50,12 @@ extern HashFunctions DefaultHashFunctions(Oid type);
  */
 extern Oid BoundEquality(Oid range_type, Oid bound_type);
 
+/*
+ * Returns the function that decides which values of a type, or domain, are one key; InvalidOid
+ * if the type has no equality.
+ */
+extern Oid KeyEqualityFunction(Oid type);
+
 /* Changes when the answers of these functions may have changed. */
 extern uint64 equality_version;
 

@@ -1,0 +1,128 @@
+/*
+ * A trigger or the index of an exact guard is dropped by hand, not by dedup_unguard(). Rows
+ * that come before somebody makes it again would be unknown to the filter, so it does not
+ * cover its table from then on.
+ *
+ * The extension's event trigger calls us before such a command, so that this also holds in a
+ * session that has not loaded the library.
+ */
+#include "guard/request.hpp"
+#include "pg/catalog.hpp"
+
+extern "C" {
+#include "catalog/index.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "commands/defrem.h"
+#include "commands/event_trigger.h"
+#include "commands/trigger.h"
+#include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+/* The relation that a list of names is, without its last `without` names; or InvalidOid. */
+static Oid
+RelationOfNames(List *names, int without)
+{
+	List *own = list_truncate(list_copy(names), list_length(names) - without);
+
+	return own == NIL ? InvalidOid : RangeVarGetRelid(makeRangeVarFromNameList(own), NoLock, true);
+}
+
+/* The table whose guard a trigger is part of, or InvalidOid. */
+static Oid
+TableOfTrigger(List *names)
+{
+	const Oid table = RelationOfNames(names, 1);
+	Oid trigger;
+	HeapTuple tuple;
+	bool ours = false;
+
+	if (!OidIsValid(table) ||
+		strncmp(strVal(llast(names)), GUARD_TRIGGER, strlen(GUARD_TRIGGER)) != 0)
+		return InvalidOid;
+	trigger = get_trigger_oid(table, strVal(llast(names)), true);
+	tuple = OidIsValid(trigger)
+				? ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger)
+				: NULL;
+	if (HeapTupleIsValid(tuple))
+	{
+		ours = IsGuardTriggerFunction(((Form_pg_trigger) GETSTRUCT(tuple))->tgfoid);
+		heap_freetuple(tuple);
+	}
+	return ours ? table : InvalidOid;
+}
+
+/* The table whose guard index an index is, or InvalidOid. */
+static Oid
+TableOfIndex(List *names)
+{
+	const Oid index = RelationOfNames(names, 0);
+	HeapTuple tuple;
+	bool ours;
+
+	if (!OidIsValid(index))
+		return InvalidOid;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	ours = ((Form_pg_class) GETSTRUCT(tuple))->relam == get_index_am_oid(GUARD_ACCESS_METHOD, true);
+	ReleaseSysCache(tuple);
+	return ours ? IndexGetRelation(index, true) : InvalidOid;
+}
+
+/* Takes the filter's coverage away, in the order of locks that the command itself has. */
+static void
+Uncover(Oid table, bool concurrently)
+{
+	Oid filter;
+	LiveFilter live;
+
+	if (!OidIsValid(table) || !OwnsTable(table) || !OidIsValid(FilterOfExactGuard(table)))
+		return;
+	if (concurrently)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot drop the index of an exact guard concurrently"),
+						errhint("Call dedup_unguard() for table \"%s\".", get_rel_name(table))));
+	LockRelationOid(table, AccessExclusiveLock);
+	filter = FilterOfExactGuard(table);
+	if (!OidIsValid(filter))
+		return;
+	live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);
+	SetLiveCovers(live, false);
+	CloseLive(live);
+}
+
+/*
+ * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER and DROP INDEX
+ */
+DEDUP_FUNCTION(dedup_guard_dropped)
+{
+	const EventTriggerData *data = (const EventTriggerData *) fcinfo->context;
+	const DropStmt *statement;
+	ListCell *cell;
+
+	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function %s must be called as an event trigger", "dedup_guard_dropped")));
+	statement = (const DropStmt *) data->parsetree;
+	if (statement == NULL || !IsA(statement, DropStmt))
+		PG_RETURN_NULL();
+	foreach(cell, statement->objects)
+	{
+		List *names = (List *) lfirst(cell);
+
+		if (names == NIL || !IsA(names, List))
+			continue;
+		if (statement->removeType == OBJECT_TRIGGER)
+			Uncover(TableOfTrigger(names), false);
+		else if (statement->removeType == OBJECT_INDEX)
+			Uncover(TableOfIndex(names), statement->concurrent);
+	}
+	PG_RETURN_NULL();
+}
