@@ -39,7 +39,7 @@ make -C "$tmp/build" -j"$(nproc)" with_llvm=no > "$tmp/make.log" 2>&1 || { cat "
 
 rc=0
 MAKEFLAGS=with_llvm=no test/pgtmp.sh --install "$tmp/build" --in "$tmp/build" -- \
-	env TORTURE_SEED="${TORTURE_SEED:-}" perl test/torture.pl "${1:-30}" "${2:-4}" &
+	env TORTURE_NO_ATTACH="${TORTURE_NO_ATTACH:-}" TORTURE_SEED="${TORTURE_SEED:-}" perl test/torture.pl "${1:-30}" "${2:-4}" &
 running=$!
 wait "$running" || rc=$?
 running=
