@@ -10,7 +10,7 @@
 #   frozen    the frozen bytes at -O0 and -O3, with gcc and clang
 #   regress   pg_regress, isolation and TAP tests, on a server with the default settings
 #   valgrind  some of the regression tests, the server under valgrind
-#   fuzz      a minute of fuzzing (FUZZ_SECONDS)
+#   fuzz      the seeds are those that make_corpus writes; a minute of fuzzing (FUZZ_SECONDS)
 #   guards    a minute of guards made by hand, at random (GUARD_FUZZ_SECONDS)
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   papers    the programs that measure error rates build, and one table comes out
@@ -33,7 +33,7 @@ cd "$(dirname "$0")/.."
 # Parts that use all cores run alone, in this order. After them the parts that use one
 # core run, as many at a time as there are cores, but at most four; they start in this order.
 wide_parts=(gcc clang unit sanitize frozen)
-narrow_parts=(regress valgrind fuzz guards torture papers install demo docs format)
+narrow_parts=(regress torture valgrind fuzz guards demo papers install docs format)
 # Parts that run only if they are named.
 extra_parts=(thorough)
 
@@ -157,7 +157,7 @@ part_papers() {
 	build_gcc
 	for program in papers curves pauses; do
 		g++ -std=c++20 -O2 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/bench/$program.cpp" \
-			"$tmp"/gcc/src/core/methods/*.o -o "$tmp/$program"
+			"$tmp"/gcc/src/core/*.o "$tmp"/gcc/src/core/methods/*.o -o "$tmp/$program"
 	done
 	out=$("$tmp/papers" --table qht1)
 	echo "$out" >&3
@@ -191,11 +191,12 @@ installcheck() {
 	return "$rc"
 }
 
-# As on a server that has just been installed; fsync changes no output. What can do more
-# where transactions can be prepared runs there, too.
+# As on a server that has just been installed; fsync changes no output. TAP tests wait more
+# than they work, so two run at a time. What can do more where transactions can be prepared
+# runs there, too.
 part_regress() {
 	build_gcc
-	installcheck "$tmp/regress.out" --default --set 'fsync = off'
+	installcheck "$tmp/regress.out" --default --set 'fsync = off' -- PROVE_FLAGS=-j2
 	installcheck "$tmp/prepared.out" --set 'max_prepared_transactions = 10' -- \
 		REGRESS='live_guard_rows live_guard_deleted' ISOLATION=prepared TAP_TESTS=
 }
@@ -277,8 +278,23 @@ part_format() {
 	echo "$(find src test -name '*.[ch]pp' | wc -l) files" >&3
 }
 
+# The seeds in the repository are those that make_corpus writes; others may stand beside them.
+compare_seeds() {
+	local seed stale=0
+	build_gcc
+	g++ -std=c++20 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/fuzz/make_corpus.cpp" \
+		"$tmp"/gcc/src/core/methods/*.o -o "$tmp/make_corpus"
+	mkdir "$tmp/seeds"
+	"$tmp/make_corpus" "$tmp/seeds"
+	for seed in "$tmp"/seeds/*; do
+		cmp "$seed" "$tmp/source/test/fuzz/corpus/${seed##*/}" || stale=$((stale + 1))
+	done
+	[ "$stale" = 0 ] || { echo "$stale seeds are not those that make_corpus writes" >&3; return 1; }
+}
+
 part_fuzz() {
 	local seconds=${FUZZ_SECONDS:-60} rc=0
+	compare_seeds
 	cmake -S "$tmp/source/test/fuzz" -B "$tmp/fuzz" -DCMAKE_CXX_COMPILER="clang++-$clang"
 	cmake --build "$tmp/fuzz" -j"$jobs" --target fuzz_filter
 	mkdir -p "$tmp/corpus"
@@ -291,8 +307,8 @@ part_fuzz() {
 	return "$rc"
 }
 
-# Under valgrind a test takes some sixty times as long, and two seconds more,
-# so: the quickest tests, as many as go into three minutes, or those that
+# Under valgrind a test takes some forty times as long, and more than a second besides,
+# so: the quickest tests, as many as go into two minutes, or those that
 # VALGRIND_TESTS names.
 part_valgrind() {
 	local tests=${VALGRIND_TESTS:-}
@@ -301,12 +317,15 @@ part_valgrind() {
 		[ -f "$tmp/regress.out" ] || installcheck "$tmp/regress.out" -- ISOLATION= TAP_TESTS= 3>&1
 		tests=$(sed -n 's/^test \([a-z0-9_]*\) .* ok  *\([0-9]*\) ms$/\2 \1/p; s/^ok [0-9]* *- \([a-z0-9_]*\)  *\([0-9]*\) ms$/\2 \1/p' "$tmp/regress.out" |
 			sort -n | while read -r ms name; do [ ! -f "sql/$name.sql" ] || echo "$ms $name"; done |
-			awk '(sum += 2000 + 60 * $1) <= 180000 { print $2 }')
+			awk '(sum += 1300 + 40 * $1) <= 120000 { print $2 }')
 		tests=${tests//$'\n'/ }
 	fi
 	echo "tests: $tests" >&3
 	installcheck "$tmp/valgrind.out" --valgrind -- REGRESS="$tests" ISOLATION= TAP_TESTS=
 }
+
+# The line of pg_regress that ends it.
+regress_ended='^(#)? *(All [0-9]+ tests passed|[0-9]+ of [0-9]+ tests (passed|failed))'
 
 # The main process.
 
@@ -435,9 +454,11 @@ finish() {
 	echo "-- $part: $result in ${took[$part]} s"
 }
 
-# Whether a part may start: valgrind chooses its tests by how long they took in regress.
+# Whether a part may start: valgrind chooses its tests by how long they took in regress, where
+# pg_regress comes first.
 ready() {
-	[ "$1" != valgrind ] || { ! has regress "${waiting[@]}" && [ -z "${group_of[regress]:-}" ]; }
+	[ "$1" != valgrind ] || [ -n "${VALGRIND_TESTS:-}" ] || grep -qsE "$regress_ended" "$tmp/regress.out" ||
+		{ ! has regress "${waiting[@]}" && [ -z "${group_of[regress]:-}" ]; }
 }
 
 # Starts the first waiting part that may start. Fails if there is none.
@@ -475,9 +496,16 @@ lanes=$((cores < 4 ? cores : 4))
 narrow_jobs=$((cores / lanes))
 while [ ${#waiting[@]} != 0 ] || [ ${#group_of[@]} != 0 ]; do
 	while [ ${#group_of[@]} -lt "$lanes" ] && start_next; do :; done
+	# With a lane to spare, look again in a while whether the next part may start.
+	tick=()
+	if [ ${#waiting[@]} != 0 ] && [ ${#group_of[@]} -lt "$lanes" ]; then
+		sleep 2 &
+		tick=("$!")
+	fi
 	rc=0
-	wait -n -p pid "${group_of[@]}" || rc=$?
-	part=${part_of[$pid]}
+	wait -n -p pid "${group_of[@]}" "${tick[@]}" || rc=$?
+	part=${part_of[$pid]:-}
+	[ -n "$part" ] || continue
 	echo "== $part"
 	cat "$tmp/$part.seen"
 	finish "$part" "$rc"

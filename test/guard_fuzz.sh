@@ -12,39 +12,12 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. test/setup.sh
+. test/beside_server.sh
 valgrind=()
 [ -z "${GUARD_FUZZ_VALGRIND:-}" ] || valgrind=(--valgrind)
 if [ ${#valgrind[@]} = 0 ]; then setup_packages torture; else setup_packages torture check; fi
 
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/guard_fuzz.XXXXXX")
-chmod 755 "$tmp"
-running=
-cleanup() {
-	local rc=$?
-	trap - EXIT
-	trap '' INT TERM HUP
-	if [ -n "$running" ]; then
-		kill -TERM "$running" 2>/dev/null || true
-		wait "$running" 2>/dev/null || true
-	fi
-	rm -rf "$tmp"
-	exit "$rc"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
-
-mkdir "$tmp/build"
-tar --exclude=./.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' -cf - . | tar -C "$tmp/build" -xf -
-make -C "$tmp/build" -j"$(nproc)" with_llvm=no > "$tmp/make.log" 2>&1 || { cat "$tmp/make.log"; exit 1; }
-
-rc=0
-MAKEFLAGS=with_llvm=no test/pgtmp.sh --install "$tmp/build" --in "$tmp/build" "${valgrind[@]}" -- \
+copy_build build
+beside_server --install "$tmp/build" --in "$tmp/build" "${valgrind[@]}" -- \
 	env GUARD_FUZZ_SEED="${GUARD_FUZZ_SEED:-}" GUARD_FUZZ_VALGRIND="${GUARD_FUZZ_VALGRIND:-}" \
-	perl test/guard_fuzz.pl "${1:-60}" &
-running=$!
-wait "$running" || rc=$?
-running=
-exit "$rc"
+	perl test/guard_fuzz.pl "${1:-60}"

@@ -227,7 +227,9 @@ start_under_valgrind() {
 	}
 	SUPP
 	[ ${#become[@]} = 0 ] || chown postgres: "$top/valgrind" "$top/valgrind.supp"
-	setsid "${as[@]}" valgrind --quiet --trace-children=yes --track-origins=yes --leak-check=no \
+	# Looking for origins finds nothing more, and takes as long again.
+	# shellcheck disable=SC2086  # options
+	setsid "${as[@]}" valgrind --quiet --trace-children=yes --leak-check=no ${VALGRIND_OPTS:-} \
 		--num-callers=30 --suppressions="$top/valgrind.supp" \
 		--log-file="$top/valgrind/%p.log" "$bin/postgres" -D "$data" > "$top/log" 2>&1 < /dev/null &
 	server=$!
@@ -265,7 +267,7 @@ if grep -E 'was terminated by signal|PANIC:|terminating any other active server'
 	[ "$rc" != 0 ] || rc=1
 fi
 if [ -n "$valgrind" ] && grep -q . "$top"/valgrind/*.log; then
-	echo "pgtmp: valgrind found errors:" >&2
+	echo "pgtmp: valgrind found errors (VALGRIND_OPTS=--track-origins=yes tells more):" >&2
 	grep -h . "$top"/valgrind/*.log | head -n 200 >&2
 	[ "$rc" != 0 ] || rc=1
 fi

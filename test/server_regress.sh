@@ -28,7 +28,7 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. test/setup.sh
+. test/beside_server.sh
 
 write=''
 keep=''
@@ -50,34 +50,10 @@ for variant in "${variants[@]}"; do
 done
 setup_packages server_regress
 
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/server_regress.XXXXXX")
-chmod 755 "$tmp"
-running=
-cleanup() {
-	local rc=$?
-	trap - EXIT
-	trap '' INT TERM HUP
-	if [ -n "$running" ]; then
-		kill -TERM "$running" 2>/dev/null || true
-		wait "$running" 2>/dev/null || true
-	fi
-	if [ -n "$keep" ]; then
-		mkdir -p "$keep"
-		cp -a "$tmp"/*.results "$tmp"/*.log "$keep/" 2>/dev/null || true
-	fi
-	rm -rf "$tmp"
-	exit "$rc"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
-
-# Runs the given command; prints its output only if it fails.
-quietly() {
-	local log=$1
-	shift
-	"$@" > "$log" 2>&1 || { cat "$log" >&2; return 1; }
+at_end() {
+	[ -n "$keep" ] || return 0
+	mkdir -p "$keep"
+	cp -a "$tmp"/*.results "$tmp"/*.log "$keep/" 2>/dev/null || true
 }
 
 # ---- the suite ----------------------------------------------------------------
@@ -184,7 +160,7 @@ build_suite() {
 # files that know of them.
 build_variant() {
 	cp -a "$tmp/setting" "$tmp/$1"
-	make -C "$tmp/$1" -j"$(nproc)" with_llvm=no CXX="g++ $2" \
+	make -C "$tmp/$1" -j"$(nproc)" CXX="g++ $2" \
 		-W src/query/distinct/plan.cpp -W src/query/distinct/exec.cpp
 }
 
@@ -196,11 +172,8 @@ run() {
 	for setting in 'autovacuum = off' "$@"; do
 		settings+=(--set "$setting")
 	done
-	MAKEFLAGS=with_llvm=no test/pgtmp.sh --install "$tree" --in "$tmp/suite" "${settings[@]}" -- \
-		bash run.sh "$name" > "$tmp/results.tar" 2> "$tmp/$name.log" &
-	running=$!
-	wait "$running" || rc=$?
-	running=
+	beside_server --install "$tree" --in "$tmp/suite" "${settings[@]}" -- \
+		bash run.sh "$name" > "$tmp/results.tar" 2> "$tmp/$name.log" || rc=$?
 	if [ "$rc" != 0 ]; then
 		tail -n 60 "$tmp/$name.log" >&2
 		echo "server_regress.sh: the run \"$name\" failed" >&2
@@ -219,9 +192,7 @@ if [ -z "$source" ]; then
 fi
 quietly "$tmp/suite.log" build_suite
 
-mkdir "$tmp/setting"
-tar --exclude=./.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' -cf - . | tar -C "$tmp/setting" -xf -
-quietly "$tmp/make.log" make -C "$tmp/setting" -j"$(nproc)" with_llvm=no
+copy_build setting
 
 run stock "$tmp/setting"
 grep -E 'tests (passed|failed)' "$tmp/stock.log" | sed 's/^ */without the setting: /'

@@ -568,7 +568,7 @@ my %steps = (
 			$row->{may_not_land} = $row->{u} <= 50;
 		}
 		# the key of the first once more, in a row that lands if the first does not
-		if (!$ENV{TORTURE_NO_ATTACH} && rand() < 0.3)
+		if (rand() < 0.3)
 		{
 			my $again = new_row($sent[0]{k});
 			$again->{u} = ++$next_u;
@@ -1120,7 +1120,7 @@ sub maintenance
 				note("X 0 two rows of one key under an exact guard: $twice");
 			}
 			last if $session->{error} eq 'gone';
-			if (!$ENV{TORTURE_NO_ATTACH} && rand() < 0.3)
+			if (rand() < 0.3)
 			{
 				detach_and_attach($session, exact_table());
 				last if $session->{error} eq 'gone';

@@ -21,11 +21,10 @@
 #ifndef STREAMDEDUP_CORE_EXACT_HPP_
 #define STREAMDEDUP_CORE_EXACT_HPP_
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "bytes.hpp"
 #include "image.hpp"
@@ -76,7 +75,7 @@ class WorkingExact {
       ClearInPieces(index_, 8 * room_);
       if (last_sight_) SetLink(0, 0, 0);
     }
-    WriteHeader(image_, shape, Form::kWorkingExact, Counters{0, static_cast<uint32_t>(room_)}, 0);
+    WriteHeader(image_, shape, Form::kWorkingExact, Counters{0, static_cast<uint32_t>(room_)});
   }
 
   uint64_t Find(uint64_t hash) const noexcept {
@@ -113,7 +112,7 @@ class WorkingExact {
     const uint64_t slot = indexed() ? FreeSlot(hash) : 0;
     const uint64_t place = n_++;
     StoreU64(hashes_ + 8 * place, hash);
-    StoreU64(image_ + 48, n_);
+    WriteCount(image_, n_);
     if (counted_) StoreU64(counts() + 8 * place, count);
     if (!indexed()) return;
     StoreU32(index_ + 4 * slot, Tag(hash) | static_cast<uint32_t>(place + 1));
@@ -274,69 +273,8 @@ inline uint64_t FindCanonical(const uint8_t* image, const Header& header, uint64
   return place;
 }
 
-// An entry of alignment 1, since they stand at any address.
-template <size_t kBytes>
-struct UnalignedEntry {
-  uint8_t bytes[kBytes];
-  bool operator<(const UnalignedEntry& other) const noexcept {
-    return LoadU64(bytes) < LoadU64(other.bytes);
-  }
-};
-
-// So many entries are sorted without a pause.
-inline constexpr uint64_t kSortedAtOnce = uint64_t{1} << 15;
-
-// Sorts in place by the bits of the hashes from `shift` + 7 on down. More than
-// kSortedAtOnce entries are first put in order of the byte at `shift`, in place and with
-// pauses (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993: American flag
-// sort). At most 8 calls deep.
-template <size_t kBytes>
-inline void SortByByte(UnalignedEntry<kBytes>* first, uint64_t n, unsigned shift) noexcept {
-  if (n <= kSortedAtOnce) {
-    std::sort(first, first + n);
-    return;
-  }
-  const auto byte_of = [shift](const UnalignedEntry<kBytes>& entry) {
-    return static_cast<unsigned>(LoadU64(entry.bytes) >> shift & 0xff);
-  };
-  uint64_t end[256] = {}, next[256];
-  ForUnits(n, 8 * kBytes, [&](uint64_t from, uint64_t to) {
-    for (uint64_t i = from; i < to; ++i) ++end[byte_of(first[i])];
-  });
-  uint64_t before = 0;
-  for (unsigned i = 0; i < 256; ++i) {
-    next[i] = before;
-    before += end[i];
-    end[i] = before;
-  }
-  uint64_t steps = 0;
-  for (unsigned bucket = 0; bucket < 256; ++bucket) {
-    for (; next[bucket] < end[bucket]; ++next[bucket]) {
-      UnalignedEntry<kBytes> entry = first[next[bucket]];
-      for (unsigned to = byte_of(entry); to != bucket; to = byte_of(entry)) {
-        std::swap(entry, first[next[to]++]);
-        PauseEvery<kProbesBetweenPauses>(&steps);
-      }
-      first[next[bucket]] = entry;
-      PauseEvery<kProbesBetweenPauses>(&steps);
-    }
-  }
-  if (shift == 0) return;
-  for (unsigned bucket = 0; bucket < 256; ++bucket) {
-    const uint64_t from = bucket == 0 ? 0 : end[bucket - 1];
-    SortByByte(first + from, end[bucket] - from, shift - 8);
-    Pause();
-  }
-}
-
 // Sorts `n` little-endian hashes, or hashes with their counts, in place.
-inline void SortEntries(uint8_t* entries, uint64_t n, bool counted) noexcept {
-  if (counted) {
-    SortByByte(reinterpret_cast<UnalignedEntry<16>*>(entries), n, 56);
-  } else {
-    SortByByte(reinterpret_cast<UnalignedEntry<8>*>(entries), n, 56);
-  }
-}
+void SortEntries(uint8_t* entries, uint64_t n, bool counted) noexcept;
 
 }  // namespace dedup
 

@@ -7,14 +7,15 @@
 // To add one key to a value that must not change: AddTo.
 // Where a filter can be full, each of these says so; a filter that could not take a
 // key must not be used as if it had.
+//
+// Here is what runs once a key, and what takes a function of the caller; the rest is in
+// filter.cpp.
 
 #ifndef STREAMDEDUP_CORE_FILTER_HPP_
 #define STREAMDEDUP_CORE_FILTER_HPP_
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "bytes.hpp"
 #include "exact.hpp"
@@ -90,21 +91,10 @@ inline Frequency FrequencyOf(const uint8_t* image, const Header& header, uint64_
 }
 
 // How many sights all counts together are, up to kMaxCount; of such a method.
-inline uint64_t TotalOf(const uint8_t* image, const Header& header) noexcept {
-  if (!header.exact()) return header.counters.count;
-  uint64_t total = 0;
-  ForEachEntry(image, header, [&](uint64_t, uint64_t count) { total = SumOfCounts(total, count); });
-  return total;
-}
+uint64_t TotalOf(const uint8_t* image, const Header& header) noexcept;
 
 // Estimated keys, and the rate at which a new key is called a duplicate now.
-inline Reading Read(const uint8_t* image, const Header& header) noexcept {
-  if (header.exact()) {
-    const double n = static_cast<double>(header.hashes());
-    return {n, std::ldexp(n, -64)};
-  }
-  return header.method->read(header.shape, header.counters, image + header.body_at());
-}
+Reading Read(const uint8_t* image, const Header& header) noexcept;
 
 // The rate to expect of a filter of a method that forgets, however long its stream is.
 inline double SteadyFpr(const Method& method, const Shape& shape) noexcept {
@@ -113,22 +103,7 @@ inline double SteadyFpr(const Method& method, const Shape& shape) noexcept {
 
 // Whether a filter holds more than it was sized for, beyond what the estimate's
 // own error explains.
-inline bool Overfull(const Header& header, const Reading& reading) noexcept {
-  if (header.exact() || !header.method->has_rate()) return false;
-  if (header.method->forgets(header.shape)) {
-    // The common case, before the sums that tell what to expect.
-    if (reading.fpr <= 1.2 * header.shape.fpr) return false;
-    // By the rules of some papers the rate to expect is above the one asked for; and the
-    // one that it settles at, where it settles, above that with `keys` keys.
-    const double settled = SteadyFpr(*header.method, header.shape);
-    const double at_keys = static_cast<double>(header.shape.keys);
-    const double usual =
-        settled <= kMaxFpr ? settled : header.method->expected_fpr(header.shape, at_keys);
-    return reading.fpr > 1.2 * usual;
-  }
-  const double keys = static_cast<double>(header.shape.keys);
-  return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
-}
+bool Overfull(const Header& header, const Reading& reading) noexcept;
 
 // ---- filling --------------------------------------------------------------------
 
@@ -145,36 +120,16 @@ inline constexpr uint64_t kFirstCountedRoom = 4;
 
 // `limit` is the most hashes before the method takes over: Header::exact_limit(),
 // or less, or state_limit().
-inline Step NextStep(const Header& header, uint64_t limit) noexcept {
-  if (!header.exact()) return {Form::kWorkingFull, 0};
-  const uint64_t n = header.hashes();
-  if (n >= limit) return {Form::kWorkingFull, 0};
-  uint64_t room = header.counted() ? kFirstCountedRoom : kFirstRoom;
-  if (n >= room) {
-    room = header.counted() && n < kListRoom ? kListRoom : 2 * kListRoom;
-    while (room <= n) room *= 2;
-  }
-  return {Form::kWorkingExact, room < limit ? room : limit};
-}
+Step NextStep(const Header& header, uint64_t limit) noexcept;
 inline Step NextStep(const Header& header) noexcept {
   return NextStep(header, header.exact_limit());
 }
 
 // The form and the room in which to go on filling a canonical image: as NextStep(),
 // but that an exact one at its limit stays exact until a key comes that is new.
-inline Step FirstStep(const Header& header, uint64_t limit) noexcept {
-  if (header.form == Form::kExact && header.hashes() >= limit) {
-    return {Form::kWorkingExact, header.hashes()};
-  }
-  return NextStep(header, limit);
-}
+Step FirstStep(const Header& header, uint64_t limit) noexcept;
 
-inline size_t StepBytes(const Header& header, const Step& step) noexcept {
-  if (step.form == Form::kWorkingExact) {
-    return WorkingExactBytes(step.room, header.order(), header.counted());
-  }
-  return WorkingFullBytes(header.shape);
-}
+size_t StepBytes(const Header& header, const Step& step) noexcept;
 
 // By how much the body of a kWorkingFull image at this address is shifted, so that
 // it starts a cache line, behind the room for deferred hashes.
@@ -187,13 +142,11 @@ inline size_t ShiftFor(const uint8_t* image, const Shape& shape) noexcept {
 
 // Moves the body of a kWorkingFull image that was copied to another address to the
 // start of a cache line again.
+void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept;
 inline void Align(uint8_t* image, Header* header) noexcept {
   if (header->form != Form::kWorkingFull) return;
   const size_t shift = ShiftFor(image, header->shape);
-  if (header->body_at() == kHeaderBytes + shift) return;
-  MoveInPieces(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
-  header->checksum = (header->checksum & ~uint64_t{0xffff}) | shift;
-  StoreU64(image + 8, header->checksum);
+  if (header->working.shift != shift) MoveBody(image, header, shift);
 }
 
 // Entries on their way to visit(hashes, counts, n) in batches, so that it can prefetch,
@@ -240,43 +193,13 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
 
 // Writes the method's body of any image, exact hashes replayed, and its counters.
 // False: the method is full before the last of the hashes.
-[[nodiscard]] inline bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
-                                 uint8_t* body) noexcept {
-  if (!header.exact()) {
-    const size_t used = header.used_bytes();
-    *counters = header.counters;
-    CopyInPieces(body, image + header.body_at(), used);
-    ClearInPieces(body + used, header.shape.bytes - used);
-    return true;
-  }
-  bool taken = true;
-  *counters = Counters{};
-  ClearInPieces(body, header.shape.bytes);
-  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
-    taken = taken && Replay(*header.method, header.shape, counters, body, hashes, counts, n) == n;
-  });
-  return taken;
-}
+[[nodiscard]] bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
+                          uint8_t* body) noexcept;
 
 // Writes the working image that NextStep() chose, with all that `image` holds,
 // to `out`, which has StepBytes() bytes. False: the method cannot hold it.
-[[nodiscard]] inline bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
-                                      uint8_t* out) noexcept {
-  if (step.form == Form::kWorkingExact) {
-    WorkingExact grown(out, 0, step.room, header.order(), header.counted());
-    grown.Clear(header.shape);
-    InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
-      for (size_t i = 0; i < n; ++i) grown.PrefetchIndex(hashes[i]);
-      for (size_t i = 0; i < n && !grown.full(); ++i) grown.Append(hashes[i], counts[i]);
-    });
-    return true;
-  }
-  const size_t shift = ShiftFor(out, header.shape);
-  Counters counters;
-  const bool taken = BodyTo(image, header, &counters, out + kHeaderBytes + shift);
-  WriteHeader(out, header.shape, Form::kWorkingFull, counters, shift);
-  return taken;
-}
+[[nodiscard]] bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
+                               uint8_t* out) noexcept;
 
 // Whether a full image's body is rewritten if this key is added, which may take seconds. (Keys
 // that crowd in one place may cause that at any time; hashes that are spread do not.)
@@ -315,36 +238,9 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 // Puts the deferred hashes where they belong. Every other function wants that done:
 // the hashes still deferred are none of the filter's keys to it. False: the method was
 // full before the last of them.
+[[nodiscard]] bool SettleDeferred(uint8_t* image, Header* header) noexcept;
 [[nodiscard]] inline bool Settle(uint8_t* image, Header* header) noexcept {
-  const size_t n = header->deferred();
-  if (n == 0) return true;
-  size_t taken = n;
-  uint64_t hashes[kMaxDeferred];
-  if (header->form == Form::kWorkingExact) {
-    WorkingExact exact(image, *header);
-    const uint8_t* from = image + kHeaderBytes + 8 * exact.n();
-    for (size_t i = 0; i < n; ++i) {
-      hashes[i] = LoadU64(from + 8 * i);
-      exact.PrefetchIndex(hashes[i]);
-    }
-    for (size_t i = 0; i < n; ++i) {
-      const uint64_t place = exact.Find(hashes[i]);
-      if (place != kNowhere) {
-        exact.Touch(place);
-      } else {
-        exact.Append(hashes[i]);
-      }
-    }
-    header->counters.count = exact.n();
-  } else {
-    for (size_t i = 0; i < n; ++i) hashes[i] = LoadU64(image + kHeaderBytes + 8 * i);
-    taken = header->method->test_and_add(header->shape, &header->counters,
-                                         image + header->body_at(), hashes, n, nullptr);
-    WriteCounters(image, header->counters);
-  }
-  header->checksum &= ~(uint64_t{0xffff} << 16);
-  StoreU64(image + 8, header->checksum);
-  return taken == n;
+  return header->deferred() == 0 || SettleDeferred(image, header);
 }
 
 // Adds a key to a working image where nobody waits for the answer: large filters
@@ -362,8 +258,8 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   }
   const uint64_t before = exact ? header->hashes() : 0;
   StoreU64(image + kHeaderBytes + 8 * (before + n), hash);
-  header->checksum += 1 << 16;
-  StoreU64(image + 8, header->checksum);
+  header->working.deferred = static_cast<uint16_t>(n + 1);
+  WriteWorkingState(image, header->working);
   if (n + 1 >= kMaxDeferred && !Settle(image, header)) return Outcome::kFull;
   return Outcome::kNew;
 }
@@ -419,141 +315,36 @@ inline bool StaysExact(const Header& header) noexcept {
   return header.exact() && header.hashes() <= header.exact_limit();
 }
 
-inline size_t CanonicalBytes(const Header& header) noexcept {
-  if (StaysExact(header)) return kHeaderBytes + header.entry_bytes() * header.hashes();
-  return kHeaderBytes + (header.exact() ? header.shape.bytes : header.used_bytes());
-}
+size_t CanonicalBytes(const Header& header) noexcept;
 
 // Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes. Only
 // windows have more hashes than they may as values, and those are never full.
-inline void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
-  const size_t size = CanonicalBytes(header);
-  if (StaysExact(header)) {
-    const bool counted = header.counted();
-    uint8_t* to = out + kHeaderBytes;
-    ForEachEntry(image, header, [&](uint64_t hash, uint64_t count) {
-      StoreU64(to, hash);
-      if (counted) StoreU64(to + 8, count);
-      to += EntryBytes(counted);
-    });
-    if (to < out + size) {  // broken links: keep the bytes defined
-      ClearInPieces(to, static_cast<size_t>(out + size - to));
-    }
-    if (header.form == Form::kWorkingExact && header.order() == ExactOrder::kSorted) {
-      SortEntries(out + kHeaderBytes, header.hashes(), counted);
-    }
-    WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0}, 0);
-  } else if (header.exact()) {
-    Counters counters;
-    (void)BodyTo(image, header, &counters, out + kHeaderBytes);
-    WriteHeader(out, header.shape, Form::kFull, counters, 0);
-  } else {
-    CopyInPieces(out + kHeaderBytes, image + header.body_at(), size - kHeaderBytes);
-    WriteHeader(out, header.shape, Form::kFull, header.counters, 0);
-  }
-  Seal(out, size);
-}
+void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept;
 
 // The header of a full canonical image whose body is in place, and the image's size.
-inline size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* out) noexcept {
-  WriteHeader(out, shape, Form::kFull, counters, 0);
-  const Method* method = MethodByCode(shape.method);
-  return kHeaderBytes +
-         (method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes);
-}
+size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* out) noexcept;
 
 // ---- one key into a value ------------------------------------------------------------
 
 // Bytes that AddTo may need.
-inline size_t AddToBytes(const Header& header) noexcept {
-  if (!header.exact()) return kHeaderBytes + header.shape.bytes;
-  const size_t same = kHeaderBytes + header.entry_bytes() * header.hashes();
-  if (header.hashes() >= header.exact_limit()) {
-    const size_t full = kHeaderBytes + header.shape.bytes;
-    return full > same ? full : same;
-  }
-  return same + header.entry_bytes();
-}
+size_t AddToBytes(const Header& header) noexcept;
 
 // Writes the canonical image of `image`, a canonical one, with one more key to
 // `out`, in one pass and without its checksum (Seal sets it). Returns its size, or 0 if
 // the filter is full.
-[[nodiscard]] inline size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
-                                  uint8_t* out) noexcept {
-  const Shape& shape = header.shape;
-  if (header.form == Form::kFull) {
-    Counters counters;
-    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
-        header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr) == 0) {
-      return 0;
-    }
-    return WriteFull(shape, counters, out);
-  }
-  const uint64_t n = header.hashes();
-  const ExactOrder order = header.order();
-  const size_t entry = header.entry_bytes();
-  const uint8_t* from = image + kHeaderBytes;
-  uint8_t* to = out + kHeaderBytes;
-  uint64_t place = FindCanonical(image, header, hash);
-  uint64_t size = n;
-  if (place != kNowhere) {
-    CopyInPieces(to, from, entry * n);
-    if (header.counted()) {
-      StoreU64(to + entry * place + 8, SumOfCounts(CountAt(image, place), 1));
-    } else if (order == ExactOrder::kLastSight) {
-      MoveInPieces(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
-      StoreU64(to + 8 * (n - 1), hash);
-    }
-  } else if (n < header.exact_limit()) {
-    place = order == ExactOrder::kSorted ? LowerBound(image, header, hash) : n;
-    CopyInPieces(to, from, entry * place);
-    StoreU64(to + entry * place, hash);
-    if (header.counted()) StoreU64(to + entry * place + 8, 1);
-    CopyInPieces(to + entry * (place + 1), from + entry * place, entry * (n - place));
-    size = n + 1;
-  } else {
-    Counters counters;
-    const uint64_t once = 1;
-    if (!BodyTo(image, header, &counters, to) ||
-        Replay(*header.method, shape, &counters, to, &hash, &once, 1) == 0) {
-      return 0;
-    }
-    return WriteFull(shape, counters, out);
-  }
-  WriteHeader(out, shape, Form::kExact, Counters{size, 0}, 0);
-  return kHeaderBytes + entry * size;
-}
+[[nodiscard]] size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
+                           uint8_t* out) noexcept;
 
 // ---- one key out of a value -----------------------------------------------------------
 
 // Bytes that ForgetFrom may need. No method that tells frequencies can forget.
-inline size_t ForgetBytes(const Header& header) noexcept {
-  return kHeaderBytes + (header.exact() ? 8 * header.hashes() : header.shape.bytes);
-}
+size_t ForgetBytes(const Header& header) noexcept;
 
 // Writes the canonical image of `image`, a canonical one of a method that can forget,
 // without one key that was answered new when it was added. Returns its size, or 0 if
 // the key is not there.
-[[nodiscard]] inline size_t ForgetFrom(const uint8_t* image, const Header& header, uint64_t hash,
-                                       uint8_t* out) noexcept {
-  const Shape& shape = header.shape;
-  if (!header.exact()) {
-    Counters counters;
-    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
-        !header.method->forget(shape, &counters, out + kHeaderBytes, hash)) {
-      return 0;
-    }
-    return WriteFull(shape, counters, out);
-  }
-  const uint64_t place = FindCanonical(image, header, hash), n = header.hashes();
-  if (place == kNowhere) return 0;
-  const uint8_t* from = image + kHeaderBytes;
-  uint8_t* to = out + kHeaderBytes;
-  CopyInPieces(to, from, 8 * place);
-  CopyInPieces(to + 8 * place, from + 8 * (place + 1), 8 * (n - place - 1));
-  WriteHeader(out, shape, Form::kExact, Counters{n - 1, 0}, 0);
-  return kHeaderBytes + 8 * (n - 1);
-}
+[[nodiscard]] size_t ForgetFrom(const uint8_t* image, const Header& header, uint64_t hash,
+                                uint8_t* out) noexcept;
 
 }  // namespace dedup
 

@@ -7,7 +7,7 @@
 //        3      1  form (below) in the low 4 bits, and above them the number of the hash
 //                  of the keys: 0 XXH3, 1 SipHash-2-4
 //        4      4  M, the method's body in bytes
-//        8      8  checksum; in working forms not one, see below
+//        8      8  canonical forms: checksum; working forms: WorkingState
 //       16      8  seed of the key hash
 //       24      8  keys: capacity or window; 0 of methods without a rate
 //       32      8  fpr, an IEEE double; the same
@@ -25,16 +25,16 @@
 // Two are working forms, for a filter that is being filled in memory; they have
 // spare room, no checksum, and never leave the server's memory:
 //   kWorkingExact  hashes with an index over them
-//   kWorkingFull   the method's body, moved up to a cache line's start by as many
-//                  bytes as the low 16 bits of the checksum field say
-// The next 16 bits of that field count deferred hashes: keys that were added but not
-// yet looked up and put where they belong, so that it can be done in batches, with
-// prefetch (Defer and Settle in filter.hpp). They stand behind the header, in front
-// of the body, or behind the n hashes of an exact image. The 16 bits above count the
-// filters that were merged into it, without the first.
+//   kWorkingFull   the method's body, moved up to a cache line's start by
+//                  WorkingState::shift bytes
+// Deferred hashes are keys that were added but not yet looked up and put where they belong,
+// so that it can be done in batches, with prefetch (Defer and Settle in filter.hpp). They
+// stand behind the header, in front of the body, or behind the n hashes of an exact image.
 //
 // Check() is O(1) and makes every later call memory-safe whatever the rest of
 // the bytes hold. Validate() is for bytes from outside.
+//
+// Here is what runs once a key; the rest is in image.cpp.
 
 #ifndef STREAMDEDUP_CORE_IMAGE_HPP_
 #define STREAMDEDUP_CORE_IMAGE_HPP_
@@ -45,9 +45,6 @@
 
 #include "bytes.hpp"
 #include "method.hpp"
-#include "pause.hpp"
-#include "registry.hpp"
-#include "xxh3.hpp"
 
 namespace dedup {
 
@@ -60,12 +57,39 @@ inline constexpr size_t EntryBytes(bool counted) noexcept { return counted ? 16 
 
 enum class Form : uint8_t { kExact = 0, kFull = 1, kWorkingExact = 2, kWorkingFull = 3 };
 
+// ---- the state of a working form --------------------------------------------------
+
+// What a working image has instead of a checksum.
+struct WorkingState {
+  uint16_t shift = 0;     // kWorkingFull: bytes between the header and the body
+  uint16_t deferred = 0;  // hashes that wait
+  uint16_t merged = 0;    // filters that were merged into it, without the first
+
+  bool operator==(const WorkingState&) const = default;
+};
+
+// The field of 8 bytes: shift, deferred and merged from the low bits on, then 16 zeros.
+inline constexpr uint64_t Pack(const WorkingState& working) noexcept {
+  return working.shift | uint64_t{working.deferred} << 16 | uint64_t{working.merged} << 32;
+}
+
+// False: no working image has this field.
+[[nodiscard]] inline constexpr bool Unpack(uint64_t field, WorkingState* working) noexcept {
+  working->shift = static_cast<uint16_t>(field);
+  working->deferred = static_cast<uint16_t>(field >> 16);
+  working->merged = static_cast<uint16_t>(field >> 32);
+  return field >> 48 == 0;
+}
+
+// ---- the header -------------------------------------------------------------------
+
 struct Header {
   const Method* method;
   Shape shape;
   Form form;
-  Counters counters;  // in exact forms: n, and the room
-  uint64_t checksum;  // in working forms: the body's shift, and deferred hashes
+  Counters counters;     // in exact forms: n, and the room
+  uint64_t checksum;     // of canonical forms, 0 if it was not computed; 0 of working ones
+  WorkingState working;  // of working forms; zeros of canonical ones
 
   bool exact() const noexcept { return form == Form::kExact || form == Form::kWorkingExact; }
   bool canonical() const noexcept { return form == Form::kExact || form == Form::kFull; }
@@ -79,17 +103,13 @@ struct Header {
   size_t entry_bytes() const noexcept { return EntryBytes(counted()); }
   uint64_t exact_limit() const noexcept;
   uint64_t state_limit() const noexcept;
-  size_t body_at() const noexcept {  // of full forms
-    return kHeaderBytes + (form == Form::kWorkingFull ? checksum & 0xffff : 0);
-  }
+  size_t body_at() const noexcept { return kHeaderBytes + working.shift; }  // of full forms
   size_t used_bytes() const noexcept {  // of full forms: of the body
     return method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
   }
   // Filters that were merged into this one, itself included.
-  uint32_t parts() const noexcept {
-    return canonical() ? 1 : 1 + static_cast<uint32_t>(checksum >> 32 & 0xffff);
-  }
-  size_t deferred() const noexcept { return canonical() ? 0 : checksum >> 16 & 0xffff; }
+  uint32_t parts() const noexcept { return uint32_t{1} + working.merged; }
+  size_t deferred() const noexcept { return working.deferred; }
 };
 
 // ---- exact forms: how many hashes, how many bytes -----------------------------
@@ -151,12 +171,11 @@ inline constexpr uint64_t WorkingFullBytes(const Shape& shape) noexcept {
   return kHeaderBytes + 8 * DeferredRoom(shape) + (kLineBytes - 1) + shape.bytes;
 }
 
-// Whether a working image's checksum field is one, in an exact image of n hashes
-// with this room, or in a full one.
-inline constexpr bool WorkingFieldValid(uint64_t field, const Shape& shape, bool exact, uint64_t n,
-                                        uint64_t room) noexcept {
-  const uint64_t shift = field & 0xffff, deferred = field >> 16 & 0xffff;
-  if (field >> 48 != 0) return false;
+// Whether an image of this shape can be in this state: an exact one of n hashes with this
+// room, or a full one.
+inline constexpr bool ValidState(const WorkingState& working, const Shape& shape, bool exact,
+                                 uint64_t n, uint64_t room) noexcept {
+  const size_t shift = working.shift, deferred = working.deferred;
   if (deferred > 0 && (shape.bytes < kDeferFromBytes || deferred >= kMaxDeferred)) return false;
   if (exact) return shift == 0 && n + deferred <= room;
   return shift >= 8 * DeferredRoom(shape) && shift < 8 * DeferredRoom(shape) + kLineBytes;
@@ -164,25 +183,40 @@ inline constexpr bool WorkingFieldValid(uint64_t field, const Shape& shape, bool
 
 // ---- reading and writing the header -------------------------------------------
 
+// Where fields start that are read or written alone.
+inline constexpr size_t kChecksumAt = 8;  // or the working state
+inline constexpr size_t kSeedAt = 16;
+inline constexpr size_t kCountAt = 48;
+inline constexpr size_t kStateAt = 56;
+
+inline void WriteWorkingState(uint8_t* image, const WorkingState& working) noexcept {
+  StoreU64(image + kChecksumAt, Pack(working));
+}
+
+inline void WriteCount(uint8_t* image, uint64_t count) noexcept {
+  StoreU64(image + kCountAt, count);
+}
+
+inline void WriteCounters(uint8_t* image, const Counters& counters) noexcept {
+  WriteCount(image, counters.count);
+  StoreU32(image + kStateAt, counters.state);
+}
+
+// Of a canonical form without its checksum, which Seal() sets; of a working one with its
+// state.
 inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Counters& counters,
-                        uint64_t checksum) noexcept {
+                        const WorkingState& working = {}) noexcept {
   image[0] = kMagic;
   image[1] = kFormatVersion;
   image[2] = shape.method;
   image[3] = static_cast<uint8_t>(static_cast<unsigned>(form) | unsigned{shape.hash} << 4);
   StoreU32(image + 4, shape.bytes);
-  StoreU64(image + 8, checksum);
-  StoreU64(image + 16, shape.seed);
+  WriteWorkingState(image, working);
+  StoreU64(image + kSeedAt, shape.seed);
   StoreU64(image + 24, shape.keys);
   StoreDouble(image + 32, shape.fpr);
   StoreU64(image + 40, shape.detail);
-  StoreU64(image + 48, counters.count);
-  StoreU32(image + 56, counters.state);
-}
-
-inline void WriteCounters(uint8_t* image, const Counters& counters) noexcept {
-  StoreU64(image + 48, counters.count);
-  StoreU32(image + 56, counters.state);
+  WriteCounters(image, counters);
 }
 
 // What is wrong with an image.
@@ -204,62 +238,7 @@ enum class Flaw {
 inline unsigned HashNumberOf(const uint8_t* image) noexcept { return image[3] >> 4; }
 
 // Reads and checks the header in O(1).
-[[nodiscard]] inline Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
-  if (size < kHeaderBytes || image[0] != kMagic) return Flaw::kNotAFilter;
-  if (image[1] != kFormatVersion) return Flaw::kFutureVersion;
-  const Method* method = MethodByCode(image[2]);
-  if (method == nullptr) return Flaw::kUnknownMethod;
-  const unsigned form = image[3] & 0xf, hash = HashNumberOf(image);
-  if (form > static_cast<unsigned>(Form::kWorkingFull)) return Flaw::kParameters;
-  if (hash >= kHashCount) return Flaw::kUnknownHash;
-  header->method = method;
-  header->form = static_cast<Form>(form);
-  Shape& shape = header->shape;
-  shape.method = image[2];
-  shape.hash = static_cast<uint8_t>(hash);
-  shape.bytes = LoadU32(image + 4);
-  header->checksum = LoadU64(image + 8);
-  shape.seed = LoadU64(image + 16);
-  shape.keys = LoadU64(image + 24);
-  shape.fpr = LoadDouble(image + 32);
-  shape.detail = LoadU64(image + 40);
-  header->counters.count = LoadU64(image + 48);
-  header->counters.state = LoadU32(image + 56);
-
-  if (shape.bytes == 0 || shape.bytes > kMaxBodyBytes) return Flaw::kParameters;
-  if (method->has_rate() ? shape.keys < 1 || shape.keys > kMaxKeys ||
-                               !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)
-                         : shape.keys != 0 || LoadU64(image + 32) != 0) {
-    return Flaw::kParameters;
-  }
-  if (!method->valid(shape, header->exact() ? Counters{} : header->counters))
-    return Flaw::kParameters;
-  switch (header->form) {
-    case Form::kExact:
-      if (header->counters.state != 0 || header->hashes() > header->state_limit()) {
-        return Flaw::kParameters;
-      }
-      if (size != kHeaderBytes + header->entry_bytes() * header->hashes()) return Flaw::kSize;
-      break;
-    case Form::kWorkingExact:
-      if (header->hashes() > header->room() || header->room() > header->state_limit() ||
-          !WorkingFieldValid(header->checksum, shape, true, header->hashes(), header->room())) {
-        return Flaw::kParameters;
-      }
-      if (size < WorkingExactBytes(header->room(), header->order(), header->counted())) {
-        return Flaw::kSize;
-      }
-      break;
-    case Form::kFull:
-      if (size != kHeaderBytes + header->used_bytes()) return Flaw::kSize;
-      break;
-    case Form::kWorkingFull:
-      if (!WorkingFieldValid(header->checksum, shape, false, 0, 0)) return Flaw::kParameters;
-      if (size < WorkingFullBytes(shape)) return Flaw::kSize;
-      break;
-  }
-  return Flaw::kNone;
-}
+[[nodiscard]] Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept;
 
 // The same for images that are looked at again and again and differ in little but
 // their counts: `raw` is the image of the last full check, `header` that header as
@@ -273,15 +252,16 @@ struct LastCheck {
 [[nodiscard]] inline Flaw CheckAgain(const uint8_t* image, size_t size, LastCheck* last) noexcept {
   Header& header = last->header;
   if (size >= kHeaderBytes && size == last->size && std::memcmp(image, last->raw, 8) == 0 &&
-      std::memcmp(image + 16, last->raw + 16, 32) == 0 &&
-      LoadU32(image + 56) == header.counters.state) {
-    const uint64_t count = LoadU64(image + 48), checksum = LoadU64(image + 8);
+      std::memcmp(image + kSeedAt, last->raw + kSeedAt, kCountAt - kSeedAt) == 0 &&
+      LoadU32(image + kStateAt) == header.counters.state) {
+    const uint64_t count = LoadU64(image + kCountAt);
     const bool exact = header.form == Form::kWorkingExact;
+    WorkingState working;
     if (!header.canonical() && (exact ? count <= header.room() : count == header.counters.count) &&
-        (checksum & 0xffff) == (header.checksum & 0xffff) &&
-        WorkingFieldValid(checksum, header.shape, exact, count, header.room())) {
+        Unpack(LoadU64(image + kChecksumAt), &working) && working.shift == header.working.shift &&
+        ValidState(working, header.shape, exact, count, header.room())) {
       header.counters.count = count;
-      header.checksum = checksum;
+      header.working = working;
       return Flaw::kNone;
     }
   }
@@ -299,68 +279,21 @@ struct LastCheck {
 inline bool SameBody(const uint8_t* image, size_t size, const LastCheck& last) noexcept {
   const auto differ = [&](size_t i) { return LoadU64(image + i) ^ LoadU64(last.raw + i); };
   return size == last.size && size >= kHeaderBytes &&
-         (differ(0) | differ(8) | differ(16) | differ(40)) == 0;
+         (differ(0) | differ(kChecksumAt) | differ(kSeedAt) | differ(40)) == 0;
 }
 
 // Over all bytes of a canonical image but the checksum's own.
-inline uint64_t Checksum(const uint8_t* image, size_t size) noexcept {
-  uint8_t head[kHeaderBytes];
-  std::memcpy(head, image, kHeaderBytes);
-  std::memset(head + 8, 0, 8);
-  return Xxh3InPieces(image + kHeaderBytes, size - kHeaderBytes, Xxh3(head, kHeaderBytes, 0));
-}
-
-inline void Seal(uint8_t* image, size_t size) noexcept {
-  StoreU64(image + 8, Checksum(image, size));
-}
-
-inline bool ChecksumHolds(const uint8_t* image, size_t size) noexcept {
-  return LoadU64(image + 8) == Checksum(image, size);
-}
+uint64_t Checksum(const uint8_t* image, size_t size) noexcept;
+void Seal(uint8_t* image, size_t size) noexcept;
+bool ChecksumHolds(const uint8_t* image, size_t size) noexcept;
 
 // Checks bytes from outside: everything that Check() does, that the form is a
 // canonical one, the checksum, the order of sorted hashes, and that each count is one.
 // O(size).
-[[nodiscard]] inline Flaw Validate(const uint8_t* image, size_t size, Header* header) noexcept {
-  const Flaw flaw = Check(image, size, header);
-  if (flaw != Flaw::kNone) return flaw;
-  if (!header->canonical()) return Flaw::kWorking;
-  if (header->exact() && header->hashes() > header->exact_limit()) return Flaw::kParameters;
-  if (!ChecksumHolds(image, size)) return Flaw::kChecksum;
-  const uint8_t* entries = image + kHeaderBytes;
-  const size_t step = header->entry_bytes();
-  if (header->exact() && header->order() == ExactOrder::kSorted) {
-    bool rising = true;
-    ForUnits(header->hashes(), 8 * step, [&](uint64_t from, uint64_t to) {
-      for (uint64_t i = from > 0 ? from : 1; i < to && rising; ++i) {
-        rising = LoadU64(entries + step * (i - 1)) < LoadU64(entries + step * i);
-      }
-    });
-    if (!rising) return Flaw::kOrder;
-  }
-  if (header->exact() && header->counted()) {
-    bool counts = true;
-    ForUnits(header->hashes(), 8 * step, [&](uint64_t from, uint64_t to) {
-      for (uint64_t i = from; i < to && counts; ++i) {
-        const uint64_t count = LoadU64(entries + step * i + 8);
-        counts = count >= 1 && count <= kMaxCount;
-      }
-    });
-    if (!counts) return Flaw::kBody;
-  }
-  if (header->form == Form::kFull && header->method->sound != nullptr &&
-      !header->method->sound(header->shape, header->counters, image + kHeaderBytes)) {
-    return Flaw::kBody;
-  }
-  return Flaw::kNone;
-}
+[[nodiscard]] Flaw Validate(const uint8_t* image, size_t size, Header* header) noexcept;
 
-// ---- the empty filter -----------------------------------------------------------
-
-inline void WriteEmpty(const Shape& shape, uint8_t* image) noexcept {
-  WriteHeader(image, shape, Form::kExact, Counters{}, 0);
-  Seal(image, kHeaderBytes);
-}
+// The empty filter.
+void WriteEmpty(const Shape& shape, uint8_t* image) noexcept;
 
 }  // namespace dedup
 

@@ -49,7 +49,7 @@ inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
-inline constexpr uint8_t kPageVersion = 3;
+inline constexpr uint8_t kPageVersion = 4;
 
 // How often the filter's number of pages was doubled since it was made. Only 0 is known.
 inline constexpr uint8_t kLevel = 0;
@@ -74,10 +74,11 @@ inline constexpr size_t kClockAt = 48;    // u32: the lines' newest generation
 inline constexpr size_t kEarlyAt = 52;    // u32: keys that gave way before their time
 inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
 
-// The seven bytes around kTurnAt have one meaning in a main page, another in an overflow
-// page. They are 0 in pages of the other kinds.
-inline constexpr size_t kSettledLowAt = 56;   // main, u32: low part of the newest id settled
-inline constexpr size_t kSettledHighAt = 61;  // main, u24: its high part
+// The seven bytes around kTurnAt have one meaning in a main page and in the page of counters,
+// another in an overflow page. They are 0 in pages of the other kinds.
+inline constexpr size_t kSettledLowAt =
+    56;  // main, counters, u32: low part of the newest id settled
+inline constexpr size_t kSettledHighAt = 61;  // main, counters, u24: its high part
 inline constexpr size_t kOwnerAt = 56;        // overflow, u32: block of the chain's main page
 inline constexpr size_t kHeaderEnd = 64;
 static_assert(kSettledLowAt + 4 == kTurnAt && kSettledHighAt == kTurnAt + 1);
@@ -107,6 +108,13 @@ static_assert(kMainArea.lines_at == kTagsAt + kMainArea.tags * kTagBytes);
 static_assert(kOverflowArea.lines_at == kTagsAt + kOverflowArea.tags * kTagBytes);
 static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
 static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPageBytes);
+
+// In the page of counters: who has said whether the filter covers its table
+// (live/cover.cpp), u64 each. The rest of that page, behind the header, changes without a
+// lock of its own.
+inline constexpr size_t kCoverAt = 160;
+inline constexpr unsigned kCoverWords = 4;
+inline constexpr size_t kCoverEnd = kCoverAt + 8 * kCoverWords;
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
 inline constexpr unsigned kProbeLines = 20;  // all of a main page

@@ -5,7 +5,8 @@
 // the terms of the words as they are, and the difference to the words as they were
 // written remains. The checksum is in the field of PostgreSQL's page header that is for
 // pruning tuples. It covers the whole page but that header's LSN and data checksum. Of the
-// page of counters, which is changed without a lock of its own, it covers the headers.
+// page of counters, which is changed without a lock of its own, it covers the headers, and
+// what says whether the filter covers its table.
 //
 // Counters are words that check themselves: 52 bits of value and a hash of them in 12
 // bits. So each can be changed by an atomic instruction, and what a crash leaves of a
@@ -51,7 +52,8 @@ inline uint32_t SumOf(const uint8_t* page, uint64_t seed, uint32_t block) noexce
   const bool counters = page[kKindAt] == static_cast<uint8_t>(Kind::kCounters);
   return TermOf(0, seed + block * kGolden) + TermOf(1, LoadU64(page + kServerSumAt) >> 16) +
          TermOf(2, LoadU32(page + kServerSpecialAt)) +
-         TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes);
+         TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes) +
+         (counters ? TermsOf(page, kCoverAt, kCoverEnd) : 0);
 }
 
 inline void Seal(uint8_t* page, uint64_t seed, uint32_t block) noexcept {

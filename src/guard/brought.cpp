@@ -3,14 +3,15 @@
  *
  * A live filter does not learn the keys of rows that are in a table before the table is
  * guarded, or before it is attached as a partition. A WARNING then says how many rows
- * these are, and which statement loads their keys.
+ * these are, and which statement loads their keys. An exact guard loads and checks them
+ * instead (load.cpp).
  *
  * ATTACH PARTITION clones the triggers of the guard, which the hook for new objects
  * reports (refuse.cpp). The server has opened the guard index of the partitioned table by
  * then, so the library is loaded.
  */
-#include "guard/guard.hpp"
-#include "pg/keys.hpp"
+#include "guard/load.hpp"
+#include "guard/table_keys.hpp"
 
 extern "C" {
 #include "access/heapam.h"
@@ -60,28 +61,6 @@ struct BroughtRows
 
 } /* namespace */
 
-/* Returns the tables with rows of their own that a guard of this one covers. All are locked. */
-static List *
-CoveredTables(Relation rel)
-{
-	List *tables = rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE
-					   ? list_make1_oid(RelationGetRelid(rel))
-					   : find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
-	List *covered = NIL;
-	ListCell *cell;
-
-	foreach(cell, tables)
-	{
-		Relation table = table_open(lfirst_oid(cell), NoLock);
-
-		if (table->rd_rel->relkind == RELKIND_RELATION && table->rd_rel->relam == HEAP_TABLE_AM_OID)
-			covered = lappend_oid(covered, lfirst_oid(cell));
-		table_close(table, NoLock);
-	}
-	list_free(tables);
-	return covered;
-}
-
 /* Counts the rows of a scan whose keys the filter does not have. */
 static void
 CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot, const AttrNumber *attnums,
@@ -123,18 +102,11 @@ CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
 									  ALLOCSET_DEFAULT_SIZES);
 	TupleTableSlot *slot = table_slot_create(heap, NULL);
 	TableScanDesc scan = table_beginscan_strat(heap, snapshot, 0, NULL, true, false);
-	Oid user;
-	int security;
-	int nest_level;
+	AsOwner owner;
 
 	for (int i = 0; i < brought->columns; i++)
 		attnums[i] = get_attnum(relid, brought->names[i]);
-	GetUserIdAndSecContext(&user, &security);
-	SetUserIdAndSecContext(heap->rd_rel->relowner, security | SECURITY_RESTRICTED_OPERATION);
-	nest_level = NewGUCNestLevel();
-#if PG_VERSION_NUM >= 170000
-	RestrictSearchPath();
-#endif
+	owner = BecomeOwner(heap);
 	for (BlockNumber start = 0; start < blocks; start += PIECE)
 	{
 		const BlockNumber n = Min(PIECE, blocks - start);
@@ -149,8 +121,7 @@ CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
 		CountRows(brought, scan, slot, attnums, row_context);
 		brought->blocks_read += n;
 	}
-	AtEOXact_GUC(false, nest_level);
-	SetUserIdAndSecContext(user, security);
+	BecomeAgain(owner);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	MemoryContextDelete(row_context);
@@ -281,13 +252,7 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 	List *tables = CoveredTables(rel);
 	ListCell *cell;
 
-	foreach(cell, tables)
-	{
-		Relation table = table_open(lfirst_oid(cell), NoLock);
-
-		brought.blocks += RelationGetNumberOfBlocks(table);
-		table_close(table, NoLock);
-	}
+	brought.blocks = BlocksOfTables(tables);
 	if (brought.blocks > 0)
 	{
 		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -359,12 +324,12 @@ GuardTriggerCreated(HeapTuple tuple)
 	MemoryContextSwitchTo(old);
 
 	/* dedup_guard() looks at the rows itself; a restore has loaded the filter. */
-	if (cloned || !OidIsValid(trigger->tgparentid) || trigger->tgenabled == TRIGGER_DISABLED)
-		return;
-	if (!ReadClauseOf(tuple, &clause))
+	if (cloned || !OidIsValid(trigger->tgparentid) || !ReadClauseOf(tuple, &clause))
 		return;
 	rel = table_open(trigger->tgrelid, NoLock);
 	if (IsGuardClauseOf(rel, clause) &&
+		!LoadAttachedRows(rel, clause, GuardedTable(trigger->tgparentid)) &&
+		trigger->tgenabled != TRIGGER_DISABLED &&
 		TableOwnerMayAdd(GuardedTable(trigger->tgparentid), clause.filter))
 		WarnOfBroughtRows(rel, clause, trigger->tgfoid);
 	table_close(rel, NoLock);

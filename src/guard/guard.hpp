@@ -177,6 +177,37 @@ extern bool IsGuardTriggerFunction(Oid function);
 /* The table of an enabled guard that uses the filter, or InvalidOid (guarded_by.cpp). */
 extern Oid GuardedBy(Oid filter);
 
+/* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
+extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
+
+/*
+ * What pg_trigger says of a table's guard, whatever it is worth: reads the catalog alone, and
+ * so needs no lock. OIDs are invalid where there is no such trigger.
+ */
+struct GuardRows
+{
+	Oid write;
+	char write_enabled;
+	const char *mode; /* the first argument */
+	bool exact;
+	Oid remove;
+	char remove_enabled;
+	GuardClause clause;
+};
+extern GuardRows ReadGuardRows(Oid table);
+
+/* The table of an enabled exact guard that uses the filter, or InvalidOid. */
+extern Oid ExactlyGuardedBy(Oid filter);
+
+/*
+ * All tables and partitions whose exact guard, enabled or not, uses the filter; NIL if there
+ * are none. `guarded` is the table that dedup_guard() was called for.
+ */
+extern List *TablesOfExactGuard(Oid filter, Oid *guarded);
+
+/* The filter that a table's exact guard uses, enabled or not, or InvalidOid. */
+extern Oid FilterOfExactGuard(Oid table);
+
 /* Whether a trigger fires in this session as its role for replication is now. */
 extern bool GuardTriggerFires(char enabled);
 
@@ -251,6 +282,27 @@ extern void ForgetTruncations(SubTransactionId id);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardTruncate(void);
+
+/* ---- a filter that is truncated with its table (emptied.cpp) --------------------- */
+
+/* Functions of LiveGuard: see live.hpp. */
+extern void FilterEmptied(Relation rel);
+extern bool FilterCoversAnew(const LiveFilter &filter);
+
+/* A statement TRUNCATE is over. */
+extern void CoverEmptied(void);
+
+/* Before a transaction commits: the same, and an error for a filter that covers nothing. */
+extern void CheckEmptied(void);
+
+/*
+ * Called when the guard index of a table is built: when the table was truncated, and when
+ * it has become logged, which it must not if the filter of its exact guard is not.
+ */
+extern void ExactGuardIndexBuilt(Relation heap);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetEmptied(SubTransactionId id);
 
 /* ---- rows that a table brings along (brought.cpp) ----------------------- */
 

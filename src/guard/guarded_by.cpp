@@ -1,5 +1,6 @@
 /*
- * Which table a filter guards: a filter with an enabled guard is not restored.
+ * Which tables a filter guards: a filter with an enabled guard is not restored, and that of an
+ * exact guard keeps its keys. Reads catalogs alone.
  */
 #include "guard/guard.hpp"
 
@@ -12,12 +13,12 @@ extern "C" {
 #include "catalog/pg_depend.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 }
 
 /*
- * Whether a trigger is the delete trigger of an enabled guard that uses the filter; in
- * a session that applies changes, one that fires there.
+ * Whether a trigger is the delete trigger of a guard that uses the filter.
  * Anybody can make a trigger that names the filter, so that alone means nothing: the
  * clause must be a guard's, and the table's owner must have the right to add keys.
  */
@@ -26,36 +27,43 @@ IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
 {
 	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 	GuardClause clause;
+
+	return ReadDeleteTrigger(tuple, desc, &clause) && clause.filter == filter &&
+		   TableOwnerMayAdd(trigger->tgrelid, filter);
+}
+
+bool
+ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause)
+{
+	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 	Datum qual;
 	bool isnull;
 
-	if (trigger->tgenabled == TRIGGER_DISABLED ||
-		(SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
-		 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN) ||
-		!TRIGGER_FOR_ROW(trigger->tgtype) || !TRIGGER_FOR_BEFORE(trigger->tgtype) ||
+	if (!TRIGGER_FOR_ROW(trigger->tgtype) || !TRIGGER_FOR_BEFORE(trigger->tgtype) ||
 		!TRIGGER_FOR_DELETE(trigger->tgtype) || !IsGuardTriggerFunction(trigger->tgfoid))
 		return false;
 	qual = heap_getattr(tuple, Anum_pg_trigger_tgqual, desc, &isnull);
-	return !isnull && ReadGuardClause(TextDatumGetCString(qual), &clause) &&
-		   clause.filter == filter && TableOwnerMayAdd(trigger->tgrelid, filter);
+	return !isnull && ReadGuardClause(TextDatumGetCString(qual), clause);
 }
 
-Oid
-GuardedBy(Oid filter)
+/* Runs visit(trigger) over the delete triggers of guards that use a filter, until it is true. */
+template <typename Visit>
+static void
+VisitGuardsOf(Oid filter, Visit visit)
 {
 	Relation depend = table_open(DependRelationId, AccessShareLock);
 	Relation triggers = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key[2];
 	SysScanDesc scan;
 	HeapTuple tuple;
-	Oid table = InvalidOid;
+	bool done = false;
 
 	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(RelationRelationId));
 	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(filter));
 	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
-	while (!OidIsValid(table) && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	while (!done && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 		ScanKeyData by_oid;
@@ -70,11 +78,149 @@ GuardedBy(Oid filter)
 		trigger_tuple = systable_getnext(trigger_scan);
 		if (HeapTupleIsValid(trigger_tuple) &&
 			IsGuardOf(trigger_tuple, RelationGetDescr(triggers), filter))
-			table = ((Form_pg_trigger) GETSTRUCT(trigger_tuple))->tgrelid;
+			done = visit((Form_pg_trigger) GETSTRUCT(trigger_tuple));
 		systable_endscan(trigger_scan);
 	}
 	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
 	table_close(depend, AccessShareLock);
+}
+
+Oid
+GuardedBy(Oid filter)
+{
+	Oid table = InvalidOid;
+
+	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
+		/* In a session that applies changes, one that fires there. */
+		if (trigger->tgenabled != TRIGGER_DISABLED &&
+			(SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
+			 trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN))
+			table = trigger->tgrelid;
+		return OidIsValid(table);
+	});
 	return table;
+}
+
+/* ---- exact guards ---------------------------------------------------------------- */
+
+/* The arguments of a trigger as pg_trigger has them: so many strings, one after the other. */
+static List *
+ReadTriggerArguments(HeapTuple tuple, TupleDesc desc)
+{
+	const int n = ((Form_pg_trigger) GETSTRUCT(tuple))->tgnargs;
+	bool isnull;
+	const Datum value = heap_getattr(tuple, Anum_pg_trigger_tgargs, desc, &isnull);
+	const struct varlena *bytes = isnull ? NULL : PG_DETOAST_DATUM_PACKED(value);
+	const char *at = isnull ? NULL : VARDATA_ANY(bytes);
+	const char *end = isnull ? NULL : at + VARSIZE_ANY_EXHDR(bytes);
+	List *arguments = NIL;
+
+	for (int i = 0; i < n && at < end; i++)
+	{
+		const size_t length = strnlen(at, (size_t) (end - at));
+
+		arguments = lappend(arguments, pnstrdup(at, length));
+		at += length + 1;
+	}
+	return arguments;
+}
+
+/* Runs visit(row, descriptor) over the triggers of a table that call a guard's function. */
+template <typename Visit>
+static void
+VisitTriggersOf(Oid table, Visit visit)
+{
+	Relation triggers = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(table));
+	scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		if (IsGuardTriggerFunction(((Form_pg_trigger) GETSTRUCT(tuple))->tgfoid))
+			visit(tuple, RelationGetDescr(triggers));
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+}
+
+GuardRows
+ReadGuardRows(Oid table)
+{
+	GuardRows found = {};
+
+	VisitTriggersOf(table, [&](HeapTuple tuple, TupleDesc desc) {
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		if (ReadDeleteTrigger(tuple, desc, &found.clause))
+		{
+			found.remove = trigger->oid;
+			found.remove_enabled = trigger->tgenabled;
+		}
+		if (trigger->tgtype ==
+			(TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE))
+		{
+			List *arguments = ReadTriggerArguments(tuple, desc);
+
+			found.write = trigger->oid;
+			found.write_enabled = trigger->tgenabled;
+			found.mode = arguments == NIL ? "" : (const char *) linitial(arguments);
+			found.exact = list_length(arguments) == 3 &&
+						  strcmp((const char *) lthird(arguments), GUARD_EXACT) == 0;
+		}
+	});
+	return found;
+}
+
+/* Runs visit(rows) over the exact guards, enabled or not, that use a filter. */
+template <typename Visit>
+static void
+VisitExactGuardsOf(Oid filter, Visit visit)
+{
+	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
+		const GuardRows rows = ReadGuardRows(trigger->tgrelid);
+
+		return rows.exact && visit(trigger, rows);
+	});
+}
+
+Oid
+ExactlyGuardedBy(Oid filter)
+{
+	Oid table = InvalidOid;
+
+	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &rows) {
+		if (rows.write_enabled != TRIGGER_DISABLED)
+			table = GuardedTable(trigger->oid);
+		return OidIsValid(table);
+	});
+	return table;
+}
+
+List *
+TablesOfExactGuard(Oid filter, Oid *guarded)
+{
+	List *tables = NIL;
+
+	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
+		tables = lappend_oid(tables, trigger->tgrelid);
+		*guarded = GuardedTable(trigger->oid);
+		return false;
+	});
+	return tables;
+}
+
+Oid
+FilterOfExactGuard(Oid table)
+{
+	const GuardRows rows = ReadGuardRows(table);
+
+	/* Without its other trigger nobody knows what it was. */
+	return OidIsValid(rows.remove) && (rows.exact || !OidIsValid(rows.write)) &&
+				   IsLiveRelationId(rows.clause.filter) &&
+				   TableOwnerMayAdd(table, rows.clause.filter)
+			   ? rows.clause.filter
+			   : InvalidOid;
 }

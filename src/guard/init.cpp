@@ -22,6 +22,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			SettleGuardLevel(1);
+			CheckEmptied();
 			WarnOfTruncatedKeys();
 			LookAtUnguarded();
 			ForgetDeletedRows(true);
@@ -32,6 +33,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetGuardLevel(1);
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
+			ForgetEmptied(TopSubTransactionId);
 			ForgetUnguarded(TopSubTransactionId);
 			TrimGuardPlans();
 			break;
@@ -61,6 +63,7 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 			ForgetGuardLevel(level);
 			DeletedRowsSubtransactionAborts(level, id, parent);
 			ForgetTruncations(id);
+			ForgetEmptied(id);
 			ForgetUnguarded(id);
 			break;
 	}
@@ -97,7 +100,8 @@ GuardObjectAccess(ObjectAccessType access, Oid catalog, Oid object, int column, 
 
 /* ---- registering ----------------------------------------------------------- */
 
-static const LiveGuard guard_of_live = {SettleGuardRows, NoteFileCopied, GuardedBy};
+static const LiveGuard guard_of_live = {SettleGuardRows,  NoteFileCopied, GuardedBy,
+										ExactlyGuardedBy, FilterEmptied,  FilterCoversAnew};
 
 /*
  * Comes after InitLiveCounters(): the server calls the callback that was registered last

@@ -66,11 +66,8 @@ CheckTable(Relation rel, Oid function)
 }
 
 void
-CheckFilter(Relation rel, Oid filter)
+CheckIsFilter(Oid filter)
 {
-	AclResult allowed;
-	Relation live;
-
 	if (!IsLiveRelationId(filter))
 	{
 		const char *name = get_rel_name(filter);
@@ -82,6 +79,15 @@ CheckFilter(Relation rel, Oid filter)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is not a live filter", name),
 				 errhint("dedup_create() makes one.")));
 	}
+}
+
+void
+CheckFilter(Relation rel, Oid filter)
+{
+	AclResult allowed;
+	Relation live;
+
+	CheckIsFilter(filter);
 	if (get_rel_persistence(filter) == RELPERSISTENCE_TEMP)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("a temporary live filter cannot guard a table"),

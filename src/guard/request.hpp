@@ -30,6 +30,15 @@ extern void CheckTable(Relation rel, Oid function);
 /* The same for its partitions, which it locks; warns of what the mode does to upserts. */
 extern void CheckTables(Relation rel, Oid function, GuardMode mode);
 
+/* Whether the current role has the rights of the table's owner. */
+extern bool OwnsTable(Oid relid);
+
+/* Opens a table with a lock. Raises an error if the caller does not own it. */
+extern Relation OpenOwnTable(Oid relid, LOCKMODE lock);
+
+/* Raises an error unless the relation is a live filter. */
+extern void CheckIsFilter(Oid filter);
+
 /* Raises an error unless the filter, which is locked, can guard the table. */
 extern void CheckFilter(Relation rel, Oid filter);
 

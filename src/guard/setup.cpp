@@ -2,6 +2,7 @@
  * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
  * the DDL that a user would write, as the user who asks.
  */
+#include "guard/load.hpp"
 #include "guard/request.hpp"
 
 extern "C" {
@@ -61,23 +62,27 @@ GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
 
 /* ---- checks --------------------------------------------------------------- */
 
+bool
+OwnsTable(Oid relid)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, relid, GetUserId());
+#else
+	return pg_class_ownercheck(relid, GetUserId());
+#endif
+}
+
 /* Before the table is locked, so that nobody can lock what is not his, and after. */
 static void
 CheckOwner(Oid relid)
 {
-#if PG_VERSION_NUM >= 160000
-	bool owner = object_ownercheck(RelationRelationId, relid, GetUserId());
-#else
-	bool owner = pg_class_ownercheck(relid, GetUserId());
-#endif
-
-	if (!owner)
+	if (!OwnsTable(relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
 					   get_rel_name(relid));
 }
 
 /* The table that the caller wants guarded or not. */
-static Relation
+Relation
 OpenOwnTable(Oid relid, LOCKMODE lock)
 {
 	Relation rel;
@@ -247,10 +252,19 @@ DEDUP_FUNCTION(dedup_guard)
 
 	SettleGuardRows();
 	rel = table_open(PG_GETARG_OID(0), NoLock);
-	if (!request.exact)
+	if (request.load || request.exact)
+		LoadForGuard(rel, ClauseOf(rel, request), request);
+	else if (PG_ARGISNULL(5))
 		WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
 	WarnOfUnguardedChildren(rel, request.filter);
 	table_close(rel, NoLock);
+	if (request.exact)
+	{
+		LiveFilter filter = OpenLiveUnchecked(request.filter, ShareRowExclusiveLock);
+
+		SetLiveCovers(filter, true);
+		CloseLive(filter);
+	}
 	PG_RETURN_VOID();
 }
 
@@ -319,6 +333,7 @@ DEDUP_FUNCTION(dedup_unguard)
 	Oid function;
 	char *schema;
 	char *commands[2 * MAX_DROPPED];
+	Oid filter;
 	int n;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
@@ -332,6 +347,14 @@ DEDUP_FUNCTION(dedup_unguard)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
+	filter = FilterOfExactGuard(PG_GETARG_OID(0));
 	RunAll(commands, n);
+	if (OidIsValid(filter))
+	{
+		LiveFilter live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);
+
+		SetLiveCovers(live, false);
+		CloseLive(live);
+	}
 	PG_RETURN_VOID();
 }

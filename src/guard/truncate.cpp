@@ -160,7 +160,7 @@ FileBefore(Relation heap, FileLocator *file, CommandId *since)
 	return found;
 }
 
-static bool
+bool
 HoldsExclusively(Oid relid)
 {
 	LOCKTAG tag;
@@ -173,8 +173,7 @@ HoldsExclusively(Oid relid)
 #endif
 }
 
-/* Whether a relation is one that is being truncated: by the statement, or by its lock. */
-static bool
+bool
 IsTruncated(Oid relid)
 {
 	return truncating != NIL ? list_member_oid(truncating, relid) : HoldsExclusively(relid);
@@ -491,7 +490,10 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 #endif
 								context, params, environment, dest, completion);
 	if (truncates)
+	{
 		truncating = outer;
+		CoverEmptied();
+	}
 }
 
 /* ---- the next row --------------------------------------------------------------------- */

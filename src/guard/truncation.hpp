@@ -60,6 +60,12 @@ struct Truncation
 	bool done;
 };
 
+/* Whether this transaction holds AccessExclusiveLock on a relation (truncate.cpp). */
+extern bool HoldsExclusively(Oid relid);
+
+/* Whether a relation is one that is being truncated: by the statement, or by its lock. */
+extern bool IsTruncated(Oid relid);
+
 /* The row of pg_class of a relation as a snapshot sees it; a copy, or NULL. */
 extern HeapTuple ReadClass(Oid relid, Snapshot snapshot);
 

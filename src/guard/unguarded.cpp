@@ -10,6 +10,7 @@
  * index too late for any hook; so the end of the transaction that has loaded the library
  * looks at all guard indexes.
  */
+#include "guard/load.hpp"
 #include "guard/truncation.hpp"
 
 extern "C" {
@@ -336,6 +337,8 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 		if (first_transaction && unseen_before == InvalidCommandId && IsTransactionState())
 			unseen_before = GetCurrentCommandId(false);
 	}
+	if (IsA(tree, AlterTableStmt))
+		LockForAttach((const AlterTableStmt *) tree);
 	next(statement, query,
 #if PG_VERSION_NUM >= 140000
 		 read_only_tree,

@@ -521,6 +521,34 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';
 
+CREATE FUNCTION dedup_rebuild(filter regclass) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_rebuild(regclass) IS 'loads the keys of a table into the live filter of its exact guard';
+
+-- What the view shows of one guard, by its trigger for DELETE. It runs in a subtransaction,
+-- which a parallel plan does not allow.
+CREATE FUNCTION dedup_guard_state(trigger oid,
+	OUT filter regclass, OUT columns text[], OUT on_duplicate text, OUT exact boolean,
+	OUT partitions_guarded int, OUT partitions_unguarded int, OUT refused bigint,
+	OUT checked_found bigint, OUT checked_not_found bigint, OUT problem text)
+RETURNS record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
+
+COMMENT ON FUNCTION dedup_guard_state(oid) IS 'what the view dedup_guards shows of a guard';
+
+-- Triggers of partitions that have a parent are parts of another guard.
+CREATE VIEW dedup_guards AS
+SELECT t.tgrelid::regclass AS "table", s.*
+FROM pg_catalog.pg_trigger t
+CROSS JOIN LATERAL dedup_guard_state(CASE
+	WHEN t.tgfoid = 'dedup_guard_trigger()'::regprocedure AND t.tgparentid = 0 AND t.tgtype & 8 <> 0
+	THEN t.oid END) s
+WHERE s.filter IS NOT NULL;
+
+COMMENT ON VIEW dedup_guards IS 'the guarded tables, with what each guard does and has done';
+GRANT SELECT ON dedup_guards TO PUBLIC;
+
 -- ---- approximate DISTINCT ----
 
 -- Not STRICT: it refuses NULL.

@@ -3,16 +3,17 @@
  * prepared transactions (prepared.cpp). What a transaction has counted comes from
  * counters.cpp.
  *
- * The page is changed by atomic instructions under a shared lock. It is no part of a
+ * The page is changed by atomic instructions under a shared lock. That is no part of a
  * generic WAL record: like a hint it is logged as a whole once a checkpoint, if at all.
- * After a crash what was counted since it was last written is missing.
+ * After a crash what was counted since it was last written is missing. But what says whether
+ * the filter covers its table (cover.cpp) is changed and logged as keys are.
  *
  * The page, in the machine's own byte order, from line 1 on: seven counters, the time of
  * the first count, the newest generation committed, whether a warning was given, how many
- * slots are in use, how many keys of a time window gave way early; from line 3 on 111
- * slots. All but the slots' values are words that check themselves (core/page_sum.hpp);
- * that of a slot checks its values too. A slot that does not pass was lost in a crash, or
- * damaged: it counts nothing.
+ * slots are in use, how many keys of a time window gave way early; then four words of
+ * cover.cpp; from line 3 on 111 slots. All but those words and the slots' values are words
+ * that check themselves (core/page_sum.hpp); that of a slot checks its values too. A slot that
+ * does not pass was lost in a crash, or damaged: it counts nothing.
  */
 #ifndef STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP
 #define STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP
@@ -45,13 +46,14 @@ enum class Word
 
 /* Where the words and the slots are in the page. */
 constexpr size_t kCounterWordsAt = dedup::kLineBytes;
-constexpr size_t kPreparedSlotsAt = 3 * dedup::kLineBytes;
+constexpr size_t kPreparedSlotsAt = dedup::live::kCoverEnd;
 
 struct CountersPage
 {
-	pg_atomic_uint64 word[2 * dedup::kLineBytes / 8];
+	pg_atomic_uint64 word[(int) Word::Count];
 };
-static_assert(kCounterWordsAt + sizeof(CountersPage) == kPreparedSlotsAt && (int) Word::Count <= 16,
+static_assert(kCounterWordsAt + sizeof(CountersPage) <= dedup::live::kCoverAt &&
+				  kPreparedSlotsAt == 3 * dedup::kLineBytes,
 			  "the page of counters is stored");
 
 static inline CountersPage *

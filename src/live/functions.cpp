@@ -5,6 +5,8 @@
 
 extern "C" {
 #include "access/xlog.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 }
 
 /* The call site with a plan for the key columns from argument `first` on. */
@@ -109,6 +111,36 @@ DEDUP_FUNCTION(dedup_live_seen)
 }
 
 /*
+ * Before a key goes out of a filter that covers its table: 55000 if an enabled exact guard
+ * needs it, else the filter covers nothing from now on. Takes a stronger lock for that;
+ * without the one that it has, so that two sessions do not wait for each other.
+ */
+static void
+GiveUpCover(LiveFilter *filter)
+{
+	const Oid relid = RelationGetRelid(filter->rel);
+	Oid table = LiveExactlyGuardedTable(relid);
+
+	if (!OidIsValid(table))
+	{
+		CloseLive(*filter);
+		UnlockRelationOid(relid, RowExclusiveLock);
+		LockRelationOid(relid, ShareRowExclusiveLock);
+		*filter = OpenLive(relid, LiveUse::Add, GetUserId(), "dedup_forget()");
+		table = LiveExactlyGuardedTable(relid);
+	}
+	if (OidIsValid(table))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot forget a key in live filter \"%s\", which guards table \"%s\" exactly",
+					LiveName(*filter), get_rel_name(table)),
+			 errdetail("The guard needs the keys of all rows."),
+			 errhint("Delete the row that has the key: an exact guard takes the key again then.")));
+	SetLiveCovers(*filter, false);
+}
+
+/*
  * dedup_forget(name, VARIADIC key "any") returns boolean
  *
  * Forgets a key when this transaction commits; says whether it was there. Only for keys
@@ -127,7 +159,11 @@ DEDUP_FUNCTION(dedup_live_forget)
 	SettleLandedRows();
 	filter = OpenLive(ResolveName(fcinfo, call), LiveUse::Add, GetUserId(), "dedup_forget()");
 	if (HashKey(call->keys, fcinfo, NullKeys::Skip, filter.key_seed(), &hash))
+	{
+		if (unlikely(LiveCovers(filter)))
+			GiveUpCover(&filter);
 		found = LiveForget(filter, hash, LiveGenerationNow(filter));
+	}
 	CloseLive(filter);
 	PG_RETURN_BOOL(found);
 }

@@ -95,6 +95,17 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 	return look;
 }
 
+KeyState
+StateOfKey(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
+{
+	const Look look = LookUp(filter, main, main.bytes, address.line, address.rest, now);
+
+	if (look.present)
+		return KeyState::Present;
+	return TransactionIdIsValid(look.wait_for) || look.own_forgotten ? KeyState::Waits
+																	 : KeyState::Absent;
+}
+
 void
 LiveWait(TransactionId xid)
 {

@@ -43,6 +43,16 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
 }
 
+/* What a page that is held, and its chain, say of a key. */
+enum class KeyState
+{
+	Absent,
+	Present,
+	Waits /* for another transaction, or to be forgotten by this one: LiveTestAndAdd() knows */
+};
+extern KeyState StateOfKey(const LiveFilter &filter, const HeldPage &main,
+						   const dedup::live::Address &address, uint32 now);
+
 /* Raises 53400: every tag of a page is that of a transaction that has not ended. */
 [[noreturn]] extern void ReportNoTag(const LiveFilter &filter);
 

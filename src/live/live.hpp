@@ -16,6 +16,7 @@
  *   forget.cpp     forget a key, take back one that was added
  *   table_am.cpp   the access method: scans for dumps, what it refuses, files
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
+ *   bulk.cpp       adding many keys at once, in the order of their hashes
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
  *   page_type.cpp  the type of what a dump holds
  *   call.cpp       call sites of SQL functions, and the names of filters
@@ -24,6 +25,7 @@
  *   snapshot.cpp   dedup_snapshot, dedup_load
  *   counters.cpp   what a transaction counts, added up when it commits
  *   counters_page.cpp  the page of counters that all sessions share
+ *   cover.cpp      whether the filter has the key of every row of the table it guards
  *   prepared.cpp   what prepared transactions have counted
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   create.cpp     making filters
@@ -281,6 +283,12 @@ struct LiveCounts
 };
 extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
 
+/*
+ * The counts of a filter, and whether it covers its table, for a view: of one that the user
+ * may ask. False if not, or if something is wrong: what that is, or NULL, is `problem`.
+ */
+extern bool ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **problem);
+
 /* Counts what ended prepared transactions have left: before their ids grow too old. */
 extern void SettleLiveCounters(const LiveFilter &filter);
 
@@ -295,8 +303,18 @@ extern void InitLiveCounters(void);
  */
 extern bool LiveCovers(const LiveFilter &filter);
 
-/* From now on, if this (sub)transaction commits. */
+/*
+ * From now on, if this (sub)transaction commits. Locks the filter in ShareRowExclusiveLock.
+ * Whoever loads keys to make it cover the table takes that lock before, so that nobody
+ * forgets a key meanwhile.
+ */
 extern void SetLiveCovers(const LiveFilter &filter, bool covers);
+
+/* The same as a snapshot sees it, or this transaction now if that is NULL. */
+extern bool LiveCoversFor(const LiveFilter &filter, Snapshot snapshot);
+
+/* For VACUUM: returns the oldest transaction that is still named, or kNoXid. */
+extern uint64 SettleLiveCovers(const LiveFilter &filter);
 
 /* ---- guards ------------------------------------------------------------------- */
 
@@ -314,6 +332,21 @@ struct LiveGuard
 
 	/* The table of an enabled guard that uses the filter, or InvalidOid. */
 	Oid (*guarded_table)(Oid filter);
+
+	/* The same for an exact guard. */
+	Oid (*exactly_guarded_table)(Oid filter);
+
+	/*
+	 * The filter is about to be truncated. An error if an exact guard uses it whose table
+	 * is not truncated, too.
+	 */
+	void (*emptied)(Relation rel);
+
+	/*
+	 * If this transaction has truncated the filter and its table, the empty filter covers the
+	 * empty table: says so, and returns true.
+	 */
+	bool (*covers_anew)(const LiveFilter &filter);
 };
 
 /* NULL: there are no guards. */
@@ -338,6 +371,25 @@ static inline Oid
 LiveGuardedTable(Oid filter)
 {
 	return live_guard != NULL ? live_guard->guarded_table(filter) : InvalidOid;
+}
+
+static inline Oid
+LiveExactlyGuardedTable(Oid filter)
+{
+	return live_guard != NULL ? live_guard->exactly_guarded_table(filter) : InvalidOid;
+}
+
+static inline void
+NoteLiveEmptied(Relation rel)
+{
+	if (live_guard != NULL)
+		live_guard->emptied(rel);
+}
+
+static inline bool
+LiveCoversAnew(const LiveFilter &filter)
+{
+	return live_guard != NULL && live_guard->covers_anew(filter);
 }
 
 /* ---- refusals (refuse.cpp) -------------------------------------------------- */

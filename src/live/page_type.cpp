@@ -24,6 +24,7 @@ static constexpr uint8_t MAGIC = 0xDA;
 static constexpr uint8_t FORMAT = 2;
 static constexpr uint8_t PARAMETERS = 0; /* the kinds */
 static constexpr uint8_t PAGE = 1;
+static constexpr uint8_t COVERS = 2;
 static constexpr size_t PARAMETERS_BYTES = 88;
 static constexpr uint32 FORGETS = 1; /* of the flags */
 static constexpr int HASH_SHIFT = 4;
@@ -85,10 +86,11 @@ FlawOf(const uint8_t *bytes, size_t size)
 	if (size < PAGE_HEAD_BYTES || bytes[MAGIC_AT] != MAGIC)
 		return "It is not a dedup_page.";
 	slot_bytes = LayoutOfByte(bytes[LAYOUT_AT]).slot_bytes;
-	if (bytes[KIND_AT] > PAGE || slot_bytes < kMinSlotBytes || slot_bytes > kMaxSlotBytes)
+	if (bytes[KIND_AT] > COVERS || slot_bytes < kMinSlotBytes || slot_bytes > kMaxSlotBytes)
 		return "Its header is not valid.";
-	if (bytes[KIND_AT] == PARAMETERS
-			? size != PARAMETERS_BYTES
+	if (bytes[KIND_AT] == PARAMETERS ? size != PARAMETERS_BYTES
+		: bytes[KIND_AT] == COVERS
+			? size != PAGE_HEAD_BYTES
 			: LoadU32(bytes + ENTRIES_AT) > MAX_DUMPED_ENTRIES ||
 				  (size != PAGE_HEAD_BYTES + ENTRY_BYTES * LoadU32(bytes + ENTRIES_AT) &&
 				   size !=
@@ -133,7 +135,7 @@ Allocate(size_t size)
 	return value;
 }
 
-/* ---- what both kinds start with ---------------------------------------------- */
+/* ---- what all kinds start with ----------------------------------------------- */
 
 static void
 WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
@@ -339,6 +341,18 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	return value;
 }
 
+struct varlena *
+EncodeCovers(const LiveParameters &parameters)
+{
+	struct varlena *value = Allocate(PAGE_HEAD_BYTES);
+	uint8_t *bytes = (uint8_t *) VARDATA(value);
+
+	WriteHead(parameters, COVERS, bytes);
+	StoreU32(bytes + BLOCK_AT, parameters.geometry.pages);
+	StoreU64(bytes + CHECKSUM_AT, ChecksumOf(bytes, PAGE_HEAD_BYTES));
+	return value;
+}
+
 [[noreturn]] static void
 ReportImpossibleKeys(void)
 {
@@ -368,7 +382,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	bool good;
 
 	CheckBytes(value, ERRCODE_DATA_CORRUPTED);
-	if (bytes[KIND_AT] != PAGE)
+	if (bytes[KIND_AT] == PARAMETERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("dedup_page value holds the parameters of a filter where a page belongs")));
@@ -384,13 +398,16 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 				 errhint(
 					 "Load the pages into a filter that was made with the same prototype, seed and "
 					 "ttl. dedup_create() takes a random seed unless the prototype gives one.")));
+	page->covers = bytes[KIND_AT] == COVERS;
 	page->block = LoadU32(bytes + BLOCK_AT);
 	page->clock = LoadU32(bytes + CLOCK_AT);
 	page->count = LoadU32(bytes + ENTRIES_AT);
 	page->early = LoadU32(bytes + EARLY_AT);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
-	good = bytes[METHOD_AT] == 0 && page->block < parameters.geometry.pages &&
-		   (parameters.geometry.layout.timed || page->clock == 0);
+	good = bytes[METHOD_AT] == 0 && (parameters.geometry.layout.timed || page->clock == 0) &&
+		   (page->covers ? page->block == parameters.geometry.pages && page->clock == 0 &&
+							   page->count == 0 && page->early == 0
+						 : page->block < parameters.geometry.pages);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
 		uint64 word = LoadU64(from);

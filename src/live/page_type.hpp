@@ -1,20 +1,21 @@
 /*
  * The type dedup_page: what the column `page` of a live filter has. Its values are
- * either the filter's parameters (the column's DEFAULT) or the committed keys of one
- * page (the rows of a dump). Never the bytes of a page: they hold transaction ids.
+ * the filter's parameters (the column's DEFAULT), the committed keys of one page (the rows of
+ * a dump), or say that the filter covers its table (its last row). Never the bytes of a page: they
+ * hold transaction ids.
  *
  * Format 2, little-endian. All values start with what gives their keys a meaning, so
  * that a page is loaded only into a filter where it means the same keys:
  *   0   u8   0xDA
  *   1   u8   2, the format
- *   2   u8   0 parameters, 1 page
+ *   2   u8   0 parameters, 1 page, 2 the filter covers its table
  *   3   u8   bytes of a slot (1: 12 bits), +128 if timed
  *   4   u32  bit 0 the filter forgets, bits 4 to 7 the number of the keys' hash
  *            (core/method.hpp)
  *   8   u64  XXH3 of the rest, with this field 0
  *   16  u32  number of pages
  *   20  u8   level: doublings of the number of pages; 0
- *   21  u8   parameters: method that was asked for; page: 0
+ *   21  u8   parameters: method that was asked for; else 0
  *   22  u16  0
  *   24  u64  seed
  *   32  u64  length of a generation, 40 u64 ttl; microseconds
@@ -29,6 +30,9 @@
  *   60  u32  keys that gave way early
  *   64       entries: u64 rest and, above its 40 bits, line; u32 generation; u32 0
  *            then, unless all are empty, the lines of fingerprints
+ * the filter covers its table, 64 bytes in all:
+ *   48  u32  block number: that of the page of counters, which follows the others
+ *   52       0
  */
 #ifndef STREAMDEDUP_LIVE_PAGE_TYPE_HPP
 #define STREAMDEDUP_LIVE_PAGE_TYPE_HPP
@@ -45,6 +49,7 @@ struct DumpedEntry
 
 struct DumpedPage
 {
+	bool covers; /* it says that the filter covers its table, and has no keys */
 	uint32 block;
 	uint32 clock;
 	uint32 early;
@@ -55,6 +60,7 @@ struct DumpedPage
 
 extern struct varlena *EncodeParameters(const LiveParameters &parameters);
 extern struct varlena *EncodePage(const LiveParameters &parameters, const DumpedPage &page);
+extern struct varlena *EncodeCovers(const LiveParameters &parameters);
 
 /* Checks every field; a value of the other kind raises XX001. */
 extern void DecodeParameters(const struct varlena *value, LiveParameters *parameters);

@@ -5,6 +5,7 @@
  * empty again. At the end, what keeps a restore honest: the functions of a live filter's
  * CHECK constraint and trigger.
  */
+#include "live/bulk.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
 #include "live/table_am.hpp"
@@ -14,6 +15,7 @@ extern "C" {
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "pgstat.h"
+#include "replication/logicalworker.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 }
@@ -24,15 +26,6 @@ using namespace dedup::live;
 
 /* Whether this load has warned of keys ahead of the clock. */
 static bool ahead_warned;
-
-static bool
-LinesEmpty(const LiveFilter &filter, const uint8_t *main)
-{
-	for (unsigned line = 0; line < kLines; line++)
-		if (KeysInLine(LineAt(main, line), filter.parameters.geometry.layout) != 0)
-			return false;
-	return true;
-}
 
 /* Whether no page holds anything, settled first. */
 static bool
@@ -47,8 +40,7 @@ IsEmpty(const LiveFilter &filter)
 		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
 			continue;
 		SettlePage(filter, page, false);
-		empty = LoaderOf(page.bytes) == kNoXid && NextOf(page.bytes) == 0 &&
-				CountEntries(page.bytes, kMainArea) == 0 && LinesEmpty(filter, page.bytes);
+		empty = IsEmptyPage(filter, page.bytes);
 		ReleasePage(page);
 		if (!empty)
 			return false;
@@ -174,6 +166,17 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
 								   dumped.block, LiveName(filter), block)));
+		/*
+		 * The first copies that a subscription takes of a table and of its filter are of two
+		 * moments: what the publisher's filter covers, this one need not.
+		 */
+		if (dumped.covers)
+		{
+			if (!IsLogicalWorker())
+				SetLiveCovers(filter, true);
+			MemoryContextSwitchTo(old);
+			continue;
+		}
 		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
 			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;

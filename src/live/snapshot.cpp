@@ -102,7 +102,7 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	dedup::WriteHeader(image, *shape, dedup::Form::kFull, dedup::Counters{0, clock}, 0);
+	dedup::WriteHeader(image, *shape, dedup::Form::kFull, dedup::Counters{0, clock});
 	dedup::Seal(image, dedup::kHeaderBytes + shape->bytes);
 	CloseLive(filter);
 	PG_RETURN_POINTER(value);
@@ -156,7 +156,7 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 		}
 		if (here == 0)
 			continue;
-		LiveLoadPage(filter, {block, source.header.counters.state, 0, 0, NULL, lines});
+		LiveLoadPage(filter, {false, block, source.header.counters.state, 0, 0, NULL, lines});
 		keys += here;
 	}
 	return keys;

@@ -2,8 +2,9 @@
  * The table access method `streamdedup`: heap's, but that there are no tuples.
  *
  * A scan gives one row a page with keys: what the scan's snapshot sees as committed,
- * which is what pg_dump writes. COPY FROM takes such rows back (restore.cpp).
- * Everything that would write or lock a row is refused. VACUUM has vacuum.cpp.
+ * which is what pg_dump writes. A filter that covers its table (cover.cpp) has one more row,
+ * the last, which says so: that of its page of counters. COPY FROM takes such rows back
+ * (restore.cpp). Everything that would write or lock a row is refused. VACUUM has vacuum.cpp.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -161,13 +162,12 @@ LiveScanRescan(TableScanDesc base, ScanKeyData *, bool, bool, bool, bool)
 	((LiveScan *) base)->at = -1;
 }
 
-/* Whether what a transaction did is committed to a snapshot, or this transaction's own. */
-static bool
-CommittedFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot, uint64 wide)
+bool
+CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot, uint64 wide)
 {
 	TransactionId xid = (TransactionId) wide;
 
-	CheckPageXid(filter, BlockOf(page), wide);
+	CheckPageXid(filter, block, wide);
 	if (wide == kFrozen || TransactionIdIsCurrentTransactionId(xid))
 		return true;
 	if (snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC
@@ -175,6 +175,21 @@ CommittedFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot, u
 			: TransactionIdIsInProgress(xid))
 		return false;
 	return TransactionIdDidCommit(xid);
+}
+
+/*
+ * The primary settles what its own oldest snapshot sees. One of a standby can be older,
+ * unless it holds the primary back.
+ */
+void
+CheckSettledFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot)
+{
+	if (RecoveryInProgress() && snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		SettledOf(page) >= WideXid(snapshot->xmin))
+		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						errmsg("snapshot is too old to read live filter \"%s\"", LiveName(filter)),
+						errdetail("The primary has settled keys that the snapshot does not see."),
+						errhint("Try again, or set hot_standby_feedback on the standby.")));
 }
 
 bool
@@ -188,23 +203,13 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 	if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 		return false;
-
-	/*
-	 * The primary settles what its own oldest snapshot sees. One of a standby can be
-	 * older, unless it holds the primary back.
-	 */
-	if (RecoveryInProgress() && snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC &&
-		SettledOf(main.bytes) >= WideXid(snapshot->xmin))
-		ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-						errmsg("snapshot is too old to read live filter \"%s\"", LiveName(filter)),
-						errdetail("The primary has settled keys that the snapshot does not see."),
-						errhint("Try again, or set hot_standby_feedback on the standby.")));
+	CheckSettledFor(filter, main.bytes, snapshot);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * room);
 	lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
-	*result = {block, ClockOf(main.bytes), EarlyOf(main.bytes), 0, entries, NULL};
+	*result = {false, block, ClockOf(main.bytes), EarlyOf(main.bytes), 0, entries, NULL};
 	memcpy(lines, LineAt(main.bytes, 0), kLines * dedup::kLineBytes);
 	if (LoaderOf(main.bytes) != kNoXid &&
-		!CommittedFor(filter, main.bytes, snapshot, LoaderOf(main.bytes)))
+		!CommittedFor(filter, block, snapshot, LoaderOf(main.bytes)))
 	{
 		memset(lines, 0, kLines * dedup::kLineBytes);
 		result->clock = 0;
@@ -219,7 +224,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 			if (entry.tag > area.tags || entry.line >= kLines)
 				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
-			if (CommittedFor(filter, page.bytes, snapshot, tag.xid) == entry.forgotten)
+			if (CommittedFor(filter, page.block, snapshot, tag.xid) == entry.forgotten)
 				return;
 			if ((int) result->count == room)
 			{
@@ -236,16 +241,35 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	return result->count > 0 || has_lines;
 }
 
+/* How many pages can have a row; none in a filter that was made by hand. */
+static BlockNumber
+PagesWithRows(const LiveFilter &filter)
+{
+	return filter.parameters.geometry.pages == 0 ? 0 : CountersBlock(filter) + 1;
+}
+
+/* What the row of a page says, in the current memory context; NULL if the page has none. */
+static struct varlena *
+EncodeRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block)
+{
+	DumpedPage page;
+
+	if (block == CountersBlock(filter))
+		return LiveCoversFor(filter, snapshot) ? EncodeCovers(filter.parameters) : NULL;
+	return ReadLivePage(filter, snapshot, block, &page) ? EncodePage(filter.parameters, page)
+														: NULL;
+}
+
 /* Stores the row of a page, in the current memory context. Returns false if it has none. */
 static bool
 StoreRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, TupleTableSlot *slot)
 {
-	DumpedPage page;
+	struct varlena *value = EncodeRow(filter, snapshot, block);
 
-	if (!ReadLivePage(filter, snapshot, block, &page))
+	if (value == NULL)
 		return false;
 	slot->tts_values[kLiveBlockColumn - 1] = Int32GetDatum((int32) block);
-	slot->tts_values[kLivePageColumn - 1] = PointerGetDatum(EncodePage(filter.parameters, page));
+	slot->tts_values[kLivePageColumn - 1] = PointerGetDatum(value);
 	memset(slot->tts_isnull, false, kLiveColumns * sizeof(bool));
 	ExecStoreVirtualTuple(slot);
 	slot->tts_tableOid = RelationGetRelid(filter.rel);
@@ -257,7 +281,7 @@ static bool
 LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot *slot)
 {
 	LiveScan *scan = (LiveScan *) base;
-	BlockNumber pages = scan->filter.parameters.geometry.pages;
+	const BlockNumber pages = PagesWithRows(scan->filter);
 
 	ExecClearTuple(slot);
 	for (;;)
@@ -317,7 +341,7 @@ LiveTupleFetchRowVersion(Relation rel, ItemPointer tid, Snapshot snapshot, Tuple
 			   "the filter in a WITH query that is MATERIALIZED, or repeat the statement.");
 	ExecClearTuple(slot);
 	if (ItemPointerGetOffsetNumberNoCheck(tid) != FirstOffsetNumber ||
-		ItemPointerGetBlockNumberNoCheck(tid) >= filter.parameters.geometry.pages)
+		ItemPointerGetBlockNumberNoCheck(tid) >= PagesWithRows(filter))
 		return false;
 	context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter row",
 											ALLOCSET_DEFAULT_SIZES);
@@ -334,7 +358,7 @@ static bool
 LiveTupleTidValid(TableScanDesc scan, ItemPointer tid)
 {
 	return ItemPointerIsValid(tid) &&
-		   ItemPointerGetBlockNumber(tid) < ((LiveScan *) scan)->filter.parameters.geometry.pages;
+		   ItemPointerGetBlockNumber(tid) < PagesWithRows(((LiveScan *) scan)->filter);
 }
 
 /* A row has one version. */
@@ -445,6 +469,14 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 {
 	/* The server forgets for the new file what KnowLong() in store/pages.cpp noted. */
 	CheckColumns(rel);
+#if PG_VERSION_NUM >= 160000
+	const bool replaces = rel->rd_locator.relNumber != file->relNumber;
+#else
+	const bool replaces = rel->rd_node.relNode != file->relNode;
+#endif
+
+	if (replaces)
+		NoteLiveEmptied(rel); /* TRUNCATE; any other new file is that of a new relation */
 	if (persistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("a live filter cannot be temporary"),
@@ -456,6 +488,14 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 #else
 	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, file, persistence, freeze, minmulti);
 #endif
+}
+
+/* TRUNCATE by the subtransaction that has created or truncated the filter. */
+static void
+LiveTruncateInPlace(Relation rel)
+{
+	NoteLiveEmptied(rel);
+	GetHeapamTableAmRoutine()->relation_nontransactional_truncate(rel);
 }
 
 /* ALTER TABLE ... SET TABLESPACE: another file with the same keys. */
@@ -518,6 +558,7 @@ LiveTableAm(void)
 #else
 		live_am.relation_set_new_filenode = LiveSetNewFile;
 #endif
+		live_am.relation_nontransactional_truncate = LiveTruncateInPlace;
 		live_am.relation_copy_data = LiveCopyData;
 		live_am.relation_copy_for_cluster = LiveCopyForCluster;
 		live_am.relation_vacuum = LiveVacuum;

@@ -43,7 +43,7 @@ OldestTag(const LiveFilter &filter, const HeldPage &main)
 static uint64
 SettleAll(const LiveFilter &filter)
 {
-	uint64 oldest = kNoXid;
+	uint64 oldest = SettleLiveCovers(filter);
 
 	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
 	{

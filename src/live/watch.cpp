@@ -224,53 +224,72 @@ ErrorOf(Work work)
 	return problem;
 }
 
-/* ---- the view dedup_filters ------------------------------------------------------------ */
+/* ---- what views show -------------------------------------------------------------------- */
+
+/*
+ * Runs show(filter) on a filter that the user may ask. False if it was not run, or failed.
+ * Never waits for a lock, and never fails for what is wrong with the filter: that, or NULL, is
+ * `problem` then.
+ */
+template <typename Show>
+static bool
+ShowLive(Oid relid, char **problem, Show show)
+{
+	bool shown = false;
+
+	*problem = NULL;
+	if (!IsLiveRelationId(relid))
+		return false;
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		*problem = pstrdup("another transaction has locked it");
+		return false;
+	}
+	/* Nothing can drop it now, but it may have been dropped before. */
+	if (IsLiveRelationId(relid) && pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
+	{
+		*problem = ErrorOf([&] {
+			LiveFilter filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
+
+			show(filter);
+			/* A transaction that watches does not hold up a DROP. */
+			relation_close(filter.rel, AccessShareLock);
+		});
+		shown = *problem == NULL;
+	}
+	UnlockRelationOid(relid, AccessShareLock);
+	return shown;
+}
 
 /*
  * dedup_filter_state(relation oid) returns record: dedup_stats() and `problem` text
  *
  * What the view dedup_filters shows of a relation. A row of NULLs for what is not a live
- * filter, is there no more, or may not be asked. Never waits for a lock, and never fails
- * for what is wrong with the filter: then `problem` says what, and the rest is NULL.
+ * filter, is there no more, or may not be asked.
  */
 DEDUP_FUNCTION(dedup_filter_state)
 {
-	const Oid relid = PG_GETARG_OID(0);
 	TupleDesc desc = RecordType(fcinfo);
 	Datum values[STATS_COLUMNS + 1];
-	bool isnull[STATS_COLUMNS + 1];
-	char *problem = NULL;
-	bool listed = false;
+	bool isnull[STATS_COLUMNS + 1] = {};
+	char *problem;
 
-	memset(isnull, true, sizeof isnull);
-	if (!IsLiveRelationId(relid))
-		;
-	else if (!ConditionalLockRelationOid(relid, AccessShareLock))
-		problem = pstrdup("another transaction has locked it");
-	else
-	{
-		/* Nothing can drop it now, but it may have been dropped before. */
-		if (IsLiveRelationId(relid) &&
-			pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
-		{
-			memset(isnull, false, sizeof isnull);
-			problem = ErrorOf([&] {
-				LiveFilter filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
-
-				FillStats(filter, values, isnull);
-				/* A transaction that watches does not hold up a DROP. */
-				relation_close(filter.rel, AccessShareLock);
-			});
-			listed = problem == NULL;
-		}
-		UnlockRelationOid(relid, AccessShareLock);
-	}
-	if (!listed)
+	if (!ShowLive(PG_GETARG_OID(0), &problem,
+				  [&](const LiveFilter &filter) { FillStats(filter, values, isnull); }))
 		memset(isnull, true, sizeof isnull);
 	isnull[STATS_COLUMNS] = problem == NULL;
 	if (problem != NULL)
 		values[STATS_COLUMNS] = CStringGetTextDatum(problem);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
+}
+
+bool
+ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **problem)
+{
+	return ShowLive(relid, problem, [&](const LiveFilter &filter) {
+		*counts = ReadLiveCounts(filter);
+		*covers = LiveCoversFor(filter, NULL);
+	});
 }
 
 /* ---- checking ------------------------------------------------------------------------------ */
@@ -317,6 +336,8 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 		flaw = LivePageFlaw(filter, page, block);
 	if (flaw == NULL && kind == Kind::kCounters)
 		flaw = LiveCountersFlaw(page);
+	if (flaw == NULL && kind == Kind::kCounters)
+		flaw = LiveCoverFlaw(page);
 	if (flaw != NULL || kind == Kind::kCounters)
 		return flaw;
 	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))

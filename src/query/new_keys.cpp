@@ -9,17 +9,13 @@
  * two elements would lose a key that is nowhere else.
  */
 #include "pg/sets.hpp"
-#include "value/datum.hpp"
+#include "value/cache.hpp"
 
 extern "C" {
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "utils/selfuncs.h"
 }
-
-using dedup::ExactOrder;
-using dedup::Form;
-using dedup::Step;
 
 namespace
 {
@@ -43,9 +39,6 @@ struct HashSet
 
 /* Elements hashed and asked at a time. */
 static constexpr int BATCH = 1024;
-
-/* Lists without order or index are searched as they are up to this many hashes. */
-static constexpr uint64 SEARCHED_HASHES = 32;
 
 static HashSet
 MakeHashSet(int room)
@@ -84,35 +77,15 @@ AddToSet(HashSet *set, uint64 hash)
 }
 
 /*
- * The filter with an index, if it is a list that would be searched from end to end for
- * every key.
- */
-static FilterRef
-IndexFilter(const FilterRef &filter, int keys)
-{
-	Step step = {Form::kWorkingExact, filter.header.hashes()};
-	struct varlena *value;
-	FilterRef indexed;
-
-	if (filter.header.form != Form::kExact || filter.header.order() == ExactOrder::kSorted ||
-		filter.header.hashes() <= SEARCHED_HASHES || keys <= (int) SEARCHED_HASHES)
-		return filter;
-	value = AllocateFlat(dedup::StepBytes(filter.header, step));
-	/* A longer list of the same hashes: it cannot be full. */
-	(void) dedup::MakeWorking(filter.image, filter.header, step, (uint8_t *) VARDATA(value));
-	CheckFlat(value, &indexed.header);
-	indexed.image = (const uint8_t *) VARDATA(value);
-	return indexed;
-}
-
-/*
  * Keeps the new elements, in order; returns how many. Allocates in the current context,
  * and what the hashing of a batch needs in a child of it.
  */
 static int
 KeepNewKeys(ElementSet *set, const FilterRef &given)
 {
-	FilterRef filter = IndexFilter(given, set->count);
+	/* An index is not worth it for a few keys. */
+	FilterRef filter =
+		IsLongList(given.header) && set->count > (int) SEARCHED_HASHES ? CopyIndexed(given) : given;
 	HashSet earlier = MakeHashSet(set->count);
 	const dedup::KeySeed seed = dedup::KeySeedOf(filter.header.shape);
 	MemoryContext context =

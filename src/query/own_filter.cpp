@@ -49,11 +49,8 @@ StartPrototypeFilter(OwnFilter *own, const Shape &shape)
 bool
 IsNewToOwn(OwnFilter *own, uint64 hash)
 {
-	struct varlena *before = own->state.value;
-	bool is_new = FillWith(&own->state, hash, own->limit);
+	bool is_new = FillOwned(&own->state, hash, own->limit);
 
-	if (own->state.value != before)
-		pfree(before);
 	own->keys += is_new;
 	return is_new;
 }

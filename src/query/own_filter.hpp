@@ -5,7 +5,7 @@
 #ifndef STREAMDEDUP_QUERY_OWN_FILTER_HPP
 #define STREAMDEDUP_QUERY_OWN_FILTER_HPP
 
-#include "value/datum.hpp"
+#include "value/fill.hpp"
 
 struct OwnFilter
 {

@@ -182,6 +182,84 @@ FlagArgument(FunctionCallInfo fcinfo, int place)
 	return !PG_ARGISNULL(place) && PG_GETARG_BOOL(place);
 }
 
+static Wish
+GetWish(FunctionCallInfo fcinfo)
+{
+	Wish wish;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("number of keys and rate must not be null")));
+	CheckKeys(PG_GETARG_INT64(0));
+	CheckRate(PG_GETARG_FLOAT8(1));
+	wish.keys = (uint64) PG_GETARG_INT64(0);
+	wish.fpr = PG_GETARG_FLOAT8(1);
+	wish.any_kind = PG_ARGISNULL(2);
+	wish.forget = FlagArgument(fcinfo, 2);
+	wish.any_sight = PG_ARGISNULL(3);
+	wish.first_sight = FlagArgument(fcinfo, 3);
+	wish.deletes = FlagArgument(fcinfo, 4);
+	wish.merges = FlagArgument(fcinfo, 5);
+	return wish;
+}
+
+/* All that fit, best first. */
+static Advised *
+Advise(const Wish &wish)
+{
+	Advised *advised = (Advised *) palloc0(sizeof(Advised));
+
+	advised->wish = wish;
+	for (const Method *method : dedup::kMethods)
+		for (int variant = 0; variant <= (method->variant != NULL ? 1 : 0); variant++)
+		{
+			Advice advice;
+			int place;
+
+			if (!Fits(method, variant == 1, wish, &advice))
+				continue;
+			for (place = advised->rows++; place > 0; place--)
+			{
+				if (!Better(advice, advised->row[place - 1], wish))
+					break;
+				advised->row[place] = advised->row[place - 1];
+			}
+			advised->row[place] = advice;
+		}
+	return advised;
+}
+
+/* A row of the result. */
+static Datum
+AdviceRow(TupleDesc desc, const Advice &advice, const Wish &wish)
+{
+	const Shape &shape = advice.shape;
+	const Method &method = *advice.method;
+	char parameters[128];
+	Datum values[12];
+	bool isnull[12] = {};
+	int n = 0;
+
+	method.describe(shape, parameters, sizeof parameters);
+	values[n++] = CStringGetTextDatum(method.name);
+	values[n++] = CStringGetTextDatum(Why(advice, wish));
+	values[n++] = CStringGetTextDatum(advice.promise);
+	values[n++] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
+	values[n++] = Figure(8.0 * shape.bytes / (double) shape.keys);
+	values[n++] = Figure(advice.fpr);
+	values[n++] = Figure(advice.missed);
+	values[n++] = CStringGetTextDatum(method.cost);
+	values[n++] = CStringGetTextDatum(Cannot(advice));
+	values[n++] = CStringGetTextDatum(method.merging);
+	values[n++] = CStringGetTextDatum(parameters);
+	values[n++] = CStringGetTextDatum(
+		psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')", method.name,
+				 shape.keys, float8out_internal(shape.fpr), advice.options[0] != '\0' ? " " : "",
+				 advice.options));
+	Assert(n == lengthof(values));
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, isnull));
+}
+
 /*
  * dedup_advise(keys bigint, fpr float8, forget boolean, first_sight boolean,
  * deletes boolean, merges boolean) returns setof record
@@ -202,80 +280,24 @@ DEDUP_FUNCTION(dedup_advise)
 
 	if (SRF_IS_FIRSTCALL())
 	{
-		int64 keys = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
-		double fpr = PG_ARGISNULL(1) ? 0 : PG_GETARG_FLOAT8(1);
-		Wish wish;
+		Wish wish = GetWish(fcinfo);
 		MemoryContext old;
 
-		if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-							errmsg("number of keys and rate must not be null")));
-		CheckKeys(keys);
-		CheckRate(fpr);
-		wish.keys = (uint64) keys;
-		wish.fpr = fpr;
-		wish.any_kind = PG_ARGISNULL(2);
-		wish.forget = FlagArgument(fcinfo, 2);
-		wish.any_sight = PG_ARGISNULL(3);
-		wish.first_sight = FlagArgument(fcinfo, 3);
-		wish.deletes = FlagArgument(fcinfo, 4);
-		wish.merges = FlagArgument(fcinfo, 5);
 		context = SRF_FIRSTCALL_INIT();
 		old = MemoryContextSwitchTo(context->multi_call_memory_ctx);
 		if (get_call_result_type(fcinfo, NULL, &context->tuple_desc) != TYPEFUNC_COMPOSITE)
 			elog(ERROR, "return type must be a row type");
-		advised = (Advised *) palloc0(sizeof(Advised));
-		advised->wish = wish;
-		for (const Method *method : dedup::kMethods)
-			for (int variant = 0; variant <= (method->variant != NULL ? 1 : 0); variant++)
-			{
-				Advice advice;
-				int place;
-
-				if (!Fits(method, variant == 1, wish, &advice))
-					continue;
-				for (place = advised->rows++; place > 0; place--)
-				{
-					if (!Better(advice, advised->row[place - 1], wish))
-						break;
-					advised->row[place] = advised->row[place - 1];
-				}
-				advised->row[place] = advice;
-			}
-		context->user_fctx = advised;
+		context->user_fctx = Advise(wish);
 		MemoryContextSwitchTo(old);
 	}
 	context = SRF_PERCALL_SETUP();
 	advised = (Advised *) context->user_fctx;
 	if (context->call_cntr < (uint64) advised->rows)
 	{
-		const Advice &advice = advised->row[context->call_cntr];
-		const Shape &shape = advice.shape;
-		const Method &method = *advice.method;
-		double keys = (double) shape.keys;
-		char parameters[128];
-		Datum values[12];
-		bool isnull[12] = {};
-		int n = 0;
+		/* Not an argument of the macro, which counts the call before it evaluates that. */
+		Datum row = AdviceRow(context->tuple_desc, advised->row[context->call_cntr], advised->wish);
 
-		method.describe(shape, parameters, sizeof parameters);
-		values[n++] = CStringGetTextDatum(method.name);
-		values[n++] = CStringGetTextDatum(Why(advice, advised->wish));
-		values[n++] = CStringGetTextDatum(advice.promise);
-		values[n++] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
-		values[n++] = Figure(8.0 * shape.bytes / keys);
-		values[n++] = Figure(advice.fpr);
-		values[n++] = Figure(advice.missed);
-		values[n++] = CStringGetTextDatum(method.cost);
-		values[n++] = CStringGetTextDatum(Cannot(advice));
-		values[n++] = CStringGetTextDatum(method.merging);
-		values[n++] = CStringGetTextDatum(parameters);
-		values[n++] = CStringGetTextDatum(
-			psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')", method.name,
-					 shape.keys, float8out_internal(shape.fpr),
-					 advice.options[0] != '\0' ? " " : "", advice.options));
-		SRF_RETURN_NEXT(context,
-						HeapTupleGetDatum(heap_form_tuple(context->tuple_desc, values, isnull)));
+		SRF_RETURN_NEXT(context, row);
 	}
 	SRF_RETURN_DONE(context);
 }

@@ -9,7 +9,8 @@
  */
 #include "core/sketch.hpp"
 #include "pg/keys.hpp"
-#include "value/datum.hpp"
+#include "value/merge.hpp"
+#include "value/sound.hpp"
 
 extern "C" {
 #include "nodes/primnodes.h"
@@ -110,12 +111,33 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 		{
 			if (unlikely(outcome == dedup::Outcome::kFull))
 				ReportFull(*header);
+			AssertAgrees(value, *header);
 			PG_RETURN_POINTER(value);
 		}
 	}
 	StartFilling(&state, value, LimitOf(*header, site->limit));
 	FillWith(&state, hash, LimitOf(state.header, site->limit));
 	PG_RETURN_POINTER(state.value);
+}
+
+/*
+ * The state of a group without a prototype, for so many keys or of so many bytes. It is
+ * sized once for the call site.
+ */
+static struct varlena *
+MakeDefault(AggregateSite *site, const dedup::Method &method, uint64 keys, uint64 memory)
+{
+	if (!site->has_default)
+	{
+		dedup::Request request;
+
+		request.keys = keys;
+		request.memory = memory;
+		request.fpr = DEFAULT_FPR;
+		dedup::PlanFilter(method, request, 0, &site->default_shape);
+		site->has_default = true;
+	}
+	return MakeEmptyFilter(site->default_shape);
 }
 
 /*
@@ -127,18 +149,7 @@ DEDUP_FUNCTION(dedup_agg_trans)
 	struct varlena *value;
 
 	if (PG_ARGISNULL(0))
-	{
-		if (!site->has_default)
-		{
-			dedup::Request request;
-
-			request.keys = DEFAULT_CAPACITY;
-			request.fpr = DEFAULT_FPR;
-			dedup::PlanFilter(dedup::FilterMethod(DEFAULT_FPR), request, 0, &site->default_shape);
-			site->has_default = true;
-		}
-		value = MakeEmptyFilter(site->default_shape);
-	}
+		value = MakeDefault(site, dedup::FilterMethod(DEFAULT_FPR), DEFAULT_CAPACITY, 0);
 	else
 		value = GetState(fcinfo);
 	return AddRow(fcinfo, site, value, 1);
@@ -176,16 +187,9 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 
 	if (PG_ARGISNULL(0))
 	{
-		if (!site->has_default)
-		{
-			dedup::Request request;
-
-			request.memory = COUNT_MEMORY;
-			dedup::PlanFilter(dedup::CountMethod(), request, 0, &site->default_shape);
-			site->has_default = true;
-		}
 		site->sketch = false; /* of another group */
-		return AddRow(fcinfo, site, MakeEmptyFilter(site->default_shape), 1, true);
+		value = MakeDefault(site, dedup::CountMethod(), 0, COUNT_MEMORY);
+		return AddRow(fcinfo, site, value, 1, true);
 	}
 	value = GetState(fcinfo);
 	image = (uint8_t *) VARDATA(value);
@@ -198,6 +202,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 
 		if (HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
 			dedup::AddToSketch(header->shape, image + header->body_at(), hash);
+		AssertAgrees(value, *header);
 		PG_RETURN_POINTER(value);
 	}
 	site->sketch = false;
@@ -240,6 +245,7 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 	{
 		if (!dedup::Settle((uint8_t *) VARDATA(state.value), &own.header))
 			ReportFull(own.header);
+		AssertAgrees(state.value, own.header);
 		own.image = (const uint8_t *) VARDATA(state.value);
 		UnifyPrecision(&own, &other);
 		RequireSameShape(own.header, other.header);
@@ -293,14 +299,11 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 	/* Settling moves keys within the state; what it holds stays the same. */
 	if (!dedup::Settle((uint8_t *) VARDATA(state), &filter.header))
 		ReportFull(filter.header);
+	AssertSound(state, filter.header);
 	filter.image = (const uint8_t *) VARDATA(state);
 	finished = MakeCanonical(filter);
 	if (!site->warned)
-	{
-		CheckFlat(finished, &filter.header);
-		filter.image = (const uint8_t *) VARDATA(finished);
-		site->warned = WarnIfOverfull(filter, name);
-	}
+		site->warned = WarnIfOverfull(ReadFlat(finished), name);
 	PG_RETURN_POINTER(finished);
 }
 

@@ -2,7 +2,9 @@
  * The filter that a call site keeps, so that asking a stored one for many rows
  * fetches it once.
  */
-#include "value/datum.hpp"
+#include "value/cache.hpp"
+
+#include "value/sound.hpp"
 
 extern "C" {
 #include "access/detoast.h"
@@ -37,16 +39,33 @@ struct FetchKey
 
 struct FilterCache
 {
-	MemoryContext context; /* holds the value; reset when it changes */
+	MemoryContext context; /* holds the filter; reset when it changes */
 	bool fetched;          /* valid by `key`, else by `head` */
 	FetchKey key;
 	uint8_t head[dedup::kHeaderBytes];
-	struct varlena *value;
-	Header header;
+	FilterRef filter; /* image NULL: there is none */
 };
 
-/* Lists without order are searched as they are up to this many hashes. */
-static constexpr uint64 SEARCHED_HASHES = 32;
+bool
+IsLongList(const Header &header)
+{
+	return header.form == Form::kExact && header.order() != ExactOrder::kSorted &&
+		   header.hashes() > SEARCHED_HASHES;
+}
+
+FilterRef
+CopyIndexed(const FilterRef &filter)
+{
+	const Step step = {Form::kWorkingExact, filter.header.hashes()};
+	struct varlena *copy = AllocateFlat(dedup::StepBytes(filter.header, step));
+	FilterRef indexed;
+
+	/* A longer list of the same hashes: it cannot be full. */
+	(void) dedup::MakeWorking(filter.image, filter.header, step, (uint8_t *) VARDATA(copy));
+	indexed = ReadFlat(copy);
+	AssertSound(copy, indexed.header);
+	return indexed;
+}
 
 static bool
 MakeFetchKey(Datum datum, FetchKey *key)
@@ -80,22 +99,10 @@ FillCache(FilterCache *cache, struct varlena *value, const Header &header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
 	MemoryContext old = MemoryContextSwitchTo(cache->context);
-	struct varlena *kept;
 
-	if (header.form == Form::kExact && header.order() != ExactOrder::kSorted &&
-		header.hashes() > SEARCHED_HASHES)
-	{
-		Step step = {Form::kWorkingExact, header.hashes()};
-
-		kept = AllocateFlat(dedup::StepBytes(header, step));
-		/* A longer list of the same hashes: it cannot be full. */
-		(void) dedup::MakeWorking(image, header, step, (uint8_t *) VARDATA(kept));
-	}
-	else
-		kept = CopyFlat(image, VARSIZE(value) - VARHDRSZ);
-	CheckFlat(kept, &cache->header);
 	/* Last: until here an error may have left the cache empty, but never half filled. */
-	cache->value = kept;
+	cache->filter = IsLongList(header) ? CopyIndexed({image, header})
+									   : ReadFlat(CopyFlat(image, VARSIZE(value) - VARHDRSZ));
 	MemoryContextSwitchTo(old);
 }
 
@@ -117,8 +124,7 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 		 * A value in memory is read where it is, but for long lists of hashes. It
 		 * is known again by its header, which holds the checksum.
 		 */
-		if (filter.header.form != Form::kExact || filter.header.order() == ExactOrder::kSorted ||
-			filter.header.hashes() <= SEARCHED_HASHES || filter.header.checksum == 0)
+		if (!IsLongList(filter.header) || filter.header.checksum == 0)
 			return filter;
 		head = filter.image;
 		value = (struct varlena *) (head - VARHDRSZ);
@@ -132,13 +138,13 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 													   "dedup_filter cache", ALLOCSET_SMALL_SIZES);
 		*cache_slot = cache;
 	}
-	if (cache->value == NULL || cache->fetched != fetched ||
+	if (cache->filter.image == NULL || cache->fetched != fetched ||
 		(fetched ? memcmp(&cache->key, &key, sizeof key)
 				 : memcmp(cache->head, head, sizeof cache->head)) != 0)
 	{
 		Header header;
 
-		cache->value = NULL;
+		cache->filter.image = NULL;
 		MemoryContextReset(cache->context);
 		if (fetched)
 			value = PG_DETOAST_DATUM(datum);
@@ -152,5 +158,5 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 		if (fetched)
 			pfree(value);
 	}
-	return {(const uint8_t *) VARDATA(cache->value), cache->header};
+	return cache->filter;
 }

@@ -1,7 +1,10 @@
 /*
  * Expanded filters, and keys added to values.
  */
-#include "value/datum.hpp"
+#include "value/expanded.hpp"
+
+#include "value/fill.hpp"
+#include "value/sound.hpp"
 
 using dedup::Header;
 using dedup::Outcome;
@@ -64,6 +67,7 @@ ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size)
 	Assert(size == VARHDRSZ + dedup::CanonicalBytes(filter));
 	SET_VARSIZE(result, size);
 	dedup::WriteCanonical((uint8_t *) VARDATA(value), filter, (uint8_t *) VARDATA(result));
+	AssertCanonical((struct varlena *) result);
 }
 
 /* The expanded filter that a datum is, or NULL. */
@@ -114,11 +118,7 @@ FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
 	MakeStep(&state, step);
 	for (size_t i = 0; i < n; i++)
 	{
-		struct varlena *before = state.value;
-
-		FillWith(&state, hashes[i], limit);
-		if (state.value != before)
-			pfree(before);
+		FillOwned(&state, hashes[i], limit);
 		if (i % dedup::kKeysBetweenPauses == dedup::kKeysBetweenPauses - 1)
 			CHECK_FOR_INTERRUPTS();
 	}
@@ -147,6 +147,7 @@ AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t 
 	ResumeInterrupts();
 	if (outcome == Outcome::kFull)
 		ReportFull(*header);
+	AssertAgrees(object->value, *header);
 	return outcome != Outcome::kNoRoom;
 }
 
@@ -156,11 +157,9 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 {
 	MemoryContext context;
 	MemoryContext old;
-	FilterRef before;
+	FilterRef before = ReadFlat(object->value);
 	struct varlena *value;
 
-	before.image = (const uint8_t *) VARDATA(object->value);
-	CheckFlat(object->value, &before.header);
 	if (AddToImage(object, &before.header, hashes, n))
 		return EOHPGetRWDatum(&object->hdr);
 
@@ -210,6 +209,7 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 		if (size == 0)
 			ReportFull(filter.header);
 		SET_VARSIZE(value, VARHDRSZ + size);
+		AssertUnsealed(value);
 		MemoryContextSwitchTo(old);
 		if (object == NULL)
 		{

@@ -2,7 +2,10 @@
  * Functions over filters as values: add, ask, merge.
  */
 #include "pg/sets.hpp"
-#include "value/datum.hpp"
+#include "value/cache.hpp"
+#include "value/expanded.hpp"
+#include "value/merge.hpp"
+#include "value/sound.hpp"
 
 extern "C" {
 #include "nodes/nodeFuncs.h"
@@ -54,13 +57,9 @@ GetKeyCallSite(FunctionCallInfo fcinfo)
 	return site;
 }
 
-/*
- * dedup_add(filter dedup_filter, VARIADIC key "any") returns dedup_filter
- *
- * The filter with one more key. Not STRICT: a key with a NULL column leaves the
- * filter as it is, or UPDATE ... SET f = dedup_add(f, NULL) would throw it away.
- */
-DEDUP_FUNCTION(dedup_add)
+/* The filter as `change` makes it with the key; as it is if the key has a NULL column. */
+static Datum
+ChangeByKey(FunctionCallInfo fcinfo, Datum (*change)(Datum, const FilterRef &, uint64))
 {
 	CallSite *site = GetKeyCallSite(fcinfo);
 	FilterRef filter;
@@ -71,7 +70,18 @@ DEDUP_FUNCTION(dedup_add)
 	filter = GetFilter(PG_GETARG_DATUM(0));
 	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-	PG_RETURN_DATUM(AddToValue(PG_GETARG_DATUM(0), filter, hash));
+	PG_RETURN_DATUM(change(PG_GETARG_DATUM(0), filter, hash));
+}
+
+/*
+ * dedup_add(filter dedup_filter, VARIADIC key "any") returns dedup_filter
+ *
+ * The filter with one more key. Not STRICT: a key with a NULL column leaves the
+ * filter as it is, or UPDATE ... SET f = dedup_add(f, NULL) would throw it away.
+ */
+DEDUP_FUNCTION(dedup_add)
+{
+	return ChangeByKey(fcinfo, AddToValue);
 }
 
 /*
@@ -215,6 +225,30 @@ DEDUP_FUNCTION(dedup_frequency)
 	PG_RETURN_INT64((int64) Min(frequency.count, dedup::kMaxCount));
 }
 
+/* A value without one key, or the value as it is if the key is not there. */
+static Datum
+ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash)
+{
+	FilterRef stored = filter;
+	struct varlena *value;
+	size_t size;
+
+	RequireForget(filter.header);
+	if (!filter.header.canonical())
+		stored = ReadFlat(MakeCanonical(filter));
+	value = AllocateFlat(dedup::ForgetBytes(stored.header));
+	size = dedup::ForgetFrom(stored.image, stored.header, hash, (uint8_t *) VARDATA(value));
+	if (size == 0)
+	{
+		pfree(value);
+		return datum;
+	}
+	SET_VARSIZE(value, VARHDRSZ + size);
+	dedup::Seal((uint8_t *) VARDATA(value), size);
+	AssertCanonical(value);
+	return PointerGetDatum(value);
+}
+
 /*
  * dedup_forget(filter dedup_filter, VARIADIC key "any") returns dedup_filter
  *
@@ -225,16 +259,7 @@ DEDUP_FUNCTION(dedup_frequency)
  */
 DEDUP_FUNCTION(dedup_forget_value)
 {
-	CallSite *site = GetKeyCallSite(fcinfo);
-	FilterRef filter;
-	uint64 hash;
-
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
-	filter = GetFilter(PG_GETARG_DATUM(0));
-	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(filter.header.shape), &hash))
-		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-	PG_RETURN_DATUM(ForgetInValue(PG_GETARG_DATUM(0), filter, hash));
+	return ChangeByKey(fcinfo, ForgetInValue);
 }
 
 /*
@@ -248,10 +273,7 @@ DEDUP_FUNCTION(dedup_merge)
 	FilterRef left = GetFilter(PG_GETARG_DATUM(0));
 	FilterRef right = GetFilter(PG_GETARG_DATUM(1));
 	struct varlena *merged = MergeValues(left, right);
-	FilterRef filter;
 
-	filter.image = (const uint8_t *) VARDATA(merged);
-	CheckFlat(merged, &filter.header);
-	WarnIfOverfull(filter, "dedup_merge");
+	WarnIfOverfull(ReadFlat(merged), "dedup_merge");
 	PG_RETURN_POINTER(merged);
 }

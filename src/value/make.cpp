@@ -4,7 +4,6 @@
 #include "value/datum.hpp"
 
 extern "C" {
-#include "utils/float.h"
 #include "utils/guc.h"
 }
 
@@ -18,35 +17,6 @@ using dedup::Request;
 using dedup::Shape;
 
 /* ---- errors --------------------------------------------------------------- */
-
-void
-CheckRate(double fpr)
-{
-	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
-			 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
-					 dedup::kMinFpr, dedup::kMaxFpr)));
-}
-
-void
-CheckKeys(int64 keys)
-{
-	if (keys < 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
-						errhint("Give the number of distinct keys that the filter is to hold.")));
-	if ((uint64) keys > dedup::kMaxKeys)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("number of keys " INT64_FORMAT " is too large", keys),
-			 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
-			 errhint(
-				 "Use several filters, for example one a day or one for each hash partition.")));
-}
 
 /* "fpr, keys, k, hash" */
 static const char *
@@ -234,6 +204,12 @@ struct LastMethod
 
 } /* namespace */
 
+static struct varlena *
+CopyValue(const struct varlena *value)
+{
+	return CopyFlat((const uint8_t *) VARDATA(value), VARSIZE(value) - VARHDRSZ);
+}
+
 static Datum
 MakeSized(FunctionCallInfo fcinfo, const Method &(*choose)(double fpr))
 {
@@ -269,9 +245,7 @@ MakeSized(FunctionCallInfo fcinfo, const Method &(*choose)(double fpr))
 		last->seed = seed;
 		last->valid = true;
 	}
-	value = (struct varlena *) palloc(VARSIZE(last->value));
-	memcpy(value, last->value, VARSIZE(last->value));
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(CopyValue(last->value));
 }
 
 /*
@@ -307,7 +281,7 @@ ParseMemory(text *memory)
 	double bytes;
 
 	/* The caller refuses what is above the limit, with another SQLSTATE. */
-	if (!parse_real(written, &bytes, GUC_UNIT_BYTE, &hint) || isinf(bytes) || rint(bytes) < 1)
+	if (!parse_real(written, &bytes, GUC_UNIT_BYTE, &hint) || std::isinf(bytes) || rint(bytes) < 1)
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -412,8 +386,7 @@ DEDUP_FUNCTION(dedup_method_make)
 		value = MakeNamed(name, memory, written, seed);
 		MemoryContextReset(last->context);
 		old = MemoryContextSwitchTo(last->context);
-		last->value = AllocateFlat(VARSIZE(value) - VARHDRSZ);
-		memcpy(last->value, value, VARSIZE(value));
+		last->value = CopyValue(value);
 		last->memory = CopyText(memory);
 		last->options = CopyText(written);
 		last->seed = seed;
@@ -421,7 +394,5 @@ DEDUP_FUNCTION(dedup_method_make)
 		MemoryContextSwitchTo(old);
 		PG_RETURN_POINTER(value);
 	}
-	value = AllocateFlat(VARSIZE(last->value) - VARHDRSZ);
-	memcpy(value, last->value, VARSIZE(last->value));
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(CopyValue(last->value));
 }

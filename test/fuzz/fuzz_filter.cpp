@@ -25,6 +25,7 @@
 #include "core/merge.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
+#include "core/xxh3.hpp"
 
 namespace dedup {
 namespace {

@@ -473,7 +473,7 @@ TEST_P(CountMinTest, KeepsExactCountsInOrder) {
     for (uint64_t each : twin.keys) entries.emplace_back(HashOf(each), twin.counts[each]);
     if (!conservative()) std::sort(entries.begin(), entries.end());
     Bytes expected(kHeaderBytes + 16 * entries.size());
-    WriteHeader(expected.data(), shape, Form::kExact, Counters{entries.size(), 0}, 0);
+    WriteHeader(expected.data(), shape, Form::kExact, Counters{entries.size(), 0});
     for (size_t j = 0; j < entries.size(); ++j) {
       StoreU64(expected.data() + kHeaderBytes + 16 * j, entries[j].first);
       StoreU64(expected.data() + kHeaderBytes + 16 * j + 8, entries[j].second);
@@ -514,7 +514,7 @@ TEST_P(CountMinTest, TakesOverTheExactCounts) {
     if (!conservative()) std::sort(order.begin(), order.end());
     for (uint64_t key : order) AddCounted(&sketch, HashOf(key), twin.counts[key]);
     Bytes expected(kHeaderBytes + shape.bytes);
-    WriteHeader(expected.data(), shape, Form::kFull, Counters{twin.total, 0}, 0);
+    WriteHeader(expected.data(), shape, Form::kFull, Counters{twin.total, 0});
     std::memcpy(expected.data() + kHeaderBytes, sketch.bytes().data(), shape.bytes);
     Seal(expected.data(), expected.size());
     EXPECT_EQ(filter.Canonical(), expected) << width;

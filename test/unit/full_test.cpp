@@ -237,7 +237,7 @@ TEST_P(Grows, IsStoredAsFarAsItIsUsed) {
       for (size_t at = used; at < shape.bytes; ++at) ASSERT_EQ(body.bytes()[at], 0);
       Bytes image(kHeaderBytes + used);
       std::memcpy(image.data() + kHeaderBytes, body.bytes().data(), used);
-      WriteHeader(image.data(), shape, Form::kFull, body.counters(), 0);
+      WriteHeader(image.data(), shape, Form::kFull, body.counters());
       Seal(image.data(), image.size());
       Filter stored(image);
       EXPECT_EQ(stored.Canonical(), image);

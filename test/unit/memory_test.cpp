@@ -245,7 +245,7 @@ Bytes RandomImage(const Shape& shape, Random* random) {
       const uint64_t n = random->Below(std::min<uint64_t>(limit, 60) + 1);
       image = Bytes(kHeaderBytes + EntryBytes(method.counts()) * n);
       Scribble(image.data() + 60, image.size() - 60, random);
-      WriteHeader(image.data(), shape, Form::kExact, Counters{n, 0}, 0);
+      WriteHeader(image.data(), shape, Form::kExact, Counters{n, 0});
       break;
     }
     case 1: {
@@ -257,7 +257,8 @@ Bytes RandomImage(const Shape& shape, Random* random) {
                                     ? 0
                                     : random->Below(std::min<uint64_t>(room - n + 1, kMaxDeferred));
       WriteHeader(image.data(), shape, Form::kWorkingExact,
-                  Counters{n, static_cast<uint32_t>(room)}, deferred << 16);
+                  Counters{n, static_cast<uint32_t>(room)},
+                  WorkingState{.deferred = static_cast<uint16_t>(deferred)});
       break;
     }
     default: {
@@ -271,7 +272,8 @@ Bytes RandomImage(const Shape& shape, Random* random) {
       image = Bytes(working ? WorkingFullBytes(shape) : kHeaderBytes + used);
       Scribble(image.data() + 60, image.size() - 60, random);
       WriteHeader(image.data(), shape, working ? Form::kWorkingFull : Form::kFull, counters,
-                  shift | deferred << 16);
+                  WorkingState{.shift = static_cast<uint16_t>(shift),
+                               .deferred = static_cast<uint16_t>(deferred)});
     }
   }
   return image;
@@ -303,7 +305,7 @@ TEST(AnyBits, InIndexAndLinksEnd) {
         Bytes image(WorkingExactBytes(room, order, counted));
         for (size_t at = kHeaderBytes; at < image.size(); at += 4)
           StoreU32(image.data() + at, entry);
-        WriteHeader(image.data(), shape, Form::kWorkingExact, Counters{n, room}, 0);
+        WriteHeader(image.data(), shape, Form::kWorkingExact, Counters{n, room});
         UseInEveryWay(image, image, &random);
       }
     }
@@ -343,7 +345,7 @@ void UseNoise(const Shape& shape, Random* random) {
       method.used_bytes != nullptr ? method.used_bytes(shape, counters) : size_t{shape.bytes};
   Bytes image(kHeaderBytes + used);
   Scribble(image.data() + 60, used, random);
-  WriteHeader(image.data(), shape, Form::kFull, counters, 0);
+  WriteHeader(image.data(), shape, Form::kFull, counters);
   UseInEveryWay(image, image, random);
 }
 
@@ -416,7 +418,7 @@ TEST(AnyBits, ThatWaitAreSafe) {
     for (uint64_t room : {8, 64}) {
       Bytes image(WorkingExactBytes(room, method->exact_order(shape), method->counts()));
       WriteHeader(image.data(), shape, Form::kWorkingExact,
-                  Counters{room - 2, static_cast<uint32_t>(room)}, 2 << 16);
+                  Counters{room - 2, static_cast<uint32_t>(room)}, WorkingState{.deferred = 2});
       Header header;
       if (Check(image.data(), image.size(), &header) != Flaw::kNone) continue;
       EXPECT_NE(Defer(image.data(), &header, 12345), Outcome::kFull);
@@ -426,9 +428,11 @@ TEST(AnyBits, ThatWaitAreSafe) {
     }
     const Shape large = PlanMemory(*method, DeferringMemory(*method), 0.01);
     Bytes exact(WorkingExactBytes(256, method->exact_order(large), method->counts()));
-    WriteHeader(exact.data(), large, Form::kWorkingExact, Counters{100, 256}, kMaxDeferred << 16);
+    WriteHeader(exact.data(), large, Form::kWorkingExact, Counters{100, 256},
+                WorkingState{.deferred = kMaxDeferred});
     Bytes full(kHeaderBytes + kMaxShift + large.bytes);
-    WriteHeader(full.data(), large, Form::kWorkingFull, Counters{}, kMaxShift | kMaxDeferred << 16);
+    WriteHeader(full.data(), large, Form::kWorkingFull, Counters{},
+                WorkingState{.shift = kMaxShift, .deferred = kMaxDeferred});
     for (const Bytes* image : {&exact, &full}) {
       Header header;
       if (Check(image->data(), image->size(), &header) != Flaw::kNone) continue;
@@ -449,7 +453,7 @@ TEST(AnyBits, CanBeAligned) {
       Bytes block(at + kHeaderBytes + spare + shape.bytes + kMaxShift);
       uint8_t* image = block.data() + at;
       const size_t size = kHeaderBytes + spare + shape.bytes;
-      WriteHeader(image, shape, Form::kWorkingFull, Counters{}, 0);
+      WriteHeader(image, shape, Form::kWorkingFull, Counters{});
       Header header;
       if (Check(image, size, &header) != Flaw::kNone) continue;
       Align(image, &header);

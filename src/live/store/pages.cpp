@@ -512,6 +512,31 @@ HoldPageToChange(const LiveFilter &filter, BlockNumber block, Kind kind, HeldPag
 	LockToChange(filter, block, kind, read, held);
 }
 
+bool
+HoldPageToFill(const LiveFilter &filter, BlockNumber block, HeldPage *held)
+{
+	MakeLong(filter);
+
+	const bool read = PinPage(filter, block, held);
+
+	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (PageIsNew((Page) held->bytes))
+		return true;
+	CheckHeld(filter, *held, Kind::kMain, read);
+	return false;
+}
+
+void
+MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scratch)
+{
+	Assert(PageIsNew((Page) held.bytes));
+	StartChange();
+	ChangeToScratch(held, scratch);
+	LogWhole(held);
+	InitHeader(held.bytes);
+	MakeChange(filter);
+}
+
 void
 HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {

@@ -387,6 +387,9 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 namespace
 {
 
+/* Fewer keys than these do not get an overflow page of their own. */
+constexpr int FEW_KEYS = 64;
+
 /* An entry that is to be put into a page or its chain. */
 struct NewEntry
 {
@@ -530,20 +533,24 @@ PutIntoChain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scra
 	return false;
 }
 
-/* Puts an entry into a new overflow page, at the chain's head. */
-static void
+/* Puts entries into a new overflow page, at the chain's head. Returns how many fit: one at least.
+ */
+static int
 PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
-			   const NewEntry &entry)
+			   const NewEntry *entries, int count)
 {
 	HeldPage overflow;
 	PGAlignedBlock fresh;
 	uint8_t *copy = (uint8_t *) fresh.data;
+	int put = 0;
 
 	HoldNewOverflowPage(filter, &overflow);
 	memcpy(copy, overflow.bytes, BLCKSZ);
 	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
 	SetNext(copy, NextOf(main.bytes));
-	if (!PutInto(copy, kOverflowArea, entry))
+	while (put < count && PutInto(copy, kOverflowArea, entries[put]))
+		put++;
+	if (put == 0)
 		elog(ERROR, "no room in an empty overflow page");
 	StartChange();
 	if (scratch != NULL)
@@ -562,6 +569,7 @@ PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 	LogWhole(overflow);
 	MakeChange(filter);
 	ReleasePage(overflow);
+	return put;
 }
 
 void
@@ -574,5 +582,38 @@ PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const T
 	Assert(tag.xid != kNoXid && line < kLines && rest >> kRestBits == 0);
 	Assert(filter.parameters.geometry.layout.timed || tag.generation == 0);
 	if (!PutIntoMain(filter, main, scratch, entry) && !PutIntoChain(filter, main, scratch, entry))
-		PutIntoNewPage(filter, main, scratch, entry);
+		(void) PutIntoNewPage(filter, main, scratch, &entry, 1);
+}
+
+void
+PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const Address *keys,
+		int count)
+{
+	PGAlignedBlock block;
+	uint8_t *scratch = (uint8_t *) block.data;
+	NewEntry entries[kMaxEntries];
+	int put = 0;
+
+	if (CountEntries(main.bytes, kMainArea) + (unsigned) count > kMainArea.lines * kEntriesPerLine)
+		SettlePage(filter, main, true);
+	memcpy(scratch, main.bytes, BLCKSZ);
+	while (put < count && PutEntry(scratch, kMainArea, tag, keys[put].line, keys[put].rest, false))
+		put++;
+	if (put > 0)
+		ChangeMain(filter, main, scratch);
+	while (put < count)
+	{
+		const int some = Min(count - put, (int) lengthof(entries));
+
+		for (int i = 0; i < some; i++)
+			entries[i] = {tag, keys[put + i].line, keys[put + i].rest, false};
+		/* A few may find room in the chain. */
+		if (some < FEW_KEYS)
+		{
+			PutKey(filter, main, NULL, tag, keys[put].line, keys[put].rest, false);
+			put++;
+		}
+		else
+			put += PutIntoNewPage(filter, main, NULL, entries, some);
+	}
 }

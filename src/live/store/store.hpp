@@ -34,6 +34,9 @@ extern const char *LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockN
 /* The same of the words of a page of counters (counters.cpp). */
 extern const char *LiveCountersFlaw(const uint8_t *page);
 
+/* The same of the words that say whether the filter covers its table (cover.cpp). */
+extern const char *LiveCoverFlaw(const uint8_t *page);
+
 /* Whether a page is a free overflow page, and not damaged. */
 extern bool LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
 
@@ -67,6 +70,12 @@ CountersBlock(const LiveFilter &filter)
 extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
 							 HeldPage *held);
 
+/*
+ * The same for a main page that is to be written as a whole. Returns true for a page that was
+ * never written, which stays as it is: the caller calls MakeNewPage() or releases the page.
+ */
+extern bool HoldPageToFill(const LiveFilter &filter, BlockNumber block, HeldPage *held);
+
 /* The same for the main page of a key, whose probe is fetched while it is being locked. */
 extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &address,
 						  HeldPage *held);
@@ -88,6 +97,9 @@ extern void ChangeToScratch(const HeldPage &held, const uint8_t *scratch);
 /* The page's whole image is logged, whatever changes: for new pages. */
 extern void LogWhole(const HeldPage &held);
 extern void MakeChange(const LiveFilter &filter);
+
+/* Makes a new page, held by HoldPageToFill(), a copy of `scratch`; logs it once. */
+extern void MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scratch);
 
 /* A new page, exclusively locked, for the chain of a main page that the caller holds. */
 extern void HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held);
@@ -124,6 +136,16 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 		ReportBadPage(filter.rel, block, "It names a transaction that cannot exist.");
 }
 
+/*
+ * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
+ * this transaction's own (table_am.cpp).
+ */
+extern bool CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot,
+						 uint64 wide);
+
+/* On a standby, 40001 if a held page no longer tells what an old snapshot sees of it. */
+extern void CheckSettledFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot);
+
 /* What settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
 
@@ -140,6 +162,10 @@ extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold
  */
 extern void PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 				   const dedup::live::Tag &tag, unsigned line, uint64 rest, bool forgotten);
+
+/* The same for several keys that are new to the page; settles it first if it has no room. */
+extern void PutKeys(const LiveFilter &filter, const HeldPage &main, const dedup::live::Tag &tag,
+					const dedup::live::Address *keys, int count);
 
 /*
  * Runs visit(page, shape) over a held main page and its overflow pages, until it

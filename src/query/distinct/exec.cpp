@@ -86,6 +86,7 @@ struct DistinctState
 	MemoryContext context;
 	DistinctSet *set;
 	bool started;
+	Size budget; /* bytes at most */
 	Size memory; /* bytes in use */
 
 	/* the batch in hand */
@@ -160,12 +161,15 @@ MakeRoom(DistinctState *state, Size hashes)
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
+	Assert(state->memory <= state->budget);
+	Assert(!set->exact() || state->memory == 8 * set->slots());
 }
 
 static void
 StartSet(DistinctState *state)
 {
-	state->set->Start(DistinctMemory(), distinct_fpr / state->plan.filters);
+	state->budget = DistinctMemory();
+	state->set->Start(state->budget, distinct_fpr / state->plan.filters);
 	state->memory = 0;
 	state->started = true;
 }
@@ -199,6 +203,8 @@ TestAndAdd(DistinctState *state, int n)
 	MakeRoom(state, (Size) n);
 	kept = state->set->TestAndAdd(state->hashes, (size_t) n, state->seen);
 	state->counters->tested += (uint64) n;
+	Assert(state->set->given_up() <= state->set->keys());
+	Assert(state->set->keys() <= state->set->tested());
 	if (unlikely(!kept))
 		WarnGivenUp(state);
 }

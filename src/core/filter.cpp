@@ -1,0 +1,269 @@
+// Reading, growing, copying and settling a filter: what is not inlined of filter.hpp.
+
+#include "filter.hpp"
+
+#include <cmath>
+
+#include "bytes.hpp"
+#include "exact.hpp"
+#include "image.hpp"
+#include "method.hpp"
+#include "pause.hpp"
+#include "registry.hpp"
+
+namespace dedup {
+
+uint64_t TotalOf(const uint8_t* image, const Header& header) noexcept {
+  if (!header.exact()) return header.counters.count;
+  uint64_t total = 0;
+  ForEachEntry(image, header, [&](uint64_t, uint64_t count) { total = SumOfCounts(total, count); });
+  return total;
+}
+
+Reading Read(const uint8_t* image, const Header& header) noexcept {
+  if (header.exact()) {
+    const double n = static_cast<double>(header.hashes());
+    return {n, std::ldexp(n, -64)};
+  }
+  return header.method->read(header.shape, header.counters, image + header.body_at());
+}
+
+bool Overfull(const Header& header, const Reading& reading) noexcept {
+  if (header.exact() || !header.method->has_rate()) return false;
+  if (header.method->forgets(header.shape)) {
+    // The common case, before the sums that tell what to expect.
+    if (reading.fpr <= 1.2 * header.shape.fpr) return false;
+    // By the rules of some papers the rate to expect is above the one asked for; and the
+    // one that it settles at, where it settles, above that with `keys` keys.
+    const double settled = SteadyFpr(*header.method, header.shape);
+    const double at_keys = static_cast<double>(header.shape.keys);
+    const double usual =
+        settled <= kMaxFpr ? settled : header.method->expected_fpr(header.shape, at_keys);
+    return reading.fpr > 1.2 * usual;
+  }
+  const double keys = static_cast<double>(header.shape.keys);
+  return reading.count > keys * (1.02 + 1 / std::sqrt(keys));
+}
+
+Step NextStep(const Header& header, uint64_t limit) noexcept {
+  if (!header.exact()) return {Form::kWorkingFull, 0};
+  const uint64_t n = header.hashes();
+  if (n >= limit) return {Form::kWorkingFull, 0};
+  uint64_t room = header.counted() ? kFirstCountedRoom : kFirstRoom;
+  if (n >= room) {
+    room = header.counted() && n < kListRoom ? kListRoom : 2 * kListRoom;
+    while (room <= n) room *= 2;
+  }
+  return {Form::kWorkingExact, room < limit ? room : limit};
+}
+
+Step FirstStep(const Header& header, uint64_t limit) noexcept {
+  if (header.form == Form::kExact && header.hashes() >= limit) {
+    return {Form::kWorkingExact, header.hashes()};
+  }
+  return NextStep(header, limit);
+}
+
+size_t StepBytes(const Header& header, const Step& step) noexcept {
+  if (step.form == Form::kWorkingExact) {
+    return WorkingExactBytes(step.room, header.order(), header.counted());
+  }
+  return WorkingFullBytes(header.shape);
+}
+
+void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept {
+  MoveInPieces(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
+  header->working.shift = static_cast<uint16_t>(shift);
+  WriteWorkingState(image, header->working);
+}
+
+bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
+            uint8_t* body) noexcept {
+  if (!header.exact()) {
+    const size_t used = header.used_bytes();
+    *counters = header.counters;
+    CopyInPieces(body, image + header.body_at(), used);
+    ClearInPieces(body + used, header.shape.bytes - used);
+    return true;
+  }
+  bool taken = true;
+  *counters = Counters{};
+  ClearInPieces(body, header.shape.bytes);
+  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+    taken = taken && Replay(*header.method, header.shape, counters, body, hashes, counts, n) == n;
+  });
+  return taken;
+}
+
+// Flattened: the loops over hashes are slower by half with a call for each.
+[[gnu::flatten]] bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
+                                  uint8_t* out) noexcept {
+  if (step.form == Form::kWorkingExact) {
+    WorkingExact grown(out, 0, step.room, header.order(), header.counted());
+    grown.Clear(header.shape);
+    InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+      for (size_t i = 0; i < n; ++i) grown.PrefetchIndex(hashes[i]);
+      for (size_t i = 0; i < n && !grown.full(); ++i) grown.Append(hashes[i], counts[i]);
+    });
+    return true;
+  }
+  const size_t shift = ShiftFor(out, header.shape);
+  Counters counters;
+  const bool taken = BodyTo(image, header, &counters, out + kHeaderBytes + shift);
+  WriteHeader(out, header.shape, Form::kWorkingFull, counters,
+              WorkingState{.shift = static_cast<uint16_t>(shift)});
+  return taken;
+}
+
+[[gnu::flatten]] bool SettleDeferred(uint8_t* image, Header* header) noexcept {
+  const size_t n = header->deferred();
+  size_t taken = n;
+  uint64_t hashes[kMaxDeferred];
+  if (header->form == Form::kWorkingExact) {
+    WorkingExact exact(image, *header);
+    const uint8_t* from = image + kHeaderBytes + 8 * exact.n();
+    for (size_t i = 0; i < n; ++i) {
+      hashes[i] = LoadU64(from + 8 * i);
+      exact.PrefetchIndex(hashes[i]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t place = exact.Find(hashes[i]);
+      if (place != kNowhere) {
+        exact.Touch(place);
+      } else {
+        exact.Append(hashes[i]);
+      }
+    }
+    header->counters.count = exact.n();
+  } else {
+    for (size_t i = 0; i < n; ++i) hashes[i] = LoadU64(image + kHeaderBytes + 8 * i);
+    taken = header->method->test_and_add(header->shape, &header->counters,
+                                         image + header->body_at(), hashes, n, nullptr);
+    WriteCounters(image, header->counters);
+  }
+  header->working.deferred = 0;
+  WriteWorkingState(image, header->working);
+  return taken == n;
+}
+
+size_t CanonicalBytes(const Header& header) noexcept {
+  if (StaysExact(header)) return kHeaderBytes + header.entry_bytes() * header.hashes();
+  return kHeaderBytes + (header.exact() ? header.shape.bytes : header.used_bytes());
+}
+
+void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
+  const size_t size = CanonicalBytes(header);
+  if (StaysExact(header)) {
+    const bool counted = header.counted();
+    uint8_t* to = out + kHeaderBytes;
+    ForEachEntry(image, header, [&](uint64_t hash, uint64_t count) {
+      StoreU64(to, hash);
+      if (counted) StoreU64(to + 8, count);
+      to += EntryBytes(counted);
+    });
+    if (to < out + size) {  // broken links: keep the bytes defined
+      ClearInPieces(to, static_cast<size_t>(out + size - to));
+    }
+    if (header.form == Form::kWorkingExact && header.order() == ExactOrder::kSorted) {
+      SortEntries(out + kHeaderBytes, header.hashes(), counted);
+    }
+    WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0});
+  } else if (header.exact()) {
+    Counters counters;
+    (void)BodyTo(image, header, &counters, out + kHeaderBytes);
+    WriteHeader(out, header.shape, Form::kFull, counters);
+  } else {
+    CopyInPieces(out + kHeaderBytes, image + header.body_at(), size - kHeaderBytes);
+    WriteHeader(out, header.shape, Form::kFull, header.counters);
+  }
+  Seal(out, size);
+}
+
+size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* out) noexcept {
+  WriteHeader(out, shape, Form::kFull, counters);
+  const Method* method = MethodByCode(shape.method);
+  return kHeaderBytes +
+         (method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes);
+}
+
+size_t AddToBytes(const Header& header) noexcept {
+  if (!header.exact()) return kHeaderBytes + header.shape.bytes;
+  const size_t same = kHeaderBytes + header.entry_bytes() * header.hashes();
+  if (header.hashes() >= header.exact_limit()) {
+    const size_t full = kHeaderBytes + header.shape.bytes;
+    return full > same ? full : same;
+  }
+  return same + header.entry_bytes();
+}
+
+size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash, uint8_t* out) noexcept {
+  const Shape& shape = header.shape;
+  if (header.form == Form::kFull) {
+    Counters counters;
+    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
+        header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr) == 0) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
+  }
+  const uint64_t n = header.hashes();
+  const ExactOrder order = header.order();
+  const size_t entry = header.entry_bytes();
+  const uint8_t* from = image + kHeaderBytes;
+  uint8_t* to = out + kHeaderBytes;
+  uint64_t place = FindCanonical(image, header, hash);
+  uint64_t size = n;
+  if (place != kNowhere) {
+    CopyInPieces(to, from, entry * n);
+    if (header.counted()) {
+      StoreU64(to + entry * place + 8, SumOfCounts(CountAt(image, place), 1));
+    } else if (order == ExactOrder::kLastSight) {
+      MoveInPieces(to + 8 * place, to + 8 * (place + 1), 8 * (n - place - 1));
+      StoreU64(to + 8 * (n - 1), hash);
+    }
+  } else if (n < header.exact_limit()) {
+    place = order == ExactOrder::kSorted ? LowerBound(image, header, hash) : n;
+    CopyInPieces(to, from, entry * place);
+    StoreU64(to + entry * place, hash);
+    if (header.counted()) StoreU64(to + entry * place + 8, 1);
+    CopyInPieces(to + entry * (place + 1), from + entry * place, entry * (n - place));
+    size = n + 1;
+  } else {
+    Counters counters;
+    const uint64_t once = 1;
+    if (!BodyTo(image, header, &counters, to) ||
+        Replay(*header.method, shape, &counters, to, &hash, &once, 1) == 0) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
+  }
+  WriteHeader(out, shape, Form::kExact, Counters{size, 0});
+  return kHeaderBytes + entry * size;
+}
+
+size_t ForgetBytes(const Header& header) noexcept {
+  return kHeaderBytes + (header.exact() ? 8 * header.hashes() : header.shape.bytes);
+}
+
+size_t ForgetFrom(const uint8_t* image, const Header& header, uint64_t hash,
+                  uint8_t* out) noexcept {
+  const Shape& shape = header.shape;
+  if (!header.exact()) {
+    Counters counters;
+    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
+        !header.method->forget(shape, &counters, out + kHeaderBytes, hash)) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
+  }
+  const uint64_t place = FindCanonical(image, header, hash), n = header.hashes();
+  if (place == kNowhere) return 0;
+  const uint8_t* from = image + kHeaderBytes;
+  uint8_t* to = out + kHeaderBytes;
+  CopyInPieces(to, from, 8 * place);
+  CopyInPieces(to + 8 * place, from + 8 * (place + 1), 8 * (n - place - 1));
+  WriteHeader(out, shape, Form::kExact, Counters{n - 1, 0});
+  return kHeaderBytes + 8 * (n - 1);
+}
+
+}  // namespace dedup

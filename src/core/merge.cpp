@@ -1,0 +1,271 @@
+// Merging two filters: what is not inlined of merge.hpp.
+
+#include "merge.hpp"
+
+#include "bytes.hpp"
+#include "exact.hpp"
+#include "filter.hpp"
+#include "image.hpp"
+#include "pause.hpp"
+
+namespace dedup {
+namespace {
+
+// Whether both are exact and have their hashes in order of value, so that one pass over
+// both lists merges them.
+bool BothSorted(const Header& a, const Header& b) noexcept {
+  return a.form == Form::kExact && b.form == Form::kExact && a.order() == ExactOrder::kSorted &&
+         !a.method->forgets(a.shape);
+}
+
+// Bytes of the larger of what two exact filters of so many hashes may become.
+size_t LargestOf(const Header& header, uint64_t hashes, uint64_t limit) noexcept {
+  const size_t full = kHeaderBytes + header.shape.bytes, entry = header.entry_bytes();
+  if (hashes <= limit) return kHeaderBytes + entry * hashes;
+  const size_t most = kHeaderBytes + entry * limit;
+  return full > most ? full : most;
+}
+
+// Adds the hashes of an exact filter to a body for which they may come in any order. Where keys can
+// be forgotten, a key that is there already is not stored again, unless merges add up: two of these
+// hashes that share a fingerprint share one copy then, too, and forgetting the one forgets the
+// other. False: it would be full.
+bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
+               uint8_t* body) noexcept {
+  const Method& method = *header.method;
+  const bool ask = method.can_forget(header.shape) && !method.merge_adds;
+  bool taken = true;
+  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+    if (!taken) return;
+    taken = (ask ? method.test_and_add(header.shape, counters, body, hashes, n, nullptr)
+                 : Replay(method, header.shape, counters, body, hashes, counts, n)) == n;
+  });
+  return taken;
+}
+
+// Runs visit(hash, count) over the union of two sorted lists, in order; counts of a hash in
+// both are added.
+template <typename Visit>
+inline void ForEachOfBoth(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                          Visit visit) noexcept {
+  const uint64_t na = ha.hashes(), nb = hb.hashes();
+  const size_t entry = ha.entry_bytes();
+  const bool counted = ha.counted();
+  uint64_t i = 0, j = 0;
+  // Each step reads an entry of one list or of both.
+  ForPieces(na + nb, kProbesBetweenPauses, [&](uint64_t from, uint64_t to) {
+    for (uint64_t step = from; step < to && (i < na || j < nb); ++step) {
+      const uint64_t left = i < na ? HashAt(a, i, entry) : 0;
+      const uint64_t right = j < nb ? HashAt(b, j, entry) : 0;
+      const bool of_left = j == nb || (i < na && left <= right);
+      const bool of_right = i == na || (j < nb && right <= left);
+      uint64_t count = 1;
+      if (counted) {
+        count = SumOfCounts(of_left ? CountAt(a, i) : 0, of_right ? CountAt(b, j) : 0);
+      }
+      i += of_left;
+      j += of_right;
+      visit(of_left ? left : right, count);
+    }
+  });
+}
+
+// Both sorted: the union.
+size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                   uint64_t limit, uint8_t* out) noexcept {
+  const bool counted = ha.counted();
+  const size_t entry = ha.entry_bytes();
+  uint64_t n = 0;
+  ForEachOfBoth(a, ha, b, hb, [&](uint64_t, uint64_t) { ++n; });
+  uint8_t* to = out + kHeaderBytes;
+  if (n <= limit) {
+    ForEachOfBoth(a, ha, b, hb, [&](uint64_t hash, uint64_t count) {
+      StoreU64(to, hash);
+      if (counted) StoreU64(to + 8, count);
+      to += entry;
+    });
+    WriteHeader(out, ha.shape, Form::kExact, Counters{n, 0});
+    return kHeaderBytes + entry * n;
+  }
+  Counters counters;
+  ClearInPieces(to, ha.shape.bytes);
+  Batches batches;
+  bool taken = true;
+  const auto replay = [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
+    taken = taken && Replay(*ha.method, ha.shape, &counters, to, hashes, counts, size) == size;
+  };
+  ForEachOfBoth(a, ha, b, hb,
+                [&](uint64_t hash, uint64_t count) { batches.Add(hash, count, replay); });
+  batches.Finish(replay);
+  return taken ? WriteFull(ha.shape, counters, out) : 0;
+}
+
+// Both exact: the union, by age rank from the youngest, the left's the younger on
+// ties. A key in both keeps the younger of its two ages, and the sum of its counts.
+size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                  uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
+  if (BothSorted(ha, hb)) return MergeSorted(a, ha, b, hb, limit, out);
+  const Shape& shape = ha.shape;
+  const uint64_t na = ha.hashes(), nb = hb.hashes(), both = na + nb;
+  // The two lists oldest first, then a set that takes them youngest first.
+  uint8_t* lists = scratch;
+  uint64_t written = 0;
+  const bool counted = ha.counted();
+  const size_t entry = ha.entry_bytes();
+  auto list = [&](uint64_t hash, uint64_t count) {
+    uint8_t* to = lists + entry * written++;
+    StoreU64(to, hash);
+    if (counted) StoreU64(to + 8, count);
+  };
+  ForEachEntry(a, ha, list);
+  const uint64_t taken_a = written;
+  ForEachEntry(b, hb, list);
+  const uint64_t taken_b = written - taken_a;
+
+  WorkingExact merged(scratch + entry * both, 0, both, ExactOrder::kFirstSight, counted);
+  merged.Clear(shape);
+  auto take = [&](uint64_t listed) {
+    const uint8_t* from = lists + entry * listed;
+    const uint64_t hash = LoadU64(from), count = counted ? LoadU64(from + 8) : 1;
+    const uint64_t place = merged.Find(hash);
+    if (place == kNowhere) {
+      merged.Append(hash, count);
+    } else {
+      merged.Touch(place, count);
+    }
+  };
+  ForPieces(taken_a > taken_b ? taken_a : taken_b, kStepsBetweenPauses,
+            [&](uint64_t from, uint64_t to) {
+              for (uint64_t age = from; age < to; ++age) {
+                if (age < taken_a) take(taken_a - 1 - age);
+                if (age < taken_b) take(taken_a + taken_b - 1 - age);
+              }
+            });
+
+  const uint64_t n = merged.n();
+  uint8_t* to = out + kHeaderBytes;
+  if (n <= limit) {
+    ForUnits(n, 8 * entry, [&](uint64_t from, uint64_t end) {
+      for (uint64_t i = from; i < end; ++i) {
+        StoreU64(to + entry * i, merged.at(n - 1 - i));
+        if (counted) StoreU64(to + entry * i + 8, merged.count_at(n - 1 - i));
+      }
+    });
+    if (ha.order() == ExactOrder::kSorted) SortEntries(to, n, counted);
+    WriteHeader(out, shape, Form::kExact, Counters{n, 0});
+    return kHeaderBytes + entry * n;
+  }
+  Counters counters;
+  if (ha.method->forgets(shape) && ha.method->merge_keeps_all && n > shape.keys) {
+    // One list of more keys than the window would lose the older ones of each.
+    Counters replayed;
+    if (!BodyTo(a, ha, &counters, to) || !BodyTo(b, hb, &replayed, scratch) ||
+        !ha.method->merge(shape, &counters, to, replayed, scratch, Weights{})) {
+      return 0;
+    }
+    return WriteFull(shape, counters, out);
+  }
+  ClearInPieces(to, shape.bytes);
+  bool taken = true;
+  ForKeys(n, [&](uint64_t from, uint64_t end) {
+    for (uint64_t i = from; i < end && taken; ++i) {
+      const uint64_t hash = merged.at(n - 1 - i), count = merged.count_at(n - 1 - i);
+      taken = Replay(*ha.method, shape, &counters, to, &hash, &count, 1) != 0;
+    }
+  });
+  if (!taken) return 0;
+  return WriteFull(shape, counters, out);
+}
+
+}  // namespace
+
+MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept {
+  const size_t full = kHeaderBytes + a.shape.bytes;
+  const bool ordered = !AnyOrder(a);
+  if (!a.exact() || !b.exact()) {
+    return {full, a.exact() != b.exact() && ordered ? size_t{a.shape.bytes} : 0};
+  }
+  const uint64_t both = a.hashes() + b.hashes();
+  const size_t entry = a.entry_bytes();
+  if (BothSorted(a, b)) return {LargestOf(a, both, limit), 0};
+  size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
+  if (scratch < a.shape.bytes) scratch = a.shape.bytes;
+  return {LargestOf(a, both, limit), scratch};
+}
+
+size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+               uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
+  const Weights weights = {ha.parts(), hb.parts()};
+  if (ha.exact() && hb.exact()) return MergeExact(a, ha, b, hb, limit, out, scratch);
+  const Shape& shape = ha.shape;
+  const Method* method = ha.method;
+  uint8_t* body = out + kHeaderBytes;
+  Counters counters;
+  if (AnyOrder(ha) && ha.exact() != hb.exact()) {
+    // In any order: the hashes go straight into the other's body.
+    const bool left_full = hb.exact();
+    const uint8_t* full = left_full ? a : b;
+    const Header& full_header = left_full ? ha : hb;
+    if (!BodyTo(full, full_header, &counters, body) ||
+        !AddHashes(left_full ? hb : ha, left_full ? b : a, &counters, body)) {
+      return 0;
+    }
+  } else {
+    if (!BodyTo(a, ha, &counters, body)) return 0;
+    Counters replayed = hb.counters;
+    const uint8_t* right = b + hb.body_at();
+    if (hb.exact()) {
+      if (!BodyTo(b, hb, &replayed, scratch)) return 0;
+      right = scratch;
+    }
+    if (!method->merge(shape, &counters, body, replayed, right, weights)) return 0;
+  }
+  return WriteFull(shape, counters, out);
+}
+
+bool Reducible(const Header& header, const Shape& to) noexcept {
+  return header.method->reducible != nullptr && header.method->reducible(header.shape, to);
+}
+
+size_t ReducedBytes(const Header& header, const Shape& to) noexcept {
+  const bool exact =
+      header.exact() && header.hashes() <= ExactLimit(*header.method, to, header.order());
+  return kHeaderBytes + (exact ? 8 * header.hashes() : to.bytes);
+}
+
+void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8_t* out) noexcept {
+  const size_t size = ReducedBytes(header, to);
+  if (header.exact()) {
+    // As if it had been made of that shape: of an exact filter nothing else differs.
+    Header same = header;
+    same.shape = to;
+    WriteCanonical(image, same, out);
+    return;
+  }
+  header.method->reduce(header.shape, image + header.body_at(), to, out + kHeaderBytes);
+  WriteHeader(out, to, Form::kFull, Counters{});
+  Seal(out, size);
+}
+
+void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
+  header->working.merged = static_cast<uint16_t>(parts - 1 < 0xffff ? parts - 1 : 0xffff);
+  WriteWorkingState(image, header->working);
+}
+
+Outcome MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header& hb) noexcept {
+  if (ha->exact()) return Outcome::kNoRoom;
+  bool taken = true;
+  uint8_t* body = a + ha->body_at();
+  if (!hb.exact()) {
+    taken = ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
+                              Weights{ha->parts(), hb.parts()});
+  } else if (AnyOrder(*ha)) {
+    taken = AddHashes(hb, b, &ha->counters, body);
+  } else {
+    return Outcome::kNoRoom;
+  }
+  WriteCounters(a, ha->counters);
+  return taken ? Outcome::kNew : Outcome::kFull;
+}
+
+}  // namespace dedup

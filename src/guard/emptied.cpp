@@ -1,0 +1,227 @@
+/*
+ * TRUNCATE of the filter of an exact guard, and an unlogged filter of a logged table.
+ *
+ * The filter of an exact guard is truncated only together with its table, as a table that a
+ * foreign key refers to is. Then it is empty, and so is the table, all of whose keys it has.
+ *
+ * A session that has not loaded the library does not call our hooks for the statement, but it
+ * loads the library when it opens the filter, before the filter gets its new file. It does not
+ * know then what else the statement names; but that holds the locks of all of it. So a
+ * filter whose table is not locked is an error at once. Otherwise a note is made; and when it
+ * is asked next whether the filter covers its table, or when the transaction commits, the
+ * table must have no rows.
+ */
+#include "guard/truncation.hpp"
+
+extern "C" {
+#include "catalog/pg_class.h"
+#include "nodes/pg_list.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+}
+
+namespace
+{
+
+/* A filter of an exact guard that this transaction has truncated. */
+struct Emptied
+{
+	Oid filter;
+	SubTransactionId subid;
+	List *tables;             /* with the exact guard; this transaction has locked all of them */
+	Oid not_empty;            /* the one that has had rows last, or InvalidOid */
+	bool all_empty;           /* already then; nothing lands without asking about the filter */
+	SubTransactionId covered; /* that has said so, or InvalidSubTransactionId */
+};
+
+} /* namespace */
+
+/* In TopTransactionContext; the last note of a filter comes first. */
+static List *emptied = NIL;
+
+static Emptied *
+FindEmptied(Oid filter)
+{
+	ListCell *cell;
+
+	foreach(cell, emptied)
+		if (((Emptied *) lfirst(cell))->filter == filter)
+			return (Emptied *) lfirst(cell);
+	return NULL;
+}
+
+/* ---- what has no rows ---------------------------------------------------------------- */
+
+static bool
+HasNoBlocks(Oid table)
+{
+	Relation rel = RelationIdGetRelation(table);
+	bool empty = true;
+
+	if (!RelationIsValid(rel))
+		return true;
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		empty = RelationGetNumberOfBlocks(rel) == 0;
+	RelationClose(rel);
+	return empty;
+}
+
+/*
+ * Whether no table has rows. TRUNCATE asks after each, so that usually it is enough to look at
+ * one; the last ones are truncated last.
+ */
+static bool
+AllEmpty(Emptied *note)
+{
+	if (OidIsValid(note->not_empty) && !HasNoBlocks(note->not_empty))
+		return false;
+	note->not_empty = InvalidOid;
+	for (int i = list_length(note->tables); i-- > 0 && !OidIsValid(note->not_empty);)
+		if (!HasNoBlocks(list_nth_oid(note->tables, i)))
+			note->not_empty = list_nth_oid(note->tables, i);
+	return !OidIsValid(note->not_empty);
+}
+
+[[noreturn]] static void
+ReportAlone(Relation filter, Oid guarded)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot truncate live filter \"%s\", which an exact guard uses",
+						   RelationGetRelationName(filter)),
+					errdetail("The guard of table \"%s\" needs the keys of all rows.",
+							  get_rel_name(guarded)),
+					errhint("Truncate table \"%s\" at the same time.", get_rel_name(guarded))));
+	pg_unreachable();
+}
+
+/* ---- truncating ------------------------------------------------------------------------ */
+
+void
+FilterEmptied(Relation rel)
+{
+	Oid guarded = InvalidOid;
+	List *tables = TablesOfExactGuard(RelationGetRelid(rel), &guarded);
+	MemoryContext old;
+	ListCell *cell;
+	Emptied *note;
+
+	if (tables == NIL)
+		return;
+	foreach(cell, tables)
+		if (!HoldsExclusively(lfirst_oid(cell)) ||
+			!(IsTruncated(lfirst_oid(cell)) || HasNoBlocks(lfirst_oid(cell))))
+			ReportAlone(rel, guarded);
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	note = (Emptied *) palloc0(sizeof(Emptied));
+	note->filter = RelationGetRelid(rel);
+	note->subid = GetCurrentSubTransactionId();
+	note->tables = list_copy(tables);
+	note->all_empty = AllEmpty(note);
+	note->covered = InvalidSubTransactionId;
+	emptied = lcons(note, emptied);
+	MemoryContextSwitchTo(old);
+}
+
+bool
+FilterCoversAnew(const LiveFilter &filter)
+{
+	Emptied *note;
+	Oid guarded;
+
+	if (likely(emptied == NIL))
+		return false;
+	note = FindEmptied(RelationGetRelid(filter.rel));
+	/* The guard may have been taken off since. */
+	if (note == NULL || note->covered != InvalidSubTransactionId ||
+		!(note->all_empty || AllEmpty(note)) || TablesOfExactGuard(note->filter, &guarded) == NIL)
+		return false;
+	SetLiveCovers(filter, true);
+	note->covered = GetCurrentSubTransactionId();
+	return true;
+}
+
+/* `fail`: an error for a filter that covers nothing. */
+static void
+AskAll(bool fail)
+{
+	ListCell *cell;
+
+	foreach(cell, emptied)
+	{
+		const Emptied *note = (const Emptied *) lfirst(cell);
+		Relation rel;
+		Oid guarded;
+
+		if (note != FindEmptied(note->filter) || note->covered != InvalidSubTransactionId)
+			continue;
+		rel = RelationIdGetRelation(note->filter);
+		if (!RelationIsValid(rel))
+			continue; /* dropped since */
+		if (!LiveCovers({rel, LiveParametersOf(rel)}) && fail &&
+			TablesOfExactGuard(note->filter, &guarded) != NIL)
+			ReportAlone(rel, guarded);
+		RelationClose(rel);
+	}
+}
+
+void
+CoverEmptied(void)
+{
+	AskAll(false);
+}
+
+void
+CheckEmptied(void)
+{
+	AskAll(true);
+}
+
+void
+ForgetEmptied(SubTransactionId id)
+{
+	ListCell *cell;
+
+	if (id == TopSubTransactionId)
+	{
+		emptied = NIL;
+		return;
+	}
+	foreach(cell, emptied)
+	{
+		Emptied *note = (Emptied *) lfirst(cell);
+
+		if (note->covered >= id)
+			note->covered = InvalidSubTransactionId;
+		if (note->subid >= id)
+			emptied = foreach_delete_current(emptied, cell);
+	}
+}
+
+/* ---- the table ------------------------------------------------------------------------ */
+
+void
+ExactGuardIndexBuilt(Relation heap)
+{
+	Oid function;
+	const GuardPlan *plan;
+
+	if (heap->rd_rel->relkind != RELKIND_RELATION || !IsTransactionState())
+		return;
+	function = FindGuardFunction(heap, false);
+	plan = OidIsValid(function) ? FindGuardPlan(heap, function, true) : NULL;
+	if (plan == NULL || !plan->exact)
+		return;
+	if (heap->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
+		get_rel_persistence(plan->clause.filter) == RELPERSISTENCE_UNLOGGED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be logged while unlogged live filter \"%s\" guards it "
+						"exactly",
+						RelationGetRelationName(heap), get_rel_name(plan->clause.filter)),
+				 errdetail("After a crash the filter would be empty, and the table would not."),
+				 errhint("Run dedup_unguard(), and dedup_guard() with a logged filter.")));
+	if (HasNoBlocks(RelationGetRelid(heap)))
+		CoverEmptied();
+}

@@ -1,0 +1,211 @@
+/*
+ * What the view dedup_guards shows of a guard. Reads catalogs without locks on what they name:
+ * so it never waits, and what is dropped or altered meanwhile is shown as one of both.
+ */
+#include "guard/guard.hpp"
+#include "pg/catalog.hpp"
+#include "pg/sets.hpp"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "commands/defrem.h"
+#include "commands/trigger.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+}
+
+/* Columns of what dedup_guard_state() returns. */
+static constexpr int COLUMNS = 10;
+
+/* ---- whether a table is guarded ------------------------------------------------------ */
+
+static bool
+HasUsableGuardIndex(Oid table, Oid access_method, const GuardRows &rows)
+{
+	Relation indexes = table_open(IndexRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+	bool usable = false;
+
+	ScanKeyInit(&key, Anum_pg_index_indrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(table));
+	scan = systable_beginscan(indexes, IndexIndrelidIndexId, true, NULL, 1, &key);
+	while (!usable && HeapTupleIsValid(tuple = systable_getnext(scan)))
+		usable = IsUsableGuardIndex(((Form_pg_index) GETSTRUCT(tuple))->indexrelid, access_method,
+									rows.clause.columns, rows.clause.attnums,
+									rows.exact ? rows.clause.mark : 0);
+	systable_endscan(scan);
+	table_close(indexes, AccessShareLock);
+	return usable;
+}
+
+/* Whether a trigger fires for what clients do. */
+static bool
+Fires(Oid trigger, char enabled)
+{
+	return OidIsValid(trigger) &&
+		   (enabled == TRIGGER_FIRES_ON_ORIGIN || enabled == TRIGGER_FIRES_ALWAYS);
+}
+
+/* Why a table or partition is not guarded by a filter; NULL if it is. */
+static const char *
+FlawOfTable(Oid table, Oid filter, Oid access_method)
+{
+	const GuardRows rows = ReadGuardRows(table);
+
+	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove))
+		return "one of its triggers is missing";
+	if (rows.clause.filter != filter)
+		return "it is guarded by another filter";
+	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled))
+		return "a trigger of it is disabled";
+	if (get_rel_relkind(table) == RELKIND_RELATION &&
+		!HasUsableGuardIndex(table, access_method, rows))
+		return "it has no valid guard index";
+	return NULL;
+}
+
+/* Counts the partitions of a table, at all levels, that can hold rows. */
+static void
+CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *unguarded)
+{
+	List *tables = find_all_inheritors(table, NoLock, NULL);
+	ListCell *cell;
+
+	foreach(cell, tables)
+	{
+		const Oid partition = lfirst_oid(cell);
+		const char kind = get_rel_relkind(partition);
+
+		if (partition == table || kind == RELKIND_PARTITIONED_TABLE || kind == '\0')
+			continue;
+		if (FlawOfTable(partition, filter, access_method) == NULL)
+			(*guarded)++;
+		else
+			(*unguarded)++;
+	}
+}
+
+/* ---- the row ---------------------------------------------------------------------------- */
+
+/* The names of the key's columns; one that is gone is NULL. */
+static Datum
+ColumnNames(Oid table, const GuardClause &clause)
+{
+	Datum names[INDEX_MAX_KEYS];
+	bool isnull[INDEX_MAX_KEYS] = {};
+	int n = clause.columns;
+	int from = 1;
+
+	for (int i = 0; i < clause.columns; i++)
+	{
+		const char *name = get_attname(table, clause.attnums[i], true);
+
+		isnull[i] = name == NULL;
+		names[i] = name == NULL ? (Datum) 0 : CStringGetTextDatum(name);
+	}
+	return PointerGetDatum(
+		construct_md_array(names, isnull, 1, &n, &from, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+/* What dedup_guard() was given: mark with the name of its column. */
+static const char *
+OnDuplicate(Oid table, const GuardRows &rows)
+{
+	const char *column = rows.clause.mark != 0 ? get_attname(table, rows.clause.mark, true) : NULL;
+
+	return column != NULL && strcmp(rows.mode, "mark") == 0 ? psprintf("mark:%s", column)
+															: rows.mode;
+}
+
+/* The first thing that is wrong with a guard, or NULL. */
+static const char *
+FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, bool uncovered)
+{
+	const char *flaw = FlawOfTable(table, rows.clause.filter, access_method);
+
+	if (flaw == NULL && !IsLiveRelationId(rows.clause.filter))
+		flaw = "what it names is not a live filter";
+	if (flaw == NULL && !TableOwnerMayAdd(table, rows.clause.filter))
+		flaw = "the owner of the table may not add keys to the filter";
+	if (flaw == NULL && unguarded > 0)
+		flaw = "not all of its partitions are guarded";
+	if (flaw == NULL && uncovered)
+		flaw = "the filter does not have the keys of all rows";
+	return flaw;
+}
+
+/*
+ * dedup_guard_state(trigger oid) returns record
+ *
+ * What the view dedup_guards shows of the guard with this trigger for DELETE. A row of NULLs
+ * for what is not the trigger of a guard, or is gone.
+ */
+DEDUP_FUNCTION(dedup_guard_state)
+{
+	const Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, true);
+	TupleDesc desc;
+	HeapTuple tuple =
+		ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, PG_GETARG_OID(0));
+	Datum values[COLUMNS] = {};
+	bool isnull[COLUMNS];
+	LiveCounts counts = {};
+	bool covers = true;
+	int guarded = 0;
+	int unguarded = 0;
+	int n = 0;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	desc = BlessTupleDesc(desc);
+	memset(isnull, true, sizeof isnull);
+	if (!HeapTupleIsValid(tuple))
+		PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
+
+	const Oid table = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+	const GuardRows rows = ReadGuardRows(table);
+
+	if (rows.remove != PG_GETARG_OID(0))
+		PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
+	memset(isnull, false, sizeof isnull);
+	if (get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE)
+		CountPartitions(table, rows.clause.filter, access_method, &guarded, &unguarded);
+	values[n++] = ObjectIdGetDatum(rows.clause.filter);
+	values[n++] = ColumnNames(table, rows.clause);
+	isnull[n] = isnull[n + 1] = !OidIsValid(rows.write);
+	values[n++] =
+		OidIsValid(rows.write) ? CStringGetTextDatum(OnDuplicate(table, rows)) : (Datum) 0;
+	values[n++] = BoolGetDatum(rows.exact);
+	values[n++] = Int32GetDatum(guarded);
+	values[n++] = Int32GetDatum(unguarded);
+
+	char *problem;
+	const bool shown = ShowLiveCounts(rows.clause.filter, &counts, &covers, &problem);
+	const auto count = [&counts](LiveCounter counter) { return counts.value[(int) counter]; };
+
+	isnull[n] = isnull[n + 1] = isnull[n + 2] = !shown;
+	values[n++] = Int64GetDatum(count(LiveCounter::Skipped) + count(LiveCounter::Rejected) +
+								count(LiveCounter::Marked));
+	values[n++] = Int64GetDatum(count(LiveCounter::Found));
+	values[n++] = Int64GetDatum(count(LiveCounter::NotFound));
+
+	const char *flaw =
+		FlawOfGuard(table, rows, access_method, unguarded, shown && rows.exact && !covers);
+
+	if (flaw == NULL && problem != NULL)
+		flaw = psprintf("its filter: %s", problem);
+	isnull[n] = flaw == NULL;
+	values[n++] = flaw == NULL ? (Datum) 0 : CStringGetTextDatum(flaw);
+	Assert(n == COLUMNS);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
+}

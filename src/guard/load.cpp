@@ -1,0 +1,542 @@
+/*
+ * Adding the keys of the rows that are there to the filter of a guard.
+ *
+ * One scan of the tables hashes the keys. The hashes are sorted, which is the order of the
+ * filter's pages, so that each page is written once (live/bulk.cpp). Memory is bounded by
+ * maintenance_work_mem.
+ *
+ * Where keys must be unique, hashes that occur twice are looked for in a second scan, which
+ * compares the keys (twins.cpp). When a partition is attached to an exact guard, the same is
+ * done with the keys that the filter may have had already, in the other partitions, too.
+ */
+#include "guard/load.hpp"
+#include "guard/request.hpp"
+#include "guard/twins.hpp"
+#include "live/bulk.hpp"
+
+extern "C" {
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_type.h"
+#include "commands/progress.h"
+#include "commands/tablecmds.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplesort.h"
+}
+
+/* As many hashes that occur twice are looked at together. */
+constexpr int64 REPEATED_AT_ONCE = 64;
+
+/* A NOTICE each tenth tells how far the load of a table of this size is. */
+constexpr int64 LARGE_TABLE = 64 * 1024 * 1024;
+
+namespace
+{
+
+/* How far a load is. The scan is one half of the work, writing the other. */
+struct Progress
+{
+	const char *table;
+	bool notices;
+	int64 blocks; /* of all tables */
+	int64 before; /* of the tables that have been read */
+	BlockNumber block;
+	int tenths;
+};
+
+struct Load
+{
+	const GuardLoad *how;
+	Relation rel;
+	GuardClause clause;
+	LiveFilter filter;
+	TableKeys keys;
+	List *tables;
+	List *others; /* the other partitions, if one is attached */
+	Progress progress;
+	Tuplesortstate *sort;
+	int64 rows;     /* with a key */
+	int64 repeated; /* whose key is that of another one */
+
+	HashList repeats; /* hashes that occur twice; keys are still to be compared */
+	HashList known;   /* hashes of an attached partition that the filter may have had */
+	MemoryContext context;
+};
+
+} /* namespace */
+
+/* ---- progress -------------------------------------------------------------------------- */
+
+static void
+StartProgress(Load *load)
+{
+	Progress &progress = load->progress;
+
+	progress.table = RelationGetRelationName(load->rel);
+	progress.blocks = BlocksOfTables(load->tables);
+	progress.notices = progress.blocks >= LARGE_TABLE / BLCKSZ;
+	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, RelationGetRelid(load->rel));
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_COMMAND, PROGRESS_CREATEIDX_COMMAND_CREATE);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_BUILD);
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL, progress.blocks);
+}
+
+static void
+Advance(Progress *progress, double done)
+{
+	const int tenths = (int) (done * 10);
+
+	if (!progress->notices || tenths <= progress->tenths)
+		return;
+	progress->tenths = tenths;
+	ereport(NOTICE,
+			(errmsg("loading the keys of table \"%s\": %d%% done", progress->table, 10 * tenths)));
+}
+
+static void
+AdvanceScan(Progress *progress, BlockNumber block)
+{
+	progress->block = block;
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, progress->before + block);
+	Advance(progress,
+			0.5 * (double) (progress->before + block) / (double) Max(progress->blocks, 1));
+}
+
+/* ---- sorting --------------------------------------------------------------------------- */
+
+/* The server sorts signed integers: this keeps the order of hashes. */
+static inline int64
+SortableHash(uint64 hash)
+{
+	return (int64) (hash ^ UINT64CONST(1) << 63);
+}
+
+static Tuplesortstate *
+StartSort(int memory)
+{
+#if PG_VERSION_NUM >= 150000
+	return tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false, memory, NULL,
+								 TUPLESORT_NONE);
+#else
+	return tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false, memory, NULL, false);
+#endif
+}
+
+static inline bool
+NextHash(Tuplesortstate *sort, uint64 *hash)
+{
+	Datum value;
+	bool isnull;
+
+#if PG_VERSION_NUM >= 160000
+	if (!tuplesort_getdatum(sort, true, true, &value, &isnull, NULL))
+#else
+	if (!tuplesort_getdatum(sort, true, &value, &isnull, NULL))
+#endif
+		return false;
+	*hash = (uint64) SortableHash((uint64) DatumGetInt64(value));
+	if (!FLOAT8PASSBYVAL)
+		pfree(DatumGetPointer(value));
+	return true;
+}
+
+/* Reads all rows, and sorts the hashes of their keys. */
+static void
+SortKeys(Load *load, Snapshot snapshot)
+{
+	ListCell *cell;
+
+	foreach(cell, load->tables)
+	{
+		Progress *progress = &load->progress;
+		Relation table = table_open(lfirst_oid(cell), NoLock);
+		const BlockNumber blocks = RelationGetNumberOfBlocks(table);
+
+		table_close(table, NoLock);
+		progress->block = 0;
+		VisitKeys(load->keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
+			const BlockNumber block = ItemPointerGetBlockNumber(&row.slot->tts_tid);
+
+			if (block != progress->block)
+				AdvanceScan(progress, block);
+			load->rows++;
+			if (load->how->refuse_rows)
+				return true;
+			tuplesort_putdatum(load->sort, Int64GetDatum(SortableHash(row.hash)), false);
+			return false;
+		});
+		progress->before += blocks;
+		if (load->how->refuse_rows && load->rows > 0)
+			return;
+	}
+	AdvanceScan(&load->progress, 0);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
+	tuplesort_performsort(load->sort);
+}
+
+/* ---- rows with equal keys -------------------------------------------------------------- */
+
+/* Compares the keys of rows with the hashes that were found twice. */
+static void
+CheckRepeats(Load *load)
+{
+	TwinSearch search = {&load->keys,  load->rel,    LiveName(load->filter),
+						 load->clause, load->tables, load->others};
+
+	if (load->repeats.count > 0)
+		CheckNoTwins(search, &load->repeats);
+	EmptyHashList(&load->repeats);
+}
+
+static void
+NoteRepeat(Load *load, uint64 hash)
+{
+	if (load->repeats.count == load->repeats.room)
+		CheckRepeats(load);
+	AppendHash(&load->repeats, hash);
+}
+
+/* Looks in the other partitions for keys that the filter may have had. */
+static void
+CheckKnown(Load *load)
+{
+	Snapshot snapshot;
+	ListCell *cell;
+
+	CheckRepeats(load);
+	if (load->known.count > 0)
+	{
+		bool *seen = (bool *) palloc0((Size) load->known.count);
+		int64 seen_count = 0;
+
+		IndexHashes(&load->known);
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		foreach(cell, load->others)
+			VisitKeys(load->keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
+				const int64 at = FindHash(load->known, row.hash);
+
+				if (at >= 0 && !seen[at])
+				{
+					seen[at] = true;
+					seen_count++;
+				}
+				return false;
+			});
+		UnregisterSnapshot(snapshot);
+		for (int64 i = 0; seen_count > 0 && i < load->known.count; i++)
+			if (seen[i])
+				NoteRepeat(load, load->known.hashes[i]);
+		CheckRepeats(load);
+		pfree(seen);
+	}
+	EmptyHashList(&load->known);
+}
+
+static void
+NoteKnown(void *arg, uint64 hash)
+{
+	Load *load = (Load *) arg;
+
+	if (load->known.count == load->known.room)
+		CheckKnown(load);
+	AppendHash(&load->known, hash);
+}
+
+/* ---- loading --------------------------------------------------------------------------- */
+
+/* Adds the sorted keys to the filter. */
+static void
+AddKeys(Load *load)
+{
+	LiveBulk *bulk = StartLiveBulk(load->filter, load->others != NIL ? NoteKnown : NULL, load);
+	uint64 before = 0;
+	uint64 hash;
+	bool first = true;
+	int64 rows = 0;
+
+	while (NextHash(load->sort, &hash))
+	{
+		rows++;
+		if (!first && hash == before)
+		{
+			if (load->how->unique &&
+				(load->repeats.count == 0 || load->repeats.hashes[load->repeats.count - 1] != hash))
+				NoteRepeat(load, hash);
+			load->repeated++;
+			continue;
+		}
+		AddToLiveBulk(bulk, hash);
+		first = false;
+		before = hash;
+		if (rows % 65536 == 0)
+		{
+			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, rows);
+			Advance(&load->progress, 0.5 + 0.5 * (double) rows / (double) load->rows);
+		}
+	}
+	FinishLiveBulk(bulk);
+	CheckKnown(load);
+	Advance(&load->progress, 1);
+}
+
+static void
+ReportRows(const Load &load)
+{
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("an exact guard must know the keys of the rows of table \"%s\"",
+						   RelationGetRelationName(load.rel)),
+					errdetail("The table has rows, and load is false."),
+					errhint("Leave the argument load out, or set it to true.")));
+}
+
+/* Returns the tables below a guarded table that are not among those that are loaded. */
+static List *
+OtherTables(Oid guarded, const List *tables)
+{
+	Relation rel = table_open(guarded, NoLock);
+	List *others;
+
+	/* Writers wait for the lock of the guarded table. */
+	list_free(find_all_inheritors(guarded, AccessShareLock, NULL));
+	others = list_difference_oid(CoveredTables(rel), tables);
+	table_close(rel, NoLock);
+	return others;
+}
+
+static void
+LoadRows(Load *load)
+{
+	const bool attaches = OidIsValid(load->how->guarded);
+	Snapshot snapshot;
+
+	load->keys = TableKeysOf(load->rel, load->clause, load->filter);
+	load->repeats = MakeHashList(REPEATED_AT_ONCE);
+	if (attaches)
+	{
+		load->others = OtherTables(load->how->guarded, load->tables);
+		load->known = MakeHashList(Min((int64) 1 << 28, (int64) maintenance_work_mem * 1024 / 32));
+	}
+	StartProgress(load);
+	load->sort = StartSort(attaches ? Max(64, maintenance_work_mem / 2) : maintenance_work_mem);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SortKeys(load, snapshot);
+	UnregisterSnapshot(snapshot);
+	if (load->how->refuse_rows && load->rows > 0)
+		ReportRows(*load);
+	if (load->rows > 0)
+		AddKeys(load);
+	tuplesort_end(load->sort);
+	pgstat_progress_end_command();
+	CheckRepeats(load);
+	if (load->repeated > 0 && !load->how->unique)
+		ereport(NOTICE,
+				(errmsg_plural(INT64_FORMAT " row of table \"%s\" repeats the key of another",
+							   INT64_FORMAT " rows of table \"%s\" repeat the key of another",
+							   (unsigned long) load->repeated, load->repeated,
+							   RelationGetRelationName(load->rel))));
+}
+
+void
+LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
+{
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard load",
+														  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	const Oid owner = OidIsValid(how.guarded) ? OwnerOfTable(how.guarded) : rel->rd_rel->relowner;
+	Load load = {};
+
+	load.how = &how;
+	load.rel = rel;
+	load.clause = clause;
+	load.filter = OpenLive(clause.filter, LiveUse::Add, owner, how.function);
+	load.tables = CoveredTables(rel);
+	load.context = context;
+	/* A filter that does not cover its table is loaded as a whole, later. */
+	if (BlocksOfTables(load.tables) > 0 && (!OidIsValid(how.guarded) || LiveCovers(load.filter)))
+		LoadRows(&load);
+	if (how.exact && !OidIsValid(how.guarded))
+		SetLiveCovers(load.filter, true);
+	CloseLive(load.filter);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+void
+LoadForGuard(Relation rel, const GuardClause &clause, const GuardRequest &request)
+{
+	GuardClause counted = clause;
+	const GuardLoad how = {"dedup_guard()", request.exact,
+						   request.exact || request.mode == GuardMode::Reject, !request.load,
+						   InvalidOid};
+
+	counted.mark = request.mark_attnum;
+	LoadGuardedRows(rel, counted, how);
+}
+
+/* ---- partitions that are attached ------------------------------------------------------ */
+
+/* Returns the table above that has the exact guard of a table, or InvalidOid. */
+static Oid
+ExactlyGuarded(Oid relid)
+{
+	Relation rel = RelationIdGetRelation(relid);
+	Oid guarded = InvalidOid;
+	Oid function;
+
+	if (!RelationIsValid(rel))
+		return InvalidOid;
+	function = FindGuardFunction(rel, false);
+	if (OidIsValid(function))
+	{
+		const GuardPlan *plan = FindGuardPlan(rel, function);
+
+		if (plan != NULL && plan->exact)
+			guarded = plan->guarded;
+	}
+	RelationClose(rel);
+	return guarded;
+}
+
+bool
+LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded)
+{
+	const GuardLoad how = {"ALTER TABLE ... ATTACH PARTITION", true, true, false, guarded};
+
+	if (!OidIsValid(guarded) || ExactlyGuarded(guarded) != guarded)
+		return false;
+	if (BlocksOfTables(CoveredTables(rel)) > 0)
+	{
+		LockRelationOid(guarded, ShareRowExclusiveLock);
+		LoadGuardedRows(rel, clause, how);
+	}
+	return true;
+}
+
+/* Whether a table that is to be attached can have rows. It is not locked yet. */
+static bool
+MayHaveRows(Oid relid)
+{
+	Relation rel;
+	bool may = true;
+
+	if (get_rel_relkind(relid) != RELKIND_RELATION ||
+		!ConditionalLockRelationOid(relid, AccessShareLock))
+		return true;
+	rel = RelationIdGetRelation(relid);
+	if (RelationIsValid(rel))
+	{
+		may = RelationGetNumberOfBlocks(rel) > 0;
+		RelationClose(rel);
+	}
+	UnlockRelationOid(relid, AccessShareLock);
+	return may;
+}
+
+void
+LockForAttach(const AlterTableStmt *statement)
+{
+	ListCell *cell;
+
+	if (RecoveryInProgress())
+		return;
+	foreach(cell, statement->cmds)
+	{
+		const AlterTableCmd *command = (const AlterTableCmd *) lfirst(cell);
+		Oid parent;
+		Oid guarded;
+		Oid child;
+
+		if (command->subtype != AT_AttachPartition)
+			continue;
+		parent = RangeVarGetRelid(statement->relation, NoLock, true);
+		if (!OidIsValid(parent) || get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE ||
+			!OwnsTable(parent))
+			continue;
+		child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
+		guarded = ExactlyGuarded(parent);
+		if (OidIsValid(guarded) && OidIsValid(child) && OwnsTable(child) && MayHaveRows(child))
+			LockRelationOid(guarded, ShareRowExclusiveLock);
+	}
+}
+
+/* ---- rebuilding ------------------------------------------------------------------------ */
+
+[[noreturn]] static void
+ReportNoExactGuard(Oid filter)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("live filter \"%s\" is not that of an exact guard", get_rel_name(filter)),
+			 errdetail("Only the filter of an exact guard has the keys of the rows of a "
+					   "table, and can be rebuilt from them.")));
+	pg_unreachable();
+}
+
+/* Raises an error if a running query of this session may have rows that are not seen yet. */
+static void
+CheckNotInUse(Oid relid)
+{
+	Relation rel = table_open(relid, NoLock);
+
+	if (rel->rd_refcnt > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot load the keys of table \"%s\"", RelationGetRelationName(rel)),
+				 errdetail("It is being used by active queries in this session.")));
+	table_close(rel, NoLock);
+}
+
+/*
+ * dedup_rebuild(filter regclass) returns void
+ *
+ * Loads the keys of the table that the filter guards exactly. As the owner of the table. The
+ * filter keeps what it has.
+ */
+DEDUP_FUNCTION(dedup_rebuild)
+{
+	static const GuardLoad how = {"dedup_rebuild()", true, true, false, InvalidOid};
+	Oid filter;
+	Oid table;
+	Relation rel;
+	const GuardPlan *plan;
+	ListCell *cell;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("argument \"filter\" must not be NULL")));
+	filter = PG_GETARG_OID(0);
+	LockRelationOid(filter, AccessShareLock);
+	CheckIsFilter(filter);
+	table = GuardedBy(filter);
+	if (OidIsValid(table))
+		table = ExactlyGuarded(table);
+	if (!OidIsValid(table))
+		ReportNoExactGuard(filter);
+
+	PreventCommandDuringRecovery(how.function);
+	SettleGuardRows();
+	rel = OpenOwnTable(table, ShareRowExclusiveLock);
+	foreach(cell, find_all_inheritors(table, ShareRowExclusiveLock, NULL))
+		if (lfirst_oid(cell) != table)
+			CheckNotInUse(lfirst_oid(cell));
+	relation_close(rel, NoLock);
+	CheckNotInUse(table);
+
+	/* The guard may be another by now. */
+	rel = table_open(table, NoLock);
+	plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
+	if (plan == NULL || !plan->exact || plan->clause.filter != filter)
+		ReportNoExactGuard(filter);
+	LoadGuardedRows(rel, plan->clause, how);
+	table_close(rel, NoLock);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,118 @@
+/*
+ * Reading the keys of rows: see table_keys.hpp.
+ */
+#include "guard/table_keys.hpp"
+
+extern "C" {
+#include "access/heapam.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "storage/bufmgr.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+}
+
+List *
+CoveredTables(Relation rel)
+{
+	List *tables = rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE
+					   ? list_make1_oid(RelationGetRelid(rel))
+					   : find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	List *covered = NIL;
+	ListCell *cell;
+
+	foreach(cell, tables)
+	{
+		Relation table = table_open(lfirst_oid(cell), NoLock);
+
+		if (table->rd_rel->relkind == RELKIND_RELATION && table->rd_rel->relam == HEAP_TABLE_AM_OID)
+			covered = lappend_oid(covered, lfirst_oid(cell));
+		table_close(table, NoLock);
+	}
+	list_free(tables);
+	return covered;
+}
+
+int64
+BlocksOfTables(const List *tables)
+{
+	ListCell *cell;
+	int64 blocks = 0;
+
+	foreach(cell, tables)
+	{
+		Relation table = table_open(lfirst_oid(cell), NoLock);
+
+		blocks += RelationGetNumberOfBlocks(table);
+		table_close(table, NoLock);
+	}
+	return blocks;
+}
+
+AsOwner
+BecomeOwner(Relation table)
+{
+	AsOwner before;
+
+	GetUserIdAndSecContext(&before.user, &before.security);
+	SetUserIdAndSecContext(table->rd_rel->relowner,
+						   before.security | SECURITY_RESTRICTED_OPERATION);
+	before.nest_level = NewGUCNestLevel();
+#if PG_VERSION_NUM >= 170000
+	RestrictSearchPath();
+#endif
+	return before;
+}
+
+void
+BecomeAgain(const AsOwner &before)
+{
+	AtEOXact_GUC(false, before.nest_level);
+	SetUserIdAndSecContext(before.user, before.security);
+}
+
+TableKeys
+TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
+{
+	TableKeys keys = {};
+
+	keys.columns = clause.columns;
+	for (int i = 0; i < clause.columns; i++)
+		keys.names[i] = get_attname(RelationGetRelid(rel), clause.attnums[i], false);
+	if (clause.mark != 0)
+		keys.mark = get_attname(RelationGetRelid(rel), clause.mark, false);
+	keys.plan =
+		MakeColumnsKeyPlan(CurrentMemoryContext, clause.columns, clause.types, clause.collations);
+	keys.seed = filter.key_seed();
+	keys.row_context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
+													 ALLOCSET_DEFAULT_SIZES);
+	return keys;
+}
+
+KeyScan
+StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot)
+{
+	KeyScan scan = {};
+
+	scan.table = table_open(table, NoLock);
+	for (int i = 0; i < keys.columns; i++)
+		scan.attnums[i] = get_attnum(table, keys.names[i]);
+	if (keys.mark != NULL)
+		scan.mark = get_attnum(table, keys.mark);
+	scan.slot = table_slot_create(scan.table, NULL);
+	/* From the first page on, so that the number of pages read can be told. */
+	scan.scan = table_beginscan_strat(scan.table, snapshot, 0, NULL, true, false);
+	scan.owner = BecomeOwner(scan.table);
+	return scan;
+}
+
+void
+EndKeyScan(const KeyScan &scan)
+{
+	BecomeAgain(scan.owner);
+	table_endscan(scan.scan);
+	ExecDropSingleTupleTableSlot(scan.slot);
+	table_close(scan.table, NoLock);
+}

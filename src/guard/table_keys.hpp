@@ -1,0 +1,122 @@
+/*
+ * Reading the keys of the rows that are in guarded tables (table_keys.cpp).
+ */
+#ifndef STREAMDEDUP_GUARD_TABLE_KEYS_HPP
+#define STREAMDEDUP_GUARD_TABLE_KEYS_HPP
+
+#include "guard/guard.hpp"
+#include "pg/keys.hpp"
+
+extern "C" {
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+}
+
+/* Returns the tables with rows of their own that a guard of this one covers. All are locked. */
+extern List *CoveredTables(Relation rel);
+
+/* The pages of these tables. */
+extern int64 BlocksOfTables(const List *tables);
+
+/* ---- as the table's owner -------------------------------------------------------------- */
+
+/* Who the session was before BecomeOwner(). An error restores that, too. */
+struct AsOwner
+{
+	Oid user;
+	int security;
+	int nest_level;
+};
+
+/*
+ * What a type's functions do may be a user's code. It runs as the owner of the table, in a
+ * security-restricted operation, as in CREATE INDEX.
+ */
+extern AsOwner BecomeOwner(Relation table);
+extern void BecomeAgain(const AsOwner &before);
+
+/* ---- keys ------------------------------------------------------------------------------ */
+
+/* The key of a guard, whose columns are found in each table by their names. */
+struct TableKeys
+{
+	int columns;
+	const char *names[INDEX_MAX_KEYS];
+	const char *mark; /* rows in which it is true do not count; NULL: all count */
+	KeyPlan *plan;
+	dedup::KeySeed seed;
+	MemoryContext row_context; /* reset for each row */
+};
+
+/* The clause is that of the guard of `rel`. The result lives in the current context. */
+extern TableKeys TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter);
+
+/* A row that counts. The columns are in the slot, or in the row's context. */
+struct KeyRow
+{
+	Relation table;
+	TupleTableSlot *slot;
+	const NullableDatum *columns;
+	uint64 hash;
+};
+
+/* A scan of one table. */
+struct KeyScan
+{
+	Relation table;
+	TableScanDesc scan;
+	TupleTableSlot *slot;
+	AttrNumber attnums[INDEX_MAX_KEYS];
+	AttrNumber mark;
+	AsOwner owner;
+};
+
+/* Between the two the session is the table's owner. Row-level security does not apply. */
+extern KeyScan StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot);
+extern void EndKeyScan(const KeyScan &scan);
+
+/* Reads the key of the row in the slot. Returns false if it has none, or does not count. */
+static inline bool
+ReadRowKey(const TableKeys &keys, const KeyScan &scan, NullableDatum *columns, uint64 *hash)
+{
+	if (scan.mark != 0)
+	{
+		bool isnull;
+		const Datum marked = slot_getattr(scan.slot, scan.mark, &isnull);
+
+		if (!isnull && DatumGetBool(marked))
+			return false;
+	}
+	for (int i = 0; i < keys.columns; i++)
+		columns[i].value = slot_getattr(scan.slot, scan.attnums[i], &columns[i].isnull);
+	return HashByShortcut(keys.plan, columns, keys.seed, hash) ||
+		   HashColumns(keys.plan, columns, NullKeys::Skip, keys.seed, hash);
+}
+
+/*
+ * Runs visit(row) over the rows of a table that count and have a key, until it returns true.
+ * It runs as the table's owner, in the row's memory context.
+ */
+template <typename Visit>
+static inline void
+VisitKeys(const TableKeys &keys, Oid table, Snapshot snapshot, Visit visit)
+{
+	const KeyScan scan = StartKeyScan(keys, table, snapshot);
+	const MemoryContext old = MemoryContextSwitchTo(keys.row_context);
+	NullableDatum columns[INDEX_MAX_KEYS];
+	KeyRow row = {scan.table, scan.slot, columns, 0};
+	bool stop = false;
+
+	while (!stop && table_scan_getnextslot(scan.scan, ForwardScanDirection, scan.slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ReadRowKey(keys, scan, columns, &row.hash))
+			stop = visit(row);
+		MemoryContextReset(keys.row_context);
+	}
+	MemoryContextSwitchTo(old);
+	EndKeyScan(scan);
+}
+
+#endif /* STREAMDEDUP_GUARD_TABLE_KEYS_HPP */

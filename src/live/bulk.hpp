@@ -1,0 +1,58 @@
+/*
+ * Adding many keys to a live filter at once, in the order of their hashes (bulk.cpp).
+ */
+#ifndef STREAMDEDUP_LIVE_BULK_HPP
+#define STREAMDEDUP_LIVE_BULK_HPP
+
+#include "live/live.hpp"
+
+/* A load that is under way. Everything that is added is this subtransaction's. */
+struct LiveBulk
+{
+	const LiveFilter *filter;
+	uint32 generation;
+	uint64 own;
+
+	/* Called, with nothing locked, for each key that the filter may have had already. */
+	void (*known)(void *arg, uint64 hash);
+	void *known_arg;
+
+	int64 added;
+
+	/* The keys of one page, which wait to be written together. */
+	BlockNumber block;
+	unsigned line; /* of the last key */
+	unsigned in_line;
+	unsigned left_out; /* keys of a window for which the page has no room */
+	uint64 *hashes;
+	int count;
+
+	/* Room for as many. */
+	uint64 *waits;
+	dedup::live::Address *addresses;
+};
+
+/*
+ * Starts a load into a filter that is open to be added to. `known` can be NULL.
+ * The LiveBulk is freed with the current memory context.
+ */
+extern LiveBulk *StartLiveBulk(const LiveFilter &filter, void (*known)(void *arg, uint64 hash),
+							   void *known_arg);
+
+/*
+ * Adds a key. Hashes must come in ascending order, each once. Waits, with nothing locked, for
+ * transactions that have the same key in flight. A window keeps as many keys as it has room
+ * for.
+ */
+extern void AddToLiveBulk(LiveBulk *bulk, uint64 hash);
+
+/* Adds what waits yet. Counts the keys that were added. */
+extern void FinishLiveBulk(LiveBulk *bulk);
+
+/* Whether the lines of a main page hold no key. */
+extern bool LinesEmpty(const LiveFilter &filter, const uint8_t *main);
+
+/* Whether a main page, which has been settled, holds nothing: no keys, and no loader. */
+extern bool IsEmptyPage(const LiveFilter &filter, const uint8_t *main);
+
+#endif /* STREAMDEDUP_LIVE_BULK_HPP */

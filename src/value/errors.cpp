@@ -1,0 +1,274 @@
+/*
+ * Errors and warnings about filters, in the user's words.
+ */
+#include "value/errors.hpp"
+
+#include "value/datum.hpp"
+
+extern "C" {
+#include "utils/float.h"
+#if PG_VERSION_NUM >= 160000
+#include "nodes/miscnodes.h"
+#endif
+}
+
+using dedup::Flaw;
+using dedup::Header;
+
+/* ---- bytes that are no filter ---------------------------------------------- */
+
+#if PG_VERSION_NUM >= 160000
+#define FLAW_REPORT(escontext, ...) errsave(escontext, __VA_ARGS__)
+#else
+#define FLAW_REPORT(escontext, ...) ereport(ERROR, __VA_ARGS__)
+#endif
+
+void
+ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *escontext)
+{
+	const char *detail = NULL;
+
+	switch (flaw)
+	{
+		case Flaw::kNone:
+			return;
+		case Flaw::kFutureVersion:
+			FLAW_REPORT(escontext,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("dedup_filter format version %d is not supported", image[1]),
+						 errdetail("This release of streamdedup reads version %d.",
+								   dedup::kFormatVersion),
+						 errhint(
+							 "Update streamdedup, or check that the value is a dedup_filter.")));
+			return;
+		case Flaw::kUnknownMethod:
+			FLAW_REPORT(escontext,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("dedup_filter method number %d is not supported", image[2]),
+						 errhint(
+							 "Update streamdedup, or check that the value is a dedup_filter.")));
+			return;
+		case Flaw::kUnknownHash:
+			FLAW_REPORT(escontext,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("dedup_filter hash function number %u is not supported",
+								dedup::HashNumberOf(image)),
+						 errhint(
+							 "Update streamdedup, or check that the value is a dedup_filter.")));
+			return;
+		case Flaw::kNotAFilter:
+			detail = "It does not begin with the header of a dedup_filter.";
+			break;
+		case Flaw::kParameters:
+			detail = "Its header holds parameters that no filter has.";
+			break;
+		case Flaw::kSize:
+			detail = "Its size does not agree with its header.";
+			break;
+		case Flaw::kWorking:
+			FLAW_REPORT(escontext,
+						(errcode(sqlstate == ERRCODE_DATA_CORRUPTED
+									 ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+									 : sqlstate),
+						 errmsg("dedup_filter value is the unfinished state of an aggregate"),
+						 errhint("Store the result of dedup_agg() or dedup_merge_agg(), not that "
+								 "of their transition functions.")));
+			return;
+		case Flaw::kChecksum:
+			detail = "Its checksum does not match its contents.";
+			break;
+		case Flaw::kOrder:
+			detail = "Its hashes are not in order.";
+			break;
+		case Flaw::kBody:
+			detail = "Its contents do not hold together.";
+			break;
+	}
+	if (sqlstate == ERRCODE_DATA_CORRUPTED)
+		FLAW_REPORT(escontext, (errcode(sqlstate), errmsg("dedup_filter value is corrupt"),
+								errdetail("%s", detail),
+								errhint("Restore the value from a backup, or build it again.")));
+	else
+		FLAW_REPORT(escontext,
+					(errcode(sqlstate), errmsg("invalid dedup_filter value of %zu bytes", size),
+					 errdetail("%s", detail),
+					 errhint("Only the unchanged output of a dedup_filter can be read back.")));
+}
+
+/* ---- what a filter cannot do ------------------------------------------------ */
+
+/* A shape in the user's words. */
+static const char *
+DescribeShape(const Header &header)
+{
+	char parameters[128];
+
+	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
+	if (!header.method->has_rate())
+		return psprintf("%s with seed " INT64_FORMAT " (%s)", header.method->name,
+						(int64) header.shape.seed, parameters);
+	return psprintf("%s for " UINT64_FORMAT " keys at a rate of %g with seed " INT64_FORMAT " (%s)",
+					header.method->name, header.shape.keys, header.shape.fpr,
+					(int64) header.shape.seed, parameters);
+}
+
+void
+RequireSameShape(const Header &left, const Header &right)
+{
+	if (left.shape == right.shape)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("cannot merge filters of different shapes"),
+					errdetail("The left filter is %s, the right one %s.", DescribeShape(left),
+							  DescribeShape(right)),
+					left.method->has_rate() || right.method->has_rate()
+						? errhint("Build both from the same prototype: the same method, number of "
+								  "keys, rate, options and seed.")
+						: errhint("Build both from the same prototype: the same method, memory, "
+								  "options and seed.")));
+}
+
+void
+ReportFull(const Header &header)
+{
+	char parameters[128];
+
+	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
+	ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					errmsg("the %s filter is full", header.method->name),
+					errdetail("It was made for " UINT64_FORMAT " keys (%s).", header.shape.keys,
+							  parameters),
+					errhint("Make a larger one, or one that takes every key: dedup_filter(), whose "
+							"rate rises, or dedup_window(), which forgets old keys.")));
+	pg_unreachable();
+}
+
+void
+RequireMerge(const Header &header, bool parallel)
+{
+	if (header.method->merge != NULL)
+		return;
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+		 errmsg("filters of method %s cannot be merged", header.method->name),
+		 errdetail("Merging is %s.", header.method->merging),
+		 parallel
+			 ? errhint(
+				   "Plan the query serially, without partial aggregates: SET "
+				   "max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.")
+			 : errhint(
+				   "Build one filter from the keys of both, or use a method that can be merged.")));
+}
+
+void
+RequireMembership(const dedup::Method &method)
+{
+	if (method.answers == dedup::Answers::kMembership)
+		return;
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("filters of method %s do not say whether a key was seen", method.name),
+					method.answers == dedup::Answers::kFrequency
+						? errdetail("They say how often it was seen: dedup_frequency().")
+						: errdetail("They say how many distinct keys were seen: dedup_count()."),
+					errhint("Use a filter of dedup_filter() or dedup_window().")));
+}
+
+void
+RequireFrequency(const dedup::Method &method)
+{
+	if (method.answers == dedup::Answers::kFrequency)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("filters of method %s do not say how often a key was seen", method.name),
+			 method.answers == dedup::Answers::kMembership
+				 ? errdetail("They say whether it was seen: dedup_contains().")
+				 : errdetail("They say how many distinct keys were seen: dedup_count()."),
+			 errhint(
+				 "Use a filter of dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01').")));
+}
+
+/* The methods that can forget, "a, b, c". */
+static const char *
+ForgettingMethods(void)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (const dedup::Method *method : dedup::kMethods)
+		if (method->forget != NULL)
+			appendStringInfo(&names, "%s%s%s%s", names.len == 0 ? "" : ", ", method->name,
+							 method->may_forget != NULL ? " with " : "",
+							 method->may_forget != NULL ? method->variant : "");
+	return names.data;
+}
+
+void
+RequireForget(const Header &header)
+{
+	if (header.method->can_forget(header.shape))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("a filter of method %s cannot forget a key", header.method->name),
+					errhint("These can: %s.", ForgettingMethods())));
+}
+
+/* ---- sizes ------------------------------------------------------------------ */
+
+void
+CheckRate(double fpr)
+{
+	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
+			 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
+					 dedup::kMinFpr, dedup::kMaxFpr)));
+}
+
+void
+CheckKeys(int64 keys)
+{
+	if (keys < 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
+						errhint("Give the number of distinct keys that the filter is to hold.")));
+	if ((uint64) keys > dedup::kMaxKeys)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("number of keys " INT64_FORMAT " is too large", keys),
+			 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
+			 errhint(
+				 "Use several filters, for example one a day or one for each hash partition.")));
+}
+
+bool
+WarnIfOverfull(const FilterRef &filter, const char *what)
+{
+	dedup::Reading reading;
+	bool by_chance;
+
+	/* Only a rate can be passed, and reading a sketch is not free. */
+	if (filter.header.exact() || !filter.header.method->has_rate())
+		return false;
+	reading = dedup::Read(filter.image, filter.header);
+	if (!dedup::Overfull(filter.header, reading))
+		return false;
+	by_chance = filter.header.method->remembers(filter.header.shape) == dedup::Remembers::kByChance;
+	ereport(WARNING,
+			(errmsg("%s made an overfull filter", what),
+			 errdetail("It was sized for " UINT64_FORMAT
+					   " keys at a false-positive rate of %g, and now holds about %.0f keys at a "
+					   "rate of %.3g.",
+					   filter.header.shape.keys, filter.header.shape.fpr, reading.count,
+					   reading.fpr),
+			 by_chance
+				 ? errhint("More new keys are called duplicates than the rate says. Build the "
+						   "filter for more keys, or by a method and options that keep the rate.")
+				 : errhint("No key is missed, but more new keys are called duplicates. Build the "
+						   "filters for as many keys as they hold together.")));
+	return true;
+}

@@ -1,0 +1,89 @@
+/*
+ * Filters that become one.
+ */
+#include "value/merge.hpp"
+
+#include "value/sound.hpp"
+
+using dedup::Outcome;
+
+/* The filter reduced to that shape, in the current context. */
+static FilterRef
+ReduceFilter(const FilterRef &filter, const dedup::Shape &to)
+{
+	struct varlena *value = AllocateFlat(dedup::ReducedBytes(filter.header, to));
+
+	dedup::ReduceTo(filter.image, filter.header, to, (uint8_t *) VARDATA(value));
+	AssertCanonical(value);
+	return ReadFlat(value);
+}
+
+void
+UnifyPrecision(FilterRef *left, FilterRef *right)
+{
+	if (dedup::Reducible(left->header, right->header.shape))
+		*left = ReduceFilter(*left, right->header.shape);
+	else if (dedup::Reducible(right->header, left->header.shape))
+		*right = ReduceFilter(*right, left->header.shape);
+}
+
+/* The merge of two filters of any forms, canonical and not sealed. */
+static struct varlena *
+MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
+{
+	dedup::MergeBytes needs = dedup::MergeNeeds(left.header, right.header, limit);
+	struct varlena *merged = AllocateFlat(needs.out);
+	uint8_t *scratch = needs.scratch == 0 ? NULL
+										  : (uint8_t *) MemoryContextAllocHuge(CurrentMemoryContext,
+																			   needs.scratch);
+	size_t size = dedup::MergeTo(left.image, left.header, right.image, right.header, limit,
+								 (uint8_t *) VARDATA(merged), scratch);
+
+	if (size == 0)
+		ReportFull(left.header);
+	SET_VARSIZE(merged, VARHDRSZ + size);
+	if (scratch != NULL)
+		pfree(scratch);
+	return merged;
+}
+
+void
+MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
+{
+	uint32 parts = state->header.parts() + other.header.parts();
+
+	RequireSameShape(state->header, other.header);
+	if (state->header.exact() && other.header.exact() && dedup::AnyOrder(state->header))
+		TakeOverHashes(state, other, limit);
+	else
+	{
+		switch (dedup::MergeInPlace(state->image(), &state->header, other.image, other.header))
+		{
+			case Outcome::kNoRoom:
+				StartFilling(state, MergeUnsealed({state->image(), state->header}, other, limit),
+							 limit);
+				break;
+			case Outcome::kFull:
+				ReportFull(state->header);
+			default:
+				break;
+		}
+		AssertSound(state->value, state->header);
+	}
+	dedup::SetParts(state->image(), &state->header, parts);
+	AssertAgrees(state->value, state->header);
+}
+
+struct varlena *
+MergeValues(FilterRef left, FilterRef right)
+{
+	struct varlena *merged;
+
+	RequireMerge(left.header, false);
+	UnifyPrecision(&left, &right);
+	RequireSameShape(left.header, right.header);
+	merged = MergeUnsealed(left, right, left.header.exact_limit());
+	dedup::Seal((uint8_t *) VARDATA(merged), VARSIZE(merged) - VARHDRSZ);
+	AssertCanonical(merged);
+	return merged;
+}

@@ -1,0 +1,24 @@
+/*
+ * Merging filters.
+ */
+#ifndef STREAMDEDUP_VALUE_MERGE_HPP
+#define STREAMDEDUP_VALUE_MERGE_HPP
+
+#include "value/fill.hpp"
+
+/*
+ * Filters that differ in their precision only: the finer of the two becomes one of the
+ * other's shape, in the current context. Others stay as they are.
+ */
+extern void UnifyPrecision(FilterRef *left, FilterRef *right);
+
+/*
+ * Merges `other` into the state, by age where that matters. Like FillWith() it may
+ * leave the state a new value.
+ */
+extern void MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit);
+
+/* The merge of two values, canonical and sealed. */
+extern struct varlena *MergeValues(FilterRef left, FilterRef right);
+
+#endif /* STREAMDEDUP_VALUE_MERGE_HPP */
