@@ -1081,9 +1081,10 @@ sub detach_and_attach
 		sleep rand 0.05;
 		$session->ask("ALTER TABLE $table DETACH PARTITION $part FINALIZE") if $session->{error} =~ /^(55|57014)/;
 		$session->ask($attach);
+		note("F partitions attached") if !$session->{error};
 		# there, or gone, or it is attached already
 		last if $session->{error} =~ /^(|gone|42809)$/;
-		note("E $session->{error}");
+		note("F partitions with duplicates") if $session->{error} eq '23505';
 		note("X 0 ATTACH: SQLSTATE $session->{error}") if $session->{error} !~ /^(23505|55P03|40P01|55000)$/;
 		next if $session->{error} ne '23505';
 		$session->ask("DELETE FROM $part a USING $part b WHERE a.k = b.k AND a.ctid < b.ctid");
@@ -1157,6 +1158,7 @@ sub read_logs
 			elsif ($what eq 'N') { $refused_exact{$rest} = $number; $figures{'refused by exact guards'}++ }
 			elsif ($what eq 'V') { $refused_views{$rest}++; $figures{'refused views'}++ }
 			elsif ($what eq 'G') { $figures{'inserted again'}++ }
+			elsif ($what eq 'F') { $figures{"$number $rest"}++ }
 			elsif ($what eq 'E') { $figures{errors}++; $figures{deadlocks}++ if $number eq '40P01' }
 			elsif ($what eq 'X') { violation("session $n: $rest") }
 		}
