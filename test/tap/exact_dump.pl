@@ -115,8 +115,8 @@ sub must_be_loaded
 	foreach my $mode (sort keys %modes)
 	{
 		my $said = messages($node, $dbname, "INSERT INTO t_$mode VALUES (1000, 1)");
-		like($said, qr/ERROR:  55000:.*HINT:.*(SELECT dedup_rebuild\('public\.f_$mode'\);)/s, "$what: $mode says what to do");
-		my ($statement) = $said =~ /(SELECT dedup_rebuild\('[^']*'\);)/;
+		like($said, qr/ERROR:  55000:.*HINT:.*(SELECT public\.dedup_rebuild\('public\.f_$mode'\);)/s, "$what: $mode says what to do");
+		my ($statement) = $said =~ /(SELECT public\.dedup_rebuild\('[^']*'\);)/;
 		is(sqlstate($node, $dbname, $statement || 'SELECT 1 / 0'), '', "$what: which loads the keys");
 	}
 	guards_hold($node, $dbname, "$what, loaded");
