@@ -45,6 +45,17 @@ inline bool AddToLine(uint8_t* line, const LineLayout& layout, uint64_t rest, ui
   return fifo::Insert(line, layout, fifo::FingerprintOf(rest, layout), generation, clock);
 }
 
+// Where the key stands among the keys of a line without time, by when they came: from 0, the
+// oldest, to 1. Negative if the line does not hold it.
+inline double AgeInLine(const uint8_t* line, const LineLayout& layout, uint64_t rest) noexcept {
+  const uint64_t slots = fifo::SlotsEqual(line, layout, fifo::FingerprintOf(rest, layout), 0);
+  if (slots == 0) return -1;
+  const fifo::Run run = fifo::RunOf(line, layout);
+  const unsigned slot = static_cast<unsigned>(std::countr_zero(slots));
+  const unsigned behind = fifo::Around(slot + layout.slots() - run.first, layout.slots());
+  return (behind + 0.5) / run.length;
+}
+
 // Takes a key out. Returns false if the line does not hold it. In a line with time,
 // `generation` receives the one that the key was added in.
 inline bool TakeFromLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t clock,

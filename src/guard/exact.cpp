@@ -108,7 +108,7 @@ SearchForProof(const SearchKey &key, TransactionId *deleter)
 ExactVerdict
 JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &row)
 {
-	const SearchKey key = {site->plan, row.rel, row.columns, row.self};
+	const SearchKey key = {site->plan, row.rel, row.columns, row.self, &filter, row.hash};
 
 	for (;;)
 	{

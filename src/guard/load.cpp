@@ -235,7 +235,7 @@ HasTwin(const Load &load, const KeyRow &row)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.columns, &self}, &deleter);
+		result = SearchForProof({&plan, row.table, row.columns, &self, NULL, 0}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);

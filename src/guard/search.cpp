@@ -28,6 +28,7 @@ extern "C" {
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 }
 
 namespace
@@ -474,9 +475,75 @@ LeavesOf(Oid table)
 	return leaves;
 }
 
+/* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
+static double
+KnownPages(Oid table)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	int32 pages = 0;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		pages = ((Form_pg_class) GETSTRUCT(tuple))->relpages;
+		ReleaseSysCache(tuple);
+	}
+	return (double) Max(pages, 1);
+}
+
+/*
+ * Which of some leaves, newest first, has rows that came when the key did, if rows go into
+ * them one after the other.
+ */
+static int
+LikelyLeaf(const List *leaves, double age)
+{
+	const int n = list_length(leaves);
+	double *newer = (double *) palloc(sizeof(double) * (Size) n);
+	double all = 0;
+	int at = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		newer[i] = all;
+		all += KnownPages(list_nth_oid(leaves, i));
+	}
+	while (at + 1 < n && newer[at + 1] <= (1 - age) * all)
+		at++;
+	pfree(newer);
+	return at;
+}
+
+/*
+ * Searches a partition. Returns false if it is locked so that one would have to wait, and
+ * `wait` is false.
+ */
+template <typename Look>
+static bool
+ScanLeaf(Oid table, bool wait, const SearchKey &key, Look look)
+{
+	Relation leaf;
+
+	if (!wait && !ConditionalLockRelationOid(table, AccessShareLock))
+		return false;
+	leaf = try_relation_open(table, wait ? AccessShareLock : NoLock);
+	if (leaf == NULL)
+	{
+		if (!wait)
+			UnlockRelationOid(table, AccessShareLock);
+		return true;
+	}
+	/* It may have been detached since the list was made: its rows are another table's. */
+	if (leaf->rd_rel->relispartition)
+		ScanTable(leaf, key, look);
+	relation_close(leaf, AccessShareLock);
+	return true;
+}
+
 /*
  * Searches the target, then the other partitions of the guarded table one by one, until one
- * has something. look(table, slot) sets `result`, and returns whether that is all.
+ * has something: first those around the one where the key is likely to be, as far as that
+ * needs no waiting for locks; then the rest, newest bounds first. look(table, slot) sets
+ * `result`, and returns whether that is all.
  */
 template <typename Look>
 static void
@@ -484,28 +551,34 @@ ScanAll(const SearchKey &key, const SearchResult *result, Look look)
 {
 	const Oid target = RelationGetRelid(key.target);
 	List *leaves;
-	ListCell *cell;
+	int n;
+	bool *done;
 
 	ScanTable(key.target, key, look);
 	if (*result != SearchResult::None || key.plan->guarded == target)
 		return;
 	leaves = LeavesOf(key.plan->guarded);
-	foreach(cell, leaves)
+	n = list_length(leaves);
+	done = (bool *) palloc0((Size) Max(n, 1));
+	for (int i = 0; i < n; i++)
+		done[i] = list_nth_oid(leaves, i) == target;
+	if (key.filter != NULL && n > 2)
 	{
-		Relation leaf;
+		const int likely = LikelyLeaf(leaves, LiveAgeOf(*key.filter, key.hash));
 
-		if (lfirst_oid(cell) == target)
-			continue;
-		leaf = try_relation_open(lfirst_oid(cell), AccessShareLock);
-		if (leaf == NULL)
-			continue;
-		/* It may have been detached since the list was made: its rows are another table's. */
-		if (leaf->rd_rel->relispartition)
-			ScanTable(leaf, key, look);
-		relation_close(leaf, AccessShareLock);
-		if (*result != SearchResult::None)
-			break;
+		/* likely, likely + 1, likely - 1, likely + 2, ... */
+		for (int step = 0; step < 2 * n && *result == SearchResult::None; step++)
+		{
+			const int i = step % 2 == 0 ? likely - step / 2 : likely + (step + 1) / 2;
+
+			if (i >= 0 && i < n && !done[i])
+				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, key, look);
+		}
 	}
+	for (int i = 0; i < n && *result == SearchResult::None; i++)
+		if (!done[i])
+			(void) ScanLeaf(list_nth_oid(leaves, i), true, key, look);
+	pfree(done);
 	list_free(leaves);
 }
 
@@ -572,8 +645,11 @@ SearchResult
 SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter)
 {
 	SearchResult result = SearchResult::None;
+	SearchKey proof = key;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot) {
+	/* Nearly always there is nothing: then the order does not matter. */
+	proof.filter = NULL;
+	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot) {
 		bool inserting;
 
 		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot))

@@ -31,6 +31,8 @@ struct SearchKey
 	Relation target;              /* where the row goes; it is searched first */
 	const NullableDatum *columns; /* the key, none of it NULL, as plan->clause names it */
 	ItemPointer self;             /* a row of `target` that does not count, or NULL */
+	const LiveFilter *filter;     /* knows roughly when the key came; NULL: do not ask */
+	uint64 hash;
 };
 
 enum class SearchResult

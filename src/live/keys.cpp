@@ -291,6 +291,22 @@ LivePutKey(const LiveFilter &filter, uint64 hash)
 	return LivePut::Waited;
 }
 
+double
+LiveAgeOf(const LiveFilter &filter, uint64 hash)
+{
+	const Address address = AddressIn(filter, hash);
+	HeldPage main;
+	double age;
+
+	if (!HoldPage(filter, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+		return 1;
+	age = AgeInLine(LineAt(main.bytes, address.line), filter.parameters.geometry.layout,
+					address.rest);
+	ReleasePage(main);
+	/* Keys that are in no line yet came last. */
+	return age < 0 ? 1 : age;
+}
+
 bool
 LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 {

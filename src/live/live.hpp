@@ -217,6 +217,12 @@ enum class LivePut
  */
 extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash);
 
+/*
+ * When a key that the set may have came, among its keys: from 0, the oldest, to 1. A guess by
+ * the few keys of the key's line.
+ */
+extern double LiveAgeOf(const LiveFilter &filter, uint64 hash);
+
 /* Waits, with nothing locked, until a transaction has ended. */
 extern void LiveWait(TransactionId xid);
 
