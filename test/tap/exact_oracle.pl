@@ -5,7 +5,8 @@
 # the same (SQLSTATE, DETAIL, what RETURNING gave) and must have the same rows. Each runs
 # with nobody beside it and by sequential scans only, so both process their rows in the
 # same order; a BEFORE trigger that does nothing makes the UNIQUE one's COPY insert row by
-# row, as the guard's does.
+# row, as the guard's does. Every second run has triggers, before the guard's and after it,
+# that change keys, leave rows out, and insert rows themselves.
 #
 # Second: partitioned tables with guards of each mode, against a model here, which says
 # before each statement what will come of it.
@@ -168,7 +169,8 @@ push @kinds,
 sub row_of
 {
 	my ($kind) = @_;
-	return '(' . ++$next_id . ', ' . $kind->{any}->() . ', ' . (chance(0.2) ? random(30) : $next_id + 1000) . ", 'r')";
+	my $v = chance(0.7) ? 'r' : any('early', 'late', 'next', 'out', 'r');
+	return '(' . ++$next_id . ', ' . $kind->{any}->() . ', ' . (chance(0.2) ? random(30) : $next_id + 1000) . ", '$v')";
 }
 
 sub statement_of
@@ -236,15 +238,36 @@ sub beside_unique
 		push @statements, 'SELECT * FROM t ORDER BY id'
 		  if $statement !~ /^(BEGIN|SAVEPOINT|RELEASE)/m;
 	}
+	# A row inside of another one's insertion, or a new key. In both schemas the same.
+	(my $next = $kind->{next}) =~ s/\bk\b/NEW.k/g;
+	$next =~ s/=/:=/;
+	my $triggers = $seed % 2 ? '' : "
+		CREATE FUNCTION more() RETURNS trigger LANGUAGE plpgsql AS \$\$
+		DECLARE r t := NEW;
+		BEGIN
+			IF NEW.v = 'out' THEN RETURN NULL; END IF;
+			IF NEW.v = 'next' THEN $next; END IF;
+			IF NEW.v = TG_ARGV[0] THEN
+				r.id := NEW.id + 500000; r.u := NULL; r.v := 'in';
+				BEGIN
+					INSERT INTO t SELECT r.*;
+				EXCEPTION WHEN unique_violation THEN NEW.v := 'no';
+				END;
+			END IF;
+			RETURN NEW;
+		END \$\$;
+		CREATE TRIGGER early BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION more('early');
+		CREATE TRIGGER \"~~late\" BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION more('late');
+		CREATE TRIGGER \"~~next\" BEFORE UPDATE ON t FOR EACH ROW WHEN (NEW.id % 5 = 0) EXECUTE FUNCTION more('never');";
 	my $table = "CREATE TABLE t (id int PRIMARY KEY, $kind->{columns}, u int UNIQUE, v text CHECK (length(v) < 8));";
 	my $start = "SET client_min_messages = error;\n" . ($kind->{setup} ? "$kind->{setup};\n" : '') . $plain_plans;
 	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA IF EXISTS guarded, plain CASCADE; CREATE SCHEMA guarded; CREATE SCHEMA plain');
 	my @guarded = run_statements("$start SET search_path = guarded, public;
-		$table CREATE INDEX ON t ($key);
+		$table $triggers CREATE INDEX ON t ($key);
 		SELECT FROM dedup_create('f', dedup_filter(1000, 0.5, $seed));
 		SELECT FROM dedup_guard('t', 'f', ARRAY[$names], 'reject', exact => true);", @statements);
 	my @unique = run_statements("$start SET search_path = plain, public;
-		$table ALTER TABLE t ADD UNIQUE ($key);
+		$table $triggers ALTER TABLE t ADD UNIQUE ($key);
 		CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 		CREATE TRIGGER nothing BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION nothing();", @statements);
 	my %errors;
