@@ -81,3 +81,20 @@ ALTER TABLE clicks DETACH PARTITION clicks_feb;
 INSERT INTO clicks VALUES (50001, '2026-01-01');
 ALTER TABLE clicks ATTACH PARTITION clicks_feb FOR VALUES FROM ('2027-02-01') TO ('2027-03-01');
 DROP TABLE clicks, clicks_feb, seen;
+
+-- Rows in a partition that the same transaction has attached keep other writers out.
+CREATE TABLE clicks (id int, at date NOT NULL) PARTITION BY RANGE (at);
+CREATE TABLE clicks_jan PARTITION OF clicks FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
+CREATE INDEX ON clicks (id);
+SELECT dedup_create('seen', dedup_filter(1000));
+SELECT dedup_guard('clicks', 'seen', '{id}', exact => true);
+CREATE TABLE clicks_feb (id int, at date NOT NULL);
+BEGIN;
+INSERT INTO clicks VALUES (1, '2026-01-01');
+SELECT count(*) FROM pg_locks WHERE relation = 'clicks'::regclass AND pid = pg_backend_pid() AND mode = 'ShareRowExclusiveLock';
+ALTER TABLE clicks ATTACH PARTITION clicks_feb FOR VALUES FROM ('2026-02-01') TO ('2026-03-01');
+SELECT count(*) FROM pg_locks WHERE relation = 'clicks'::regclass AND pid = pg_backend_pid() AND mode = 'ShareRowExclusiveLock';
+INSERT INTO clicks VALUES (1, '2026-02-01'), (2, '2026-02-01') RETURNING id;
+SELECT count(*) FROM pg_locks WHERE relation = 'clicks'::regclass AND pid = pg_backend_pid() AND mode = 'ShareRowExclusiveLock';
+COMMIT;
+DROP TABLE clicks, seen;

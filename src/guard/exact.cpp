@@ -18,11 +18,14 @@
 #include "guard/row_key.hpp"
 
 extern "C" {
+#include "access/htup_details.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 }
 
 /* ---- sites ----------------------------------------------------------------------------- */
@@ -31,6 +34,36 @@ LiveFilter
 OpenExactFilter(const ExactSite *site)
 {
 	return OpenLive(site->plan->clause.filter, LiveUse::Add, site->owner, "dedup_guard");
+}
+
+/*
+ * Whether this transaction may have attached a partition, or one that it is in. Others see
+ * the rows that it inserts there as soon as it has committed, and that the partition is there
+ * a moment later: so they must not search in between.
+ */
+static bool
+IsNewPartition(Oid table)
+{
+	while (OidIsValid(table))
+	{
+		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+		bool is_new;
+		bool is_partition;
+
+		if (!HeapTupleIsValid(tuple))
+			return false;
+		is_new = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data));
+		is_partition = ((Form_pg_class) GETSTRUCT(tuple))->relispartition;
+		ReleaseSysCache(tuple);
+		if (is_new || !is_partition)
+			return is_new;
+#if PG_VERSION_NUM >= 140000
+		table = get_partition_parent(table, true);
+#else
+		table = get_partition_parent(table);
+#endif
+	}
+	return false;
 }
 
 void
@@ -42,7 +75,9 @@ PrepareExactSite(ExactSite *site, Relation rel)
 		return;
 	/* A row that goes straight into a partition has not locked the guarded table yet. */
 	if (site->plan->guarded != RelationGetRelid(rel))
-		LockRelationOid(site->plan->guarded, RowExclusiveLock);
+		LockRelationOid(site->plan->guarded, IsNewPartition(RelationGetRelid(rel))
+												 ? ShareRowExclusiveLock
+												 : RowExclusiveLock);
 	site->owner = OwnerOfTable(site->plan->guarded);
 	if (!OidIsValid(site->owner))
 		elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);

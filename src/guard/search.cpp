@@ -492,25 +492,50 @@ KnownPages(Oid table)
 
 /*
  * Which of some leaves, newest first, has rows that came when the key did, if rows go into
- * them one after the other.
+ * them one after the other. How many pages each has is looked up for every so many searches.
  */
 static int
 LikelyLeaf(const List *leaves, double age)
 {
+	constexpr int SEARCHES = 256;
+	static double *newer = NULL; /* pages of the leaves before this one; the sum at last */
+	static int room = 0;
+	static int known = 0;
+	static Oid last = InvalidOid;
+	static int searches = 0;
 	const int n = list_length(leaves);
-	double *newer = (double *) palloc(sizeof(double) * (Size) n);
-	double all = 0;
-	int at = 0;
+	int from = 0;
+	int to = n - 1;
 
-	for (int i = 0; i < n; i++)
+	if (room <= n)
 	{
-		newer[i] = all;
-		all += KnownPages(list_nth_oid(leaves, i));
+		const int larger = 2 * n + 16;
+
+		known = 0;
+		newer = (double *) (newer == NULL ? MemoryContextAlloc(TopMemoryContext,
+															   sizeof(double) * (Size) larger)
+										  : repalloc(newer, sizeof(double) * (Size) larger));
+		room = larger;
 	}
-	while (at + 1 < n && newer[at + 1] <= (1 - age) * all)
-		at++;
-	pfree(newer);
-	return at;
+	if (known != n || last != list_nth_oid(leaves, n - 1) || ++searches > SEARCHES)
+	{
+		newer[0] = 0;
+		for (int i = 0; i < n; i++)
+			newer[i + 1] = newer[i] + KnownPages(list_nth_oid(leaves, i));
+		known = n;
+		last = list_nth_oid(leaves, n - 1);
+		searches = 0;
+	}
+	while (from < to)
+	{
+		const int middle = (from + to + 1) / 2;
+
+		if (newer[middle] <= (1 - age) * newer[n])
+			from = middle;
+		else
+			to = middle - 1;
+	}
+	return from;
 }
 
 /*
