@@ -5,12 +5,17 @@
  * filter's pages, so that each page is written once (live/bulk.cpp). Memory is bounded by
  * maintenance_work_mem.
  *
+ * A line of the filter shall have its keys in the order of their arrival, as if the rows had
+ * come one by one. The best guess is the order of the partitions' bounds: each hash carries the
+ * number of its partition as its age.
+ *
  * Where keys must be unique, hashes that occur twice are looked for in a second scan, which
  * compares the keys (twins.cpp). When a partition is attached to an exact guard, the same is
  * done with the keys that the filter may have had already, in the other partitions, too.
  */
 #include "guard/load.hpp"
 #include "guard/exact.hpp"
+#include "guard/hash_sort.hpp"
 #include "guard/request.hpp"
 #include "guard/twins.hpp"
 #include "live/bulk.hpp"
@@ -22,8 +27,6 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_operator.h"
-#include "catalog/pg_type.h"
 #include "commands/progress.h"
 #include "commands/tablecmds.h"
 #include "pgstat.h"
@@ -31,7 +34,6 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
-#include "utils/tuplesort.h"
 }
 
 /* As many hashes that occur twice are looked at together. */
@@ -61,10 +63,10 @@ struct Load
 	GuardClause clause;
 	LiveFilter filter;
 	TableKeys keys;
-	List *tables;
+	List *tables; /* oldest bounds first */
 	List *others; /* the other partitions, if one is attached */
 	Progress progress;
-	Tuplesortstate *sort;
+	HashSort sort;
 	int64 rows;     /* with a key */
 	int64 repeated; /* whose key is that of another one */
 
@@ -114,42 +116,6 @@ AdvanceScan(Progress *progress, BlockNumber block)
 
 /* ---- sorting --------------------------------------------------------------------------- */
 
-/* The server sorts signed integers: this keeps the order of hashes. */
-static inline int64
-SortableHash(uint64 hash)
-{
-	return (int64) (hash ^ UINT64CONST(1) << 63);
-}
-
-static Tuplesortstate *
-StartSort(int memory)
-{
-#if PG_VERSION_NUM >= 150000
-	return tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false, memory, NULL,
-								 TUPLESORT_NONE);
-#else
-	return tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false, memory, NULL, false);
-#endif
-}
-
-static inline bool
-NextHash(Tuplesortstate *sort, uint64 *hash)
-{
-	Datum value;
-	bool isnull;
-
-#if PG_VERSION_NUM >= 160000
-	if (!tuplesort_getdatum(sort, true, true, &value, &isnull, NULL))
-#else
-	if (!tuplesort_getdatum(sort, true, &value, &isnull, NULL))
-#endif
-		return false;
-	*hash = (uint64) SortableHash((uint64) DatumGetInt64(value));
-	if (!FLOAT8PASSBYVAL)
-		pfree(DatumGetPointer(value));
-	return true;
-}
-
 /* Reads all rows, and sorts the hashes of their keys. */
 static void
 SortKeys(Load *load, Snapshot snapshot)
@@ -158,6 +124,7 @@ SortKeys(Load *load, Snapshot snapshot)
 
 	foreach(cell, load->tables)
 	{
+		const uint32 age = (uint32) foreach_current_index(cell);
 		Progress *progress = &load->progress;
 		Relation table = table_open(lfirst_oid(cell), NoLock);
 		const BlockNumber blocks = RelationGetNumberOfBlocks(table);
@@ -172,7 +139,7 @@ SortKeys(Load *load, Snapshot snapshot)
 			load->rows++;
 			if (load->how->refuse_rows)
 				return true;
-			tuplesort_putdatum(load->sort, Int64GetDatum(SortableHash(row.hash)), false);
+			PutHash(load->sort, row.hash, age);
 			return false;
 		});
 		progress->before += blocks;
@@ -181,7 +148,7 @@ SortKeys(Load *load, Snapshot snapshot)
 	}
 	AdvanceScan(&load->progress, 0);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
-	tuplesort_performsort(load->sort);
+	tuplesort_performsort(load->sort.state);
 }
 
 /* ---- rows with equal keys -------------------------------------------------------------- */
@@ -298,10 +265,11 @@ AddKeys(Load *load)
 	LiveBulk *bulk = StartLiveBulk(load->filter, load->others != NIL ? NoteKnown : NULL, load);
 	uint64 before = 0;
 	uint64 hash;
+	uint32 age;
 	bool first = true;
 	int64 rows = 0;
 
-	while (NextHash(load->sort, &hash))
+	while (NextHash(load->sort, &hash, &age))
 	{
 		rows++;
 		if (!first && hash == before)
@@ -312,7 +280,7 @@ AddKeys(Load *load)
 			load->repeated++;
 			continue;
 		}
-		AddToLiveBulk(bulk, hash);
+		AddToLiveBulk(bulk, hash, age);
 		first = false;
 		before = hash;
 		if (rows % 65536 == 0)
@@ -364,7 +332,8 @@ LoadRows(Load *load)
 		load->known = MakeHashList(Min((int64) 1 << 28, (int64) maintenance_work_mem * 1024 / 32));
 	}
 	StartProgress(load);
-	load->sort = StartSort(attaches ? Max(64, maintenance_work_mem / 2) : maintenance_work_mem);
+	load->sort = StartHashSort(list_length(load->tables) > 1,
+							   attaches ? Max(64, maintenance_work_mem / 2) : maintenance_work_mem);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SortKeys(load, snapshot);
 	UnregisterSnapshot(snapshot);
@@ -372,7 +341,7 @@ LoadRows(Load *load)
 		ReportRows(*load);
 	if (load->rows > 0)
 		AddKeys(load);
-	tuplesort_end(load->sort);
+	tuplesort_end(load->sort.state);
 	pgstat_progress_end_command();
 	CheckRepeats(load);
 	if (load->repeated > 0 && !load->how->unique)

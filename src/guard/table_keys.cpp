@@ -2,13 +2,13 @@
  * Reading the keys of rows: see table_keys.hpp.
  */
 #include "guard/table_keys.hpp"
+#include "guard/search.hpp"
 
 extern "C" {
 #include "access/heapam.h"
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "storage/bufmgr.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -17,21 +17,18 @@ extern "C" {
 List *
 CoveredTables(Relation rel)
 {
-	List *tables = rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE
-					   ? list_make1_oid(RelationGetRelid(rel))
-					   : find_all_inheritors(RelationGetRelid(rel), NoLock, NULL);
+	List *leaves = LeavesOf(RelationGetRelid(rel));
 	List *covered = NIL;
-	ListCell *cell;
 
-	foreach(cell, tables)
+	for (int i = list_length(leaves) - 1; i >= 0; i--)
 	{
-		Relation table = table_open(lfirst_oid(cell), NoLock);
+		Relation table = table_open(list_nth_oid(leaves, i), NoLock);
 
 		if (table->rd_rel->relkind == RELKIND_RELATION && table->rd_rel->relam == HEAP_TABLE_AM_OID)
-			covered = lappend_oid(covered, lfirst_oid(cell));
+			covered = lappend_oid(covered, RelationGetRelid(table));
 		table_close(table, NoLock);
 	}
-	list_free(tables);
+	list_free(leaves);
 	return covered;
 }
 

@@ -13,7 +13,10 @@ extern "C" {
 #include "miscadmin.h"
 }
 
-/* Returns the tables with rows of their own that a guard of this one covers. All are locked. */
+/*
+ * Returns the tables with rows of their own that a guard of this one covers, those with the
+ * oldest bounds first. All are locked.
+ */
 extern List *CoveredTables(Relation rel);
 
 /* The pages of these tables. */

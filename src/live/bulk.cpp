@@ -8,7 +8,13 @@
  * full become entries of the page or its chain. If the page is not empty, or gets so few keys
  * that they fit its area of entries for good, the keys are added as entries: these make next
  * to no false positives.
+ *
+ * A line has its keys in the order of their arrival. So the keys of a line are put in the order
+ * of their ages before they are added; keys of one age stay in the order of their hashes. In a
+ * set, the keys that find their line full are the youngest ones.
  */
+#include <algorithm>
+
 #include "live/bulk.hpp"
 #include "live/keys.hpp"
 
@@ -37,6 +43,28 @@ IsEmptyPage(const LiveFilter &filter, const uint8_t *main)
 }
 
 /* ---- a page at a time ------------------------------------------------------------------ */
+
+/* Puts the keys that wait, which have several ages, in the order of line, age and hash. */
+static void
+SortByAge(LiveBulk *bulk)
+{
+	uint64 *order = bulk->waits;
+	int from = 0;
+
+	while (from < bulk->count)
+	{
+		const unsigned line = AddressIn(*bulk->filter, bulk->hashes[from]).line;
+		int to = from;
+
+		for (; to < bulk->count && AddressIn(*bulk->filter, bulk->hashes[to]).line == line; to++)
+			order[to] = (uint64) bulk->ages[to] << 32 | (uint32) to;
+		std::sort(order + from, order + to);
+		from = to;
+	}
+	for (int i = 0; i < bulk->count; i++)
+		bulk->sorted[i] = bulk->hashes[(uint32) order[i]];
+	std::swap(bulk->hashes, bulk->sorted);
+}
 
 /*
  * Puts the keys that wait into the lines of an empty page, in a scratch copy. Those whose
@@ -170,11 +198,14 @@ static void
 Flush(LiveBulk *bulk)
 {
 	CHECK_FOR_INTERRUPTS();
+	if (bulk->aged)
+		SortByAge(bulk);
 	if (bulk->count > 0 && (bulk->count <= FEW_KEYS || !FillPage(bulk)))
 		AddToPage(bulk);
 	if (bulk->count > 0)
 		WarnLiveEarly(*bulk->filter);
 	bulk->count = 0;
+	bulk->aged = false;
 	bulk->left_out = 0;
 	bulk->in_line = 0;
 }
@@ -194,13 +225,15 @@ StartLiveBulk(const LiveFilter &filter, void (*known)(void *arg, uint64 hash), v
 	bulk->known = known;
 	bulk->known_arg = known_arg;
 	bulk->hashes = (uint64 *) palloc(sizeof(uint64) * MOST_WAITING);
+	bulk->ages = (uint32 *) palloc(sizeof(uint32) * MOST_WAITING);
+	bulk->sorted = (uint64 *) palloc(sizeof(uint64) * MOST_WAITING);
 	bulk->waits = (uint64 *) palloc(sizeof(uint64) * MOST_WAITING);
 	bulk->addresses = (Address *) palloc(sizeof(Address) * MOST_WAITING);
 	return bulk;
 }
 
 void
-AddToLiveBulk(LiveBulk *bulk, uint64 hash)
+AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age)
 {
 	const Address address = AddressIn(*bulk->filter, hash);
 	const Geometry &geometry = bulk->filter->parameters.geometry;
@@ -221,7 +254,9 @@ AddToLiveBulk(LiveBulk *bulk, uint64 hash)
 		return;
 	}
 	bulk->in_line++;
-	bulk->hashes[bulk->count++] = hash;
+	bulk->aged = bulk->aged || (bulk->count > 0 && age != bulk->ages[0]);
+	bulk->hashes[bulk->count] = hash;
+	bulk->ages[bulk->count++] = age;
 }
 
 void

@@ -25,9 +25,12 @@ struct LiveBulk
 	unsigned in_line;
 	unsigned left_out; /* keys of a window for which the page has no room */
 	uint64 *hashes;
+	uint32 *ages;
 	int count;
+	bool aged; /* they are not all of one age */
 
 	/* Room for as many. */
+	uint64 *sorted;
 	uint64 *waits;
 	dedup::live::Address *addresses;
 };
@@ -40,11 +43,12 @@ extern LiveBulk *StartLiveBulk(const LiveFilter &filter, void (*known)(void *arg
 							   void *known_arg);
 
 /*
- * Adds a key. Hashes must come in ascending order, each once. Waits, with nothing locked, for
+ * Adds a key. Hashes must come in ascending order, each once. Each line gets the keys with the
+ * lowest age first, as if they had come in that order. Waits, with nothing locked, for
  * transactions that have the same key in flight. A window keeps as many keys as it has room
  * for.
  */
-extern void AddToLiveBulk(LiveBulk *bulk, uint64 hash);
+extern void AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age);
 
 /* Adds what waits yet. Counts the keys that were added. */
 extern void FinishLiveBulk(LiveBulk *bulk);

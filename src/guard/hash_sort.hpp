@@ -1,0 +1,99 @@
+/*
+ * Sorting the hashes of many keys by the server's tuplesort, in a bounded amount of memory.
+ *
+ * A hash can carry an age: the number of the partition that its row is in. Equal hashes come
+ * in the order of their ages. Hashes without ages are sorted as int8, the fastest sort; those
+ * with ages as uuid, which the server compares by their first 8 bytes: the hash.
+ */
+#ifndef STREAMDEDUP_GUARD_HASH_SORT_HPP
+#define STREAMDEDUP_GUARD_HASH_SORT_HPP
+
+extern "C" {
+#include "postgres.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_type.h"
+#include "port/pg_bswap.h"
+#include "utils/tuplesort.h"
+#include "utils/typcache.h"
+#include "utils/uuid.h"
+}
+
+struct HashSort
+{
+	Tuplesortstate *state;
+	bool aged;
+};
+
+/* The server sorts signed integers: this keeps the order of hashes. */
+static inline int64
+SortableHash(uint64 hash)
+{
+	return (int64) (hash ^ UINT64CONST(1) << 63);
+}
+
+/* Starts a sort that takes `memory` kB at most. */
+static inline HashSort
+StartHashSort(bool aged, int memory)
+{
+	const Oid type = aged ? UUIDOID : INT8OID;
+	const Oid less = lookup_type_cache(type, TYPECACHE_LT_OPR)->lt_opr;
+
+#if PG_VERSION_NUM >= 150000
+	return {tuplesort_begin_datum(type, less, InvalidOid, false, memory, NULL, TUPLESORT_NONE),
+			aged};
+#else
+	return {tuplesort_begin_datum(type, less, InvalidOid, false, memory, NULL, false), aged};
+#endif
+}
+
+/* Adds a hash. The age is ignored in a sort without ages. */
+static inline void
+PutHash(const HashSort &sort, uint64 hash, uint32 age)
+{
+	if (sort.aged)
+	{
+		const uint64 parts[] = {pg_hton64(hash), pg_hton64((uint64) age)};
+		pg_uuid_t value;
+
+		memcpy(value.data, parts, UUID_LEN);
+		tuplesort_putdatum(sort.state, PointerGetDatum(&value), false);
+	}
+	else
+		tuplesort_putdatum(sort.state, Int64GetDatum(SortableHash(hash)), false);
+}
+
+/* Gets the next hash. Returns false after the last one. */
+static inline bool
+NextHash(const HashSort &sort, uint64 *hash, uint32 *age)
+{
+	Datum value;
+	bool isnull;
+
+#if PG_VERSION_NUM >= 160000
+	if (!tuplesort_getdatum(sort.state, true, false, &value, &isnull, NULL))
+#else
+	if (!tuplesort_getdatum(sort.state, true, &value, &isnull, NULL))
+#endif
+		return false;
+	if (sort.aged)
+	{
+		uint64 parts[2];
+
+		memcpy(parts, DatumGetUUIDP(value)->data, UUID_LEN);
+		*hash = pg_ntoh64(parts[0]);
+		*age = (uint32) pg_ntoh64(parts[1]);
+	}
+	else
+	{
+		*hash = (uint64) SortableHash((uint64) DatumGetInt64(value));
+		*age = 0;
+	}
+#if PG_VERSION_NUM < 160000
+	/* The value is a copy. */
+	if (sort.aged || !FLOAT8PASSBYVAL)
+		pfree(DatumGetPointer(value));
+#endif
+	return true;
+}
+
+#endif /* STREAMDEDUP_GUARD_HASH_SORT_HPP */
