@@ -422,91 +422,147 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 
 /* ---- searching all of them ------------------------------------------------------------- */
 
-/* Adds the tables below a partitioned one, those with the newest bounds first. */
-static void
-AddLeaves(Relation parent, List **leaves)
+/* The partitions of a table; `leaving`: only those that are being detached concurrently. */
+static List *
+PartitionsOf(Relation parent, bool leaving)
 {
 #if PG_VERSION_NUM >= 140000
 	PartitionDesc partitions = RelationGetPartitionDesc(parent, true);
+	List *list = NIL;
+
+	for (int i = 0; i < partitions->nparts && !leaving; i++)
+		list = lappend_oid(list, partitions->oids[i]);
+	if (leaving && partitions->detached_exist)
+	{
+		List *stay = PartitionsOf(parent, false);
+
+		partitions = RelationGetPartitionDesc(parent, false);
+		for (int i = 0; i < partitions->nparts; i++)
+			if (!list_member_oid(stay, partitions->oids[i]))
+				list = lappend_oid(list, partitions->oids[i]);
+		list_free(stay);
+	}
+	return list;
 #else
 	PartitionDesc partitions = RelationGetPartitionDesc(parent);
+	List *list = NIL;
+
+	for (int i = 0; i < partitions->nparts && !leaving; i++)
+		list = lappend_oid(list, partitions->oids[i]);
+	return list;
 #endif
-	const int n = partitions->nparts;
-	Oid *oids = (Oid *) palloc(sizeof(Oid) * (Size) Max(n, 1));
-	bool *is_leaf = (bool *) palloc(sizeof(bool) * (Size) Max(n, 1));
-
-	/* The descriptor can be replaced while others are opened. */
-	if (n > 0)
-	{
-		memcpy(oids, partitions->oids, sizeof(Oid) * (Size) n);
-		memcpy(is_leaf, partitions->is_leaf, sizeof(bool) * (Size) n);
-	}
-	for (int i = n - 1; i >= 0; i--)
-	{
-		Relation child;
-
-		if (is_leaf[i])
-		{
-			*leaves = lappend_oid(*leaves, oids[i]);
-			continue;
-		}
-		child = try_relation_open(oids[i], AccessShareLock);
-		if (child == NULL)
-			continue;
-		AddLeaves(child, leaves);
-		relation_close(child, AccessShareLock);
-	}
-	pfree(oids);
-	pfree(is_leaf);
 }
 
-List *
-LeavesOf(Oid table)
+/*
+ * Adds the tables below a partitioned one, those with the newest bounds first. Those that are
+ * being detached go into another list, if there is one.
+ */
+static void
+AddLeaves(Relation parent, List **leaves, List **leaving)
+{
+	for (int pass = 0; pass < 2; pass++)
+	{
+		List **into = pass == 0 ? leaves : leaving;
+		List *partitions;
+
+		if (into == NULL)
+			continue;
+		partitions = PartitionsOf(parent, pass != 0);
+		for (int i = list_length(partitions); i-- > 0;)
+		{
+			const Oid oid = list_nth_oid(partitions, i);
+			Relation child;
+
+			if (get_rel_relkind(oid) != RELKIND_PARTITIONED_TABLE)
+			{
+				*into = lappend_oid(*into, oid);
+				continue;
+			}
+			child = try_relation_open(oid, AccessShareLock);
+			if (child == NULL)
+				continue;
+			AddLeaves(child, into, pass == 0 ? leaving : into);
+			relation_close(child, AccessShareLock);
+		}
+		list_free(partitions);
+	}
+}
+
+/* Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL. */
+static List *
+AllLeavesOf(Oid table, List **leaving)
 {
 	Relation rel = relation_open(table, NoLock);
 	List *leaves = NIL;
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		AddLeaves(rel, &leaves);
+		AddLeaves(rel, &leaves, leaving);
 	else
 		leaves = list_make1_oid(table);
 	relation_close(rel, NoLock);
 	return leaves;
 }
 
-/*
- * Searches the target, then the other partitions of the guarded table one by one, until one
- * has something. look(table, slot) sets `result`, and returns whether that is all.
- */
+List *
+LeavesOf(Oid table)
+{
+	return AllLeavesOf(table, NULL);
+}
+
+/* Searches partitions one by one until one has something. */
 template <typename Look>
 static void
-ScanAll(const SearchKey &key, const SearchResult *result, Look look)
+ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look look)
 {
-	const Oid target = RelationGetRelid(key.target);
-	List *leaves;
 	ListCell *cell;
 
-	ScanTable(key.target, key, look);
-	if (*result != SearchResult::None || key.plan->guarded == target)
-		return;
-	leaves = LeavesOf(key.plan->guarded);
 	foreach(cell, leaves)
 	{
 		Relation leaf;
 
-		if (lfirst_oid(cell) == target)
-			continue;
-		leaf = try_relation_open(lfirst_oid(cell), AccessShareLock);
-		if (leaf == NULL)
-			continue;
-		/* It may have been detached since the list was made: its rows are another table's. */
-		if (leaf->rd_rel->relispartition)
-			ScanTable(leaf, key, look);
-		relation_close(leaf, AccessShareLock);
 		if (*result != SearchResult::None)
 			break;
+		if (lfirst_oid(cell) == RelationGetRelid(key.target))
+			continue;
+		leaf = try_relation_open(lfirst_oid(cell), AccessShareLock);
+
+		/*
+		 * It may have been detached since the list was made: its rows are another table's. To
+		 * do that, the server has waited for transactions whose rows we have passed over.
+		 */
+		if (leaf == NULL || !leaf->rd_rel->relispartition)
+			*result = SearchResult::Gone;
+		else
+			ScanTable(leaf, key, look);
+		if (leaf != NULL)
+			relation_close(leaf, AccessShareLock);
 	}
+}
+
+/*
+ * Searches the target, then the other partitions of the guarded table. look(table, slot,
+ * leaving) sets `result`, and returns whether that is all; `leaving`: the partition is being
+ * detached concurrently. A row of that is none of the guarded table, but whoever deletes it
+ * may count on us to wait for him (exact.cpp).
+ */
+template <typename Look>
+static void
+ScanAll(const SearchKey &key, SearchResult *result, Look look)
+{
+	List *leaving = NIL;
+	List *leaves;
+
+	ScanTable(key.target, key,
+			  [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
+	if (*result != SearchResult::None || key.plan->guarded == RelationGetRelid(key.target))
+		return;
+	leaves = AllLeavesOf(key.plan->guarded, &leaving);
+	ScanLeaves(key, leaves, result,
+			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
+	ScanLeaves(key, leaving, result,
+			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, true); });
 	list_free(leaves);
+	list_free(leaving);
 }
 
 /* What a version of a row is just now. */
@@ -554,13 +610,13 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 	SearchResult result = SearchResult::None;
 	bool ours = false;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot) {
+	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
 		bool inserting;
 		const SearchResult now = JudgeNow(rel, slot, &inserting, deleter);
 
 		if (now == SearchResult::Gone)
 			ours = ours || IsDeletedByUs(slot);
-		if (inserting || now == SearchResult::Gone)
+		if (inserting || now == SearchResult::Gone || (leaving && now == SearchResult::Live))
 			return false;
 		result = now;
 		return now == SearchResult::Live;
@@ -573,12 +629,16 @@ SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter
 {
 	SearchResult result = SearchResult::None;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot) {
+	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
+		SearchResult now;
 		bool inserting;
 
 		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot))
 			return false;
-		result = JudgeNow(rel, slot, &inserting, deleter);
+		now = JudgeNow(rel, slot, &inserting, deleter);
+		if (leaving && now == SearchResult::Live)
+			return false;
+		result = now;
 		return result == SearchResult::Live;
 	});
 	return result;
