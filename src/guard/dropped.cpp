@@ -14,12 +14,15 @@ extern "C" {
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_trigger.h"
 #include "commands/defrem.h"
 #include "commands/event_trigger.h"
 #include "commands/trigger.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 }
@@ -42,8 +45,7 @@ TableOfTrigger(List *names)
 	HeapTuple tuple;
 	bool ours = false;
 
-	if (!OidIsValid(table) ||
-		strncmp(strVal(llast(names)), GUARD_TRIGGER, strlen(GUARD_TRIGGER)) != 0)
+	if (!OidIsValid(table))
 		return InvalidOid;
 	trigger = get_trigger_oid(table, strVal(llast(names)), true);
 	tuple = OidIsValid(trigger)
@@ -75,6 +77,21 @@ TableOfIndex(List *names)
 	return ours ? IndexGetRelation(index, true) : InvalidOid;
 }
 
+/* Whether the user may drop a relation or its index: he owns it, or the schema it is in. */
+static bool
+MayDrop(Oid relid)
+{
+	const Oid schema = get_rel_namespace(relid);
+
+	if (OwnsTable(relid))
+		return true;
+#if PG_VERSION_NUM >= 160000
+	return OidIsValid(schema) && object_ownercheck(NamespaceRelationId, schema, GetUserId());
+#else
+	return OidIsValid(schema) && pg_namespace_ownercheck(schema, GetUserId());
+#endif
+}
+
 /* Takes the filter's coverage away, in the order of locks that the command itself has. */
 static void
 Uncover(Oid table, bool concurrently)
@@ -82,7 +99,7 @@ Uncover(Oid table, bool concurrently)
 	Oid filter;
 	LiveFilter live;
 
-	if (!OidIsValid(table) || !OwnsTable(table) || !OidIsValid(FilterOfExactGuard(table)))
+	if (!OidIsValid(table) || !OidIsValid(FilterOfExactGuard(table)))
 		return;
 	if (concurrently)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -120,9 +137,19 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 		if (names == NIL || !IsA(names, List))
 			continue;
 		if (statement->removeType == OBJECT_TRIGGER)
-			Uncover(TableOfTrigger(names), false);
+		{
+			const Oid table = TableOfTrigger(names);
+
+			if (OidIsValid(table) && OwnsTable(table))
+				Uncover(table, false);
+		}
 		else if (statement->removeType == OBJECT_INDEX)
-			Uncover(TableOfIndex(names), statement->concurrent);
+		{
+			const Oid table = TableOfIndex(names);
+
+			if (OidIsValid(table) && MayDrop(table))
+				Uncover(table, statement->concurrent);
+		}
 	}
 	PG_RETURN_NULL();
 }

@@ -152,7 +152,7 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		LivePut put;
 
 		/* A row that has not landed cannot be found, and keeps its key all the same. */
-		if (IsKeyInHand(site->plan->clause.filter, row.hash, row.row))
+		if (IsKeyInHand(site->plan, row.hash, row.columns, row.row))
 			return {true, false, false};
 		if (LiveTestAndAdd(filter, row.hash, 0) == LiveAnswer::New)
 			return {false, false, true};
@@ -248,6 +248,17 @@ LandedColumns(const GuardPlan *plan, Relation index, const Datum *values, const 
 			*marked = !isnull[at] && DatumGetBool(values[at]);
 	}
 	return true;
+}
+
+bool
+LandsWithKey(const GuardRow *row, Relation index, const Datum *values, const bool *isnull)
+{
+	NullableDatum columns[INDEX_MAX_KEYS];
+	bool marked;
+
+	/* An index that does not tell is not the guard's. */
+	return !LandedColumns(row->plan, index, values, isnull, columns, &marked) ||
+		   EqualGuardKeys(row->plan, row->key, columns);
 }
 
 /* Puts the key of a row in flight that stays, whatever else has its key. */

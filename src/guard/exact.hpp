@@ -70,6 +70,10 @@ extern void CountExactSearch(const LiveFilter &filter, const ExactVerdict &verdi
 /* The filter of a site. */
 extern LiveFilter OpenExactFilter(const ExactSite *site);
 
+/* Whether a row lands with the key that it has taken, by what a guard index is told. */
+extern bool LandsWithKey(const GuardRow *row, Relation index, const Datum *values,
+						 const bool *isnull);
+
 /*
  * A row has got into a table that may have an exact guard. `row` is the one in hand that it
  * is, or NULL: then no trigger has seen it.

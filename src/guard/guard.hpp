@@ -178,6 +178,9 @@ extern bool IsGuardTriggerFunction(Oid function);
 /* The table of an enabled guard that uses the filter, or InvalidOid (guarded_by.cpp). */
 extern Oid GuardedBy(Oid filter);
 
+/* The table that dedup_guard() was called for of some guard, enabled or not, or InvalidOid. */
+extern Oid TableOfAnyGuard(Oid filter);
+
 /* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
 extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
 
@@ -205,6 +208,12 @@ extern Oid ExactlyGuardedBy(Oid filter);
  * are none. `guarded` is the table that dedup_guard() was called for.
  */
 extern List *TablesOfExactGuard(Oid filter, Oid *guarded);
+
+/*
+ * The table whose exact guard, enabled or not, uses the filter, or InvalidOid. Raises 55000 if
+ * there are two such tables: triggers that were made by hand can lead to that.
+ */
+extern Oid TableOfExactGuard(Oid filter);
 
 /* The filter that a table's exact guard uses, enabled or not, or InvalidOid. */
 extern Oid FilterOfExactGuard(Oid table);
@@ -368,7 +377,7 @@ struct GuardRow
 	uint64 hash;
 	ExactSite *exact; /* NULL: the guard is not exact */
 	bool judged;      /* exact: it needs no judgement where it lands */
-	bool takes_key;   /* exact: it has not landed yet, and its key is no other row's */
+	const Datum *key; /* exact: that it takes, if it has not landed yet; or NULL */
 	bool changeable;  /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
@@ -415,8 +424,9 @@ extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEff
 extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap,
 						  ItemPointer tid, bool may_kill);
 
-/* Whether a row that has not landed yet, another than this one, has taken a key. */
-extern bool IsKeyInHand(Oid filter, uint64 hash, const GuardRow *except);
+/* Whether a row that has not landed yet, another than this one, has taken a key of `plan`. */
+extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const NullableDatum *columns,
+						const GuardRow *except);
 
 /*
  * Whether this key was added for the row, and noted. If so, the note goes along with the

@@ -11,16 +11,19 @@ extern "C" {
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 }
 
 /*
  * Whether a trigger is the delete trigger of a guard that uses the filter.
  * Anybody can make a trigger that names the filter, so that alone means nothing: the
- * clause must be a guard's, and the table's owner must have the right to add keys.
+ * clause must be a guard's, and the owner of the guarded table must have the right to add
+ * keys. Partitions can have other owners.
  */
 static bool
 IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
@@ -29,7 +32,7 @@ IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
 	GuardClause clause;
 
 	return ReadDeleteTrigger(tuple, desc, &clause) && clause.filter == filter &&
-		   TableOwnerMayAdd(trigger->tgrelid, filter);
+		   TableOwnerMayAdd(GuardedTable(trigger->oid), filter);
 }
 
 bool
@@ -102,6 +105,18 @@ GuardedBy(Oid filter)
 	return table;
 }
 
+Oid
+TableOfAnyGuard(Oid filter)
+{
+	Oid table = InvalidOid;
+
+	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
+		table = GuardedTable(trigger->oid);
+		return OidIsValid(table);
+	});
+	return table;
+}
+
 /* ---- exact guards ---------------------------------------------------------------- */
 
 /* The arguments of a trigger as pg_trigger has them: so many strings, one after the other. */
@@ -167,8 +182,10 @@ ReadGuardRows(Oid table)
 			found.write = trigger->oid;
 			found.write_enabled = trigger->tgenabled;
 			found.mode = arguments == NIL ? "" : (const char *) linitial(arguments);
-			found.exact = list_length(arguments) == 3 &&
-						  strcmp((const char *) lthird(arguments), GUARD_EXACT) == 0;
+			/* One by hand that is too much makes it no other guard. */
+			found.exact =
+				found.exact || (list_length(arguments) == 3 &&
+								strcmp((const char *) lthird(arguments), GUARD_EXACT) == 0);
 		}
 	});
 	return found;
@@ -204,12 +221,43 @@ TablesOfExactGuard(Oid filter, Oid *guarded)
 {
 	List *tables = NIL;
 
+	/* The triggers that partitions have from a table above do not depend on the filter. */
 	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
-		tables = lappend_oid(tables, trigger->tgrelid);
+		const Oid table = trigger->tgrelid;
+
+		tables = list_concat_unique_oid(tables, get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE
+													? find_all_inheritors(table, NoLock, NULL)
+													: list_make1_oid(table));
 		*guarded = GuardedTable(trigger->oid);
 		return false;
 	});
 	return tables;
+}
+
+Oid
+TableOfExactGuard(Oid filter)
+{
+	Oid table = InvalidOid;
+	Oid other = InvalidOid;
+
+	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
+		const Oid guarded = GuardedTable(trigger->oid);
+
+		if (!OidIsValid(table))
+			table = guarded;
+		else if (OidIsValid(guarded) && guarded != table)
+			other = guarded;
+		return OidIsValid(other);
+	});
+	if (OidIsValid(other))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("live filter \"%s\" is that of the exact guards of tables \"%s\" and \"%s\"",
+					get_rel_name(filter), get_rel_name(table), get_rel_name(other)),
+			 errdetail("The filter of an exact guard has the keys of one table."),
+			 errhint("Run dedup_unguard() for one of the tables.")));
+	return table;
 }
 
 Oid
@@ -220,7 +268,7 @@ FilterOfExactGuard(Oid table)
 	/* Without its other trigger nobody knows what it was. */
 	return OidIsValid(rows.remove) && (rows.exact || !OidIsValid(rows.write)) &&
 				   IsLiveRelationId(rows.clause.filter) &&
-				   TableOwnerMayAdd(table, rows.clause.filter)
+				   TableOwnerMayAdd(GuardedTable(rows.remove), rows.clause.filter)
 			   ? rows.clause.filter
 			   : InvalidOid;
 }

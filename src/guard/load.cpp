@@ -542,7 +542,7 @@ DEDUP_FUNCTION(dedup_rebuild)
 	filter = PG_GETARG_OID(0);
 	LockRelationOid(filter, AccessShareLock);
 	CheckIsFilter(filter);
-	table = GuardedBy(filter);
+	table = TableOfExactGuard(filter);
 	if (OidIsValid(table))
 		table = ExactlyGuarded(table);
 	if (!OidIsValid(table))

@@ -121,26 +121,17 @@ CheckFilter(Relation rel, Oid filter)
 				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
 }
 
-/* Whether the guard of a table is exact. */
-static bool
-IsExactlyGuarded(Oid table)
-{
-	Relation rel = table_open(table, AccessShareLock);
-	const Oid function = FindGuardFunction(rel, false);
-	const GuardPlan *plan = OidIsValid(function) ? FindGuardPlan(rel, function, true) : NULL;
-	const bool exact = plan != NULL && plan->exact;
-
-	table_close(rel, AccessShareLock);
-	return exact;
-}
-
-/* The filter of an exact guard guards nothing else. */
+/* The filter of an exact guard guards nothing else, not even under a guard that is disabled. */
 static void
 CheckOnlyGuard(Oid filter, bool exact)
 {
-	const Oid other = GuardedBy(filter);
+	Oid other = InvalidOid;
 
-	if (!OidIsValid(other) || (!exact && !IsExactlyGuarded(other)))
+	if (exact)
+		other = TableOfAnyGuard(filter);
+	else
+		(void) TablesOfExactGuard(filter, &other);
+	if (!OidIsValid(other))
 		return;
 	ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
 					errmsg("live filter \"%s\" guards table \"%s\" already", get_rel_name(filter),

@@ -2,6 +2,7 @@
  * The key of a guarded row: see row_key.hpp.
  */
 #include "guard/row_key.hpp"
+#include "pg/equality.hpp"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -29,6 +30,38 @@ SameGuardColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDa
 			return false;
 		if (!a[i].isnull &&
 			!datum_image_eq(a[i].value, b[i].value, plan->typbyval[i], plan->typlen[i]))
+			return false;
+	}
+	return true;
+}
+
+const Datum *
+CopyGuardKey(const GuardPlan *plan, const NullableDatum *columns)
+{
+	Datum *key = (Datum *) palloc(sizeof(Datum) * (Size) plan->clause.columns);
+
+	for (int i = 0; i < plan->clause.columns; i++)
+		key[i] = datumCopy(columns[i].value, plan->typbyval[i], plan->typlen[i]);
+	return key;
+}
+
+bool
+EqualGuardKeys(const GuardPlan *plan, const Datum *one, const NullableDatum *other)
+{
+	const GuardClause &clause = plan->clause;
+
+	for (int i = 0; i < clause.columns; i++)
+	{
+		Oid equality;
+
+		if (other[i].isnull)
+			return false;
+		if (datum_image_eq(one[i], other[i].value, plan->typbyval[i], plan->typlen[i]))
+			continue;
+		equality = KeyEqualityFunction(clause.types[i]);
+		if (!OidIsValid(equality) ||
+			!DatumGetBool(
+				OidFunctionCall2Coll(equality, clause.collations[i], one[i], other[i].value)))
 			return false;
 	}
 	return true;

@@ -24,6 +24,12 @@ HashGuardKey(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed
 /* Whether two keys are the same to the last bit. */
 extern bool SameGuardColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDatum *b);
 
+/* Returns a copy of a key that has no NULL, in the current memory. */
+extern const Datum *CopyGuardKey(const GuardPlan *plan, const NullableDatum *columns);
+
+/* Whether two keys, the first without a NULL, are equal as their types have it. */
+extern bool EqualGuardKeys(const GuardPlan *plan, const Datum *one, const NullableDatum *other);
+
 /* Whether a row is marked as a duplicate: then its key is another row's. */
 extern bool IsMarkedRow(const GuardPlan *plan, TupleTableSlot *slot);
 

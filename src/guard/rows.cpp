@@ -16,8 +16,7 @@
  * (sub)transaction commits.
  */
 #include "guard/exact.hpp"
-
-#include "pg/keys.hpp"
+#include "guard/row_key.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -159,16 +158,17 @@ EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed
 	row->hash = hash;
 	row->exact = NULL;
 	row->judged = false;
-	row->takes_key = false;
+	row->key = NULL;
 	return row;
 }
 
 bool
-IsKeyInHand(Oid filter, uint64 hash, const GuardRow *except)
+IsKeyInHand(const GuardPlan *plan, uint64 hash, const NullableDatum *columns,
+			const GuardRow *except)
 {
 	for (const GuardRow *row = guard_rows; row != NULL; row = row->below)
-		if (row != except && row->takes_key && row->hash == hash &&
-			row->plan->clause.filter == filter)
+		if (row != except && row->key != NULL && row->hash == hash &&
+			row->plan->guarded == plan->guarded && EqualGuardKeys(plan, row->key, columns))
 			return true;
 	return false;
 }
@@ -657,16 +657,14 @@ LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values
 			   const bool *isnull, ItemPointer tid)
 {
 	int i = FindNote(row);
-	bool expected;
 
 	if (!row->judged)
 		return false;
-	if (row->changeable && row->takes_key && HasKeyOf(row, index, values, isnull, &expected) &&
-		!expected)
+	if (row->changeable && row->key != NULL && !LandsWithKey(row, index, values, isnull))
 		ReportChangedKey(heap);
 	if (i >= 0)
 		NoteLanded(i, heap, tid);
-	return !row->changeable || row->takes_key;
+	return !row->changeable || row->key != NULL;
 }
 
 /*
@@ -698,7 +696,7 @@ GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 	else if (row == NULL || !LandedAsJudged(row, heap, index, values, isnull, tid))
 		ExactRowLanded(heap, index, values, isnull, tid, info, row);
 	if (row != NULL)
-		row->takes_key = false;
+		row->key = NULL;
 }
 
 /*

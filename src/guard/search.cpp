@@ -4,350 +4,22 @@
  * Each table is searched by an index that the user has made, read with SnapshotAny: so no
  * predicate locks are taken, and every version of a row is judged here.
  */
-#include "guard/search.hpp"
-#include "pg/equality.hpp"
+#include "guard/search_index.hpp"
 
 extern "C" {
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_collation.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
-#include "optimizer/optimizer.h"
 #include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-}
-
-namespace
-{
-
-/* How a table is searched. */
-struct SearchIndex
-{
-	Oid table; /* must be first */
-	Oid index;
-	uint64 equalities; /* that it was chosen by */
-	int columns;
-	AttrNumber attnums[INDEX_MAX_KEYS]; /* of the table, by the index's columns */
-	int16 order[INDEX_MAX_KEYS];        /* which of the key's columns each of them is */
-	Oid equal[INDEX_MAX_KEYS];          /* functions */
-	StrategyNumber strategy;
-	AttrNumber mark; /* of the table, or 0 */
-};
-
-} /* namespace */
-
-/* How tables were searched in this session; forgotten when a table or its indexes change. */
-static HTAB *search_indexes = NULL;
-
-/* So many are kept. */
-constexpr long SEARCH_INDEXES_KEPT = 4096;
-
-static void
-ForgetSearchIndex(Datum, Oid relid)
-{
-	if (search_indexes == NULL)
-		return;
-	if (OidIsValid(relid))
-		hash_search(search_indexes, &relid, HASH_REMOVE, NULL);
-	else
-	{
-		hash_destroy(search_indexes);
-		search_indexes = NULL;
-	}
-}
-
-static void
-KeepSearchIndex(const SearchIndex &chosen)
-{
-	static bool watching = false;
-
-	if (!watching)
-	{
-		CacheRegisterRelcacheCallback(ForgetSearchIndex, (Datum) 0);
-		watching = true;
-	}
-	if (search_indexes != NULL && hash_get_num_entries(search_indexes) >= SEARCH_INDEXES_KEPT)
-		ForgetSearchIndex((Datum) 0, InvalidOid);
-	if (search_indexes == NULL)
-	{
-		HASHCTL info = {};
-
-		info.keysize = sizeof(Oid);
-		info.entrysize = sizeof(SearchIndex);
-		search_indexes =
-			hash_create("dedup_guard search indexes", 64, &info, HASH_ELEM | HASH_BLOBS);
-	}
-	*(SearchIndex *) hash_search(search_indexes, &chosen.table, HASH_ENTER, NULL) = chosen;
-}
-
-/* ---- choosing an index -------------------------------------------------------------- */
-
-SearchColumns
-SearchColumnsOf(Relation rel, const GuardClause &clause)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-	SearchColumns columns = {};
-
-	columns.columns = clause.columns;
-	for (int i = 0; i < clause.columns; i++)
-	{
-		columns.names[i] = NameStr(TupleDescAttr(desc, clause.attnums[i] - 1)->attname);
-		columns.types[i] = clause.types[i];
-		columns.collations[i] = clause.collations[i];
-	}
-	if (clause.mark != 0)
-		columns.mark = NameStr(TupleDescAttr(desc, clause.mark - 1)->attname);
-	return columns;
-}
-
-static bool
-IsDeterministic(Oid collation)
-{
-	return !OidIsValid(collation) || get_collation_isdeterministic(collation);
-}
-
-/* Whether two collations call the same values equal. */
-static bool
-AgreeOnEquality(Oid a, Oid b)
-{
-	return a == b || (IsDeterministic(a) && IsDeterministic(b));
-}
-
-/* The attribute of a table by its name, or 0. */
-static AttrNumber
-AttributeOf(Relation rel, const char *name)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-
-	for (int i = 0; i < desc->natts; i++)
-		if (!TupleDescAttr(desc, i)->attisdropped &&
-			strcmp(NameStr(TupleDescAttr(desc, i)->attname), name) == 0)
-			return (AttrNumber) (i + 1);
-	return 0;
-}
-
-static Expr *
-ColumnOf(Relation rel, AttrNumber attnum)
-{
-	Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
-
-	return (Expr *) makeVar(1, attnum, column->atttypid, column->atttypmod, column->attcollation,
-							0);
-}
-
-static List *
-AddNullTest(List *list, Expr *column, NullTestType type)
-{
-	NullTest *test = makeNode(NullTest);
-
-	test->arg = column;
-	test->nulltesttype = type;
-	test->location = -1;
-	return lappend(list, test);
-}
-
-/*
- * Whether all rows that count satisfy the predicate of a partial index: no column of their
- * key is NULL, and their mark is not true.
- */
-static bool
-ImpliesPredicate(Relation rel, const SearchIndex &chosen, List *predicate)
-{
-	List *known = NIL;
-
-	if (predicate == NIL)
-		return true;
-	for (int i = 0; i < chosen.columns; i++)
-		known = AddNullTest(known, ColumnOf(rel, chosen.attnums[i]), IS_NOT_NULL);
-	if (chosen.mark != 0)
-	{
-		BooleanTest *unmarked = makeNode(BooleanTest);
-
-		unmarked->arg = ColumnOf(rel, chosen.mark);
-		unmarked->booltesttype = IS_NOT_TRUE;
-		unmarked->location = -1;
-		known = lappend(known, unmarked);
-		if (TupleDescAttr(RelationGetDescr(rel), chosen.mark - 1)->attnotnull)
-			known =
-				lappend(known, makeBoolExpr(NOT_EXPR, list_make1(ColumnOf(rel, chosen.mark)), -1));
-	}
-	return predicate_implied_by(predicate, known, false);
-}
-
-/*
- * Whether an index's first columns are those of the key, and compare as the key does. Fills
- * in what depends on the index; `equal` has the functions of the key's columns.
- */
-static bool
-HasKeyColumns(Relation index, const SearchColumns &columns, const AttrNumber *attnums,
-			  const Oid *equal, SearchIndex *chosen)
-{
-	Form_pg_index form = index->rd_index;
-
-	if (IndexRelationGetNumberOfKeyAttributes(index) < columns.columns)
-		return false;
-	for (int at = 0; at < columns.columns; at++)
-	{
-		int column = 0;
-		Oid operator_;
-
-		while (column < columns.columns && attnums[column] != form->indkey.values[at])
-			column++;
-		if (column == columns.columns)
-			return false;
-		/* No column of the key stands in the index twice among the first. */
-		for (int before = 0; before < at; before++)
-			if (chosen->order[before] == column)
-				return false;
-		operator_ = get_opfamily_member(index->rd_opfamily[at], index->rd_opcintype[at],
-										index->rd_opcintype[at], (int16) chosen->strategy);
-		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[column] ||
-			!AgreeOnEquality(index->rd_indcollation[at], columns.collations[column]))
-			return false;
-		chosen->attnums[at] = attnums[column];
-		chosen->order[at] = (int16) column;
-		chosen->equal[at] = equal[column];
-	}
-	return true;
-}
-
-/* Whether a table can be searched by an index, which is locked. */
-static bool
-CanSearch(Relation rel, Relation index, const SearchColumns &columns, const AttrNumber *attnums,
-		  const Oid *equal, SearchIndex *chosen)
-{
-	Form_pg_index form = index->rd_index;
-
-	if (!form->indisvalid || !form->indisready || !form->indislive)
-		return false;
-	if (index->rd_rel->relam == BTREE_AM_OID)
-		chosen->strategy = BTEqualStrategyNumber;
-	else if (index->rd_rel->relam == HASH_AM_OID && columns.columns == 1)
-		chosen->strategy = HTEqualStrategyNumber;
-	else
-		return false;
-	return HasKeyColumns(index, columns, attnums, equal, chosen) &&
-		   ImpliesPredicate(rel, *chosen, RelationGetIndexPredicate(index));
-}
-
-/* Chooses the index that a table, which is locked, is searched by. */
-static bool
-ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
-{
-	AttrNumber attnums[INDEX_MAX_KEYS];
-	Oid equal[INDEX_MAX_KEYS];
-	List *indexes;
-	ListCell *cell;
-	bool found = false;
-
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		return false;
-	WatchEqualities();
-	*chosen = {};
-	chosen->table = RelationGetRelid(rel);
-	chosen->equalities = equality_version;
-	chosen->columns = columns.columns;
-	for (int i = 0; i < columns.columns; i++)
-	{
-		attnums[i] = AttributeOf(rel, columns.names[i]);
-		equal[i] = KeyEqualityFunction(columns.types[i]);
-		if (attnums[i] == 0 || !OidIsValid(equal[i]))
-			return false;
-	}
-	if (columns.mark != NULL)
-	{
-		chosen->mark = AttributeOf(rel, columns.mark);
-		if (chosen->mark == 0)
-			return false;
-	}
-	indexes = RelationGetIndexList(rel);
-	foreach(cell, indexes)
-	{
-		Relation index = index_open(lfirst_oid(cell), AccessShareLock);
-
-		found = CanSearch(rel, index, columns, attnums, equal, chosen);
-		chosen->index = RelationGetRelid(index);
-		index_close(index, AccessShareLock);
-		if (found)
-			break;
-	}
-	list_free(indexes);
-	return found;
-}
-
-bool
-HasSearchIndex(Relation rel, const SearchColumns &columns)
-{
-	SearchIndex chosen;
-
-	return ChooseIndex(rel, columns, &chosen);
-}
-
-[[noreturn]] static void
-ReportNoSearchIndex(Relation rel, const SearchColumns &columns, Oid on)
-{
-	StringInfoData list;
-
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("an exact guard cannot search \"%s\"", RelationGetRelationName(rel)),
-						errdetail("It is not a table of this server.")));
-	initStringInfo(&list);
-	for (int i = 0; i < columns.columns; i++)
-		appendStringInfo(&list, "%s%s", i == 0 ? "" : ", ", quote_identifier(columns.names[i]));
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s\" has no index by which an exact guard can find rows",
-					RelationGetRelationName(rel)),
-			 errdetail("It needs a valid index, btree or hash, whose first columns are those of "
-					   "the key, with their own equality, and of all rows that the guard covers."),
-			 errhint("Run: CREATE INDEX ON %s (%s);", QualifiedGuardName(on), list.data)));
-	pg_unreachable();
-}
-
-void
-RequireSearchIndex(Relation rel, const SearchColumns &columns, Oid on)
-{
-	if (!HasSearchIndex(rel, columns))
-		ReportNoSearchIndex(rel, columns, on);
-}
-
-/* The same from this session's memory, if nothing has changed. */
-static SearchIndex
-SearchIndexOf(Relation rel, const SearchKey &key)
-{
-	const Oid table = RelationGetRelid(rel);
-	SearchIndex chosen;
-	SearchColumns columns;
-
-	if (search_indexes != NULL)
-	{
-		const SearchIndex *kept =
-			(const SearchIndex *) hash_search(search_indexes, &table, HASH_FIND, NULL);
-
-		if (kept != NULL && kept->equalities == equality_version &&
-			kept->columns == key.plan->clause.columns)
-			return *kept;
-	}
-	columns = SearchColumnsOf(key.target, key.plan->clause);
-	if (!ChooseIndex(rel, columns, &chosen))
-		ReportNoSearchIndex(rel, columns, table);
-	KeepSearchIndex(chosen);
-	return chosen;
 }
 
 /* ---- searching a table --------------------------------------------------------------- */
@@ -423,56 +95,107 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 
 /* ---- searching all of them ------------------------------------------------------------- */
 
-/* Adds the tables below a partitioned one, those with the newest bounds first. */
-static void
-AddLeaves(Relation parent, List **leaves)
+namespace
 {
-#if PG_VERSION_NUM >= 140000
-	PartitionDesc partitions = RelationGetPartitionDesc(parent, true);
-#else
-	PartitionDesc partitions = RelationGetPartitionDesc(parent);
-#endif
-	const int n = partitions->nparts;
-	Oid *oids = (Oid *) palloc(sizeof(Oid) * (Size) Max(n, 1));
-	bool *is_leaf = (bool *) palloc(sizeof(bool) * (Size) Max(n, 1));
 
-	/* The descriptor can be replaced while others are opened. */
-	if (n > 0)
-	{
-		memcpy(oids, partitions->oids, sizeof(Oid) * (Size) n);
-		memcpy(is_leaf, partitions->is_leaf, sizeof(bool) * (Size) n);
-	}
-	for (int i = n - 1; i >= 0; i--)
-	{
-		Relation child;
+struct Partition
+{
+	Oid table;
+	bool is_leaf;
+};
 
-		if (is_leaf[i])
-		{
-			*leaves = lappend_oid(*leaves, oids[i]);
-			continue;
-		}
-		child = try_relation_open(oids[i], AccessShareLock);
-		if (child == NULL)
-			continue;
-		AddLeaves(child, leaves);
-		relation_close(child, AccessShareLock);
-	}
-	pfree(oids);
-	pfree(is_leaf);
+} /* namespace */
+
+/* A copy of the partitions of a table: the server's can be replaced while others are opened. */
+static Partition *
+CopyPartitions(PartitionDesc partitions)
+{
+	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(partitions->nparts, 1));
+
+	for (int i = 0; i < partitions->nparts; i++)
+		copy[i] = {partitions->oids[i], partitions->is_leaf[i]};
+	return copy;
 }
 
-List *
-LeavesOf(Oid table)
+static void AddLeaves(Relation parent, List **leaves, List **leaving);
+
+/* Adds a partition, or the tables below it. */
+static void
+AddPartition(const Partition &partition, List **leaves, List **leaving)
+{
+	Relation rel;
+
+	if (partition.is_leaf)
+	{
+		*leaves = lappend_oid(*leaves, partition.table);
+		return;
+	}
+	rel = try_relation_open(partition.table, AccessShareLock);
+	if (rel == NULL)
+		return;
+	AddLeaves(rel, leaves, leaving);
+	relation_close(rel, AccessShareLock);
+}
+
+/*
+ * Adds the tables below a partitioned one, those with the newest bounds first. Those that are
+ * being detached concurrently go into another list, if there is one.
+ */
+static void
+AddLeaves(Relation parent, List **leaves, List **leaving)
+{
+#if PG_VERSION_NUM >= 140000
+	PartitionDesc desc = RelationGetPartitionDesc(parent, true);
+	const bool detached = desc->detached_exist;
+#else
+	PartitionDesc desc = RelationGetPartitionDesc(parent);
+#endif
+	const int n = desc->nparts;
+	Partition *partitions = CopyPartitions(desc);
+
+	for (int i = n - 1; i >= 0; i--)
+		AddPartition(partitions[i], leaves, leaving);
+#if PG_VERSION_NUM >= 140000
+	if (detached && leaving != NULL)
+	{
+		PartitionDesc with = RelationGetPartitionDesc(parent, false);
+		const int m = with->nparts;
+		Partition *all = CopyPartitions(with);
+
+		for (int i = m - 1; i >= 0; i--)
+		{
+			int stays = 0;
+
+			while (stays < n && partitions[stays].table != all[i].table)
+				stays++;
+			if (stays == n)
+				AddPartition(all[i], leaving, leaving);
+		}
+		pfree(all);
+	}
+#endif
+	pfree(partitions);
+}
+
+/* Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL. */
+static List *
+AllLeavesOf(Oid table, List **leaving)
 {
 	Relation rel = relation_open(table, NoLock);
 	List *leaves = NIL;
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		AddLeaves(rel, &leaves);
+		AddLeaves(rel, &leaves, leaving);
 	else
 		leaves = list_make1_oid(table);
 	relation_close(rel, NoLock);
 	return leaves;
+}
+
+List *
+LeavesOf(Oid table)
+{
+	return AllLeavesOf(table, NULL);
 }
 
 /* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
@@ -544,49 +267,43 @@ LikelyLeaf(const List *leaves, double age)
  */
 template <typename Look>
 static bool
-ScanLeaf(Oid table, bool wait, const SearchKey &key, Look look)
+ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look look)
 {
 	Relation leaf;
 
 	if (!wait && !ConditionalLockRelationOid(table, AccessShareLock))
 		return false;
 	leaf = try_relation_open(table, wait ? AccessShareLock : NoLock);
-	if (leaf == NULL)
-	{
-		if (!wait)
-			UnlockRelationOid(table, AccessShareLock);
-		return true;
-	}
-	/* It may have been detached since the list was made: its rows are another table's. */
-	if (leaf->rd_rel->relispartition)
+
+	/*
+	 * It may have been detached since the list was made: its rows are another table's. To
+	 * do that, the server has waited for transactions whose rows we have passed over.
+	 */
+	if (leaf == NULL || !leaf->rd_rel->relispartition)
+		*result = SearchResult::Gone;
+	else
 		ScanTable(leaf, key, look);
-	relation_close(leaf, AccessShareLock);
+	if (leaf != NULL)
+		relation_close(leaf, AccessShareLock);
+	else if (!wait)
+		UnlockRelationOid(table, AccessShareLock);
 	return true;
 }
 
 /*
- * Searches the target, then the other partitions of the guarded table one by one, until one
- * has something: first those around the one where the key is likely to be, as far as that
- * needs no waiting for locks; then the rest, newest bounds first. look(table, slot) sets
- * `result`, and returns whether that is all.
+ * Searches partitions one by one until one has something: first those around the one where the
+ * key is likely to be, as far as that needs no waiting for locks; then the rest, newest bounds
+ * first.
  */
 template <typename Look>
 static void
-ScanAll(const SearchKey &key, const SearchResult *result, Look look)
+ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look look)
 {
-	const Oid target = RelationGetRelid(key.target);
-	List *leaves;
-	int n;
-	bool *done;
+	const int n = list_length(leaves);
+	bool *done = (bool *) palloc0((Size) Max(n, 1));
 
-	ScanTable(key.target, key, look);
-	if (*result != SearchResult::None || key.plan->guarded == target)
-		return;
-	leaves = LeavesOf(key.plan->guarded);
-	n = list_length(leaves);
-	done = (bool *) palloc0((Size) Max(n, 1));
 	for (int i = 0; i < n; i++)
-		done[i] = list_nth_oid(leaves, i) == target;
+		done[i] = list_nth_oid(leaves, i) == RelationGetRelid(key.target);
 	if (key.filter != NULL && n > 2)
 	{
 		const int likely = LikelyLeaf(leaves, LiveAgeOf(*key.filter, key.hash));
@@ -597,14 +314,39 @@ ScanAll(const SearchKey &key, const SearchResult *result, Look look)
 			const int i = step % 2 == 0 ? likely - step / 2 : likely + (step + 1) / 2;
 
 			if (i >= 0 && i < n && !done[i])
-				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, key, look);
+				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, key, result, look);
 		}
 	}
 	for (int i = 0; i < n && *result == SearchResult::None; i++)
 		if (!done[i])
-			(void) ScanLeaf(list_nth_oid(leaves, i), true, key, look);
+			(void) ScanLeaf(list_nth_oid(leaves, i), true, key, result, look);
 	pfree(done);
+}
+
+/*
+ * Searches the target, then the other partitions of the guarded table. look(table, slot,
+ * leaving) sets `result`, and returns whether that is all; `leaving`: the partition is being
+ * detached concurrently. A row of that is none of the guarded table, but whoever deletes it
+ * may count on us to wait for him (exact.cpp).
+ */
+template <typename Look>
+static void
+ScanAll(const SearchKey &key, SearchResult *result, Look look)
+{
+	List *leaving = NIL;
+	List *leaves;
+
+	ScanTable(key.target, key,
+			  [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
+	if (*result != SearchResult::None || key.plan->guarded == RelationGetRelid(key.target))
+		return;
+	leaves = AllLeavesOf(key.plan->guarded, &leaving);
+	ScanLeaves(key, leaves, result,
+			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
+	ScanLeaves(key, leaving, result,
+			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, true); });
 	list_free(leaves);
+	list_free(leaving);
 }
 
 /* What a version of a row is just now. */
@@ -652,13 +394,13 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 	SearchResult result = SearchResult::None;
 	bool ours = false;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot) {
+	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
 		bool inserting;
 		const SearchResult now = JudgeNow(rel, slot, &inserting, deleter);
 
 		if (now == SearchResult::Gone)
 			ours = ours || IsDeletedByUs(slot);
-		if (inserting || now == SearchResult::Gone)
+		if (inserting || now == SearchResult::Gone || (leaving && now == SearchResult::Live))
 			return false;
 		result = now;
 		return now == SearchResult::Live;
@@ -674,12 +416,16 @@ SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter
 
 	/* Nearly always there is nothing: then the order does not matter. */
 	proof.filter = NULL;
-	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot) {
+	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
+		SearchResult now;
 		bool inserting;
 
 		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot))
 			return false;
-		result = JudgeNow(rel, slot, &inserting, deleter);
+		now = JudgeNow(rel, slot, &inserting, deleter);
+		if (leaving && now == SearchResult::Live)
+			return false;
+		result = now;
 		return result == SearchResult::Live;
 	});
 	return result;

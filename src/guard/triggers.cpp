@@ -321,7 +321,8 @@ LetGoOn(InsertedRow *in)
 	if (in->site->plan->exact)
 	{
 		in->row->judged = true;
-		in->row->takes_key = !IsDuplicate(in);
+		if (!IsDuplicate(in))
+			in->row->key = CopyGuardKey(in->site->plan, in->site->columns);
 	}
 }
 

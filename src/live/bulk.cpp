@@ -146,6 +146,15 @@ FillPage(LiveBulk *bulk)
 	return true;
 }
 
+static int
+CompareHashes(const void *left, const void *right)
+{
+	const uint64 a = *(const uint64 *) left;
+	const uint64 b = *(const uint64 *) right;
+
+	return a < b ? -1 : a > b;
+}
+
 /*
  * Adds the keys that wait to a page as entries. Those that other transactions have in flight
  * come last, one by one, when the page is not locked any more.
@@ -190,6 +199,9 @@ AddToPage(LiveBulk *bulk)
 			bulk->added++;
 		else
 			bulk->hashes[known++] = bulk->waits[i];
+	/* They are told in their order. */
+	if (waits > 0)
+		qsort(bulk->hashes, (size_t) known, sizeof(uint64), CompareHashes);
 	for (int i = 0; i < known && bulk->known != NULL; i++)
 		bulk->known(bulk->known_arg, bulk->hashes[i]);
 }

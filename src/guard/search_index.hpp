@@ -1,0 +1,33 @@
+/*
+ * The index by which an exact guard searches a table (search_index.cpp).
+ */
+#ifndef STREAMDEDUP_GUARD_SEARCH_INDEX_HPP
+#define STREAMDEDUP_GUARD_SEARCH_INDEX_HPP
+
+#include "guard/search.hpp"
+
+extern "C" {
+#include "access/stratnum.h"
+}
+
+/* How a table is searched. */
+struct SearchIndex
+{
+	Oid table; /* must be first */
+	Oid index;
+	uint64 equalities; /* that it was chosen by */
+	int columns;
+	AttrNumber attnums[INDEX_MAX_KEYS]; /* of the table, by the index's columns */
+	int16 order[INDEX_MAX_KEYS];        /* which of the key's columns each of them is */
+	Oid equal[INDEX_MAX_KEYS];          /* functions */
+	StrategyNumber strategy;
+	AttrNumber mark; /* of the table, or 0 */
+};
+
+/*
+ * How a table, which is locked, is searched for a key: as this session remembers it, if
+ * nothing has changed. Raises 55000 if no index of the table serves.
+ */
+extern SearchIndex SearchIndexOf(Relation rel, const SearchKey &key);
+
+#endif /* STREAMDEDUP_GUARD_SEARCH_INDEX_HPP */
