@@ -168,3 +168,24 @@ SELECT * FROM weak_rows ORDER BY k;
 DROP TABLE weak_rows, seen;
 DROP TYPE weak CASCADE;
 DROP FUNCTION later;
+
+-- Rows that land leave nothing in the memory of their query.
+CREATE FUNCTION query_memory() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE bytes bigint;
+BEGIN
+	IF to_regclass('pg_backend_memory_contexts') IS NULL THEN RETURN 0; END IF;
+	EXECUTE 'SELECT max(total_bytes) FROM pg_backend_memory_contexts WHERE name = ''ExecutorState''' INTO bytes;
+	RETURN bytes;
+END $$;
+CREATE TYPE pair AS (a int, b text);
+CREATE TABLE pairs (k pair, r int4range, memory bigint);
+CREATE INDEX ON pairs (k, r);
+SELECT dedup_create('seen', dedup_filter(5000, 0.5));
+SELECT dedup_guard('pairs', 'seen', '{k, r}', 'reject', exact => true);
+INSERT INTO pairs SELECT row(g, 'x')::pair, int4range(g, g + 1), CASE WHEN g = 10000 THEN query_memory() END FROM generate_series(1, 10000) g;
+DELETE FROM pairs WHERE memory IS NULL;
+INSERT INTO pairs SELECT row(g, 'x')::pair, int4range(g, g + 1), CASE WHEN g = 9999 THEN query_memory() END FROM generate_series(1, 9999) g;
+SELECT memory < 5000000 AS little FROM pairs WHERE memory IS NOT NULL;
+DROP TABLE pairs, seen;
+DROP TYPE pair;
+DROP FUNCTION query_memory;

@@ -217,6 +217,7 @@ LandingSite(Relation heap, IndexInfo *info)
 		plan = FindGuardPlan(heap, function, true);
 	site = (ExactSite *) MemoryContextAllocZero(info->ii_Context, sizeof(ExactSite));
 	site->plan = plan != NULL && plan->exact ? plan : NULL;
+	site->query = info->ii_Context;
 	info->ii_AmCache = site;
 	return site;
 }
@@ -308,6 +309,8 @@ ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 {
 	ExactSite *site = row != NULL ? row->exact : LandingSite(heap, info);
 	NullableDatum columns[INDEX_MAX_KEYS];
+	MemoryContext memory;
+	MemoryContext old;
 	LiveFilter filter;
 	uint64 hash;
 	bool marked;
@@ -325,8 +328,21 @@ ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 			RequireCovered(site);
 		return;
 	}
+	/*
+	 * The server calls us in the query's memory, and functions of types leave copies behind.
+	 * What these run may bring a row here, too.
+	 */
+	memory = site->memory;
+	site->memory = NULL;
+	if (memory == NULL)
+		memory =
+			AllocSetContextCreateInternal(site->query, "dedup_guard row", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(memory);
 	filter = OpenExactFilter(site);
 	if (HashGuardKey(site->plan, columns, filter.key_seed(), &hash))
 		JudgeLanded(site, filter, {heap, columns, hash, tid, row}, row);
 	CloseLive(filter);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(memory);
+	site->memory = memory;
 }

@@ -19,6 +19,8 @@ extern "C" {
 struct ExactSite
 {
 	const GuardPlan *plan; /* NULL: the table has no exact guard */
+	MemoryContext query;   /* where the site is */
+	MemoryContext memory;  /* below that, for one row that lands at a time */
 	Oid owner;             /* of the guarded table; valid: all of the site is known */
 	bool covers;           /* the filter has the key of every row that is there */
 	bool may_kill;         /* ON CONFLICT can kill a row that has landed */

@@ -77,6 +77,7 @@ MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *p
 												sizeof(GuardSite));
 	site->plan = plan;
 	site->exact.plan = plan->exact ? plan : NULL;
+	site->exact.query = GetMemoryChunkContext(site);
 	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
 								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
 	site->removable =
