@@ -143,8 +143,6 @@ CREATE INDEX ON events (n, event);
 SELECT dedup_create('events_seen', dedup_filter(1, 0.5, seed => 1));
 SELECT dedup_guard('events', 'events_seen', '{event, n}', 'reject', exact => true);
 INSERT INTO events SELECT 'e', g, '2026-01-01', g FROM generate_series(1, 100) g;
-\set VERBOSITY verbose
-\set SHOW_CONTEXT never
 DO $$ BEGIN
 	INSERT INTO events VALUES ('e', 2.00, '2026-01-02', 1000);
 EXCEPTION WHEN unique_violation THEN
@@ -153,7 +151,6 @@ EXCEPTION WHEN unique_violation THEN
 		RAISE WARNING '% % % | % | %', s, t, c, m, d;
 	END;
 END $$;
-\set VERBOSITY default
 -- An upsert that becomes an UPDATE passes.
 INSERT INTO events VALUES ('e', 2, '2026-01-02', 2) ON CONFLICT (other) DO UPDATE SET at = excluded.at RETURNING *;
 INSERT INTO events VALUES ('e', 3, '2026-01-02', 2) ON CONFLICT (other) DO UPDATE SET n = excluded.n;
