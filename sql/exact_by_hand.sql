@@ -97,4 +97,15 @@ SELECT count(*) FROM pg_locks WHERE relation = 'clicks'::regclass AND pid = pg_b
 INSERT INTO clicks VALUES (1, '2026-02-01'), (2, '2026-02-01') RETURNING id;
 SELECT count(*) FROM pg_locks WHERE relation = 'clicks'::regclass AND pid = pg_backend_pid() AND mode = 'ShareRowExclusiveLock';
 COMMIT;
+
+-- A foreign table cannot be searched.
+CREATE FOREIGN DATA WRAPPER regress_exact_wrapper;
+CREATE SERVER regress_exact_server FOREIGN DATA WRAPPER regress_exact_wrapper;
+CREATE FOREIGN TABLE clicks_far PARTITION OF clicks FOR VALUES FROM ('2026-03-01') TO ('2026-04-01') SERVER regress_exact_server;
+CREATE FOREIGN TABLE clicks_far (id int, at date NOT NULL) SERVER regress_exact_server;
+ALTER TABLE clicks ATTACH PARTITION clicks_far FOR VALUES FROM ('2026-03-01') TO ('2026-04-01');
+SELECT dedup_unguard('clicks');
+ALTER TABLE clicks ATTACH PARTITION clicks_far FOR VALUES FROM ('2026-03-01') TO ('2026-04-01');
+SELECT dedup_guard('clicks', 'seen', '{id}', exact => true);
 DROP TABLE clicks, seen;
+DROP FOREIGN DATA WRAPPER regress_exact_wrapper CASCADE;

@@ -436,9 +436,9 @@ LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded)
 
 	if (!OidIsValid(guarded) || ExactlyGuarded(guarded) != guarded)
 		return false;
-	tables = CoveredTables(rel);
-	foreach(cell, tables)
+	foreach(cell, LeavesOf(RelationGetRelid(rel)))
 		CheckAttached(lfirst_oid(cell), rel, clause, guarded);
+	tables = CoveredTables(rel);
 	if (BlocksOfTables(tables) > 0)
 	{
 		LockRelationOid(guarded, ShareRowExclusiveLock);
