@@ -189,6 +189,8 @@ WriteWords(const LiveFilter &filter, const HeldPage &page, const CoverWords &wor
 	StartChange();
 	ChangeBytes(page, kSettledLowAt, header + kSettledLowAt, kHeaderEnd - kSettledLowAt);
 	ChangeBytes(page, kCoverAt, bytes, sizeof bytes);
+	/* The counters of the page change without WAL: so a standby gets those of now, too. */
+	LogWhole(page);
 	MakeChange(filter);
 }
 
