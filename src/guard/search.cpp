@@ -53,6 +53,21 @@ IsMarked(const SearchIndex &with, TupleTableSlot *slot)
 	return !isnull && DatumGetBool(mark);
 }
 
+/* The next version of a row. The slot is made for the first: most tables have none. */
+static bool
+NextVersion(IndexScanDesc scan, Relation rel, TupleTableSlot **slot)
+{
+	if (*slot == NULL)
+	{
+		if (index_getnext_tid(scan, ForwardScanDirection) == NULL)
+			return false;
+		*slot = table_slot_create(rel, NULL);
+		if (index_fetch_heap(scan, *slot))
+			return true;
+	}
+	return index_getnext_slot(scan, ForwardScanDirection, *slot);
+}
+
 /*
  * Runs look(table, slot) over all versions of the rows of a table, which is locked, that have
  * the key and count, until it returns true.
@@ -65,7 +80,7 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 	const bool is_target = RelationGetRelid(rel) == RelationGetRelid(key.target);
 	ScanKeyData keys[INDEX_MAX_KEYS];
 	Relation index = index_open(with.index, AccessShareLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TupleTableSlot *slot = NULL;
 	IndexScanDesc scan;
 
 	for (int i = 0; i < with.columns; i++)
@@ -78,7 +93,7 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 	scan = index_beginscan(rel, index, SnapshotAny, with.columns, 0);
 #endif
 	index_rescan(scan, keys, with.columns, NULL, 0);
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	while (NextVersion(scan, rel, &slot))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (is_target && key.self != NULL && ItemPointerEquals(&slot->tts_tid, key.self))
@@ -89,7 +104,8 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 			break;
 	}
 	index_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	if (slot != NULL)
+		ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 }
 
