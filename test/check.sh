@@ -283,7 +283,7 @@ compare_seeds() {
 	local seed stale=0
 	build_gcc
 	g++ -std=c++20 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/fuzz/make_corpus.cpp" \
-		"$tmp"/gcc/src/core/methods/*.o -o "$tmp/make_corpus"
+		"$tmp"/gcc/src/core/*.o "$tmp"/gcc/src/core/methods/*.o -o "$tmp/make_corpus"
 	mkdir "$tmp/seeds"
 	"$tmp/make_corpus" "$tmp/seeds"
 	for seed in "$tmp"/seeds/*; do
