@@ -445,6 +445,28 @@ TEST(LiveLine, AddsTakesAndExpires) {
 
 // A shape that is put together from its parts is the one that was planned, but for the keys
 // and the rate, which are not among the parts.
+// The age of a key is its place in the order of arrival, also where the line has wrapped around.
+TEST(LiveLine, TellsTheAgeOfAKey) {
+  for (unsigned slot_bytes = live::kMinSlotBytes; slot_bytes <= live::kMaxSlotBytes; ++slot_bytes) {
+    const live::LineLayout layout = {slot_bytes, false};
+    Random random(slot_bytes);
+    uint8_t line[kLineBytes] = {};
+    std::vector<uint64_t> keys;
+    EXPECT_LT(live::AgeInLine(line, layout, SomeRest(&random)), 0);
+    for (unsigned added = 0; added < 200; ++added) {
+      uint64_t rest = SomeRest(&random);
+      while (live::LineHolds(line, layout, rest, 0, 0)) rest = SomeRest(&random);
+      live::AddToLine(line, layout, rest, 0, 0);
+      keys.push_back(rest);
+      const unsigned held = live::KeysInLine(line, layout);
+      for (unsigned i = 0; i < held; ++i) {
+        const uint64_t key = keys[keys.size() - held + i];
+        EXPECT_DOUBLE_EQ((i + 0.5) / held, live::AgeInLine(line, layout, key));
+      }
+    }
+  }
+}
+
 TEST(LiveMethod, ShapesAreWholes) {
   for (const uint64_t ttl : {uint64_t{0}, uint64_t{700000}, uint64_t{3600000001}}) {
     for (const double fpr : {0.01, 0.0005, 0.000002}) {
