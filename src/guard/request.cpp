@@ -362,7 +362,7 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
  * that the guard left out.
  */
 static bool
-WarnUnique(Relation rel)
+WarnUnique(Relation rel, bool exact)
 {
 	List *indexes = RelationGetIndexList(rel);
 	ListCell *cell;
@@ -383,9 +383,12 @@ WarnUnique(Relation rel)
 	list_free(indexes);
 	if (!OidIsValid(unique))
 		return false;
-	ereport(WARNING, (errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of \"%s\" "
-							 "whose key the filter has seen",
-							 RelationGetRelationName(rel)),
+	ereport(WARNING, (exact ? errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of "
+									 "\"%s\" that have the key",
+									 RelationGetRelationName(rel))
+							: errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of "
+									 "\"%s\" whose key the filter has seen",
+									 RelationGetRelationName(rel)),
 					  errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard "
 								"leaves a duplicate out before that is asked.",
 								RelationGetRelationName(rel), get_rel_name(unique)),
@@ -396,9 +399,9 @@ WarnUnique(Relation rel)
 
 /* Checks the table and all of its partitions. */
 void
-CheckTables(Relation rel, Oid function, GuardMode mode)
+CheckTables(Relation rel, Oid function, const GuardRequest &request)
 {
-	bool warned = mode != GuardMode::Skip;
+	bool warned = request.mode != GuardMode::Skip;
 	List *tables = list_make1_oid(RelationGetRelid(rel));
 	ListCell *cell;
 
@@ -410,7 +413,7 @@ CheckTables(Relation rel, Oid function, GuardMode mode)
 
 		CheckTable(table, function);
 		if (!warned)
-			warned = WarnUnique(table);
+			warned = WarnUnique(table, request.exact);
 		table_close(table, NoLock);
 	}
 }

@@ -28,7 +28,7 @@ struct GuardRequest
 extern void CheckTable(Relation rel, Oid function);
 
 /* The same for its partitions, which it locks; warns of what the mode does to upserts. */
-extern void CheckTables(Relation rel, Oid function, GuardMode mode);
+extern void CheckTables(Relation rel, Oid function, const GuardRequest &request);
 
 /* Whether the current role has the rights of the table's owner. */
 extern bool OwnsTable(Oid relid);

@@ -229,7 +229,7 @@ DEDUP_FUNCTION(dedup_guard)
 	CheckFilter(rel, request.filter);
 	ReadColumns(rel, PG_GETARG_ARRAYTYPE_P(2), &request);
 	ReadRequestedMode(rel, text_to_cstring(PG_GETARG_TEXT_PP(3)), &request);
-	CheckTables(rel, function, request.mode);
+	CheckTables(rel, function, request);
 	CheckExact(rel, request);
 
 	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
