@@ -19,7 +19,7 @@ struct UnalignedEntry {
   }
 };
 
-// So many entries are sorted without a pause.
+// The most entries that are sorted without a pause.
 constexpr uint64_t kSortedAtOnce = uint64_t{1} << 15;
 
 // Sorts in place by the bits of the hashes from `shift` + 7 on down. More than

@@ -202,8 +202,8 @@ inline void WriteCounters(uint8_t* image, const Counters& counters) noexcept {
   StoreU32(image + kStateAt, counters.state);
 }
 
-// Of a canonical form without its checksum, which Seal() sets; of a working one with its
-// state.
+// Writes the header. A canonical form gets no checksum here: Seal() computes it afterwards. A
+// working form gets its state.
 inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Counters& counters,
                         const WorkingState& working = {}) noexcept {
   image[0] = kMagic;

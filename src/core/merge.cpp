@@ -236,7 +236,7 @@ size_t ReducedBytes(const Header& header, const Shape& to) noexcept {
 void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8_t* out) noexcept {
   const size_t size = ReducedBytes(header, to);
   if (header.exact()) {
-    // As if it had been made of that shape: of an exact filter nothing else differs.
+    // Exact filters differ by their shape only, so this one is written with the new shape.
     Header same = header;
     same.shape = to;
     WriteCanonical(image, same, out);

@@ -237,7 +237,8 @@ struct Method {
   // not stored, and must not be looked at by contains, read, or merge (in the other
   // body). Null: all.
   uint32_t (*used_bytes)(const Shape&, const Counters&) noexcept = nullptr;
-  // Of bodies that grow: whether the next key that is new has all of the body rewritten.
+  // For methods whose body grows: returns whether adding one more new key rewrites the whole
+  // body.
   bool (*grows_next)(const Shape&, const Counters&) noexcept = nullptr;
   // Of bodies with links: whether they hold together. Takes time in proportion to the
   // body. Null: every body is one.

@@ -34,8 +34,8 @@ namespace dedup {
 
 inline constexpr size_t kMostBetweenPauses = size_t{16} << 20;
 
-// Of each buffer that a loop works on. A call that goes over three of them touches three
-// times as much between two pauses.
+// How many bytes of each buffer a loop works on between two pauses. A loop over three buffers
+// touches three times as much.
 inline constexpr size_t kPieceBytes = size_t{1} << 20;
 
 // Keys that touch up to 32 lines each.

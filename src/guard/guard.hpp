@@ -468,7 +468,21 @@ extern void NoteFileCopied(Relation rel, Oid to);
 /* Whether one file of a relation goes on as another: it was moved, not truncated. */
 extern bool IsSameFile(Oid before, Oid now);
 
-/* Called by the guard index for every row that has got into a table. */
+/* Whether the row has a note. */
+extern bool HasGuardNote(const GuardRow *row);
+
+/* The row has landed: its note, if it has one, goes, unless ON CONFLICT may kill the row yet. */
+extern void GuardNoteLanded(const GuardRow *row, Relation heap, ItemPointer tid);
+
+/*
+ * The row in hand that has just landed in a table: the innermost that goes there, if no trigger
+ * is running inside of which another query could have inserted it without the guard's triggers.
+ */
+extern GuardRow *FindLandedRow(Relation heap);
+
+/*
+ * Called by the guard index for every row that has got into a table (landed.cpp).
+ */
 extern void GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
 						   ItemPointer tid, IndexInfo *info);
 

@@ -546,57 +546,21 @@ IsSameFile(Oid before, Oid now)
 	return before == now;
 }
 
-/* ---- rows that land ------------------------------------------------------------- */
+/* ---- notes of rows that land ------------------------------------------------------ */
 
-/*
- * Whether the index has all columns of the key, and if so, whether the row's key is the
- * one that is expected.
- */
-static bool
-HasKeyOf(const GuardRow *row, Relation index, const Datum *values, const bool *isnull,
-		 bool *expected)
+bool
+HasGuardNote(const GuardRow *row)
 {
-	const GuardClause &clause = row->plan->clause;
-	Form_pg_index form = index->rd_index;
-	NullableDatum columns[INDEX_MAX_KEYS];
-	uint64 hash;
-	bool has_key;
-
-	for (int i = 0; i < clause.columns; i++)
-	{
-		int at = 0;
-
-		while (at < form->indnatts && form->indkey.values[at] != clause.attnums[i])
-			at++;
-		if (at == form->indnatts)
-			return false;
-		columns[i].value = values[at];
-		columns[i].isnull = isnull[at];
-	}
-	has_key = HashColumns(row->plan->keys, columns, NullKeys::Skip, row->seed, &hash);
-	*expected = has_key == row->has_key && (!has_key || hash == row->hash);
-	return true;
+	return FindNote(row) >= 0;
 }
 
-[[noreturn]] static void
-ReportChangedKey(Relation heap)
+void
+GuardNoteLanded(const GuardRow *row, Relation heap, ItemPointer tid)
 {
-	ereport(
-		ERROR,
-		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-		 errmsg(
-			 "a trigger of table \"%s\" has changed the key of a row after the guard has tested it",
-			 RelationGetRelationName(heap)),
-		 errhint(
-			 "Triggers fire in the order of their names. Give it a name that sorts before \"%s\".",
-			 GUARD_TRIGGER)));
-	pg_unreachable();
-}
+	const int i = FindNote(row);
 
-/* The row of a note has landed: its key counts, unless the row is killed yet. */
-static void
-NoteLanded(int i, Relation heap, ItemPointer tid)
-{
+	if (i < 0)
+		return;
 	if (guard_notes[i].may_kill &&
 		LookAtTuple(heap, tid, guard_notes[i].xid) == TupleState::Speculative)
 	{
@@ -612,66 +576,16 @@ NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation hea
 			  bool may_kill)
 {
 	/* A row has one note. If it is killed and has another, the key stays: so it is looked for. */
-	if (FindNote(row) >= 0)
+	if (HasGuardNote(row))
 	{
 		CountLive(filter, LiveCounter::New, 1);
 		return;
 	}
 	NoteGuardRow(row, filter, {true, LiveCounter::New, NULL}, hash, may_kill);
-	NoteLanded(FindNote(row), heap, tid);
+	GuardNoteLanded(row, heap, tid);
 }
 
-/* A row of a guard that is not exact has landed. */
-static void
-ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *values,
-					 const bool *isnull, ItemPointer tid)
-{
-	int i = FindNote(row);
-	bool expected;
-
-	if ((i < 0 && !row->freed.exists && !row->changeable) ||
-		!HasKeyOf(row, index, values, isnull, &expected))
-		return;
-	if (!expected)
-	{
-		if (row->changeable)
-			ReportChangedKey(heap);
-		return;
-	}
-	if (row->freed.exists)
-	{
-		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
-		row->freed.exists = false;
-	}
-	if (i >= 0)
-		NoteLanded(i, heap, tid);
-}
-
-/*
- * Whether a row of an exact guard has landed as it was judged. A new one whose key was
- * changed since is an error: it could have been left out. Others that later triggers may have
- * changed, in their key or mark, are judged anew.
- */
-static bool
-LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values,
-			   const bool *isnull, ItemPointer tid)
-{
-	int i = FindNote(row);
-
-	if (!row->judged)
-		return false;
-	if (row->changeable && row->key != NULL && !LandsWithKey(row, index, values, isnull))
-		ReportChangedKey(heap);
-	if (i >= 0)
-		NoteLanded(i, heap, tid);
-	return !row->changeable || row->key != NULL;
-}
-
-/*
- * The row that has landed in a table is the innermost in hand that goes there, and no trigger
- * is running inside of which another query could have inserted it without the guard's triggers.
- */
-static GuardRow *
+GuardRow *
 FindLandedRow(Relation heap)
 {
 	int depth;
@@ -683,20 +597,6 @@ FindLandedRow(Relation heap)
 		if (row->heap == RelationGetRelid(heap) && row->depth == depth)
 			return row;
 	return NULL;
-}
-
-void
-GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
-			   ItemPointer tid, IndexInfo *info)
-{
-	GuardRow *row = FindLandedRow(heap);
-
-	if (row != NULL && row->exact == NULL)
-		ApproximateRowLanded(row, heap, index, values, isnull, tid);
-	else if (row == NULL || !LandedAsJudged(row, heap, index, values, isnull, tid))
-		ExactRowLanded(heap, index, values, isnull, tid, info, row);
-	if (row != NULL)
-		row->key = NULL;
 }
 
 /*

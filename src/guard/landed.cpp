@@ -1,0 +1,108 @@
+/*
+ * Rows that have got into a guarded table: what the guard index is told of each (rows.cpp
+ * says what a note is).
+ */
+#include "guard/exact.hpp"
+#include "guard/row_key.hpp"
+
+/* ---- rows that land ------------------------------------------------------------- */
+
+/*
+ * Whether the index has all columns of the key, and if so, whether the row's key is the
+ * one that is expected.
+ */
+static bool
+HasKeyOf(const GuardRow *row, Relation index, const Datum *values, const bool *isnull,
+		 bool *expected)
+{
+	const GuardClause &clause = row->plan->clause;
+	Form_pg_index form = index->rd_index;
+	NullableDatum columns[INDEX_MAX_KEYS];
+	uint64 hash;
+	bool has_key;
+
+	for (int i = 0; i < clause.columns; i++)
+	{
+		int at = 0;
+
+		while (at < form->indnatts && form->indkey.values[at] != clause.attnums[i])
+			at++;
+		if (at == form->indnatts)
+			return false;
+		columns[i].value = values[at];
+		columns[i].isnull = isnull[at];
+	}
+	has_key = HashColumns(row->plan->keys, columns, NullKeys::Skip, row->seed, &hash);
+	*expected = has_key == row->has_key && (!has_key || hash == row->hash);
+	return true;
+}
+
+[[noreturn]] static void
+ReportChangedKey(Relation heap)
+{
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg(
+			 "a trigger of table \"%s\" has changed the key of a row after the guard has tested it",
+			 RelationGetRelationName(heap)),
+		 errhint(
+			 "Triggers fire in the order of their names. Give it a name that sorts before \"%s\".",
+			 GUARD_TRIGGER)));
+	pg_unreachable();
+}
+
+/* A row of a guard that is not exact has landed. */
+static void
+ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *values,
+					 const bool *isnull, ItemPointer tid)
+{
+	bool expected;
+
+	if ((!HasGuardNote(row) && !row->freed.exists && !row->changeable) ||
+		!HasKeyOf(row, index, values, isnull, &expected))
+		return;
+	if (!expected)
+	{
+		if (row->changeable)
+			ReportChangedKey(heap);
+		return;
+	}
+	if (row->freed.exists)
+	{
+		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
+		row->freed.exists = false;
+	}
+	GuardNoteLanded(row, heap, tid);
+}
+
+/*
+ * Whether a row of an exact guard has landed as it was judged. A new one whose key was
+ * changed since is an error: it could have been left out. Others that later triggers may have
+ * changed, in their key or mark, are judged anew.
+ */
+static bool
+LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values,
+			   const bool *isnull, ItemPointer tid)
+{
+	if (!row->judged)
+		return false;
+	if (row->changeable && row->key != NULL && !LandsWithKey(row, index, values, isnull))
+		ReportChangedKey(heap);
+	GuardNoteLanded(row, heap, tid);
+	return !row->changeable || row->key != NULL;
+}
+
+void
+GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
+			   ItemPointer tid, IndexInfo *info)
+{
+	GuardRow *row = FindLandedRow(heap);
+
+	if (row != NULL && row->exact == NULL)
+		ApproximateRowLanded(row, heap, index, values, isnull, tid);
+	else if (row == NULL || !LandedAsJudged(row, heap, index, values, isnull, tid))
+		ExactRowLanded(heap, index, values, isnull, tid, info, row);
+	if (row != NULL)
+		row->key = NULL;
+}
