@@ -22,39 +22,11 @@ cd "$(dirname "$0")/../.."
 . test/setup.sh
 
 setup_packages bench
-tmp=$(mktemp -d)
-declare -A folder=([this]=. [other]=$other) server=() host=()
-cleanup() {
-	local rc=$?
-	trap - EXIT
-	[ ${#server[@]} = 0 ] || kill "${server[@]}" 2>/dev/null || true
-	wait
-	rm -rf "$tmp"
-	exit "$rc"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-make -j2 > "$tmp/make.log" 2>&1 || { cat "$tmp/make.log" >&2; exit 1; }
-
-# ask BUILD [PSQL ARGUMENT]...: psql beside the server of this build.
-ask() {
-	local build=$1
-	shift
-	env -u PGOPTIONS psql -XAtq -h "${host[$build]}" -p 5432 -U postgres -d postgres -v ON_ERROR_STOP=1 "$@"
-}
+. test/bench/two_builds.sh
 
 for build in this other; do
-	# shellcheck disable=SC2016  # for the shell inside
-	test/pgtmp.sh --install "${folder[$build]}" --set 'shared_buffers = 1GB' --set 'autovacuum = off' \
-		--set 'max_wal_size = 8GB' --set 'checkpoint_timeout = 1h' --set 'max_parallel_workers_per_gather = 0' \
-		--set 'jit = off' --set 'work_mem = 64MB' -- bash -c 'echo "$PGHOST"; exec sleep infinity' > "$tmp/$build" &
-	server[$build]=$!
-	until [ -s "$tmp/$build" ]; do
-		kill -0 "${server[$build]}"
-		sleep 0.1
-	done
-	host[$build]=$(cat "$tmp/$build")
+	serve "$build" --set 'shared_buffers = 1GB' --set 'checkpoint_timeout = 1h' --set 'jit = off' \
+		--set 'max_parallel_workers_per_gather = 0' --set 'work_mem = 64MB'
 	ask "$build" > /dev/null 2>&1 <<-'SQL'
 		CREATE EXTENSION streamdedup;
 		CREATE FUNCTION cpu() RETURNS float8 LANGUAGE sql

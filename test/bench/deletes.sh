@@ -21,39 +21,12 @@ rows=${BENCH_ROWS:-10000000}
 builds=(this)
 [ -z "${BENCH_OTHER:-}" ] || builds+=(other)
 setup_packages bench
-tmp=$(mktemp -d)
-declare -A folder=([this]=. [other]=${BENCH_OTHER:-}) server=() host=()
-cleanup() {
-	local rc=$?
-	trap - EXIT
-	[ ${#server[@]} = 0 ] || kill "${server[@]}" 2>/dev/null || true
-	wait
-	rm -rf "$tmp"
-	exit "$rc"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-make -j2 > "$tmp/make.log" 2>&1 || { cat "$tmp/make.log" >&2; exit 1; }
-
-# ask BUILD [PSQL ARGUMENT]...: psql beside the server of this build.
-ask() {
-	local build=$1
-	shift
-	env -u PGOPTIONS psql -XAtq -h "${host[$build]}" -p 5432 -U postgres -d postgres -v ON_ERROR_STOP=1 -v rows="$rows" "$@"
-}
+other=${BENCH_OTHER:-}
+. test/bench/two_builds.sh
 
 for build in "${builds[@]}"; do
-	# shellcheck disable=SC2016  # for the shell inside
-	test/pgtmp.sh --install "${folder[$build]}" --set 'shared_buffers = 128MB' --set 'autovacuum = off' \
-		--set 'max_wal_size = 8GB' -- bash -c 'echo "$PGHOST"; exec sleep infinity' > "$tmp/$build" &
-	server[$build]=$!
-	until [ -s "$tmp/$build" ]; do
-		kill -0 "${server[$build]}"
-		sleep 0.1
-	done
-	host[$build]=$(cat "$tmp/$build")
-	ask "$build" -f test/bench/sql/deletes.sql > /dev/null
+	serve "$build" --set 'shared_buffers = 128MB'
+	ask "$build" -v rows="$rows" -f test/bench/sql/deletes.sql > /dev/null
 done
 
 # measure WHAT TABLE AGAIN: by each build in turn, a line of results each.
