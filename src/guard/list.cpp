@@ -18,13 +18,14 @@ extern "C" {
 #include "commands/defrem.h"
 #include "commands/trigger.h"
 #include "funcapi.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 }
 
 /* Columns of what dedup_guard_state() returns. */
-static constexpr int COLUMNS = 10;
+static constexpr int COLUMNS = 16;
 
 /* ---- whether a table is guarded ------------------------------------------------------ */
 
@@ -97,9 +98,39 @@ CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *ung
 
 /* ---- the row ---------------------------------------------------------------------------- */
 
+/*
+ * Whether expressions over a table can be shown: the server opens the table for that, which must
+ * neither wait nor fail. The lock is to be let go.
+ */
+static bool
+LockToShow(Oid table, const GuardClause &clause)
+{
+	if (!IsComputed(clause) || !ConditionalLockRelationOid(table, AccessShareLock))
+		return false;
+	if (get_rel_relkind(table) != '\0')
+		return true;
+	UnlockRelationOid(table, AccessShareLock);
+	return false;
+}
+
+/* A text; NULL is shown as NULL. */
+static void
+ShowText(const char *text, Datum *value, bool *isnull)
+{
+	*isnull = text == NULL;
+	*value = text == NULL ? (Datum) 0 : CStringGetTextDatum(text);
+}
+
+/* An expression; NULL if it cannot be shown just now. */
+static const char *
+ShownExpression(Oid table, const Expr *expression, bool locked)
+{
+	return expression != NULL && locked ? ExpressionText(table, expression) : NULL;
+}
+
 /* The elements of the key; a column that is gone is NULL. */
 static Datum
-ColumnNames(Oid table, const GuardClause &clause)
+ColumnNames(Oid table, const GuardClause &clause, bool locked)
 {
 	Datum names[INDEX_MAX_KEYS];
 	bool isnull[INDEX_MAX_KEYS] = {};
@@ -109,11 +140,10 @@ ColumnNames(Oid table, const GuardClause &clause)
 	for (int i = 0; i < clause.columns; i++)
 	{
 		const char *name = clause.expressions[i] != NULL
-							   ? ExpressionText(table, clause.expressions[i])
+							   ? ShownExpression(table, clause.expressions[i], locked)
 							   : get_attname(table, clause.attnums[i], true);
 
-		isnull[i] = name == NULL;
-		names[i] = name == NULL ? (Datum) 0 : CStringGetTextDatum(name);
+		ShowText(name, &names[i], &isnull[i]);
 	}
 	return PointerGetDatum(
 		construct_md_array(names, isnull, 1, &n, &from, TEXTOID, -1, false, TYPALIGN_INT));
@@ -127,6 +157,30 @@ OnDuplicate(Oid table, const GuardRows &rows)
 
 	return column != NULL && strcmp(rows.mode, "mark") == 0 ? psprintf("mark:%s", column)
 															: rows.mode;
+}
+
+/* What dedup_guard() was given for the options behind exact; returns how many columns they are. */
+static int
+ShowOptions(Oid table, const GuardRows &rows, bool locked, Datum *values, bool *isnull)
+{
+	const GuardClause &clause = rows.clause;
+	int n = 0;
+
+	ShowText(ShownExpression(table, clause.where, locked), &values[n], &isnull[n]);
+	n++;
+	isnull[n] = false;
+	values[n++] = BoolGetDatum(rows.options.nulls_not_distinct);
+	ShowText(ShownExpression(table, clause.at, locked), &values[n], &isnull[n]);
+	n++;
+	ShowText(clause.at == NULL ? NULL : (rows.options.skip_too_old ? "skip" : "keep"), &values[n],
+			 &isnull[n]);
+	n++;
+	ShowText(rows.options.exact ? NULL : (rows.options.forget ? "forget" : "keep"), &values[n],
+			 &isnull[n]);
+	n++;
+	isnull[n] = !OidIsValid(clause.side);
+	values[n++] = ObjectIdGetDatum(clause.side);
+	return n;
 }
 
 /* The first thing that is wrong with a guard, or NULL. */
@@ -162,6 +216,7 @@ DEDUP_FUNCTION(dedup_guard_state)
 	bool isnull[COLUMNS];
 	LiveCounts counts = {};
 	bool covers = true;
+	bool locked;
 	int guarded = 0;
 	int unguarded = 0;
 	int n = 0;
@@ -182,11 +237,15 @@ DEDUP_FUNCTION(dedup_guard_state)
 	if (get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE)
 		CountPartitions(table, rows.clause.filter, access_method, &guarded, &unguarded);
 	values[n++] = ObjectIdGetDatum(rows.clause.filter);
-	values[n++] = ColumnNames(table, rows.clause);
+	locked = LockToShow(table, rows.clause);
+	values[n++] = ColumnNames(table, rows.clause, locked);
 	isnull[n] = isnull[n + 1] = !OidIsValid(rows.write);
 	values[n++] =
 		OidIsValid(rows.write) ? CStringGetTextDatum(OnDuplicate(table, rows)) : (Datum) 0;
 	values[n++] = BoolGetDatum(rows.options.exact);
+	n += ShowOptions(table, rows, locked, &values[n], &isnull[n]);
+	if (locked)
+		UnlockRelationOid(table, AccessShareLock);
 	values[n++] = Int32GetDatum(guarded);
 	values[n++] = Int32GetDatum(unguarded);
 

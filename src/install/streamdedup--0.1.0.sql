@@ -543,7 +543,8 @@ ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 -- which a parallel plan does not allow.
 CREATE FUNCTION dedup_guard_state(trigger oid,
 	OUT filter regclass, OUT columns text[], OUT on_duplicate text, OUT exact boolean,
-	OUT partitions_guarded int, OUT partitions_unguarded int, OUT refused bigint,
+	OUT "where" text, OUT nulls_not_distinct boolean, OUT at text, OUT too_old text, OUT on_delete text,
+	OUT side_table regclass, OUT partitions_guarded int, OUT partitions_unguarded int, OUT refused bigint,
 	OUT checked_found bigint, OUT checked_not_found bigint, OUT problem text)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
