@@ -148,23 +148,38 @@ RoundedEstimate(double rows)
 static char *
 LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 {
-	StringInfoData text;
+	const Oid relid = RelationGetRelid(rel);
+	const Expr *where = brought.keys.clause.where;
 	const char *schema = get_namespace_name(get_func_namespace(function));
+	const char *from =
+		psprintf("FROM %s%s",
+				 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass ? "ONLY "
+																						 : "",
+				 QualifiedGuardName(relid));
+	const char *is_new =
+		psprintf("WHERE %s(%s::pg_catalog.regclass, %s)",
+				 quote_qualified_identifier(schema, "is_new"),
+				 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))),
+				 ElementsText(relid, brought.keys.clause));
 
-	initStringInfo(&text);
-	appendStringInfo(&text, "SELECT count(*) FROM %s%s WHERE %s(%s::pg_catalog.regclass",
-					 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass
-						 ? "ONLY "
-						 : "",
-					 QualifiedGuardName(RelationGetRelid(rel)),
-					 quote_qualified_identifier(schema, "is_new"),
-					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
-	appendStringInfo(&text, ", %s)", ElementsText(RelationGetRelid(rel), brought.keys.clause));
-	if (brought.keys.clause.where != NULL)
-		appendStringInfo(&text, " AND %s",
-						 ExpressionText(RelationGetRelid(rel), brought.keys.clause.where));
-	appendStringInfoChar(&text, ';');
-	return text.data;
+	if (where == NULL)
+		return psprintf("SELECT count(*) %s %s;", from, is_new);
+	/* In one WHERE the server could call is_new() first. */
+	return psprintf("SELECT count(*) FILTER (%s) %s WHERE %s;", is_new, from,
+					ExpressionText(relid, where));
+}
+
+/*
+ * Returns the HINT: how the keys are loaded. is_new() gives a row with a NULL in its key none, so
+ * where NULL is a value only dedup_guard() can.
+ */
+static char *
+LoadHint(Relation rel, const BroughtRows &brought, Oid function)
+{
+	if (brought.keys.clause.nulls == NullKeys::Equal)
+		return pstrdup(_("To load the keys, take the guard off with dedup_unguard(), and make it "
+						 "again with load => true."));
+	return psprintf(_("To load the keys, run: %s"), LoadStatement(rel, brought, function));
 }
 
 /* Returns the DETAIL: what the guard does, and what the filter does with keys that are loaded. */
@@ -222,8 +237,7 @@ WarnOfUnknown(Relation rel, BroughtRows *brought, Oid function)
 							" rows of table \"%s\"",
 							LiveName(brought->filter), rows, RelationGetRelationName(rel)),
 			 errdetail_internal("%s", BroughtDetail(*brought, exact ? CountRepeated(brought) : 0)),
-			 errhint("To load the keys, run: %s%s", LoadStatement(rel, *brought, function),
-					 hidden)));
+			 errhint("%s%s", LoadHint(rel, *brought, function), hidden)));
 }
 
 void

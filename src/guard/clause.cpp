@@ -2,7 +2,7 @@
  * What a guard goes by: see clause.hpp. Any role that owns a table can make triggers by hand,
  * so nothing that a clause says is taken for granted. A flaw is the DETAIL of an error.
  */
-#include "guard/guard.hpp"
+#include "guard/table_keys.hpp"
 
 extern "C" {
 #include "access/attmap.h"
@@ -293,8 +293,20 @@ HasUsableColumns(TupleDesc desc, const Expr *expression)
 	return true;
 }
 
+/* As CREATE INDEX does: what can be inlined is looked at from the inside. */
+static bool
+IsMutable(Relation rel, const Expr *expression)
+{
+	const AsOwner before = BecomeOwner(rel);
+	const bool is_mutable =
+		contain_mutable_functions((Node *) expression_planner((Expr *) copyObjectImpl(expression)));
+
+	BecomeAgain(before);
+	return is_mutable;
+}
+
 const char *
-FlawOfExpression(const Expr *expression)
+FlawOfExpression(Relation rel, const Expr *expression)
 {
 	Node *node = (Node *) const_cast<Expr *>(expression);
 
@@ -302,8 +314,7 @@ FlawOfExpression(const Expr *expression)
 		return gettext_noop("One of its expressions returns a set.");
 	if (contain_subplans(node))
 		return gettext_noop("One of its expressions has a subquery.");
-	/* As CREATE INDEX does: what can be inlined is looked at from the inside. */
-	if (contain_mutable_functions((Node *) expression_planner((Expr *) copyObjectImpl(expression))))
+	if (IsMutable(rel, expression))
 		return gettext_noop("One of its expressions is not immutable.");
 	return NULL;
 }
@@ -332,17 +343,17 @@ FlawOfElement(TupleDesc desc, const GuardClause &clause, int i)
 }
 
 const char *
-FlawOfExpressions(const GuardClause &clause)
+FlawOfExpressions(Relation rel, const GuardClause &clause)
 {
 	const char *flaw = NULL;
 
 	for (int i = 0; i < clause.columns && flaw == NULL; i++)
 		if (clause.expressions[i] != NULL)
-			flaw = FlawOfExpression(clause.expressions[i]);
+			flaw = FlawOfExpression(rel, clause.expressions[i]);
 	if (flaw == NULL && clause.where != NULL)
-		flaw = FlawOfExpression(clause.where);
+		flaw = FlawOfExpression(rel, clause.where);
 	if (flaw == NULL && clause.at != NULL)
-		flaw = FlawOfExpression(clause.at);
+		flaw = FlawOfExpression(rel, clause.at);
 	return flaw;
 }
 

@@ -110,9 +110,12 @@ extern const char *FindUsedColumns(GuardClause *clause);
 /* Holds a clause against the table and the filter as they are now. Returns a flaw, or NULL. */
 extern const char *FlawOfClause(Relation rel, const GuardClause &clause);
 
-/* Why an expression, or one of a clause, cannot be computed for a guard; a flaw, or NULL. */
-extern const char *FlawOfExpression(const Expr *expression);
-extern const char *FlawOfExpressions(const GuardClause &clause);
+/*
+ * Why an expression over a table, or one of a clause, cannot be computed for a guard; a flaw, or
+ * NULL. Functions of constants are called, as the table's owner.
+ */
+extern const char *FlawOfExpression(Relation rel, const Expr *expression);
+extern const char *FlawOfExpressions(Relation rel, const GuardClause &clause);
 
 /*
  * Makes the clause of a guard of `from` one of another table, by the names of columns, which

@@ -227,7 +227,7 @@ HasUnhashableColumn(const GuardClause &clause)
 bool
 IsGuardClauseOf(Relation rel, const GuardClause &clause)
 {
-	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(clause) == NULL &&
+	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(rel, clause) == NULL &&
 		   HasParameters(clause.filter) && !HasUnhashableColumn(clause);
 }
 
@@ -317,7 +317,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (flaw == NULL)
 		flaw = FlawOfClause(rel, plan->clause);
 	if (flaw == NULL)
-		flaw = FlawOfExpressions(plan->clause);
+		flaw = FlawOfExpressions(rel, plan->clause);
 	if (flaw != NULL)
 		return flaw;
 	if (!HasParameters(plan->clause.filter))

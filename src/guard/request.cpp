@@ -212,12 +212,31 @@ FindColumnIfAny(Relation rel, const char *name)
 	return NULL;
 }
 
+/* A column whose name differs from a text by upper and lower case, or NULL. */
+static const char *
+ColumnInOtherCase(Relation rel, const char *name)
+{
+	TupleDesc desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const char *other = NameStr(TupleDescAttr(desc, i)->attname);
+
+		if (!TupleDescAttr(desc, i)->attisdropped && pg_strcasecmp(other, name) == 0)
+			return other;
+	}
+	return NULL;
+}
+
 [[noreturn]] static void
 ReportNoColumn(Relation rel, const char *name)
 {
+	const char *other = ColumnInOtherCase(rel, name);
+
 	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 					errmsg("column \"%s\" of table \"%s\" does not exist", name,
-						   RelationGetRelationName(rel))));
+						   RelationGetRelationName(rel)),
+					other != NULL ? errhint("Perhaps you meant the column \"%s\".", other) : 0));
 	pg_unreachable();
 }
 
@@ -283,6 +302,10 @@ AddElement(Expr *expression, const char *text, GuardClause *clause)
 						errmsg("\"%s\" cannot be an element of a key: it is of type %s", text,
 							   format_type_be(clause->types[n])),
 						errhint("Give each column or expression as an element of its own.")));
+	if (type_is_collatable(clause->types[n]) && !OidIsValid(clause->collations[n]))
+		ereport(ERROR, (errcode(ERRCODE_INDETERMINATE_COLLATION),
+						errmsg("could not determine which collation to use for \"%s\"", text),
+						errhint("Use the COLLATE clause to set the collation explicitly.")));
 	if (IsA(expression, Var))
 		clause->attnums[n] = ((const Var *) expression)->varattno;
 	else
@@ -352,6 +375,9 @@ ReadTime(Relation rel, const char *text, GuardRequest *request)
 				 getBaseType(exprType((Node *) time)) == TIMESTAMPOID
 					 ? errhint("Give its time zone: %s AT TIME ZONE 'UTC'.", text)
 					 : errhint("Use a column or an expression of type timestamp with time zone.")));
+	/* The clause tells it by its type. */
+	if (exprType((Node *) time) != TIMESTAMPTZOID)
+		time = (Expr *) makeRelabelType(time, TIMESTAMPTZOID, -1, InvalidOid, COERCE_EXPLICIT_CAST);
 	request->clause.at = time;
 }
 
@@ -457,7 +483,8 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 		if (UsesColumn(request->clause, column->attnum))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key",
+					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key, "
+							"predicate or time",
 							name)));
 	}
 	request->mark = pstrdup(NameStr(column->attname));

@@ -78,7 +78,10 @@ NeedsNoCheck(const SearchKey &key, const SearchIndex &with, bool recheck)
 	return !recheck && with.proves_where && key.plan->clause.at == NULL;
 }
 
-/* Whether a row has the key, and counts. */
+/*
+ * Whether a row has the key, and counts. Only for rows that some snapshot shows: the values of
+ * others can be gone, and expressions can fail for them.
+ */
 static bool
 PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, const SearchIndex &with,
 			bool recheck, Relation rel, TupleTableSlot *slot)
@@ -88,6 +91,8 @@ PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, cons
 	GuardKey found;
 	bool passes;
 
+	if (likely(NeedsNoCheck(key, with, recheck)))
+		return true;
 	PrepareCheck(check, key, rel);
 	row = AllocSetContextCreateInternal(check->memory, "dedup_guard row", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(row);
@@ -143,8 +148,8 @@ NextVersion(IndexScanDesc scan, Relation rel, TupleTableSlot **slot)
 }
 
 /*
- * Runs look(table, slot) over all versions of the rows of a table, which is locked, that have
- * the key and count, until it returns true.
+ * Runs look(table, slot, passes) over all versions of the rows of a table, which is locked, that
+ * may have the key, until it returns true. passes() says whether one has it, and counts.
  */
 template <typename Look>
 static void
@@ -171,10 +176,9 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 		CHECK_FOR_INTERRUPTS();
 		if (is_target && key.self != NULL && ItemPointerEquals(&slot->tts_tid, key.self))
 			continue;
-		if (unlikely(!NeedsNoCheck(key, with, scan->xs_recheck)) &&
-			!PassesCheck(&check, key, keys, with, scan->xs_recheck, rel, slot))
-			continue;
-		if (!IsMarked(with, slot) && look(rel, slot))
+		if (!IsMarked(with, slot) && look(rel, slot, [&] {
+				return PassesCheck(&check, key, keys, with, scan->xs_recheck, rel, slot);
+			}))
 			break;
 	}
 	index_endscan(scan);
@@ -416,7 +420,7 @@ ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look 
 }
 
 /*
- * Searches the target, then the other partitions of the guarded table. look(table, slot,
+ * Searches the target, then the other partitions of the guarded table. look(table, slot, passes,
  * leaving) sets `result`, and returns whether that is all; `leaving`: the partition is being
  * detached concurrently. A row of that is none of the guarded table, but whoever deletes it
  * may count on us to wait for him (exact.cpp).
@@ -428,15 +432,18 @@ ScanAll(const SearchKey &key, SearchResult *result, Look look)
 	List *leaving = NIL;
 	List *leaves;
 
-	ScanTable(key.target, key,
-			  [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
+	ScanTable(key.target, key, [&](Relation rel, TupleTableSlot *slot, auto passes) {
+		return look(rel, slot, passes, false);
+	});
 	if (*result != SearchResult::None || key.plan->guarded == RelationGetRelid(key.target))
 		return;
 	leaves = AllLeavesOf(key.plan->guarded, &leaving);
-	ScanLeaves(key, leaves, result,
-			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
-	ScanLeaves(key, leaving, result,
-			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, true); });
+	ScanLeaves(key, leaves, result, [&](Relation rel, TupleTableSlot *slot, auto passes) {
+		return look(rel, slot, passes, false);
+	});
+	ScanLeaves(key, leaving, result, [&](Relation rel, TupleTableSlot *slot, auto passes) {
+		return look(rel, slot, passes, true);
+	});
 	list_free(leaves);
 	list_free(leaving);
 }
@@ -486,15 +493,18 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 	SearchResult result = SearchResult::None;
 	bool ours = false;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
+	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
 		bool inserting;
-		const SearchResult now = JudgeNow(rel, slot, &inserting, deleter);
+		TransactionId xid = InvalidTransactionId;
+		const SearchResult now = JudgeNow(rel, slot, &inserting, &xid);
 
 		if (now == SearchResult::Gone)
-			ours = ours || IsDeletedByUs(slot);
-		if (inserting || now == SearchResult::Gone || (leaving && now == SearchResult::Live))
+			ours = ours || (IsDeletedByUs(slot) && passes());
+		if (inserting || now == SearchResult::Gone || (leaving && now == SearchResult::Live) ||
+			!passes())
 			return false;
 		result = now;
+		*deleter = xid;
 		return now == SearchResult::Live;
 	});
 	return result == SearchResult::None && ours ? SearchResult::Ours : result;
@@ -508,11 +518,11 @@ SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter
 
 	/* Nearly always there is nothing: then the order does not matter. */
 	proof.filter = NULL;
-	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
+	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
 		SearchResult now;
 		bool inserting;
 
-		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot))
+		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot) || !passes())
 			return false;
 		now = JudgeNow(rel, slot, &inserting, deleter);
 		if (leaving && now == SearchResult::Live)

@@ -2,6 +2,7 @@
  * Choosing the index by which an exact guard searches a table: see search_index.hpp.
  */
 #include "guard/search_index.hpp"
+#include "guard/table_keys.hpp"
 #include "pg/equality.hpp"
 
 extern "C" {
@@ -99,11 +100,15 @@ AddNullTest(List *list, Expr *column, NullTestType type)
 	return lappend(list, test);
 }
 
-/* An expression as the server has those of indexes. */
+/* An expression as the server has those of indexes, where a collation is the column's. */
 static Node *
 AsIndexHasIt(const Expr *expression)
 {
-	Node *node = eval_const_expressions(NULL, (Node *) copyObjectImpl(expression));
+	Node *node;
+
+	while (IsA(expression, CollateExpr))
+		expression = ((const CollateExpr *) expression)->arg;
+	node = eval_const_expressions(NULL, (Node *) copyObjectImpl(expression));
 
 	fix_opfuncids(node);
 	return node;
@@ -148,16 +153,43 @@ KnownOfRows(Relation rel, const GuardClause &clause)
 	return known;
 }
 
-/* Which element of the key a column of an index is, or clause.columns. */
+/* Whether a column of an index is an element of the key, in whatever collation. */
+static bool
+IsElement(const GuardClause &clause, int i, AttrNumber attnum, const Node *expression)
+{
+	const Node *element;
+
+	if (clause.expressions[i] == NULL)
+		return attnum != 0 && clause.attnums[i] == attnum;
+	element = AsIndexHasIt(clause.expressions[i]);
+	if (attnum != 0)
+		return IsA(element, Var) && ((const Var *) element)->varattno == attnum;
+	return equal(expression, element);
+}
+
+/* Whether one of the first columns of an index is that element. */
+static bool
+IsTaken(const SearchIndex &chosen, int columns, int element)
+{
+	for (int i = 0; i < columns; i++)
+		if (chosen.order[i] == element)
+			return true;
+	return false;
+}
+
+/*
+ * Which element of the key, that none of the columns before is, a column of an index is; or
+ * clause.columns.
+ */
 static int
-ElementOf(const GuardClause &clause, AttrNumber attnum, const Node *expression)
+ElementOf(const GuardClause &clause, const SearchIndex &chosen, int at, AttrNumber attnum,
+		  const Node *expression, Oid collation)
 {
 	int i = 0;
 
 	while (i < clause.columns &&
-		   (attnum != 0 ? clause.attnums[i] != attnum
-						: clause.expressions[i] == NULL ||
-							  !equal(expression, AsIndexHasIt(clause.expressions[i]))))
+		   (IsTaken(chosen, at, i) || !IsElement(clause, i, attnum, expression) ||
+			!AgreeOnEquality(collation, clause.collations[i])))
 		i++;
 	return i;
 }
@@ -179,22 +211,17 @@ HasKeyColumns(Relation index, const GuardClause &clause, const Oid *equal, Searc
 	{
 		const AttrNumber attnum = form->indkey.values[at];
 		const int element =
-			ElementOf(clause, attnum,
-					  attnum == 0 ? (const Node *) list_nth(expressions, expression++) : NULL);
+			ElementOf(clause, *chosen, at, attnum,
+					  attnum == 0 ? (const Node *) list_nth(expressions, expression++) : NULL,
+					  index->rd_indcollation[at]);
 		Oid operator_;
 
 		if (element == clause.columns)
 			return false;
-		/* No element of the key stands in the index twice among the first. */
-		for (int before = 0; before < at; before++)
-			if (chosen->order[before] == element)
-				return false;
 		operator_ = get_opfamily_member(index->rd_opfamily[at], index->rd_opcintype[at],
 										index->rd_opcintype[at], (int16) chosen->strategy);
-		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[element] ||
-			!AgreeOnEquality(index->rd_indcollation[at], clause.collations[element]))
+		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[element])
 			return false;
-		chosen->attnums[at] = clause.attnums[element];
 		chosen->order[at] = (int16) element;
 		chosen->equal[at] = equal[element];
 	}
@@ -294,9 +321,12 @@ ReportNoSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid 
 void
 RequireSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on)
 {
+	const AsOwner before = BecomeOwner(rel);
 	GuardClause mapped;
+	const bool found = MapGuardClause(clause, from, rel, &mapped) && HasSearchIndex(rel, mapped);
 
-	if (!MapGuardClause(clause, from, rel, &mapped) || !HasSearchIndex(rel, mapped))
+	BecomeAgain(before);
+	if (!found)
 		ReportNoSearchIndex(rel, clause, from, on);
 }
 

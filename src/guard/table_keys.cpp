@@ -88,13 +88,18 @@ TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
 void
 OpenKeyTable(const TableKeys &keys, Oid table, KeyScan *scan)
 {
+	AsOwner before;
+
 	*scan = {};
 	scan->table = table_open(table, NoLock);
 	scan->clause = (GuardClause *) palloc(sizeof(GuardClause));
 	if (!MapGuardClause(keys.clause, keys.from, scan->table, scan->clause))
 		elog(ERROR, "table \"%s\" does not have the columns of the guard",
 			 RelationGetRelationName(scan->table));
+	/* That calls functions of constants. */
+	before = BecomeOwner(scan->table);
 	MakeKeyReader(&scan->reader, scan->clause);
+	BecomeAgain(before);
 }
 
 KeyScan
@@ -103,10 +108,10 @@ StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot)
 	KeyScan scan;
 
 	OpenKeyTable(keys, table, &scan);
+	scan.owner = BecomeOwner(scan.table);
 	scan.slot = table_slot_create(scan.table, NULL);
 	/* From the first page on, so that the number of pages read can be told. */
 	scan.scan = table_beginscan_strat(scan.table, snapshot, 0, NULL, true, false);
-	scan.owner = BecomeOwner(scan.table);
 	return scan;
 }
 
