@@ -502,7 +502,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 			bool uses = false;
 			LiveAnswer answer = LiveAnswer::TooOld;
 
-			if (has_key)
+			/* A marked row that comes back among those that are guarded has the key of another. */
+			if (has_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
 				uses = UseDeletedRow(filter_oid, hash, &use);
