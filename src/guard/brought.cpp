@@ -170,10 +170,7 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 	const char *schema = get_namespace_name(get_func_namespace(function));
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "SELECT count(*) FROM %s%s WHERE %s(%s::pg_catalog.regclass",
-					 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass
-						 ? "ONLY "
-						 : "",
+	appendStringInfo(&text, "SELECT count(*) FROM %s WHERE %s(%s::pg_catalog.regclass",
 					 QualifiedGuardName(RelationGetRelid(rel)),
 					 quote_qualified_identifier(schema, "is_new"),
 					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
@@ -328,7 +325,8 @@ GuardTriggerCreated(HeapTuple tuple)
 		return;
 	rel = table_open(trigger->tgrelid, NoLock);
 	if (IsGuardClauseOf(rel, clause) &&
-		!LoadAttachedRows(rel, clause, GuardedTable(trigger->tgparentid)) &&
+		!LoadAttachedRows(rel, clause, GuardedTable(trigger->tgparentid),
+						  "ALTER TABLE ... ATTACH PARTITION") &&
 		trigger->tgenabled != TRIGGER_DISABLED &&
 		TableOwnerMayAdd(GuardedTable(trigger->tgparentid), clause.filter))
 		WarnOfBroughtRows(rel, clause, trigger->tgfoid);

@@ -107,8 +107,8 @@ extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns, const 
 extern Oid FindGuardFunction(Relation rel, bool fires);
 
 /*
- * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
- * gone.
+ * The table whose trigger this one was cloned from, for a partition or a table that inherits;
+ * 0 if a trigger is gone.
  */
 extern Oid GuardedTable(Oid trigger);
 
@@ -334,17 +334,17 @@ extern void ForgetMadeTriggers(void);
 
 /* ---- tables that look guarded (unguarded.cpp) --------------------------- */
 
-/* Warns of tables that inherit from a table, not as partitions, without such a guard. */
-extern void WarnOfUnguardedChildren(Relation rel, Oid filter);
-
-/* A table has become the child or partition of another. */
-extern void GuardChildCreated(Oid child, Oid parent);
+/*
+ * The event trigger was called for a statement: if that has loaded the library, and detaches
+ * nothing, then nothing was detached before.
+ */
+extern void NothingDetachedBy(const Node *statement);
 
 /* Before a transaction commits: says what this transaction has left without a guard. */
 extern void LookAtUnguarded(void);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
-extern void ForgetUnguarded(SubTransactionId id);
+/* What ends at the end of the transaction. */
+extern void ForgetUnguarded(void);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardUnguarded(void);
@@ -514,6 +514,9 @@ extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
  * partition, from one that the same filter guards and that has rows of its own.
  */
 extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+
+/* The same of an exact guard, which has found the row with the key in a table. */
+extern void CheckFoundInParent(Relation rel, Oid found);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);

@@ -202,7 +202,7 @@ HasTwin(const Load &load, const KeyRow &row)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.columns, &self, NULL, 0}, &deleter);
+		result = SearchForProof({&plan, row.table, row.columns, &self, NULL, 0, NULL}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);
@@ -422,15 +422,16 @@ CheckAttached(Oid relid, Relation rel, const GuardClause &clause, Oid guarded)
 {
 	Relation table = table_open(relid, NoLock);
 
-	RequireSearchIndex(table, SearchColumnsOf(rel, clause), guarded);
+	RequireSearchIndex(table, SearchColumnsOf(rel, clause),
+					   table->rd_rel->relispartition ? guarded : relid);
 	RequireLoggedAlike(table, clause.filter);
 	table_close(table, NoLock);
 }
 
 bool
-LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded)
+LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded, const char *command)
 {
-	const GuardLoad how = {"ALTER TABLE ... ATTACH PARTITION", true, true, false, guarded};
+	const GuardLoad how = {command, true, true, false, guarded};
 	List *tables;
 	ListCell *cell;
 
@@ -481,13 +482,24 @@ LockForAttach(const AlterTableStmt *statement)
 		Oid guarded;
 		Oid child;
 
-		if (command->subtype != AT_AttachPartition)
+		if (command->subtype == AT_AttachPartition)
+		{
+			parent = RangeVarGetRelid(statement->relation, NoLock, true);
+			child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
+		}
+		else if (command->subtype == AT_AddInherit)
+		{
+			parent = RangeVarGetRelid((const RangeVar *) command->def, NoLock, true);
+			child = RangeVarGetRelid(statement->relation, NoLock, true);
+		}
+		else
 			continue;
-		parent = RangeVarGetRelid(statement->relation, NoLock, true);
-		if (!OidIsValid(parent) || get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE ||
+		if (!OidIsValid(parent) ||
+			get_rel_relkind(parent) != (command->subtype == AT_AddInherit
+											? RELKIND_RELATION
+											: RELKIND_PARTITIONED_TABLE) ||
 			!OwnsTable(parent))
 			continue;
-		child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
 		guarded = ExactlyGuarded(parent);
 		if (OidIsValid(guarded) && OidIsValid(child) && OwnsTable(child) && MayHaveRows(child))
 			LockRelationOid(guarded, ShareRowExclusiveLock);

@@ -13,7 +13,7 @@
  * moved row is inserted. Queries are known from the executor's hook; but a query that was
  * running when the library was loaded is not, nor is a worker that applies changes.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -357,24 +357,19 @@ HasTriggerOf(Relation rel, Oid function)
 	return false;
 }
 
-/* The tables that a table inherits from directly. */
-static List *
-ParentsOf(Oid relid)
+[[noreturn]] static void
+RefuseWhileParentHasRows(Relation rel, Oid parent)
 {
-	Relation catalog = table_open(InheritsRelationId, AccessShareLock);
-	List *parents = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-
-	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		parents = lappend_oid(parents, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return parents;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
+					RelationGetRelationName(rel), get_rel_name(parent)),
+			 errdetail("If the rows of the parent are being moved here, they would be lost."),
+			 errhint(
+				 "To move them, delete and insert them in one transaction, for example by one "
+				 "statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take "
+				 "the guard off with dedup_unguard() first.")));
+	pg_unreachable();
 }
 
 /*
@@ -403,19 +398,18 @@ CheckGuardedParents(Relation rel, Oid filter, Oid function)
 		plan = FindGuardPlan(parent, function);
 		if ((plan != NULL ? plan->clause.filter == filter : HasTriggerOf(parent, function)) &&
 			HasRows(parent))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" "
-							"has rows",
-							RelationGetRelationName(rel), RelationGetRelationName(parent)),
-					 errdetail(
-						 "If the rows of the parent are being moved here, they would be lost."),
-					 errhint("To move them, delete and insert them in one transaction, for example "
-							 "by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) "
-							 "INSERT ..., or take the guard off with dedup_unguard() first.")));
+			RefuseWhileParentHasRows(rel, relid);
 		relation_close(parent, AccessShareLock);
 		tables = list_concat_unique_oid(tables, ParentsOf(relid));
 	}
+}
+
+void
+CheckFoundInParent(Relation rel, Oid found)
+{
+	if (OidIsValid(found) && found != RelationGetRelid(rel) && !rel->rd_rel->relispartition &&
+		InheritsFrom(RelationGetRelid(rel), found))
+		RefuseWhileParentHasRows(rel, found);
 }
 
 void

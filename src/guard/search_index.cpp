@@ -257,12 +257,18 @@ ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
 	return found;
 }
 
-bool
-HasSearchIndex(Relation rel, const SearchColumns &columns)
+Oid
+FindSearchIndex(Relation rel, const SearchColumns &columns)
 {
 	SearchIndex chosen;
 
-	return ChooseIndex(rel, columns, &chosen);
+	return ChooseIndex(rel, columns, &chosen) ? chosen.index : InvalidOid;
+}
+
+bool
+HasSearchIndex(Relation rel, const SearchColumns &columns)
+{
+	return OidIsValid(FindSearchIndex(rel, columns));
 }
 
 [[noreturn]] static void

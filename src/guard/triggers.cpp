@@ -179,6 +179,7 @@ struct InsertedRow
 	LiveAnswer answer;
 	bool uses; /* a deleted row, in `use`: so it is no duplicate */
 	DeletedRowUse use;
+	Oid found; /* exact: the table of the row that has the key, if it was found */
 };
 
 /* What becomes of the row, as far as its key decides. */
@@ -274,6 +275,7 @@ AskExactly(InsertedRow *in)
 	verdict =
 		JudgeExactRow(site, in->filter, {in->rel, in->site->columns, in->hash, NULL, in->row});
 	CountExactSearch(in->filter, verdict, verdict.duplicate && in->moving);
+	in->found = verdict.found;
 	if (verdict.duplicate)
 		in->answer = LiveAnswer::Duplicate;
 	else if (verdict.added)
@@ -300,7 +302,9 @@ LeaveOut(const InsertedRow *in)
 
 	if (in->unguarded)
 		RefuseMove(in->rel);
-	if (!site->parents_checked)
+	if (site->plan->exact)
+		CheckFoundInParent(in->rel, in->found);
+	else if (!site->parents_checked)
 		CheckGuardedParents(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
 	site->parents_checked = true;
 	CountLive(in->filter, LiveCounter::Skipped, 1);
@@ -364,6 +368,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.row = FindGuardRow();
 	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
 	in.unguarded = in.uses = false;
+	in.found = InvalidOid;
 	in.hash = 0;
 	LoadGuardColumns(plan, trigger->tg_trigslot, site->columns);
 	in.filter = OpenGuardFilter(site);
