@@ -347,9 +347,10 @@ CloneSearchIndex(Oid parent, Oid child)
 	const GuardRows rows = ReadGuardRows(parent);
 	Relation rel = table_open(parent, NoLock);
 	Relation new_rel = table_open(child, NoLock);
-	const SearchColumns columns = SearchColumnsOf(rel, rows.clause);
-	const bool needs = rows.exact && !HasSearchIndex(new_rel, columns);
-	const Oid index = needs ? FindSearchIndex(rel, columns) : InvalidOid;
+	GuardClause mapped;
+	const bool needs = rows.options.exact && MapGuardClause(rows.clause, rel, new_rel, &mapped) &&
+					   !HasSearchIndex(new_rel, mapped);
+	const Oid index = needs ? FindSearchIndex(rel, rows.clause) : InvalidOid;
 
 	table_close(new_rel, NoLock);
 	if (OidIsValid(index))

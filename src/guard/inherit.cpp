@@ -4,12 +4,16 @@
 #include "guard/inherit.hpp"
 
 extern "C" {
+#include "access/attmap.h"
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
+#include "rewrite/prs2lock.h"
+#include "rewrite/rewriteManip.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -96,7 +100,7 @@ struct GuardSignature
 {
 	Oid write; /* functions; InvalidOid: the trigger is missing */
 	Oid remove;
-	Datum arguments; /* of the write trigger, as pg_trigger has them */
+	Datum arguments; /* of the write trigger, as pg_trigger has them: mode, name, options */
 	GuardClause clause;
 };
 
@@ -140,28 +144,72 @@ ReadSignature(Oid table, GuardSignature *signature)
 	return OidIsValid(signature->write) && signature->write == signature->remove;
 }
 
-static bool
-SameColumn(Oid table, AttrNumber attnum, Oid other, AttrNumber other_attnum)
+/* The columns of a table that have the names of those that a clause of another one uses. */
+static AttrMap *
+MapColumns(const GuardClause &clause, Oid from, Oid to)
 {
-	const char *name = get_attname(table, attnum, true);
-	const char *other_name = get_attname(other, other_attnum, true);
+	AttrMap *map = make_attrmap(MaxHeapAttributeNumber);
+	const auto add = [&](AttrNumber attnum) {
+		const char *name = get_attname(from, attnum, true);
 
-	return name != NULL && other_name != NULL && strcmp(name, other_name) == 0;
+		map->attnums[attnum - 1] = name == NULL ? (AttrNumber) 0 : get_attnum(to, name);
+	};
+
+	for (int i = 0; i < clause.used_count; i++)
+		add(clause.used[i]);
+	if (clause.mark != 0)
+		add(clause.mark);
+	return map;
+}
+
+static bool
+SameExpression(const Expr *one, const Expr *other, const AttrMap *map)
+{
+	bool whole_row;
+
+	if (one == NULL || other == NULL)
+		return one == other;
+	return equal(one, map_variable_attnos((Node *) const_cast<Expr *>(other), PRS2_OLD_VARNO, 0,
+										  map, InvalidOid, &whole_row));
+}
+
+static bool
+SameColumn(AttrNumber one, AttrNumber other, const AttrMap *map)
+{
+	return other == 0 ? one == 0 : one == map->attnums[other - 1];
+}
+
+/* Whether one clause is what the other is for another table, by the names of columns. */
+static bool
+SameClause(const GuardClause &one, const GuardClause &other, const AttrMap *map)
+{
+	if (one.filter != other.filter || one.side != other.side || one.columns != other.columns ||
+		!SameColumn(one.mark, other.mark, map) || !SameExpression(one.where, other.where, map) ||
+		!SameExpression(one.at, other.at, map))
+		return false;
+	for (int i = 0; i < one.columns; i++)
+		if (!SameColumn(one.attnums[i], other.attnums[i], map) ||
+			!SameExpression(one.expressions[i], other.expressions[i], map))
+			return false;
+	return true;
 }
 
 static bool
 SameSignature(Oid table, const GuardSignature &one, Oid other, const GuardSignature &two)
 {
-	const GuardClause &a = one.clause;
-	const GuardClause &b = two.clause;
+	AttrMap *map;
+	bool same;
 
-	if (one.write != two.write || a.filter != b.filter || a.columns != b.columns ||
-		(a.mark != 0) != (b.mark != 0) || !datumIsEqual(one.arguments, two.arguments, false, -1))
+	if (one.write != two.write || one.clause.filter != two.clause.filter ||
+		!datumIsEqual(one.arguments, two.arguments, false, -1))
 		return false;
-	for (int i = 0; i < a.columns; i++)
-		if (!SameColumn(table, a.attnums[i], other, b.attnums[i]))
+	map = MapColumns(two.clause, other, table);
+	for (int i = 0; i < two.clause.used_count; i++)
+		if (map->attnums[two.clause.used[i] - 1] == 0)
 			return false;
-	return a.mark == 0 || SameColumn(table, a.mark, other, b.mark);
+	same = SameClause(one.clause, two.clause, map);
+	free_attrmap(map);
+	return same;
 }
 
 bool

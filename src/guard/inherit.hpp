@@ -30,7 +30,8 @@ extern bool InheritsFrom(Oid table, Oid from);
 
 /*
  * Whether a table has the guard that a clone of another table's guard would be: the same
- * function, mode, constraint name, options and filter, and columns of the same names.
+ * function, mode, constraint name and options, and the same clause over columns of the same
+ * names.
  */
 extern bool HasGuardOf(Oid table, Oid other);
 
