@@ -40,11 +40,14 @@ OpenExactFilter(const ExactSite *site)
  * Whether this transaction may have attached a partition, or one that it is in. Others see
  * the rows that it inserts there as soon as it has committed, and that the partition is there
  * a moment later: so they must not search in between. Tables that inherit are looked up by the
- * snapshot that shows the rows, so that TimescaleDB can make chunks side by side.
+ * snapshot that shows the rows, so that TimescaleDB can make chunks side by side; but the
+ * constraints of one that was there before, by which it may be passed over, are not.
  */
 static bool
-IsNewPartition(Oid table)
+IsNewPartition(Relation rel)
 {
+	Oid table = RelationGetRelid(rel);
+
 	while (OidIsValid(table))
 	{
 		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
@@ -57,7 +60,8 @@ IsNewPartition(Oid table)
 		is_partition = ((Form_pg_class) GETSTRUCT(tuple))->relispartition;
 		ReleaseSysCache(tuple);
 		if (!is_partition)
-			return false;
+			return is_new && table == RelationGetRelid(rel) &&
+				   rel->rd_createSubid == InvalidSubTransactionId;
 		if (is_new)
 			return true;
 #if PG_VERSION_NUM >= 140000
@@ -78,9 +82,8 @@ PrepareExactSite(ExactSite *site, Relation rel)
 		return;
 	/* A row that goes straight into a partition has not locked the guarded table yet. */
 	if (site->plan->guarded != RelationGetRelid(rel))
-		LockRelationOid(site->plan->guarded, IsNewPartition(RelationGetRelid(rel))
-												 ? ShareRowExclusiveLock
-												 : RowExclusiveLock);
+		LockRelationOid(site->plan->guarded,
+						IsNewPartition(rel) ? ShareRowExclusiveLock : RowExclusiveLock);
 	site->owner = OwnerOfTable(site->plan->guarded);
 	if (!OidIsValid(site->owner))
 		elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);

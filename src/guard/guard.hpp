@@ -493,13 +493,26 @@ extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relat
 extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
 /*
- * Before a duplicate is left out of a table: 55000 if the table inherits, not as a
- * partition, from one that the same filter guards and that has rows of its own.
+ * The table with rows of its own and the same filter that a table inherits from, not as a
+ * partition; or InvalidOid. A duplicate may be a copy of one of these rows, which are to be
+ * removed there.
  */
-extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+extern Oid GuardedParentWithRows(Relation rel, Oid filter, Oid function);
 
 /* The same of an exact guard, which has found the row with the key in a table. */
-extern void CheckFoundInParent(Relation rel, Oid found);
+extern Oid FoundInParent(Relation rel, Oid found);
+
+/* 55000: a duplicate cannot be left out of a table that inherits from such a parent. */
+[[noreturn]] extern void RefuseWhileParentHasRows(Relation rel, Oid parent);
+
+/* A duplicate is marked instead: then the parent must not be truncated in this transaction. */
+extern void NoteMarkedCopy(Oid parent);
+
+/* Called when the guard index of a table is built: if the table was truncated, checks that. */
+extern void CheckMarkedCopies(Relation heap);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetMarkedCopies(SubTransactionId id);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);

@@ -33,6 +33,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
 			ForgetEmptied(TopSubTransactionId);
+			ForgetMarkedCopies(TopSubTransactionId);
 			ForgetUnguarded();
 			TrimGuardPlans();
 			break;
@@ -63,6 +64,7 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 			DeletedRowsSubtransactionAborts(level, id, parent);
 			ForgetTruncations(id);
 			ForgetEmptied(id);
+			ForgetMarkedCopies(id);
 			break;
 	}
 }

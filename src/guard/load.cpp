@@ -14,6 +14,7 @@
  * done with the keys that the filter may have had already, in the other partitions, too.
  */
 #include "guard/load.hpp"
+#include "guard/chunk.hpp"
 #include "guard/exact.hpp"
 #include "guard/hash_sort.hpp"
 #include "guard/request.hpp"
@@ -358,6 +359,7 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	const Oid owner = OidIsValid(how.guarded) ? OwnerOfTable(how.guarded) : rel->rd_rel->relowner;
 	Load load = {};
+	ListCell *cell;
 
 	/* Nobody may forget a key between its load and the word that it is there. */
 	if (how.exact && !OidIsValid(how.guarded))
@@ -368,6 +370,9 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	load.filter = OpenLive(clause.filter, LiveUse::Add, owner, how.function);
 	load.tables = CoveredTables(rel);
 	load.context = context;
+	foreach(cell, load.tables)
+		if (!get_rel_relispartition(lfirst_oid(cell)))
+			RequireUncompressed(lfirst_oid(cell));
 	/* A filter that does not cover its table is loaded as a whole, later. */
 	if (BlocksOfTables(load.tables) > 0 && (!OidIsValid(how.guarded) || LiveCovers(load.filter)))
 		LoadRows(&load);

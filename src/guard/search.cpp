@@ -4,6 +4,7 @@
  * Each table is searched by an index that the user has made, read with SnapshotAny: so no
  * predicate locks are taken, and every version of a row is judged here.
  */
+#include "guard/chunk.hpp"
 #include "guard/inherit.hpp"
 #include "guard/search_index.hpp"
 
@@ -378,11 +379,11 @@ LikelyLeaf(const List *leaves, double age)
 
 /*
  * Searches a partition. Returns false if it is locked so that one would have to wait, and
- * `wait` is false.
+ * `wait` is false. `proves`: that nothing is found must mean that there is nothing.
  */
 template <typename Look>
 static bool
-ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look look)
+ScanLeaf(Oid table, bool wait, bool proves, const SearchKey &key, SearchResult *result, Look look)
 {
 	Relation leaf;
 
@@ -399,6 +400,8 @@ ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look 
 		*result = SearchResult::Gone;
 	else
 		ScanTable(leaf, key, look);
+	if (proves && *result == SearchResult::None && !leaf->rd_rel->relispartition)
+		RequireUncompressed(table);
 	/* The same of a table that inherited. Only one that has something is asked. */
 	if (*result != SearchResult::None && leaf != NULL && !leaf->rd_rel->relispartition &&
 		table != key.plan->guarded && !InheritsFrom(table, key.plan->guarded))
@@ -417,7 +420,7 @@ ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look 
  */
 template <typename Look>
 static void
-ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look look)
+ScanLeaves(const SearchKey &key, const List *leaves, bool proves, SearchResult *result, Look look)
 {
 	const int n = list_length(leaves);
 	bool *done = (bool *) palloc0((Size) Max(n, 1));
@@ -434,12 +437,12 @@ ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look 
 			const int i = step % 2 == 0 ? likely - step / 2 : likely + (step + 1) / 2;
 
 			if (i >= 0 && i < n && !done[i])
-				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, key, result, look);
+				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, proves, key, result, look);
 		}
 	}
 	for (int i = 0; i < n && *result == SearchResult::None; i++)
 		if (!done[i])
-			(void) ScanLeaf(list_nth_oid(leaves, i), true, key, result, look);
+			(void) ScanLeaf(list_nth_oid(leaves, i), true, proves, key, result, look);
 	pfree(done);
 }
 
@@ -481,10 +484,12 @@ ScanAll(const SearchKey &key, Snapshot snapshot, SearchResult *result, Look look
 			  [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
 	if (*result != SearchResult::None || IsAlone(key, snapshot))
 		return;
+	if (snapshot != NULL && !key.target->rd_rel->relispartition)
+		RequireUncompressed(RelationGetRelid(key.target));
 	leaves = AllLeavesOf(key.plan->guarded, snapshot, &leaving);
-	ScanLeaves(key, leaves, result,
+	ScanLeaves(key, leaves, snapshot != NULL, result,
 			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
-	ScanLeaves(key, leaving, result,
+	ScanLeaves(key, leaving, snapshot != NULL, result,
 			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, true); });
 	list_free(leaves);
 	list_free(leaving);

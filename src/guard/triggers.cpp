@@ -299,19 +299,34 @@ FateOf(const InsertedRow *in)
 	return mode == GuardMode::Skip ? Fate::LeftOut : Fate::Lands;
 }
 
+/*
+ * The table that a row, which is a duplicate, may have been copied from, to be removed there;
+ * or InvalidOid. The filter alone does not tell which row it repeats: then a query asks once.
+ */
+static Oid
+MayBeCopiedFrom(const InsertedRow *in)
+{
+	GuardSite *site = in->site;
+
+	if (site->plan->options.exact)
+		return FoundInParent(in->rel, in->found);
+	if (site->parents_checked)
+		return InvalidOid;
+	site->parents_checked = true;
+	return GuardedParentWithRows(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
+}
+
 /* Counts a row that is left out, unless that would lose it. */
 static void
 LeaveOut(const InsertedRow *in)
 {
-	GuardSite *site = in->site;
+	Oid parent;
 
 	if (in->unguarded)
 		RefuseMove(in->rel);
-	if (site->plan->options.exact)
-		CheckFoundInParent(in->rel, in->found);
-	else if (!site->parents_checked)
-		CheckGuardedParents(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
-	site->parents_checked = true;
+	parent = MayBeCopiedFrom(in);
+	if (OidIsValid(parent))
+		RefuseWhileParentHasRows(in->rel, parent);
 	CountLive(in->filter, LiveCounter::Skipped, 1);
 }
 
@@ -427,6 +442,13 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 				LetGoOn(&in);
 		}
 		marked = IsDuplicate(&in);
+		if (marked)
+		{
+			const Oid parent = MayBeCopiedFrom(&in);
+
+			if (OidIsValid(parent))
+				NoteMarkedCopy(parent);
+		}
 	}
 	CloseLive(in.filter);
 	return MarkGuardRow(rel, plan, tuple, marked);
