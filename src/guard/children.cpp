@@ -426,11 +426,13 @@ ChildDetached(Oid child, Oid parent)
 	List *tables;
 	List *left = NIL;
 	ListCell *cell;
+	Oid guarded;
 	Oid function;
 	Relation rel;
 
 	if (!HasGuardOf(child, parent))
 		return;
+	guarded = UppermostGuarded(parent);
 	rel = table_open(child, NoLock);
 	function = FindGuardFunction(rel, false);
 	table_close(rel, NoLock);
@@ -454,7 +456,7 @@ ChildDetached(Oid child, Oid parent)
 	foreach(cell, left)
 		ereport(NOTICE,
 				(errmsg("table \"%s\" is not guarded any more", get_rel_name(lfirst_oid(cell))),
-				 errdetail("Its guard was that of table \"%s\".", get_rel_name(parent)),
+				 errdetail("Its guard was that of table \"%s\".", get_rel_name(guarded)),
 				 errhint("Call dedup_guard() to guard the table.")));
 }
 

@@ -222,6 +222,18 @@ HasGuardOf(Oid table, Oid other)
 		   SameSignature(table, one, other, two);
 }
 
+bool
+InheritsGuard(Oid table)
+{
+	List *parents = ParentsOf(table);
+	ListCell *cell;
+
+	foreach(cell, parents)
+		if (OidIsValid(ReadGuardRows(lfirst_oid(cell)).remove))
+			return true;
+	return false;
+}
+
 Oid
 ParentOfClone(Oid table)
 {

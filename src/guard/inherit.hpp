@@ -35,6 +35,9 @@ extern bool InheritsFrom(Oid table, Oid from);
  */
 extern bool HasGuardOf(Oid table, Oid other);
 
+/* Whether a table inherits from a guarded one, not as a partition. */
+extern bool InheritsGuard(Oid table);
+
 /* The parent whose guard that of a table is a clone of, or InvalidOid. */
 extern Oid ParentOfClone(Oid table);
 

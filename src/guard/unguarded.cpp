@@ -9,6 +9,7 @@
  * index too late for any hook; so the end of the transaction that has loaded the library
  * looks at all guard indexes.
  */
+#include "guard/inherit.hpp"
 #include "guard/load.hpp"
 #include "guard/truncation.hpp"
 
@@ -225,9 +226,13 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 
 	if (IsCopyOfGuardIndex(tree, context))
 	{
-		ereport(NOTICE, (errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
-								((const IndexStmt *) tree)->relation->relname),
-						 errhint("Call dedup_guard() to guard the new table.")));
+		const RangeVar *table = ((const IndexStmt *) tree)->relation;
+
+		/* A table that inherits, too, gets the guard of its parent in a moment. */
+		if (!InheritsGuard(RangeVarGetRelid(table, NoLock, true)))
+			ereport(NOTICE, (errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
+									table->relname),
+							 errhint("Call dedup_guard() to guard the new table.")));
 		return;
 	}
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
