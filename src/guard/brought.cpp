@@ -151,11 +151,7 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 	const Oid relid = RelationGetRelid(rel);
 	const Expr *where = brought.keys.clause.where;
 	const char *schema = get_namespace_name(get_func_namespace(function));
-	const char *from =
-		psprintf("FROM %s%s",
-				 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass ? "ONLY "
-																						 : "",
-				 QualifiedGuardName(relid));
+	const char *from = psprintf("FROM %s", QualifiedGuardName(relid));
 	const char *is_new =
 		psprintf("WHERE %s(%s::pg_catalog.regclass, %s)",
 				 quote_qualified_identifier(schema, "is_new"),
@@ -327,7 +323,8 @@ GuardTriggerCreated(HeapTuple tuple)
 
 	clause.nulls = NullsOf(ReadGuardRows(guarded).options);
 	rel = table_open(trigger->tgrelid, NoLock);
-	if (IsGuardClauseOf(rel, clause) && !LoadAttachedRows(rel, clause, guarded) &&
+	if (IsGuardClauseOf(rel, clause) &&
+		!LoadAttachedRows(rel, clause, guarded, "ALTER TABLE ... ATTACH PARTITION") &&
 		trigger->tgenabled != TRIGGER_DISABLED && TableOwnerMayAdd(guarded, clause.filter))
 		WarnOfBroughtRows(rel, clause, trigger->tgfoid);
 	table_close(rel, NoLock);

@@ -39,11 +39,15 @@ OpenExactFilter(const ExactSite *site)
 /*
  * Whether this transaction may have attached a partition, or one that it is in. Others see
  * the rows that it inserts there as soon as it has committed, and that the partition is there
- * a moment later: so they must not search in between.
+ * a moment later: so they must not search in between. Tables that inherit are looked up by the
+ * snapshot that shows the rows, so that TimescaleDB can make chunks side by side; but the
+ * constraints of one that was there before, by which it may be passed over, are not.
  */
 static bool
-IsNewPartition(Oid table)
+IsNewPartition(Relation rel)
 {
+	Oid table = RelationGetRelid(rel);
+
 	while (OidIsValid(table))
 	{
 		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
@@ -55,8 +59,11 @@ IsNewPartition(Oid table)
 		is_new = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data));
 		is_partition = ((Form_pg_class) GETSTRUCT(tuple))->relispartition;
 		ReleaseSysCache(tuple);
-		if (is_new || !is_partition)
-			return is_new;
+		if (!is_partition)
+			return is_new && table == RelationGetRelid(rel) &&
+				   rel->rd_createSubid == InvalidSubTransactionId;
+		if (is_new)
+			return true;
 #if PG_VERSION_NUM >= 140000
 		table = get_partition_parent(table, true);
 #else
@@ -75,9 +82,8 @@ PrepareExactSite(ExactSite *site, Relation rel)
 		return;
 	/* A row that goes straight into a partition has not locked the guarded table yet. */
 	if (site->plan->guarded != RelationGetRelid(rel))
-		LockRelationOid(site->plan->guarded, IsNewPartition(RelationGetRelid(rel))
-												 ? ShareRowExclusiveLock
-												 : RowExclusiveLock);
+		LockRelationOid(site->plan->guarded,
+						IsNewPartition(rel) ? ShareRowExclusiveLock : RowExclusiveLock);
 	site->owner = OwnerOfTable(site->plan->guarded);
 	if (!OidIsValid(site->owner))
 		elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
@@ -143,7 +149,8 @@ SearchForProof(const SearchKey &key, TransactionId *deleter)
 ExactVerdict
 JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &row)
 {
-	const SearchKey key = {site->plan, row.rel, row.key, row.self, &filter, row.hash};
+	Oid found = InvalidOid;
+	const SearchKey key = {site->plan, row.rel, row.key, row.self, &filter, row.hash, &found};
 
 	for (;;)
 	{
@@ -153,13 +160,13 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 
 		/* A row that has not landed cannot be found, and keeps its key all the same. */
 		if (IsKeyInHand(site->plan, row.hash, row.key->columns, row.row))
-			return {true, false, false};
+			return {true, false, false, InvalidOid};
 		if (LiveTestAndAdd(filter, row.hash, 0) == LiveAnswer::New)
-			return {false, false, true};
+			return {false, false, true, InvalidOid};
 
 		result = SearchNow(key, &deleter);
 		if (result == SearchResult::Live)
-			return {true, true, false};
+			return {true, true, false, found};
 		if (result == SearchResult::Deleting)
 		{
 			LiveWait(deleter);
@@ -171,18 +178,18 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		 * and to wait for that would be a deadlock.
 		 */
 		if (result == SearchResult::Ours)
-			return {false, true, false};
+			return {false, true, false, InvalidOid};
 
 		put = LivePutKey(filter, row.hash);
 		if (put == LivePut::Waited)
 			continue;
 		result = SearchForProof(key, &deleter);
 		if (result == SearchResult::None)
-			return {false, true, put == LivePut::Added};
+			return {false, true, put == LivePut::Added, InvalidOid};
 		if (put == LivePut::Added)
 			LiveTakeBack(filter, row.hash, GetCurrentTransactionId());
 		if (result == SearchResult::Live)
-			return {true, true, false};
+			return {true, true, false, found};
 		LiveWait(deleter);
 	}
 }

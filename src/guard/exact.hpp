@@ -51,6 +51,7 @@ struct ExactVerdict
 	bool duplicate;
 	bool searched; /* the table was asked */
 	bool added;    /* the key is in flight for this row, as this subtransaction's */
+	Oid found;     /* the table of the row that has the key, if it was found */
 };
 
 /*

@@ -90,8 +90,8 @@ extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &
 extern Oid FindGuardFunction(Relation rel, bool fires);
 
 /*
- * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
- * gone.
+ * The table whose trigger this one was cloned from, for a partition or a table that inherits;
+ * 0 if a trigger is gone.
  */
 extern Oid GuardedTable(Oid trigger);
 
@@ -315,17 +315,17 @@ extern void ForgetMadeTriggers(void);
 
 /* ---- tables that look guarded (unguarded.cpp) --------------------------- */
 
-/* Warns of tables that inherit from a table, not as partitions, without such a guard. */
-extern void WarnOfUnguardedChildren(Relation rel, Oid filter);
-
-/* A table has become the child or partition of another. */
-extern void GuardChildCreated(Oid child, Oid parent);
+/*
+ * The event trigger was called for a statement: if that has loaded the library, and detaches
+ * nothing, then nothing was detached before.
+ */
+extern void NothingDetachedBy(const Node *statement);
 
 /* Before a transaction commits: says what this transaction has left without a guard. */
 extern void LookAtUnguarded(void);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
-extern void ForgetUnguarded(SubTransactionId id);
+/* What ends at the end of the transaction. */
+extern void ForgetUnguarded(void);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardUnguarded(void);
@@ -493,10 +493,26 @@ extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relat
 extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
 /*
- * Before a duplicate is left out of a table: 55000 if the table inherits, not as a
- * partition, from one that the same filter guards and that has rows of its own.
+ * The table with rows of its own and the same filter that a table inherits from, not as a
+ * partition; or InvalidOid. A duplicate may be a copy of one of these rows, which are to be
+ * removed there.
  */
-extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+extern Oid GuardedParentWithRows(Relation rel, Oid filter, Oid function);
+
+/* The same of an exact guard, which has found the row with the key in a table. */
+extern Oid FoundInParent(Relation rel, Oid found);
+
+/* 55000: a duplicate cannot be left out of a table that inherits from such a parent. */
+[[noreturn]] extern void RefuseWhileParentHasRows(Relation rel, Oid parent);
+
+/* A duplicate is marked instead: then the parent must not be truncated in this transaction. */
+extern void NoteMarkedCopy(Oid parent);
+
+/* Called when the guard index of a table is built: if the table was truncated, checks that. */
+extern void CheckMarkedCopies(Relation heap);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetMarkedCopies(SubTransactionId id);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);

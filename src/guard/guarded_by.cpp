@@ -241,9 +241,7 @@ TablesOfExactGuard(Oid filter, Oid *guarded)
 	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
 		const Oid table = trigger->tgrelid;
 
-		tables = list_concat_unique_oid(tables, get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE
-													? find_all_inheritors(table, NoLock, NULL)
-													: list_make1_oid(table));
+		tables = list_concat_unique_oid(tables, find_all_inheritors(table, NoLock, NULL));
 		*guarded = GuardedTable(trigger->oid);
 		return false;
 	});

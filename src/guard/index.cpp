@@ -38,6 +38,7 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 							   GUARD_ACCESS_METHOD),
 						errdetail("A guard's key consists of plain columns.")));
 
+	CheckMarkedCopies(heap);
 	ExactGuardIndexBuilt(heap);
 	GuardIndexBuilt(heap);
 

@@ -2,7 +2,7 @@
  * What the view dedup_guards shows of a guard. Reads catalogs without locks on what they name:
  * so it never waits, and what is dropped or altered meanwhile is shown as one of both.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 #include "pg/catalog.hpp"
 #include "pg/sets.hpp"
 
@@ -75,7 +75,10 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 	return NULL;
 }
 
-/* Counts the partitions of a table, at all levels, that can hold rows. */
+/*
+ * Counts the tables that can hold rows below a table, at all levels: partitions, or what
+ * inherits from it, and then itself, too.
+ */
 static void
 CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *unguarded)
 {
@@ -87,7 +90,7 @@ CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *ung
 		const Oid partition = lfirst_oid(cell);
 		const char kind = get_rel_relkind(partition);
 
-		if (partition == table || kind == RELKIND_PARTITIONED_TABLE || kind == '\0')
+		if (kind == RELKIND_PARTITIONED_TABLE || kind == '\0' || list_length(tables) == 1)
 			continue;
 		if (FlawOfTable(partition, filter, access_method) == NULL)
 			(*guarded)++;
@@ -194,7 +197,9 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 	if (flaw == NULL && !TableOwnerMayAdd(table, rows.clause.filter))
 		flaw = "the owner of the table may not add keys to the filter";
 	if (flaw == NULL && unguarded > 0)
-		flaw = "not all of its partitions are guarded";
+		flaw = get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE
+				   ? "not all of its partitions are guarded"
+				   : "not all tables that inherit from it are guarded";
 	if (flaw == NULL && uncovered)
 		flaw = "the filter does not have the keys of all rows";
 	return flaw;
@@ -204,7 +209,7 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
  * dedup_guard_state(trigger oid) returns record
  *
  * What the view dedup_guards shows of the guard with this trigger for DELETE. A row of NULLs
- * for what is not the trigger of a guard, or is gone.
+ * for what is not the trigger of a guard, is gone, or belongs to the guard of a table above.
  */
 DEDUP_FUNCTION(dedup_guard_state)
 {
@@ -231,11 +236,10 @@ DEDUP_FUNCTION(dedup_guard_state)
 	const Oid table = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
 	const GuardRows rows = ReadGuardRows(table);
 
-	if (rows.remove != PG_GETARG_OID(0))
+	if (rows.remove != PG_GETARG_OID(0) || OidIsValid(ParentOfClone(table)))
 		PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 	memset(isnull, false, sizeof isnull);
-	if (get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE)
-		CountPartitions(table, rows.clause.filter, access_method, &guarded, &unguarded);
+	CountPartitions(table, rows.clause.filter, access_method, &guarded, &unguarded);
 	values[n++] = ObjectIdGetDatum(rows.clause.filter);
 	locked = LockToShow(table, rows.clause);
 	values[n++] = ColumnNames(table, rows.clause, locked);

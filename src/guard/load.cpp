@@ -14,6 +14,7 @@
  * done with the keys that the filter may have had already, in the other partitions, too.
  */
 #include "guard/load.hpp"
+#include "guard/chunk.hpp"
 #include "guard/exact.hpp"
 #include "guard/hash_sort.hpp"
 #include "guard/request.hpp"
@@ -200,7 +201,7 @@ HasTwin(const Load &load, const KeyRow &row)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.key, &self, NULL, 0}, &deleter);
+		result = SearchForProof({&plan, row.table, row.key, &self, NULL, 0, NULL}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);
@@ -358,6 +359,7 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	const Oid owner = OidIsValid(how.guarded) ? OwnerOfTable(how.guarded) : rel->rd_rel->relowner;
 	Load load = {};
+	ListCell *cell;
 
 	/* Nobody may forget a key between its load and the word that it is there. */
 	if (how.exact && !OidIsValid(how.guarded))
@@ -368,6 +370,9 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	load.filter = OpenLive(clause.filter, LiveUse::Add, owner, how.function);
 	load.tables = CoveredTables(rel);
 	load.context = context;
+	foreach(cell, load.tables)
+		if (!get_rel_relispartition(lfirst_oid(cell)))
+			RequireUncompressed(lfirst_oid(cell));
 	/* A filter that does not cover its table is loaded as a whole, later. */
 	if (BlocksOfTables(load.tables) > 0 && (!OidIsValid(how.guarded) || LiveCovers(load.filter)))
 		LoadRows(&load);
@@ -418,15 +423,15 @@ CheckAttached(Oid relid, Relation rel, const GuardClause &clause, Oid guarded)
 {
 	Relation table = table_open(relid, NoLock);
 
-	RequireSearchIndex(table, clause, rel, guarded);
+	RequireSearchIndex(table, clause, rel, table->rd_rel->relispartition ? guarded : relid);
 	RequireLoggedAlike(table, clause.filter);
 	table_close(table, NoLock);
 }
 
 bool
-LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded)
+LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded, const char *command)
 {
-	const GuardLoad how = {"ALTER TABLE ... ATTACH PARTITION", true, true, false, guarded};
+	const GuardLoad how = {command, true, true, false, guarded};
 	List *tables;
 	ListCell *cell;
 
@@ -477,13 +482,24 @@ LockForAttach(const AlterTableStmt *statement)
 		Oid guarded;
 		Oid child;
 
-		if (command->subtype != AT_AttachPartition)
+		if (command->subtype == AT_AttachPartition)
+		{
+			parent = RangeVarGetRelid(statement->relation, NoLock, true);
+			child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
+		}
+		else if (command->subtype == AT_AddInherit)
+		{
+			parent = RangeVarGetRelid((const RangeVar *) command->def, NoLock, true);
+			child = RangeVarGetRelid(statement->relation, NoLock, true);
+		}
+		else
 			continue;
-		parent = RangeVarGetRelid(statement->relation, NoLock, true);
-		if (!OidIsValid(parent) || get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE ||
+		if (!OidIsValid(parent) ||
+			get_rel_relkind(parent) != (command->subtype == AT_AddInherit
+											? RELKIND_RELATION
+											: RELKIND_PARTITIONED_TABLE) ||
 			!OwnsTable(parent))
 			continue;
-		child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
 		guarded = ExactlyGuarded(parent);
 		if (OidIsValid(guarded) && OidIsValid(child) && OwnsTable(child) && MayHaveRows(child))
 			LockRelationOid(guarded, ShareRowExclusiveLock);

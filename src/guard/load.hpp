@@ -32,11 +32,12 @@ extern void LoadGuardedRows(Relation rel, const GuardClause &clause, const Guard
 extern void LoadForGuard(Relation rel, const GuardRequest &request);
 
 /*
- * A partition is attached below a guarded table, whose clause is mapped to the partition. If
- * the guard is exact: locks the guarded table, loads the keys of the partition's rows, and
- * holds them against the rest of the table. Returns whether it is.
+ * A table becomes a partition or child below a guarded table, whose clause is mapped to it, by
+ * a command. If the guard is exact: locks the guarded table, loads the keys of the rows that
+ * it brings along, and holds them against the rest of the table. Returns whether it is.
  */
-extern bool LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded);
+extern bool LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded,
+							 const char *command);
 
 /*
  * Before a table with rows is attached below a table with an exact guard, locks the table

@@ -2,7 +2,7 @@
  * What a table's guard is, read from its triggers and indexes (guard.hpp), and the
  * session's cache of it.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -20,6 +20,7 @@ extern "C" {
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 }
@@ -30,6 +31,8 @@ namespace
 struct GuardPlanEntry
 {
 	Oid trigger;
+	Oid table;
+	bool changed; /* the table, perhaps: it may have another parent */
 	GuardPlan *plan;
 };
 
@@ -193,7 +196,7 @@ GuardedTable(Oid trigger)
 		systable_endscan(scan);
 	}
 	table_close(pg_trigger, AccessShareLock);
-	return table;
+	return OidIsValid(table) ? UppermostGuarded(table) : InvalidOid;
 }
 
 /* ---- the clause ------------------------------------------------------------- */
@@ -242,9 +245,27 @@ static const char *const not_a_heap_table =
 	gettext_noop("A guard works on heap tables only, and on partitions that are.");
 
 static void
+TableChanged(Datum, Oid table)
+{
+	HASH_SEQ_STATUS status;
+	GuardPlanEntry *entry;
+
+	if (guard_plans == NULL)
+		return;
+	hash_seq_init(&status, guard_plans);
+	while ((entry = (GuardPlanEntry *) hash_seq_search(&status)) != NULL)
+		entry->changed = entry->changed || !OidIsValid(table) || entry->table == table;
+}
+
+static void
 MakeGuardPlanCache(void)
 {
+	static bool watching = false;
 	HASHCTL info = {};
+
+	if (!watching)
+		CacheRegisterRelcacheCallback(TableChanged, (Datum) 0);
+	watching = true;
 
 	guard_plan_context = AllocSetContextCreateInternal(TopMemoryContext, "dedup_guard plans",
 													   ALLOCSET_DEFAULT_SIZES);
@@ -280,6 +301,13 @@ FindCachedPlan(const GuardTriggers &triggers)
 		!HasArguments(entry->plan, triggers.write) ||
 		entry->plan->function != triggers.write->tgfoid)
 		return NULL;
+	/* What is said below can move the triggers. */
+	if (unlikely(entry->changed))
+	{
+		entry->changed = false;
+		if (GuardedTable(entry->trigger) != entry->plan->guarded)
+			return NULL;
+	}
 	return entry->plan;
 }
 
@@ -344,6 +372,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (guard_plans == NULL)
 		MakeGuardPlanCache();
 	entry = (GuardPlanEntry *) hash_search(guard_plans, &trigger, HASH_ENTER, &found);
+	entry->table = RelationGetRelid(rel);
+	entry->changed = false;
 	entry->plan = plan;
 	MemoryContextSetParent(context, guard_plan_context);
 	guard_plans_made++;

@@ -2,6 +2,7 @@
  * Reading what dedup_guard() is asked for: see request.hpp.
  */
 #include "guard/request.hpp"
+#include "guard/inherit.hpp"
 #include "guard/search.hpp"
 #include "pg/keys.hpp"
 
@@ -26,43 +27,45 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-[[noreturn]] static void
-CannotGuard(Relation rel, const char *detail)
+const char *
+WhyUnguardable(Relation rel)
 {
-	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
-					errdetail_internal("%s", detail)));
-	pg_unreachable();
-}
-
-/* A table, or one of its partitions. */
-void
-CheckTable(Relation rel, Oid function)
-{
-	GuardTriggers triggers;
-
 	switch (rel->rd_rel->relkind)
 	{
 		case RELKIND_RELATION:
 		case RELKIND_PARTITIONED_TABLE:
 			break;
 		case RELKIND_FOREIGN_TABLE:
-			CannotGuard(rel, rel->rd_rel->relispartition
-								 ? _("It is a foreign partition: this server cannot tell whether a "
-									 "row lands there.")
-								 : _("It is a foreign table: this server cannot tell whether a row "
-									 "lands there."));
+			return rel->rd_rel->relispartition
+					   ? _("It is a foreign partition: this server cannot tell whether a row lands "
+						   "there.")
+					   : _("It is a foreign table: this server cannot tell whether a row lands "
+						   "there.");
 		default:
-			CannotGuard(rel, _("Only tables and partitioned tables can be guarded."));
+			return _("Only tables and partitioned tables can be guarded.");
 	}
 	if (IsLiveRelation(rel))
-		CannotGuard(rel, _("It is a live filter."));
+		return _("It is a live filter.");
 	if (IsCatalogRelation(rel))
-		CannotGuard(rel, _("It is a system catalog."));
+		return _("It is a system catalog.");
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		CannotGuard(rel, _("It is a temporary table."));
+		return _("It is a temporary table.");
 	if (rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relam != HEAP_TABLE_AM_OID)
-		CannotGuard(rel, _("A guard works on tables of access method heap only."));
+		return _("A guard works on tables of access method heap only.");
+	return NULL;
+}
+
+/* A table, one of its partitions, or one that inherits from it. */
+void
+CheckTable(Relation rel, Oid function)
+{
+	const char *flaw = WhyUnguardable(rel);
+	GuardTriggers triggers;
+
+	if (flaw != NULL)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
+						errdetail_internal("%s", flaw)));
 
 	triggers = FindGuardTriggers(rel, function);
 	if (triggers.write != NULL || triggers.remove != NULL)
@@ -184,12 +187,17 @@ CheckExact(Relation rel, const GuardRequest &request)
 		return;
 	CheckExactFilter(request.clause.filter);
 	leaves = LeavesOf(RelationGetRelid(rel));
+	/* What inherits from a table gets an index with it where that is its extension's way. */
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		leaves = lcons_oid(RelationGetRelid(rel), leaves);
 	foreach(cell, leaves)
 	{
-		Relation leaf = relation_open(lfirst_oid(cell), NoLock);
+		const Oid table = lfirst_oid(cell);
+		Relation leaf = relation_open(table, NoLock);
 
 		RequireLoggedAlike(leaf, request.clause.filter);
-		RequireSearchIndex(leaf, request.clause, rel, RelationGetRelid(rel));
+		RequireSearchIndex(leaf, request.clause, rel,
+						   leaf->rd_rel->relispartition ? RelationGetRelid(rel) : table);
 		relation_close(leaf, NoLock);
 	}
 }
@@ -550,16 +558,14 @@ WarnUnique(Relation rel, bool exact)
 	return true;
 }
 
-/* Checks the table and all of its partitions. */
+/* Checks the table, all of its partitions and what inherits from it. */
 void
 CheckTables(Relation rel, Oid function, const GuardRequest &request)
 {
 	bool warned = request.mode != GuardMode::Skip;
-	List *tables = list_make1_oid(RelationGetRelid(rel));
+	List *tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
 	ListCell *cell;
 
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
 	foreach(cell, tables)
 	{
 		Relation table = table_open(lfirst_oid(cell), NoLock);

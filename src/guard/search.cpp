@@ -4,6 +4,8 @@
  * Each table is searched by an index that the user has made, read with SnapshotAny: so no
  * predicate locks are taken, and every version of a row is judged here.
  */
+#include "guard/chunk.hpp"
+#include "guard/inherit.hpp"
 #include "guard/search_index.hpp"
 
 extern "C" {
@@ -12,12 +14,14 @@ extern "C" {
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 }
@@ -273,9 +277,29 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	pfree(partitions);
 }
 
-/* Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL. */
+/*
+ * The tables that inherit from one, without the temporary ones of other sessions, which nobody
+ * else sees.
+ */
 static List *
-AllLeavesOf(Oid table, List **leaving)
+InheritingLeaves(Oid table, Snapshot snapshot)
+{
+	List *leaves = InheritorsOf(table, snapshot);
+	ListCell *cell;
+
+	foreach(cell, leaves)
+		if (isOtherTempNamespace(get_rel_namespace(lfirst_oid(cell))))
+			leaves = foreach_delete_current(leaves, cell);
+	return leaves;
+}
+
+/*
+ * Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL.
+ * Tables that inherit are those that a snapshot shows: so they are there as soon as a row in
+ * them is.
+ */
+static List *
+AllLeavesOf(Oid table, Snapshot snapshot, List **leaving)
 {
 	Relation rel = relation_open(table, NoLock);
 	List *leaves = NIL;
@@ -283,7 +307,7 @@ AllLeavesOf(Oid table, List **leaving)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		AddLeaves(rel, &leaves, leaving);
 	else
-		leaves = list_make1_oid(table);
+		leaves = lappend_oid(InheritingLeaves(table, snapshot), table);
 	relation_close(rel, NoLock);
 	return leaves;
 }
@@ -291,7 +315,7 @@ AllLeavesOf(Oid table, List **leaving)
 List *
 LeavesOf(Oid table)
 {
-	return AllLeavesOf(table, NULL);
+	return AllLeavesOf(table, NULL, NULL);
 }
 
 /* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
@@ -359,11 +383,11 @@ LikelyLeaf(const List *leaves, double age)
 
 /*
  * Searches a partition. Returns false if it is locked so that one would have to wait, and
- * `wait` is false.
+ * `wait` is false. `proves`: that nothing is found must mean that there is nothing.
  */
 template <typename Look>
 static bool
-ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look look)
+ScanLeaf(Oid table, bool wait, bool proves, const SearchKey &key, SearchResult *result, Look look)
 {
 	Relation leaf;
 
@@ -375,10 +399,17 @@ ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look 
 	 * It may have been detached since the list was made: its rows are another table's. To
 	 * do that, the server has waited for transactions whose rows we have passed over.
 	 */
-	if (leaf == NULL || !leaf->rd_rel->relispartition)
+	if (leaf == NULL || (!leaf->rd_rel->relispartition &&
+						 get_rel_relkind(key.plan->guarded) == RELKIND_PARTITIONED_TABLE))
 		*result = SearchResult::Gone;
 	else
 		ScanTable(leaf, key, look);
+	if (proves && *result == SearchResult::None && !leaf->rd_rel->relispartition)
+		RequireUncompressed(table);
+	/* The same of a table that inherited. Only one that has something is asked. */
+	if (*result != SearchResult::None && leaf != NULL && !leaf->rd_rel->relispartition &&
+		table != key.plan->guarded && !InheritsFrom(table, key.plan->guarded))
+		*result = SearchResult::Gone;
 	if (leaf != NULL)
 		relation_close(leaf, AccessShareLock);
 	else if (!wait)
@@ -393,7 +424,7 @@ ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look 
  */
 template <typename Look>
 static void
-ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look look)
+ScanLeaves(const SearchKey &key, const List *leaves, bool proves, SearchResult *result, Look look)
 {
 	const int n = list_length(leaves);
 	bool *done = (bool *) palloc0((Size) Max(n, 1));
@@ -410,24 +441,45 @@ ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look 
 			const int i = step % 2 == 0 ? likely - step / 2 : likely + (step + 1) / 2;
 
 			if (i >= 0 && i < n && !done[i])
-				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, key, result, look);
+				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, proves, key, result, look);
 		}
 	}
 	for (int i = 0; i < n && *result == SearchResult::None; i++)
 		if (!done[i])
-			(void) ScanLeaf(list_nth_oid(leaves, i), true, key, result, look);
+			(void) ScanLeaf(list_nth_oid(leaves, i), true, proves, key, result, look);
 	pfree(done);
 }
 
 /*
- * Searches the target, then the other partitions of the guarded table. look(table, slot, passes,
+ * Whether a guarded table consists of the target alone. As far as the session knows, or, for a
+ * proof, as a snapshot shows.
+ */
+static bool
+IsAlone(const SearchKey &key, Snapshot snapshot)
+{
+	List *children;
+	bool alone;
+
+	if (key.plan->guarded != RelationGetRelid(key.target))
+		return false;
+	if (snapshot == NULL)
+		return !key.target->rd_rel->relhassubclass;
+	children = InheritorsOf(key.plan->guarded, snapshot);
+	alone = children == NIL;
+	list_free(children);
+	return alone;
+}
+
+/*
+ * Searches the target, then the other partitions of the guarded table, or what inherits from
+ * it. look(table, slot, passes,
  * leaving) sets `result`, and returns whether that is all; `leaving`: the partition is being
  * detached concurrently. A row of that is none of the guarded table, but whoever deletes it
  * may count on us to wait for him (exact.cpp).
  */
 template <typename Look>
 static void
-ScanAll(const SearchKey &key, SearchResult *result, Look look)
+ScanAll(const SearchKey &key, Snapshot snapshot, SearchResult *result, Look look)
 {
 	List *leaving = NIL;
 	List *leaves;
@@ -435,15 +487,19 @@ ScanAll(const SearchKey &key, SearchResult *result, Look look)
 	ScanTable(key.target, key, [&](Relation rel, TupleTableSlot *slot, auto passes) {
 		return look(rel, slot, passes, false);
 	});
-	if (*result != SearchResult::None || key.plan->guarded == RelationGetRelid(key.target))
+	if (*result != SearchResult::None || IsAlone(key, snapshot))
 		return;
-	leaves = AllLeavesOf(key.plan->guarded, &leaving);
-	ScanLeaves(key, leaves, result, [&](Relation rel, TupleTableSlot *slot, auto passes) {
-		return look(rel, slot, passes, false);
-	});
-	ScanLeaves(key, leaving, result, [&](Relation rel, TupleTableSlot *slot, auto passes) {
-		return look(rel, slot, passes, true);
-	});
+	if (snapshot != NULL && !key.target->rd_rel->relispartition)
+		RequireUncompressed(RelationGetRelid(key.target));
+	leaves = AllLeavesOf(key.plan->guarded, snapshot, &leaving);
+	ScanLeaves(key, leaves, snapshot != NULL, result,
+			   [&](Relation rel, TupleTableSlot *slot, auto passes) {
+				   return look(rel, slot, passes, false);
+			   });
+	ScanLeaves(key, leaving, snapshot != NULL, result,
+			   [&](Relation rel, TupleTableSlot *slot, auto passes) {
+				   return look(rel, slot, passes, true);
+			   });
 	list_free(leaves);
 	list_free(leaving);
 }
@@ -493,7 +549,7 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 	SearchResult result = SearchResult::None;
 	bool ours = false;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
+	ScanAll(key, NULL, &result, [&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
 		bool inserting;
 		TransactionId xid = InvalidTransactionId;
 		const SearchResult now = JudgeNow(rel, slot, &inserting, &xid);
@@ -505,6 +561,8 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 			return false;
 		result = now;
 		*deleter = xid;
+		if (now == SearchResult::Live && key.found != NULL)
+			*key.found = RelationGetRelid(rel);
 		return now == SearchResult::Live;
 	});
 	return result == SearchResult::None && ours ? SearchResult::Ours : result;
@@ -518,17 +576,20 @@ SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter
 
 	/* Nearly always there is nothing: then the order does not matter. */
 	proof.filter = NULL;
-	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
-		SearchResult now;
-		bool inserting;
+	ScanAll(proof, snapshot, &result,
+			[&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
+				SearchResult now;
+				bool inserting;
 
-		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot) || !passes())
-			return false;
-		now = JudgeNow(rel, slot, &inserting, deleter);
-		if (leaving && now == SearchResult::Live)
-			return false;
-		result = now;
-		return result == SearchResult::Live;
-	});
+				if (!table_tuple_satisfies_snapshot(rel, slot, snapshot) || !passes())
+					return false;
+				now = JudgeNow(rel, slot, &inserting, deleter);
+				if (leaving && now == SearchResult::Live)
+					return false;
+				result = now;
+				if (now == SearchResult::Live && key.found != NULL)
+					*key.found = RelationGetRelid(rel);
+				return result == SearchResult::Live;
+			});
 	return result;
 }

@@ -23,6 +23,7 @@ struct SearchKey
 	ItemPointer self;         /* a row of `target` that does not count, or NULL */
 	const LiveFilter *filter; /* knows roughly when the key came; NULL: do not ask */
 	uint64 hash;
+	Oid *found; /* gets the table of a Live row; NULL: nobody asks */
 };
 
 enum class SearchResult
@@ -52,13 +53,19 @@ extern SearchResult SearchBySnapshot(const SearchKey &key, Snapshot snapshot,
  */
 extern bool HasSearchIndex(Relation rel, const GuardClause &clause);
 
+/* That index, or InvalidOid. */
+extern Oid FindSearchIndex(Relation rel, const GuardClause &clause);
+
 /*
  * Raises 55000 with the CREATE INDEX for `on` if a table has none. The clause is that of a
  * guard of `from`.
  */
 extern void RequireSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on);
 
-/* The tables with rows of their own below a table, which is locked; itself, if it is one. */
+/*
+ * The tables with rows of their own below a table, which is locked, those with the newest
+ * bounds first; itself as the last, if it is one.
+ */
 extern List *LeavesOf(Oid table);
 
 #endif /* STREAMDEDUP_GUARD_SEARCH_HPP */

@@ -292,12 +292,18 @@ ChooseIndex(Relation rel, const GuardClause &clause, SearchIndex *chosen)
 	return found;
 }
 
-bool
-HasSearchIndex(Relation rel, const GuardClause &clause)
+Oid
+FindSearchIndex(Relation rel, const GuardClause &clause)
 {
 	SearchIndex chosen;
 
-	return ChooseIndex(rel, clause, &chosen);
+	return ChooseIndex(rel, clause, &chosen) ? chosen.index : InvalidOid;
+}
+
+bool
+HasSearchIndex(Relation rel, const GuardClause &clause)
+{
+	return OidIsValid(FindSearchIndex(rel, clause));
 }
 
 [[noreturn]] static void

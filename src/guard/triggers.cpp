@@ -185,6 +185,7 @@ struct InsertedRow
 	LiveAnswer answer;
 	bool uses; /* a deleted row, in `use`: so it is no duplicate */
 	DeletedRowUse use;
+	Oid found; /* exact: the table of the row that has the key, if it was found */
 };
 
 /* What becomes of the row, as far as its key decides. */
@@ -279,6 +280,7 @@ AskExactly(InsertedRow *in)
 	in->answer = LiveAnswer::TooOld;
 	verdict = JudgeExactRow(site, in->filter, {in->rel, &in->site->key, in->hash, NULL, in->row});
 	CountExactSearch(in->filter, verdict, verdict.duplicate && in->moving);
+	in->found = verdict.found;
 	if (verdict.duplicate)
 		in->answer = LiveAnswer::Duplicate;
 	else if (verdict.added)
@@ -297,17 +299,34 @@ FateOf(const InsertedRow *in)
 	return mode == GuardMode::Skip ? Fate::LeftOut : Fate::Lands;
 }
 
+/*
+ * The table that a row, which is a duplicate, may have been copied from, to be removed there;
+ * or InvalidOid. The filter alone does not tell which row it repeats: then a query asks once.
+ */
+static Oid
+MayBeCopiedFrom(const InsertedRow *in)
+{
+	GuardSite *site = in->site;
+
+	if (site->plan->options.exact)
+		return FoundInParent(in->rel, in->found);
+	if (site->parents_checked)
+		return InvalidOid;
+	site->parents_checked = true;
+	return GuardedParentWithRows(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
+}
+
 /* Counts a row that is left out, unless that would lose it. */
 static void
 LeaveOut(const InsertedRow *in)
 {
-	GuardSite *site = in->site;
+	Oid parent;
 
 	if (in->unguarded)
 		RefuseMove(in->rel);
-	if (!site->parents_checked)
-		CheckGuardedParents(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
-	site->parents_checked = true;
+	parent = MayBeCopiedFrom(in);
+	if (OidIsValid(parent))
+		RefuseWhileParentHasRows(in->rel, parent);
 	CountLive(in->filter, LiveCounter::Skipped, 1);
 }
 
@@ -369,6 +388,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.row = FindGuardRow();
 	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
 	in.unguarded = in.uses = false;
+	in.found = InvalidOid;
 	in.hash = 0;
 	ReadGuardKey(site->reader, trigger->tg_trigslot, &site->key);
 	in.filter = OpenGuardFilter(site);
@@ -422,6 +442,13 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 				LetGoOn(&in);
 		}
 		marked = IsDuplicate(&in);
+		if (marked)
+		{
+			const Oid parent = MayBeCopiedFrom(&in);
+
+			if (OidIsValid(parent))
+				NoteMarkedCopy(parent);
+		}
 	}
 	CloseLive(in.filter);
 	return MarkGuardRow(rel, plan, tuple, marked);

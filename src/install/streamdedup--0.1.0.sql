@@ -539,6 +539,18 @@ CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
 WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX') EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
+-- Tables that come to inherit from a guarded table, or cease to, also in a session that has not
+-- loaded the library.
+CREATE FUNCTION dedup_guard_inherited() RETURNS event_trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger: guards tables that come to inherit from a guarded table';
+
+CREATE EVENT TRIGGER streamdedup_guard_inherited ON ddl_command_end
+WHEN TAG IN ('CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'ALTER TABLE', 'ALTER FOREIGN TABLE')
+EXECUTE FUNCTION dedup_guard_inherited();
+ALTER EVENT TRIGGER streamdedup_guard_inherited ENABLE ALWAYS;
+
 -- What the view shows of one guard, by its trigger for DELETE. It runs in a subtransaction,
 -- which a parallel plan does not allow.
 CREATE FUNCTION dedup_guard_state(trigger oid,
