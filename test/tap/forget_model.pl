@@ -222,5 +222,60 @@ foreach my $shape (sort keys %shapes)
 	no_bad_pages($node, $filter, "$shape, after a crash");
 }
 
+# More transactions than a page has tags for, none of which can be settled: forgetting always
+# finds room. Rolled back it changes nothing.
+my $old = live_session($node);
+foreach my $shape (sort keys %shapes)
+{
+	my $filter = "t_$shape";
+	$node->safe_psql('postgres', "SELECT dedup_create('$filter', $shapes{$shape})");
+	$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	$node->safe_psql(
+		'postgres', "DO \$\$ BEGIN
+			FOR k IN 1 .. 400 LOOP
+				PERFORM is_new('$filter', k);
+				COMMIT;
+			END LOOP;
+		END \$\$");
+	my $forgotten = "SELECT count(*) FILTER (WHERE dedup_forget('$filter', k)) FROM generate_series(1, 400) k";
+	is($node->safe_psql('postgres', "BEGIN; $forgotten; ROLLBACK"), 400, "$shape: forgets beyond the tags of a page");
+	is(seen($node, $filter, 1, 400), 400, "$shape: which was rolled back");
+	my $snapshot = "SELECT count(*) FROM generate_series(1, 400) k, "
+	  . "(SELECT dedup_snapshot('$filter') s OFFSET 0) _ WHERE dedup_contains(s, k)";
+	is( $node->safe_psql(
+			'postgres', "BEGIN;
+			DO \$\$ BEGIN
+				FOR k IN 401 .. 600 LOOP
+					BEGIN
+						PERFORM is_new('$filter', k);
+					EXCEPTION WHEN OTHERS THEN
+						RAISE;
+					END;
+				END LOOP;
+				FOR k IN 1 .. 600 LOOP
+					BEGIN
+						PERFORM dedup_forget('$filter', k);
+						IF k % 2 = 0 THEN
+							RAISE EXCEPTION 'again';
+						END IF;
+					EXCEPTION WHEN raise_exception THEN
+						NULL;
+					END;
+				END LOOP;
+			END \$\$;
+			SELECT count(*), count(*) FILTER (WHERE k % 2 = 0) FROM generate_series(1, 600) k WHERE dedup_seen('$filter', k);
+			$forgotten;
+			SELECT count(*) FROM generate_series(1, 600) k WHERE dedup_seen('$filter', k);
+			COMMIT"),
+		"300|300\n200\n100", "$shape: as many subtransactions");
+	is(seen($node, $filter, 1, 600), 100, "$shape: and committed");
+	is($old->query($snapshot), 0, "$shape: an old snapshot sees none of the keys");
+	$old->query('ROLLBACK');
+	no_bad_pages($node, $filter, "$shape, beyond its tags");
+	$node->safe_psql('postgres', "VACUUM $filter");
+	is($node->safe_psql('postgres', "SELECT count, in_flight, overflow_pages FROM dedup_stats('$filter')"),
+		'100|0|0', "$shape: VACUUM leaves the keys that are there");
+}
+
 $node->stop;
 done_testing();
