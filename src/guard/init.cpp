@@ -35,6 +35,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetTruncations(TopSubTransactionId);
 			ForgetEmptied(TopSubTransactionId);
 			ForgetUnguarded(TopSubTransactionId);
+			ForgetFreeing();
 			TrimGuardPlans();
 			break;
 		default:

@@ -24,7 +24,7 @@ extern "C" {
 }
 
 /* Columns of what dedup_guard_state() returns. */
-static constexpr int COLUMNS = 10;
+static constexpr int COLUMNS = 11;
 
 /* ---- whether a table is guarded ------------------------------------------------------ */
 
@@ -62,11 +62,15 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 {
 	const GuardRows rows = ReadGuardRows(table);
 
-	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove))
+	const bool forgets = OidIsValid(rows.write) && rows.options.forget;
+
+	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove) ||
+		(forgets && !OidIsValid(rows.forget)))
 		return "one of its triggers is missing";
 	if (rows.clause.filter != filter)
 		return "it is guarded by another filter";
-	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled))
+	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled) ||
+		(forgets && !Fires(rows.forget, rows.forget_enabled)))
 		return "a trigger of it is disabled";
 	if (get_rel_relkind(table) == RELKIND_RELATION &&
 		!HasUsableGuardIndex(table, access_method, rows))
@@ -135,6 +139,10 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 {
 	const char *flaw = FlawOfTable(table, rows.clause.filter, access_method);
 
+	if (flaw == NULL && rows.options.forget && !OidIsValid(rows.truncate))
+		flaw = "one of its triggers is missing";
+	if (flaw == NULL && rows.options.forget && !Fires(rows.truncate, rows.truncate_enabled))
+		flaw = "a trigger of it is disabled";
 	if (flaw == NULL && !IsLiveRelationId(rows.clause.filter))
 		flaw = "what it names is not a live filter";
 	if (flaw == NULL && !TableOwnerMayAdd(table, rows.clause.filter))
@@ -187,6 +195,11 @@ DEDUP_FUNCTION(dedup_guard_state)
 	values[n++] =
 		OidIsValid(rows.write) ? CStringGetTextDatum(OnDuplicate(table, rows)) : (Datum) 0;
 	values[n++] = BoolGetDatum(rows.options.exact);
+	/* Under an exact guard no deleted row keeps its key. */
+	isnull[n] = !OidIsValid(rows.write) || rows.options.exact;
+	values[n] =
+		isnull[n] ? (Datum) 0 : CStringGetTextDatum(rows.options.forget ? "forget" : "keep");
+	n++;
 	values[n++] = Int32GetDatum(guarded);
 	values[n++] = Int32GetDatum(unguarded);
 
