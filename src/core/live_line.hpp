@@ -56,20 +56,31 @@ inline double AgeInLine(const uint8_t* line, const LineLayout& layout, uint64_t 
   return (behind + 0.5) / run.length;
 }
 
-// Takes a key out. Returns false if the line does not hold it. In a line with time,
-// `generation` receives the one that the key was added in.
+// Takes a key out. Returns false if the line does not hold it. In a line with time it is the
+// youngest key of this fingerprint, and `generation` receives the one that it was added in.
 inline bool TakeFromLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t clock,
                          uint32_t* generation) noexcept {
   const uint64_t fingerprint = fifo::FingerprintOf(rest, layout);
-  if (layout.timed) {
-    const uint64_t slots = fifo::SlotsEqual(line, layout, fingerprint << fifo::kGenerationBits,
-                                            LowMask(fifo::kGenerationBits));
-    if (slots != 0) {
-      const auto slot = static_cast<unsigned>(std::countr_zero(slots));
-      *generation = fifo::GenerationOf(fifo::LoadSlot(line, slot, layout.slot_bytes), clock);
-    }
+  if (!layout.timed) return fifo::Remove(line, layout, fingerprint);
+  uint64_t slots = fifo::SlotsEqual(line, layout, fingerprint << fifo::kGenerationBits,
+                                    LowMask(fifo::kGenerationBits));
+  uint64_t youngest = 0;
+  uint32_t age = ~uint32_t{0};
+  for (; slots != 0; slots &= slots - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(slots));
+    const uint64_t value = fifo::LoadSlot(line, slot, layout.slot_bytes);
+    if (fifo::AgeOf(value, clock) >= age) continue;
+    age = fifo::AgeOf(value, clock);
+    youngest = value;
   }
-  return fifo::Remove(line, layout, fingerprint);
+  if (youngest == 0) return false;
+  *generation = fifo::GenerationOf(youngest, clock);
+  bool found = false;
+  fifo::RemoveIf(line, layout, [&](uint64_t slot) {
+    if (found || slot != youngest) return false;
+    return found = true;
+  });
+  return true;
 }
 
 // Takes out the keys that have expired when the clock moves on to `new_clock`.

@@ -10,6 +10,7 @@
 
 #include "core/methods/fifo.hpp"
 #include "core/page.hpp"
+#include "core/settling.hpp"
 #include "core/registry.hpp"
 
 namespace dedup::live {

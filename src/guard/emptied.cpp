@@ -54,7 +54,7 @@ FindEmptied(Oid filter)
 
 /* ---- what has no rows ---------------------------------------------------------------- */
 
-static bool
+bool
 HasNoBlocks(Oid table)
 {
 	Relation rel = RelationIdGetRelation(table);

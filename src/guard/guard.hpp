@@ -1,12 +1,15 @@
 /*
  * What the parts of the guard share.
  *
- * A guarded table has three objects:
+ * A guarded table has these objects:
  *
  *   trigger ~dedup_guard          BEFORE INSERT OR UPDATE, each row; its arguments are
  *                                 the mode, the constraint name for errors, and options
  *   trigger ~dedup_guard_delete   BEFORE DELETE, each row; its WHEN clause, which is
  *                                 always true, describes the guard (clause.hpp)
+ *   trigger ~dedup_guard_forget   AFTER DELETE OR UPDATE, each row; and
+ *   trigger ~dedup_guard_truncate AFTER TRUNCATE, each statement, not on partitions: both only
+ *                                 where rows that go free their keys (freed.cpp)
  *   index <table>_dedup_guard     of access method streamdedup_guard on the columns that
  *                                 the guard goes by, and on the column for marks if it is
  *                                 exact: stores nothing, tells us that a row landed
@@ -24,6 +27,7 @@
 #include "live/live.hpp"
 
 extern "C" {
+#include "commands/trigger.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 #include "storage/itemptr.h"
@@ -57,6 +61,8 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 /* Triggers fire in the order of their names' bytes: these after every usual one. */
 #define GUARD_TRIGGER "~dedup_guard"
 #define GUARD_DELETE_TRIGGER "~dedup_guard_delete"
+#define GUARD_FORGET_TRIGGER "~dedup_guard_forget"
+#define GUARD_TRUNCATE_TRIGGER "~dedup_guard_truncate"
 
 /* Registers callbacks and hooks; once, from _PG_init (init.cpp). */
 extern void InitGuard(void);
@@ -66,8 +72,10 @@ extern void InitGuard(void);
 /* The triggers of a guarded table. */
 struct GuardTriggers
 {
-	const Trigger *write;  /* BEFORE INSERT OR UPDATE */
-	const Trigger *remove; /* BEFORE DELETE */
+	const Trigger *write;    /* BEFORE INSERT OR UPDATE */
+	const Trigger *remove;   /* BEFORE DELETE */
+	const Trigger *forget;   /* AFTER DELETE OR UPDATE, if rows that go free their keys */
+	const Trigger *truncate; /* AFTER TRUNCATE, of the table that dedup_guard() was called for */
 };
 
 /*
@@ -177,6 +185,10 @@ struct GuardRows
 	GuardOptions options;
 	Oid remove;
 	char remove_enabled;
+	Oid forget;
+	char forget_enabled;
+	Oid truncate;
+	char truncate_enabled;
 	GuardClause clause;
 };
 extern GuardRows ReadGuardRows(Oid table);
@@ -210,9 +222,17 @@ extern Oid RootOfPartition(Relation rel);
 /*
  * A row that this transaction deletes from a guarded table may be inserted again: its key
  * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
- * deleted it. May write to a temporary file.
+ * deleted it. `awaited`: AskDeletedRow() is called for it. May write to a temporary file.
  */
-extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false);
+
+/*
+ * What has become of a deleted row, when the statement that deleted it is over. Returns true if
+ * it, or another deleted row of its key, was inserted again; then the note is gone. Otherwise
+ * the key is free, and DropDeletedRow() drops the note once nobody needs it any more.
+ */
+extern bool AskDeletedRow(Oid filter, uint64 hash);
+extern void DropDeletedRow(Oid filter, uint64 hash);
 
 /* A deleted row that was inserted again. */
 struct DeletedRowUse
@@ -244,6 +264,29 @@ extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
 											SubTransactionId parent);
 /* `close`: closes the files, too; else the end of the transaction does. */
 extern void ForgetDeletedRows(bool close);
+
+/* ---- rows that free their keys (freed.cpp) ------------------------------------- */
+
+/* The trigger AFTER DELETE OR UPDATE of a guard fires. */
+extern void GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger);
+
+/* The trigger AFTER TRUNCATE of a guard fires. */
+extern void GuardTruncated(const TriggerData *trigger);
+
+/* Whether a guard of another table uses a filter, too. */
+extern bool IsSharedFilter(Oid filter, Oid guarded);
+
+/*
+ * Whether TRUNCATE of the table that dedup_guard() was called for, which is running, goes on to
+ * empty the filter, if it finds nothing in the table then.
+ */
+extern bool TruncateEmptiesFilter(const GuardPlan *plan);
+
+/* The NOTICE that a filter keeps keys of rows that went with their whole table. */
+extern void NoticeKeptKeys(Oid table, Oid filter);
+
+/* At the end of a transaction. */
+extern void ForgetFreeing(void);
 
 /* ---- rows that TRUNCATE has removed (truncate.cpp) ---------------------- */
 

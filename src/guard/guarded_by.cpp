@@ -117,6 +117,19 @@ TableOfAnyGuard(Oid filter)
 	return table;
 }
 
+bool
+IsSharedFilter(Oid filter, Oid guarded)
+{
+	bool shared = false;
+
+	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
+		const Oid table = GuardedTable(trigger->oid);
+
+		return shared = OidIsValid(table) && table != guarded;
+	});
+	return shared;
+}
+
 /* ---- exact guards ---------------------------------------------------------------- */
 
 /* The arguments of a trigger as pg_trigger has them: so many strings, one after the other. */
@@ -189,6 +202,16 @@ ReadGuardRows(Oid table)
 		{
 			found.remove = trigger->oid;
 			found.remove_enabled = trigger->tgenabled;
+		}
+		if (trigger->tgtype == (TRIGGER_TYPE_ROW | TRIGGER_TYPE_DELETE | TRIGGER_TYPE_UPDATE))
+		{
+			found.forget = trigger->oid;
+			found.forget_enabled = trigger->tgenabled;
+		}
+		if (trigger->tgtype == TRIGGER_TYPE_TRUNCATE)
+		{
+			found.truncate = trigger->oid;
+			found.truncate_enabled = trigger->tgenabled;
 		}
 		if (trigger->tgtype ==
 			(TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE))

@@ -35,6 +35,7 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetEmptied(TopSubTransactionId);
 			ForgetMarkedCopies(TopSubTransactionId);
 			ForgetUnguarded();
+			ForgetFreeing();
 			TrimGuardPlans();
 			break;
 		default:

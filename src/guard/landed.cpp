@@ -103,7 +103,8 @@ ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *
 	}
 	if (row->freed.exists)
 	{
-		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
+		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId(),
+					   row->plan->options.forget);
 		row->freed.exists = false;
 	}
 	GuardNoteLanded(row, heap, tid);

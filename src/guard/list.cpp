@@ -63,11 +63,15 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 {
 	const GuardRows rows = ReadGuardRows(table);
 
-	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove))
+	const bool forgets = OidIsValid(rows.write) && rows.options.forget;
+
+	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove) ||
+		(forgets && !OidIsValid(rows.forget)))
 		return "one of its triggers is missing";
 	if (rows.clause.filter != filter)
 		return "it is guarded by another filter";
-	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled))
+	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled) ||
+		(forgets && !Fires(rows.forget, rows.forget_enabled)))
 		return "a trigger of it is disabled";
 	if (get_rel_relkind(table) == RELKIND_RELATION &&
 		!HasUsableGuardIndex(table, access_method, rows))
@@ -192,6 +196,10 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 {
 	const char *flaw = FlawOfTable(table, rows.clause.filter, access_method);
 
+	if (flaw == NULL && rows.options.forget && !OidIsValid(rows.truncate))
+		flaw = "one of its triggers is missing";
+	if (flaw == NULL && rows.options.forget && !Fires(rows.truncate, rows.truncate_enabled))
+		flaw = "a trigger of it is disabled";
 	if (flaw == NULL && !IsLiveRelationId(rows.clause.filter))
 		flaw = "what it names is not a live filter";
 	if (flaw == NULL && !TableOwnerMayAdd(table, rows.clause.filter))

@@ -29,7 +29,7 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-/* A guard has two triggers and an index; whoever made more calls twice. */
+/* A guard has up to four triggers and an index; whoever made more calls twice. */
 constexpr int MAX_DROPPED = 8;
 
 char *
@@ -206,6 +206,27 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 	return command.data;
 }
 
+/* The triggers of a guard whose rows free their keys; NULL for others. */
+static char *
+ForgetTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
+{
+	if (!request.options.forget)
+		return NULL;
+	return psprintf("CREATE TRIGGER \"" GUARD_FORGET_TRIGGER "\" AFTER DELETE OR UPDATE ON %s"
+					" FOR EACH ROW EXECUTE FUNCTION %s()",
+					QualifiedGuardName(RelationGetRelid(rel)), function);
+}
+
+static char *
+TruncateTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
+{
+	if (!request.options.forget)
+		return NULL;
+	return psprintf("CREATE TRIGGER \"" GUARD_TRUNCATE_TRIGGER "\" AFTER TRUNCATE ON %s"
+					" FOR EACH STATEMENT EXECUTE FUNCTION %s()",
+					QualifiedGuardName(RelationGetRelid(rel)), function);
+}
+
 /* The arguments of dedup_guard(). */
 enum GuardArgument
 {
@@ -264,7 +285,7 @@ DEDUP_FUNCTION(dedup_guard)
 	Oid function;
 	char *schema;
 	char *index_name;
-	char *commands[3];
+	char *commands[5];
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
@@ -278,6 +299,8 @@ DEDUP_FUNCTION(dedup_guard)
 	commands[0] = IndexCommand(rel, request, &index_name);
 	commands[1] = WriteTriggerCommand(rel, schema, request, index_name);
 	commands[2] = DeleteTriggerCommand(rel, schema, request);
+	commands[3] = ForgetTriggerCommand(rel, schema, request);
+	commands[4] = TruncateTriggerCommand(rel, schema, request);
 
 	if (rel->rd_rel->relispartition)
 		ereport(NOTICE,

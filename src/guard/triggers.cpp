@@ -5,7 +5,7 @@
  * the key count only if it does. plan.cpp reads what the table's guard is. A row
  * that this transaction has deleted may be inserted again: deleted.cpp and
  * truncate.cpp remember it. moves.cpp finds rows that come from a partition
- * without a guard.
+ * without a guard. freed.cpp frees the keys of rows that go.
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
@@ -639,7 +639,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	if (has_key && !marked && site->may_delete &&
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{
-		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
+		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget);
 		if (site->removable)
 		{
 			if (row == NULL)
@@ -649,6 +649,16 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		}
 	}
 	return trigger->tg_trigtuple;
+}
+
+/* Whether the triggers of a guard whose rows free their keys fire so. */
+static bool
+FiresAfterwards(const TriggerData *trigger)
+{
+	return TRIGGER_FIRED_AFTER(trigger->tg_event) &&
+		   (TRIGGER_FIRED_FOR_ROW(trigger->tg_event)
+				? !TRIGGER_FIRED_BY_INSERT(trigger->tg_event)
+				: TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event));
 }
 
 /*
@@ -662,6 +672,15 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
+	if (FiresAfterwards(trigger))
+	{
+		SettleGuardRows();
+		if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+			GuardFreesRow(fcinfo, trigger);
+		else
+			GuardTruncated(trigger);
+		PG_RETURN_POINTER(NULL);
+	}
 	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
 							 gettext_noop("It is not fired BEFORE each row."));

@@ -209,8 +209,9 @@ TruncatedWhole(Oid table)
  * is truncated only the table itself is named.
  */
 static void
-WarnOfKeys(Oid table, Oid filter)
+WarnOfKeys(Oid table, const GuardPlan *plan)
 {
+	const Oid filter = plan->clause.filter;
 	static TimestampTz warned_at;
 	static CommandId warned_in;
 	static Oid warned_table;
@@ -226,6 +227,13 @@ WarnOfKeys(Oid table, Oid filter)
 	warned_in = command;
 	warned_table = table;
 	warned_filter = filter;
+	if (plan->options.forget)
+	{
+		/* Else the filter is emptied next. */
+		if (!TruncateEmptiesFilter(plan))
+			NoticeKeptKeys(table, filter);
+		return;
+	}
 	ereport(
 		WARNING,
 		(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
@@ -337,7 +345,7 @@ NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 	truncation->warn =
 		!truncation->done && truncating == NIL && HoldsExclusively(plan->clause.filter);
 	if (!truncation->done && !truncation->warn)
-		WarnOfKeys(truncation->heap, plan->clause.filter);
+		WarnOfKeys(truncation->heap, plan);
 }
 
 void
@@ -401,7 +409,7 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 	MemoryContextDelete(context);
 	(void) AddTruncation(heap, plan);
 	if (any && !list_member_oid(truncating, plan->clause.filter))
-		WarnOfKeys(RelationGetRelid(heap), plan->clause.filter);
+		WarnOfKeys(RelationGetRelid(heap), plan);
 }
 
 /* Whether a trigger could still change what the table holds when it is truncated. */
@@ -536,7 +544,7 @@ WarnOfTruncatedKeys(void)
 		if (!RelationIsValid(rel))
 			continue;
 		if (IsSameFile(truncation->filter_file, FileNumberOf(rel)))
-			WarnOfKeys(truncation->heap, truncation->plan->clause.filter);
+			WarnOfKeys(truncation->heap, truncation->plan);
 		RelationClose(rel);
 	}
 }

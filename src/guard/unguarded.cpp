@@ -25,6 +25,7 @@ extern "C" {
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -86,11 +87,15 @@ IdleGuardIndex(Oid relid)
 	return idle;
 }
 
+/* The same, and NoticeKeptKeys() if its rows would have freed their keys one by one. */
 static void
-NoticeDetached(Oid relid)
+NoticeDetached(Oid relid, Oid parent)
 {
 	const Oid index = IdleGuardIndex(relid);
+	const GuardRows rows = OidIsValid(parent) ? ReadGuardRows(parent) : GuardRows{};
 
+	if (OidIsValid(index) && OidIsValid(rows.remove) && rows.options.forget && !HasNoBlocks(relid))
+		NoticeKeptKeys(relid, rows.clause.filter);
 	if (OidIsValid(index))
 		ereport(NOTICE, (errmsg("table \"%s\" is not guarded any more", get_rel_name(relid)),
 						 errdetail("Its guard was that of the partitioned table. Index \"%s\" "
@@ -143,8 +148,31 @@ LookAtDetached(const AlterTableStmt *statement)
 		relid = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
 		if (OidIsValid(relid) &&
 			OidIsValid(GuardFilterOf(RangeVarGetRelid(statement->relation, NoLock, true))))
-			NoticeDetached(relid);
+			NoticeDetached(relid, RangeVarGetRelid(statement->relation, NoLock, true));
 	}
+}
+
+/* The table that a table was a partition of before this transaction's first command. */
+static Oid
+FormerParent(Oid relid)
+{
+	Relation catalog = table_open(InheritsRelationId, AccessShareLock);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Oid parent = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	snapshot->curcid = FirstCommandId;
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, snapshot, 1, &key);
+	if (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(catalog, AccessShareLock);
+	return parent;
 }
 
 /*
@@ -192,7 +220,12 @@ LookAtFirstTransaction(void)
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	foreach(cell, detached)
-		NoticeDetached(IndexGetRelation(lfirst_oid(cell), true));
+	{
+		const Oid relid = IndexGetRelation(lfirst_oid(cell), true);
+
+		if (OidIsValid(relid))
+			NoticeDetached(relid, FormerParent(relid));
+	}
 	list_free(detached);
 }
 

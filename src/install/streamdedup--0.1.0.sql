@@ -528,15 +528,15 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_rebuild(regclass) IS 'loads the keys of a table into the live filter of its exact guard';
 
--- Drops of a guard's trigger or index by hand, also in a session that has not loaded the
--- library.
+-- Drops of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
+-- session that has not loaded the library.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand';
+COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, or a partition whose keys stay';
 
 CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
-WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX') EXECUTE FUNCTION dedup_guard_dropped();
+WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE') EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
 -- Tables that come to inherit from a guarded table, or cease to, also in a session that has not
@@ -563,12 +563,13 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
 
 COMMENT ON FUNCTION dedup_guard_state(oid) IS 'what the view dedup_guards shows of a guard';
 
--- Triggers of partitions that have a parent are parts of another guard.
+-- Its trigger is the one BEFORE DELETE. Those of partitions that have a parent are parts of
+-- another guard.
 CREATE VIEW dedup_guards AS
 SELECT t.tgrelid::regclass AS "table", s.*
 FROM pg_catalog.pg_trigger t
 CROSS JOIN LATERAL dedup_guard_state(CASE
-	WHEN t.tgfoid = 'dedup_guard_trigger()'::regprocedure AND t.tgparentid = 0 AND t.tgtype & 8 <> 0
+	WHEN t.tgfoid = 'dedup_guard_trigger()'::regprocedure AND t.tgparentid = 0 AND t.tgtype & 10 = 10
 	THEN t.oid END) s
 WHERE s.filter IS NOT NULL;
 

@@ -17,7 +17,6 @@ struct Look
 {
 	bool present;
 	TransactionId wait_for; /* has it in flight, or forgets it */
-	bool own_forgotten;     /* an entry that this very subtransaction forgets */
 };
 
 } /* namespace */
@@ -37,22 +36,12 @@ LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uin
 
 		if (filter.parameters.ttl != 0 && !Alive(tag.generation, now))
 			return false;
-		switch (SideOf(filter, page.bytes, tag.xid))
-		{
-			case Side::InFlight:
-				look->wait_for = (TransactionId) tag.xid;
-				break;
-			case Side::Present:
-				if (!entry.forgotten)
-					return look->present = true;
-				if ((TransactionId) tag.xid == GetCurrentTransactionIdIfAny())
-					look->own_forgotten = true;
-				break;
-			case Side::Absent:
-				if (entry.forgotten)
-					return look->present = true;
-				break;
-		}
+		const EntryView view = ViewEntry(filter, page.bytes, entry, tag);
+
+		if (view.side == Side::Present)
+			return look->present = true;
+		if (view.side == Side::InFlight)
+			look->wait_for = view.other;
 		return false;
 	});
 }
@@ -102,8 +91,7 @@ StateOfKey(const LiveFilter &filter, const HeldPage &main, const Address &addres
 
 	if (look.present)
 		return KeyState::Present;
-	return TransactionIdIsValid(look.wait_for) || look.own_forgotten ? KeyState::Waits
-																	 : KeyState::Absent;
+	return TransactionIdIsValid(look.wait_for) ? KeyState::Waits : KeyState::Absent;
 }
 
 void
@@ -113,17 +101,6 @@ LiveWait(TransactionId xid)
 	Assert(InterruptHoldoffCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
-}
-
-void
-ReportNoTag(const LiveFilter &filter)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many transactions have keys in flight on one page of live filter \"%s\"",
-					LiveName(filter)),
-			 errhint("Try again when some of them have ended.")));
-	pg_unreachable();
 }
 
 /*
@@ -145,44 +122,6 @@ static uint32
 NewestOf(const LiveFilter &filter)
 {
 	return filter.parameters.ttl == 0 ? 0 : LiveClock(filter);
-}
-
-/* Makes a key that this subtransaction forgot a committed one again. */
-static void
-Unforget(const LiveFilter &filter, const HeldPage &main, unsigned line, uint64 rest, uint64 own)
-{
-	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
-		PGAlignedBlock scratch;
-		uint8_t *copy = (uint8_t *) scratch.data;
-		const AreaShape &area = AreaOf(page.bytes);
-
-		return VisitKey(page.bytes, area, line, rest, [&](unsigned place, Entry entry) {
-			const Tag tag = LoadTag(page.bytes, entry.tag);
-
-			if (!entry.forgotten || tag.xid != own)
-				return false;
-			memcpy(copy, page.bytes, BLCKSZ);
-
-			const TagChoice frozen = ChooseTag(copy, area, kFrozen, tag.generation);
-
-			if (frozen.tag == 0 && page.block == main.block)
-			{
-				TakeBack(copy, area, place);
-				PutKey(filter, main, copy, {kFrozen, tag.generation}, line, rest, false);
-				return true;
-			}
-			if (frozen.tag == 0)
-				ReportNoTag(filter);
-			StoreTag(copy, frozen.tag, {kFrozen, tag.generation});
-			entry.tag = frozen.tag;
-			entry.forgotten = false;
-			StoreEntry(copy, area, place, entry);
-			StartChange();
-			ChangeToScratch(page, copy);
-			MakeChange(filter);
-			return true;
-		});
-	});
 }
 
 LiveAnswer
@@ -224,11 +163,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 			(void) GetCurrentTransactionId();
 			continue;
 		}
-		if (look.own_forgotten)
-			Unforget(filter, main, address.line, address.rest, WideXid(own));
-		else
-			PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest,
-				   false);
+		PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest, false);
 		ReleasePage(main);
 		NoteLiveGeneration(filter, generation);
 		WarnLiveEarly(filter);
@@ -254,13 +189,14 @@ InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &addres
 								ReportBadPage(filter.rel, page.block,
 											  "An entry has no transaction.");
 
-							const uint64 xid = LoadTag(page.bytes, entry.tag).xid;
-							const Side side = SideOf(filter, page.bytes, xid);
+							const EntryView view = ViewEntry(filter, page.bytes, entry,
+															 LoadTag(page.bytes, entry.tag));
 
-							if (side == Side::InFlight)
-								other = (TransactionId) xid;
-							else if (side == Side::Present && !entry.forgotten && xid != kFrozen &&
-									 TransactionIdIsCurrentTransactionId((TransactionId) xid))
+							if (view.side == Side::InFlight)
+								other = view.other;
+							else if (view.side == Side::Present && view.since != kFrozen &&
+									 TransactionIdIsCurrentTransactionId(
+										 (TransactionId) view.since))
 								*own = true;
 							return *own;
 						});
@@ -322,13 +258,15 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	/* A committed key that another transaction is about to forget is still there. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			return look.present = VisitKey(page.bytes, AreaOf(page.bytes), address.line,
-										   address.rest, [&](unsigned, const Entry &entry) {
-											   return entry.forgotten &&
-													  SideOf(filter, page.bytes,
-															 LoadTag(page.bytes, entry.tag).xid) ==
-														  Side::InFlight;
-										   });
+			return look.present =
+					   VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
+								[&](unsigned, const Entry &entry) {
+									const Tag tag = LoadTag(page.bytes, entry.tag);
+
+									return (filter.parameters.ttl == 0 ||
+											Alive(tag.generation, generation)) &&
+										   ViewEntry(filter, page.bytes, entry, tag).was_there;
+								});
 		});
 	ReleasePage(main);
 	return look.present;
@@ -408,8 +346,8 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 				stop = true;
 				break;
 			}
-			else if (!look.own_forgotten && PutEntry(scratch, kMainArea, {WideXid(own), generation},
-													 address.line, address.rest, false))
+			else if (PutEntry(scratch, kMainArea, {WideXid(own), generation}, address.line,
+							  address.rest, false))
 				answers[keys[i].index] = LiveAnswer::New;
 			else
 			{

@@ -233,6 +233,12 @@ extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 extern bool LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation);
 
 /*
+ * The same for a key whose row is deleted: never waits, and raises no error but for damaged
+ * pages or a full disk. What another transaction has in flight is left alone.
+ */
+extern bool LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation);
+
+/*
  * Takes back a key that this transaction added as subtransaction `xid` (what
  * GetCurrentTransactionId() said then), as if it had never been added.
  */

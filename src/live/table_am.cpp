@@ -224,7 +224,11 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 			if (entry.tag > area.tags || entry.line >= kLines)
 				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
-			if (CommittedFor(filter, page.block, snapshot, tag.xid) == entry.forgotten)
+			const bool committed = CommittedFor(filter, page.block, snapshot, tag.xid);
+			const bool was_there =
+				tag.base == 0 || CommittedFor(filter, page.block, snapshot, BaseOf(tag));
+
+			if (entry.forgotten ? committed || !was_there : !committed)
 				return;
 			if ((int) result->count == room)
 			{

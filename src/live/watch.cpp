@@ -56,6 +56,20 @@ AddLines(const LiveFilter &filter, const uint8_t *main, uint32 now, Holdings *ho
 	}
 }
 
+static bool
+IsUnderWay(const LiveFilter &filter, BlockNumber block, uint64 xid)
+{
+	return xid != kNoXid && JudgeXid(filter, block, xid) == Verdict::kKeep &&
+		   (TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
+			TransactionIdIsInProgress((TransactionId) xid));
+}
+
+static bool
+HasCommitted(uint64 xid)
+{
+	return xid == kFrozen || TransactionIdDidCommit((TransactionId) xid);
+}
+
 /* Adds the entries of a page. */
 static void
 AddEntries(const LiveFilter &filter, const HeldPage &page, uint32 now, Holdings *holdings)
@@ -63,14 +77,14 @@ AddEntries(const LiveFilter &filter, const HeldPage &page, uint32 now, Holdings 
 	ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
 		const Tag tag = LoadTag(page.bytes, entry.tag);
 		const uint64 xid = tag.xid;
+		const uint64 base = BaseOf(tag);
 
 		if (filter.parameters.geometry.layout.timed && !Alive(tag.generation, now))
 			return;
-		if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
-			(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
-			 TransactionIdIsInProgress((TransactionId) xid)))
+		if (IsUnderWay(filter, page.block, xid) || IsUnderWay(filter, page.block, base))
 			holdings->in_flight++;
-		else if ((xid == kFrozen || TransactionIdDidCommit((TransactionId) xid)) != entry.forgotten)
+		else if (entry.forgotten ? (base == kNoXid || HasCommitted(base)) && !HasCommitted(xid)
+								 : HasCommitted(xid))
 			holdings->held++;
 	});
 }
@@ -343,8 +357,13 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
 		flaw = "It names a transaction that cannot exist.";
 	for (unsigned tag = 1; tag <= AreaOf(page).tags; tag++)
-		if (LoadTag(page, tag).xid != kNoXid && !IsPossibleXid(LoadTag(page, tag).xid))
+	{
+		const Tag value = LoadTag(page, tag);
+
+		if ((value.xid != kNoXid && !IsPossibleXid(value.xid)) ||
+			(value.base != 0 && !IsPossibleXid(BaseOf(value))))
 			flaw = "It names a transaction that cannot exist.";
+	}
 	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
 }
 
