@@ -2,6 +2,7 @@
  * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
  * the DDL that a user would write, as the user who asks.
  */
+#include "guard/divert.hpp"
 #include "guard/load.hpp"
 #include "guard/request.hpp"
 
@@ -272,6 +273,7 @@ DEDUP_FUNCTION(dedup_guard)
 	ReadRequest(fcinfo, rel, &request);
 	CheckTables(rel, function, request);
 	CheckExact(rel, request);
+	MakeSideTable(rel, &request);
 
 	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
 	commands[0] = IndexCommand(rel, request, &index_name);
