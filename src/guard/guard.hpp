@@ -170,6 +170,9 @@ extern Oid GuardedBy(Oid filter);
 /* The table that dedup_guard() was called for of some guard, enabled or not, or InvalidOid. */
 extern Oid TableOfAnyGuard(Oid filter);
 
+/* The table of some guard, enabled or not, whose refused rows go into this one, or InvalidOid. */
+extern Oid TableOfSide(Oid side);
+
 /* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
 extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
 

@@ -3,6 +3,7 @@
  * so it never waits, and what is dropped or altered meanwhile is shown as one of both.
  */
 #include "guard/inherit.hpp"
+#include "guard/divert.hpp"
 #include "pg/catalog.hpp"
 #include "pg/sets.hpp"
 
@@ -156,12 +157,16 @@ ColumnNames(Oid table, const GuardClause &clause, bool locked)
 		construct_md_array(names, isnull, 1, &n, &from, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* What dedup_guard() was given: mark with the name of its column. */
+/* What dedup_guard() was given: mark with the name of its column, divert with that of its table. */
 static const char *
 OnDuplicate(Oid table, const GuardRows &rows)
 {
 	const char *column = rows.clause.mark != 0 ? get_attname(table, rows.clause.mark, true) : NULL;
 
+	if (strcmp(rows.mode, "divert") == 0 && OidIsValid(rows.clause.side))
+		return psprintf("divert:%s",
+						DatumGetCString(
+							DirectFunctionCall1(regclassout, ObjectIdGetDatum(rows.clause.side))));
 	return column != NULL && strcmp(rows.mode, "mark") == 0 ? psprintf("mark:%s", column)
 															: rows.mode;
 }
@@ -204,6 +209,13 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 		flaw = "what it names is not a live filter";
 	if (flaw == NULL && !TableOwnerMayAdd(table, rows.clause.filter))
 		flaw = "the owner of the table may not add keys to the filter";
+	if (flaw == NULL && OidIsValid(rows.clause.side))
+	{
+		const char *side_flaw = FlawOfSideTableId(rows.clause.side, table);
+
+		if (side_flaw != NULL)
+			flaw = psprintf("its side table: %s", side_flaw);
+	}
 	if (flaw == NULL && unguarded > 0)
 		flaw = get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE
 				   ? "not all of its partitions are guarded"

@@ -2,6 +2,7 @@
  * Reading what dedup_guard() is asked for: see request.hpp.
  */
 #include "guard/request.hpp"
+#include "guard/divert.hpp"
 #include "guard/inherit.hpp"
 #include "guard/search.hpp"
 #include "pg/keys.hpp"
@@ -72,6 +73,7 @@ CheckTable(Relation rel, Oid function)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
 						errmsg("table \"%s\" is guarded already", RelationGetRelationName(rel)),
 						errhint("Call dedup_unguard() first.")));
+	CheckIsNoSideTable(rel);
 }
 
 void
@@ -511,11 +513,14 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 		request->mode = GuardMode::Mark;
 		ReadMarkColumn(rel, text[4] == ':' ? text + 5 : NULL, request);
 	}
+	else if (strcmp(text, "divert") == 0 || strncmp(text, "divert:", 7) == 0)
+		ReadSideTable(rel, text[6] == ':' ? text + 7 : NULL, request);
 	else
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown value \"%s\" of on_duplicate", text),
-						errhint("Use skip (the row is left out), reject (an error) or mark (a "
-								"boolean column is set; mark:column names it).")));
+						errhint("Use skip (the row is left out), reject (an error), mark (a "
+								"boolean column is set; mark:column names it) or divert (the row "
+								"goes into another table; divert:table names it).")));
 }
 
 /*
@@ -562,7 +567,7 @@ WarnUnique(Relation rel, bool exact)
 void
 CheckTables(Relation rel, Oid function, const GuardRequest &request)
 {
-	bool warned = request.mode != GuardMode::Skip;
+	bool warned = request.mode != GuardMode::Skip && request.mode != GuardMode::Divert;
 	List *tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
 	ListCell *cell;
 

@@ -3,6 +3,7 @@
  * the DDL that a user would write, as the user who asks.
  */
 #include "guard/inherit.hpp"
+#include "guard/divert.hpp"
 #include "guard/load.hpp"
 #include "guard/request.hpp"
 
@@ -294,6 +295,7 @@ DEDUP_FUNCTION(dedup_guard)
 	ReadRequest(fcinfo, rel, &request);
 	CheckTables(rel, function, request);
 	CheckExact(rel, request);
+	MakeSideTable(rel, &request);
 
 	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
 	commands[0] = IndexCommand(rel, request, &index_name);

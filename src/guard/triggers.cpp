@@ -7,6 +7,7 @@
  * truncate.cpp remember it. moves.cpp finds rows that come from a partition
  * without a guard. freed.cpp frees the keys of rows that go.
  */
+#include "guard/divert.hpp"
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
 #include "pg/catalog.hpp"
@@ -38,8 +39,9 @@ struct GuardSite
 	bool parents_checked;
 	bool has_seed; /* and what follows it */
 	dedup::KeySeed seed;
-	bool may_delete; /* the owner may add keys, so deleted rows may come again */
-	ExactSite exact; /* without a plan: the guard is not exact */
+	bool may_delete;    /* the owner may add keys, so deleted rows may come again */
+	ExactSite exact;    /* without a plan: the guard is not exact */
+	DivertSite *divert; /* NULL: no row has gone into the side table yet */
 	KeyReader reader;
 	GuardKey key;
 	GuardKey old_key;
@@ -248,6 +250,13 @@ KeepsMovedKey(InsertedRow *in)
 	return true;
 }
 
+/* Whether a duplicate does not land, and is no error. */
+static bool
+LeavesOut(GuardMode mode)
+{
+	return mode == GuardMode::Skip || mode == GuardMode::Divert;
+}
+
 /* Tests and adds the key. */
 static void
 AskForKey(InsertedRow *in)
@@ -258,8 +267,8 @@ AskForKey(InsertedRow *in)
 
 	/* What a worker cannot tell from a row that moves it keeps: an error would stop it. */
 	if (in->answer == LiveAnswer::Duplicate && !in->uses &&
-		(MayBeRemovedRow(in->filter_oid) ||
-		 (IsLogicalWorker() && in->site->plan->mode == GuardMode::Skip && !in->moving &&
+		(MayBeRemovedRow(in->filter_oid) || IsReadmitted(in->site->plan, in->hash) ||
+		 (IsLogicalWorker() && LeavesOut(in->site->plan->mode) && !in->moving &&
 		  in->rel->rd_rel->relispartition && ComesFromUnguarded(in->site, in->trigger))))
 		in->answer = LiveAnswer::TooOld;
 }
@@ -296,7 +305,7 @@ FateOf(const InsertedRow *in)
 		return Fate::Lands;
 	if (mode == GuardMode::Reject || in->moving)
 		return Fate::Fails;
-	return mode == GuardMode::Skip ? Fate::LeftOut : Fate::Lands;
+	return LeavesOut(mode) ? Fate::LeftOut : Fate::Lands;
 }
 
 /*
@@ -316,7 +325,10 @@ MayBeCopiedFrom(const InsertedRow *in)
 	return GuardedParentWithRows(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
 }
 
-/* Counts a row that is left out, unless that would lose it. */
+/*
+ * Counts a row that is left out, unless that would lose it, and keeps it elsewhere if it goes
+ * there.
+ */
 static void
 LeaveOut(const InsertedRow *in)
 {
@@ -327,6 +339,9 @@ LeaveOut(const InsertedRow *in)
 	parent = MayBeCopiedFrom(in);
 	if (OidIsValid(parent))
 		RefuseWhileParentHasRows(in->rel, parent);
+	if (site->plan->mode == GuardMode::Divert)
+		DivertRow(&site->divert, GetMemoryChunkContext(site), site->plan, in->rel,
+				  in->trigger->tg_trigslot);
 	CountLive(in->filter, LiveCounter::Skipped, 1);
 }
 
