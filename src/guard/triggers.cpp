@@ -332,6 +332,7 @@ MayBeCopiedFrom(const InsertedRow *in)
 static void
 LeaveOut(const InsertedRow *in)
 {
+	GuardSite *site = in->site;
 	Oid parent;
 
 	if (in->unguarded)
