@@ -117,6 +117,21 @@ TableOfAnyGuard(Oid filter)
 	return table;
 }
 
+List *
+TablesOfGuards(Oid filter)
+{
+	List *tables = NIL;
+
+	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
+		const Oid table = GuardedTable(trigger->oid);
+
+		if (OidIsValid(table))
+			tables = list_append_unique_oid(tables, table);
+		return false;
+	});
+	return tables;
+}
+
 /* ---- exact guards ---------------------------------------------------------------- */
 
 /* The arguments of a trigger as pg_trigger has them: so many strings, one after the other. */
@@ -189,6 +204,12 @@ ReadGuardRows(Oid table)
 		}
 	});
 	return found;
+}
+
+bool
+MayBeRebuilt(const GuardRows &rows)
+{
+	return rows.exact;
 }
 
 /* Runs visit(rows) over the exact guards, enabled or not, that use a filter. */
