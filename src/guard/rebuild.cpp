@@ -159,29 +159,32 @@ CheckGuards(Oid filter, const List *tables)
 								   get_rel_name(lfirst_oid(cell))));
 }
 
-/* Raises an error if a running query of this session may have rows that are not seen yet. */
+/*
+ * Raises an error if a running query of this session uses the filter, or a table, of which it
+ * may have rows that are not seen yet.
+ */
 static void
-CheckNotInUse(Oid relid)
+CheckNotInUse(Oid filter, Oid relid)
 {
 	Relation rel = table_open(relid, NoLock);
 
 	if (rel->rd_refcnt > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot load the keys of table \"%s\"", RelationGetRelationName(rel)),
-				 errdetail("It is being used by active queries in this session.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+						errmsg("cannot rebuild live filter \"%s\"", get_rel_name(filter)),
+						errdetail("Active queries in this session are using \"%s\".",
+								  RelationGetRelationName(rel))));
 	table_close(rel, NoLock);
 }
 
 static void
-CheckTablesNotInUse(const List *tables)
+CheckTablesNotInUse(Oid filter, const List *tables)
 {
 	ListCell *cell;
 	ListCell *below;
 
 	foreach(cell, tables)
 		foreach(below, find_all_inheritors(lfirst_oid(cell), NoLock, NULL))
-			CheckNotInUse(lfirst_oid(below));
+			CheckNotInUse(filter, lfirst_oid(below));
 }
 
 /* ---- the tables ------------------------------------------------------------------------- */
@@ -490,8 +493,8 @@ StartRebuild(Rebuild *rebuild, const List *tables, bool same_size, Datum prototy
 {
 	HASHCTL how = {};
 
-	CheckNotInUse(rebuild->filter);
-	CheckTablesNotInUse(tables);
+	CheckNotInUse(rebuild->filter, rebuild->filter);
+	CheckTablesNotInUse(rebuild->filter, tables);
 	CheckGuards(rebuild->filter, tables);
 	how.keysize = sizeof(uint64);
 	how.entrysize = sizeof(RowsOfHash);
