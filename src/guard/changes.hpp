@@ -71,8 +71,8 @@ VisitChanges(const TableKeys &keys, Oid table, const ChangeSpan &span, Visit vis
 	const KeyScan scan = StartKeyScan(keys, table, span.now);
 	const MemoryContext old = MemoryContextSwitchTo(keys.row_context);
 	ChangeSearch search = StartChangeSearch(scan.table, span);
-	NullableDatum columns[INDEX_MAX_KEYS];
-	KeyRow row = {scan.table, scan.slot, columns, 0};
+	GuardKey key;
+	KeyRow row = {scan.table, scan.slot, &key, 0};
 	int64 read;
 
 	for (BlockNumber block = 0; block < search.blocks; block++)
@@ -86,7 +86,7 @@ VisitChanges(const TableKeys &keys, Oid table, const ChangeSpan &span, Visit vis
 
 			ReadChangedTuple(search, search.rows[i], &tuple);
 			ExecStoreBufferHeapTuple(&tuple, scan.slot, search.buffer);
-			if (ReadRowKey(keys, scan, columns, &row.hash))
+			if (ReadRowKey(keys, scan, &key, &row.hash))
 				visit(row, search.rows[i].gone);
 			ExecClearTuple(scan.slot);
 			MemoryContextReset(keys.row_context);

@@ -176,6 +176,22 @@ VisitTriggersOf(Oid table, Visit visit)
 	table_close(triggers, AccessShareLock);
 }
 
+/* The options among the arguments of a write trigger; none if they are not valid. */
+static GuardOptions
+OptionsOf(const List *arguments)
+{
+	const char **words =
+		(const char **) palloc(sizeof(char *) * (Size) (list_length(arguments) + 1));
+	GuardOptions options = {};
+	int n = 0;
+
+	for (int i = 2; i < list_length(arguments); i++)
+		words[n++] = (const char *) list_nth(arguments, i);
+	if (ReadGuardOptions(words, n, &options) != NULL)
+		options = {};
+	return options;
+}
+
 GuardRows
 ReadGuardRows(Oid table)
 {
@@ -198,18 +214,18 @@ ReadGuardRows(Oid table)
 			found.write_enabled = trigger->tgenabled;
 			found.mode = arguments == NIL ? "" : (const char *) linitial(arguments);
 			/* One by hand that is too much makes it no other guard. */
-			found.exact =
-				found.exact || (list_length(arguments) == 3 &&
-								strcmp((const char *) lthird(arguments), GUARD_EXACT) == 0);
+			if (!found.options.exact)
+				found.options = OptionsOf(arguments);
 		}
 	});
+	found.clause.nulls = NullsOf(found.options);
 	return found;
 }
 
 bool
 MayBeRebuilt(const GuardRows &rows)
 {
-	return rows.exact;
+	return rows.options.exact || rows.options.forget;
 }
 
 /* Runs visit(rows) over the exact guards, enabled or not, that use a filter. */
@@ -220,7 +236,7 @@ VisitExactGuardsOf(Oid filter, Visit visit)
 	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
 		const GuardRows rows = ReadGuardRows(trigger->tgrelid);
 
-		return rows.exact && visit(trigger, rows);
+		return rows.options.exact && visit(trigger, rows);
 	});
 }
 
@@ -287,7 +303,7 @@ FilterOfExactGuard(Oid table)
 	const GuardRows rows = ReadGuardRows(table);
 
 	/* Without its other trigger nobody knows what it was. */
-	return OidIsValid(rows.remove) && (rows.exact || !OidIsValid(rows.write)) &&
+	return OidIsValid(rows.remove) && (rows.options.exact || !OidIsValid(rows.write)) &&
 				   IsLiveRelationId(rows.clause.filter) &&
 				   TableOwnerMayAdd(GuardedTable(rows.remove), rows.clause.filter)
 			   ? rows.clause.filter

@@ -186,23 +186,21 @@ FewSuspects(const Load &load)
 }
 
 bool
-HasTwin(Oid guarded, const GuardClause &clause, const TableKeys &keys, const KeyRow &row)
+HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row)
 {
 	ItemPointerData self = row.slot->tts_tid;
 	GuardPlan plan = {};
 	SearchResult result;
 
 	plan.guarded = guarded;
-	plan.clause = clause;
-	for (int i = 0; i < clause.columns; i++)
-		plan.clause.attnums[i] = get_attnum(RelationGetRelid(row.table), keys.names[i]);
-	if (keys.mark != NULL)
-		plan.clause.mark = get_attnum(RelationGetRelid(row.table), keys.mark);
+	if (!MapGuardClause(keys.clause, keys.from, row.table, &plan.clause))
+		elog(ERROR, "table \"%s\" does not have the columns of the guard",
+			 RelationGetRelationName(row.table));
 	for (;;)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.columns, &self, NULL, 0}, &deleter);
+		result = SearchForProof({&plan, row.table, row.key, &self, NULL, 0}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);
@@ -230,7 +228,7 @@ CheckKnown(Load *load)
 				const int64 at = FindHash(load->known, row.hash);
 
 				if (at >= 0 && !seen[at] &&
-					(!by_index || HasTwin(load->how->guarded, load->clause, load->keys, row)))
+					(!by_index || HasTwin(load->how->guarded, load->keys, row)))
 				{
 					seen[at] = true;
 					seen_count++;
@@ -387,15 +385,13 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 }
 
 void
-LoadForGuard(Relation rel, const GuardClause &clause, const GuardRequest &request)
+LoadForGuard(Relation rel, const GuardRequest &request)
 {
-	GuardClause counted = clause;
-	const GuardLoad how = {"dedup_guard()", request.exact,
-						   request.exact || request.mode == GuardMode::Reject, !request.load,
-						   InvalidOid};
+	const GuardLoad how = {"dedup_guard()", request.options.exact,
+						   request.options.exact || request.mode == GuardMode::Reject,
+						   !request.load, InvalidOid};
 
-	counted.mark = request.mark_attnum;
-	LoadGuardedRows(rel, counted, how);
+	LoadGuardedRows(rel, request.clause, how);
 }
 
 /* ---- rebuilding ------------------------------------------------------------------------ */
@@ -410,8 +406,8 @@ LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
 	ListCell *cell;
 
 	load.how = &plain;
-	load.rel = first->rel;
-	load.clause = first->clause;
+	load.rel = first->keys.from;
+	load.clause = first->keys.clause;
 	load.keys = first->keys;
 	load.filter = filter;
 	load.repeats_hash = how.repeats_hash;
@@ -452,7 +448,7 @@ ExactlyGuarded(Oid relid)
 	{
 		const GuardPlan *plan = FindGuardPlan(rel, function);
 
-		if (plan != NULL && plan->exact)
+		if (plan != NULL && plan->options.exact)
 			guarded = plan->guarded;
 	}
 	RelationClose(rel);
@@ -465,7 +461,7 @@ CheckAttached(Oid relid, Relation rel, const GuardClause &clause, Oid guarded)
 {
 	Relation table = table_open(relid, NoLock);
 
-	RequireSearchIndex(table, SearchColumnsOf(rel, clause), guarded);
+	RequireSearchIndex(table, clause, rel, guarded);
 	RequireLoggedAlike(table, clause.filter);
 	table_close(table, NoLock);
 }

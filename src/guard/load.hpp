@@ -29,7 +29,7 @@ struct GuardLoad
 extern void LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how);
 
 /* What dedup_guard() does with the rows that are there, if they are not only counted. */
-extern void LoadForGuard(Relation rel, const GuardClause &clause, const GuardRequest &request);
+extern void LoadForGuard(Relation rel, const GuardRequest &request);
 
 /*
  * A partition is attached below a guarded table, whose clause is mapped to the partition. If
@@ -41,8 +41,6 @@ extern bool LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarde
 /* A guarded table whose keys are read, and the tables with rows below it. */
 struct KeySource
 {
-	Relation rel;
-	GuardClause clause;
 	TableKeys keys;
 	List *tables; /* OIDs */
 };
@@ -65,10 +63,9 @@ extern void LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapsh
 
 /*
  * Whether another row of a table with an exact guard has the key of this one, by the search
- * indexes. The clause is that of the guarded table.
+ * indexes.
  */
-extern bool HasTwin(Oid guarded, const GuardClause &clause, const TableKeys &keys,
-					const KeyRow &row);
+extern bool HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row);
 
 /*
  * Before a table with rows is attached below a table with an exact guard, locks the table

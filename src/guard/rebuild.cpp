@@ -141,6 +141,29 @@ CannotRebuild(Oid filter, const char *detail)
 	pg_unreachable();
 }
 
+/*
+ * Raises an error if the rows of the tables do not say when the filter has seen their keys, and
+ * that matters: it forgets the oldest.
+ */
+static void
+CheckTimes(const LiveFilter &filter, const List *tables)
+{
+	const Oid relid = RelationGetRelid(filter.rel);
+	ListCell *cell;
+
+	if (!filter.parameters.forgets)
+		return;
+	if (filter.parameters.ttl == 0)
+		CannotRebuild(relid,
+					  _("It is a window of keys, and the rows of a table do not say in which "
+						"order their keys came."));
+	foreach(cell, tables)
+		if (ReadGuardRows(lfirst_oid(cell)).clause.at == NULL)
+			CannotRebuild(relid, psprintf(_("It is a window of time, and the guard of table \"%s\" "
+											"does not say when a row came."),
+										  get_rel_name(lfirst_oid(cell))));
+}
+
 /* Raises an error unless the rows of the tables are all that the filter has to know. */
 static void
 CheckGuards(Oid filter, const List *tables)
@@ -194,17 +217,15 @@ static KeySource *
 OpenSource(Rebuild *rebuild, Oid table)
 {
 	KeySource *source = (KeySource *) palloc0(sizeof(KeySource));
-	const GuardPlan *plan;
+	Relation rel = table_open(table, NoLock);
+	const GuardPlan *plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
 
-	source->rel = table_open(table, NoLock);
-	plan = FindGuardPlan(source->rel, FindGuardFunction(source->rel, false));
 	if (plan == NULL || plan->clause.filter != rebuild->filter)
 		CannotRebuild(rebuild->filter, psprintf(_("The guard of table \"%s\" is not complete."),
-												RelationGetRelationName(source->rel)));
-	rebuild->exact = plan->exact;
-	source->clause = plan->clause;
-	source->keys = TableKeysOf(source->rel, plan->clause, rebuild->made);
-	source->tables = CoveredTables(source->rel);
+												RelationGetRelationName(rel)));
+	rebuild->exact = plan->options.exact;
+	source->keys = TableKeysOf(rel, plan->clause, rebuild->made);
+	source->tables = CoveredTables(rel);
 	return source;
 }
 
@@ -224,7 +245,7 @@ CloseSources(Rebuild *rebuild)
 	ListCell *cell;
 
 	foreach(cell, rebuild->sources)
-		table_close(((KeySource *) lfirst(cell))->rel, NoLock);
+		table_close(((KeySource *) lfirst(cell))->keys.from, NoLock);
 	rebuild->sources = NIL;
 }
 
@@ -448,7 +469,7 @@ static void
 CheckSuspects(Rebuild *rebuild)
 {
 	const KeySource *source = (const KeySource *) linitial(rebuild->sources);
-	NullableDatum columns[INDEX_MAX_KEYS];
+	GuardKey key;
 
 	for (int i = 0; i < rebuild->suspect_count; i++)
 	{
@@ -464,20 +485,21 @@ CheckSuspects(Rebuild *rebuild)
 
 		const KeyScan scan = StartKeyScan(source->keys, table, rebuild->span.before);
 		const MemoryContext old = MemoryContextSwitchTo(source->keys.row_context);
-		KeyRow row = {scan.table, scan.slot, columns, 0};
+		KeyRow row = {scan.table, scan.slot, &key, 0};
 
 		if (table_tuple_fetch_row_version(scan.table, &place.tid, rebuild->span.before,
 										  scan.slot) &&
-			ReadRowKey(source->keys, scan, columns, &row.hash))
-			twin = HasTwin(RelationGetRelid(source->rel), source->clause, source->keys, row);
+			ReadRowKey(source->keys, scan, &key, &row.hash))
+			twin = HasTwin(RelationGetRelid(source->keys.from), source->keys, row);
 		ExecClearTuple(scan.slot);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(source->keys.row_context);
 		EndKeyScan(scan);
 		if (twin)
 		{
-			const TwinSearch search = {&source->keys,  source->rel,    LiveName(rebuild->old),
-									   source->clause, source->tables, NIL};
+			const TwinSearch search = {&source->keys,          source->keys.from,
+									   LiveName(rebuild->old), source->keys.clause,
+									   source->tables,         NIL};
 			HashList hashes = MakeHashList(1);
 
 			AppendHash(&hashes, suspect.hash);
@@ -517,6 +539,7 @@ FinishRebuild(Rebuild *rebuild)
 
 	CloseSources(rebuild);
 	CheckGuards(rebuild->filter, tables);
+	CheckTimes(rebuild->old, tables);
 	OpenSources(rebuild, tables);
 	CatchUp(rebuild, InvalidXLogRecPtr);
 	if (rebuild->exact)
