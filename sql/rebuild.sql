@@ -46,7 +46,7 @@ SELECT obj_description('f'::regclass, 'pg_class') AS comment, relacl IS NOT NULL
 	(SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid) AS triggers, (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype = 'c') AS checks
 FROM pg_class c WHERE oid = 'f'::regclass;
 INSERT INTO t VALUES (5), (2500), (2501), (2501) RETURNING k;
-SELECT filter, covers FROM dedup_guards WHERE "table" = 't'::regclass;
+SELECT filter, exact, problem FROM dedup_guards WHERE "table" = 't'::regclass;
 
 -- a seed of its own
 
