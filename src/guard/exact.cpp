@@ -112,11 +112,8 @@ RequireCovered(const ExactSite *site)
 
 /* ---- judging --------------------------------------------------------------------------- */
 
-/*
- * A snapshot of now in which all that this transaction has done counts. It is ours alone, so
- * it can be changed; to be unregistered.
- */
-static Snapshot
+/* The snapshot is ours alone, so it can be changed. */
+Snapshot
 TakeSnapshot(void)
 {
 	Snapshot latest = GetLatestSnapshot();

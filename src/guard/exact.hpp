@@ -62,6 +62,12 @@ extern ExactVerdict JudgeExactRow(const ExactSite *site, const LiveFilter &filte
 								  const ExactRow &row);
 
 /*
+ * Takes a snapshot of now in which all that this transaction has done counts; to be
+ * unregistered.
+ */
+extern Snapshot TakeSnapshot(void);
+
+/*
  * Looks for live rows in all tables of a guard so that none found is proof, as long as nobody
  * can insert one: the key is in flight, or writers are kept out. Returns None or Live; Deleting
  * if `deleter` must be waited for.

@@ -172,6 +172,8 @@ extern Oid TableOfAnyGuard(Oid filter);
 
 /* The table of some guard, enabled or not, whose refused rows go into this one, or InvalidOid. */
 extern Oid TableOfSide(Oid side);
+/* The tables that dedup_guard() was called for of all guards, enabled or not, each once. */
+extern List *TablesOfGuards(Oid filter);
 
 /* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
 extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
@@ -195,6 +197,12 @@ struct GuardRows
 	GuardClause clause;
 };
 extern GuardRows ReadGuardRows(Oid table);
+
+/*
+ * Whether the rows of a guarded table are all that its filter has to know: the guard is no
+ * ledger, whose keys outlive their rows.
+ */
+extern bool MayBeRebuilt(const GuardRows &rows);
 
 /* The table of an enabled exact guard that uses the filter, or InvalidOid. */
 extern Oid ExactlyGuardedBy(Oid filter);

@@ -149,17 +149,25 @@ TableOfAnyGuard(Oid filter)
 	return table;
 }
 
-bool
-IsSharedFilter(Oid filter, Oid guarded)
+List *
+TablesOfGuards(Oid filter)
 {
-	bool shared = false;
+	List *tables = NIL;
 
 	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
 		const Oid table = GuardedTable(trigger->oid);
 
-		return shared = OidIsValid(table) && table != guarded;
+		if (OidIsValid(table))
+			tables = list_append_unique_oid(tables, table);
+		return false;
 	});
-	return shared;
+	return tables;
+}
+
+bool
+IsSharedFilter(Oid filter, Oid guarded)
+{
+	return list_difference_oid(TablesOfGuards(filter), list_make1_oid(guarded)) != NIL;
 }
 
 /* ---- exact guards ---------------------------------------------------------------- */
@@ -260,6 +268,12 @@ ReadGuardRows(Oid table)
 	});
 	found.clause.nulls = NullsOf(found.options);
 	return found;
+}
+
+bool
+MayBeRebuilt(const GuardRows &rows)
+{
+	return rows.options.exact || rows.options.forget;
 }
 
 /* Runs visit(rows) over the exact guards, enabled or not, that use a filter. */

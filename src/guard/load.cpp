@@ -71,6 +71,10 @@ struct Load
 	int64 rows;     /* with a key */
 	int64 repeated; /* whose key is that of another one */
 
+	/* Called for each row with the hash of another one that was read before; or NULL. */
+	void (*repeats_hash)(void *arg, uint64 hash);
+	void *repeats_arg;
+
 	HashList repeats; /* hashes that occur twice; keys are still to be compared */
 	HashList known;   /* hashes of an attached partition that the filter may have had */
 	MemoryContext context;
@@ -117,9 +121,9 @@ AdvanceScan(Progress *progress, BlockNumber block)
 
 /* ---- sorting --------------------------------------------------------------------------- */
 
-/* Reads all rows, and sorts the hashes of their keys. */
+/* Reads the rows of the tables, and puts the hashes of their keys into the sort. */
 static void
-SortKeys(Load *load, Snapshot snapshot)
+ReadKeys(Load *load, Snapshot snapshot)
 {
 	ListCell *cell;
 
@@ -147,9 +151,6 @@ SortKeys(Load *load, Snapshot snapshot)
 		if (load->how->refuse_rows && load->rows > 0)
 			return;
 	}
-	AdvanceScan(&load->progress, 0);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
-	tuplesort_performsort(load->sort.state);
 }
 
 /* ---- rows with equal keys -------------------------------------------------------------- */
@@ -185,16 +186,15 @@ FewSuspects(const Load &load)
 		   4.0 * (double) BlocksOfTables(load.others);
 }
 
-/* Whether another row of the guarded table has the key of one that is attached. */
-static bool
-HasTwin(const Load &load, const KeyRow &row)
+bool
+HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row)
 {
 	ItemPointerData self = row.slot->tts_tid;
 	GuardPlan plan = {};
 	SearchResult result;
 
-	plan.guarded = load.how->guarded;
-	if (!MapGuardClause(load.clause, load.rel, row.table, &plan.clause))
+	plan.guarded = guarded;
+	if (!MapGuardClause(keys.clause, keys.from, row.table, &plan.clause))
 		elog(ERROR, "table \"%s\" does not have the columns of the guard",
 			 RelationGetRelationName(row.table));
 	for (;;)
@@ -228,7 +228,8 @@ CheckKnown(Load *load)
 			VisitKeys(load->keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
 				const int64 at = FindHash(load->known, row.hash);
 
-				if (at >= 0 && !seen[at] && (!by_index || HasTwin(*load, row)))
+				if (at >= 0 && !seen[at] &&
+					(!by_index || HasTwin(load->how->guarded, load->keys, row)))
 				{
 					seen[at] = true;
 					seen_count++;
@@ -264,10 +265,13 @@ AddKeys(Load *load)
 	LiveBulk *bulk = StartLiveBulk(load->filter, load->others != NIL ? NoteKnown : NULL, load);
 	uint64 before = 0;
 	uint64 hash;
-	uint32 age;
+	uint64 age;
 	bool first = true;
 	int64 rows = 0;
 
+	AdvanceScan(&load->progress, 0);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
+	tuplesort_performsort(load->sort.state);
 	while (NextHash(load->sort, &hash, &age))
 	{
 		rows++;
@@ -276,10 +280,12 @@ AddKeys(Load *load)
 			if (load->how->unique &&
 				(load->repeats.count == 0 || load->repeats.hashes[load->repeats.count - 1] != hash))
 				NoteRepeat(load, hash);
+			if (load->repeats_hash != NULL)
+				load->repeats_hash(load->repeats_arg, hash);
 			load->repeated++;
 			continue;
 		}
-		AddToLiveBulk(bulk, hash, age);
+		AddToLiveBulk(bulk, hash, (uint32) age);
 		first = false;
 		before = hash;
 		if (rows % 65536 == 0)
@@ -334,7 +340,7 @@ LoadRows(Load *load)
 	load->sort = StartHashSort(list_length(load->tables) > 1,
 							   attaches ? Max(64, maintenance_work_mem / 2) : maintenance_work_mem);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SortKeys(load, snapshot);
+	ReadKeys(load, snapshot);
 	UnregisterSnapshot(snapshot);
 	if (load->how->refuse_rows && load->rows > 0)
 		ReportRows(*load);
@@ -391,6 +397,43 @@ LoadForGuard(Relation rel, const GuardRequest &request)
 						   !request.load, InvalidOid};
 
 	LoadGuardedRows(rel, request.clause, how);
+}
+
+/* ---- rebuilding ------------------------------------------------------------------------ */
+
+void
+LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
+			   const RebuildLoad &how)
+{
+	const GuardLoad plain = {"dedup_rebuild()", how.unique, how.unique, false, InvalidOid};
+	const KeySource *first = (const KeySource *) linitial(sources);
+	Load load = {};
+	ListCell *cell;
+
+	load.how = &plain;
+	load.rel = first->keys.from;
+	load.clause = first->keys.clause;
+	load.keys = first->keys;
+	load.filter = filter;
+	load.repeats_hash = how.repeats_hash;
+	load.repeats_arg = how.arg;
+	load.repeats = MakeHashList(REPEATED_AT_ONCE);
+	foreach(cell, sources)
+		load.tables = list_concat_copy(load.tables, ((const KeySource *) lfirst(cell))->tables);
+	StartProgress(&load);
+	load.sort = StartHashSort(list_length(load.tables) > 1, maintenance_work_mem);
+	foreach(cell, sources)
+	{
+		const KeySource *source = (const KeySource *) lfirst(cell);
+
+		load.keys = source->keys;
+		load.tables = source->tables;
+		ReadKeys(&load, snapshot);
+	}
+	if (load.rows > 0)
+		AddKeys(&load);
+	tuplesort_end(load.sort.state);
+	CheckRepeats(&load);
 }
 
 /* ---- partitions that are attached ------------------------------------------------------ */
@@ -504,77 +547,4 @@ LockForAttach(const AlterTableStmt *statement)
 		if (OidIsValid(guarded) && OidIsValid(child) && OwnsTable(child) && MayHaveRows(child))
 			LockRelationOid(guarded, ShareRowExclusiveLock);
 	}
-}
-
-/* ---- rebuilding ------------------------------------------------------------------------ */
-
-[[noreturn]] static void
-ReportNoExactGuard(Oid filter)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" is not that of an exact guard", get_rel_name(filter)),
-			 errdetail("Only the filter of an exact guard has the keys of the rows of a "
-					   "table, and can be rebuilt from them.")));
-	pg_unreachable();
-}
-
-/* Raises an error if a running query of this session may have rows that are not seen yet. */
-static void
-CheckNotInUse(Oid relid)
-{
-	Relation rel = table_open(relid, NoLock);
-
-	if (rel->rd_refcnt > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot load the keys of table \"%s\"", RelationGetRelationName(rel)),
-				 errdetail("It is being used by active queries in this session.")));
-	table_close(rel, NoLock);
-}
-
-/*
- * dedup_rebuild(filter regclass) returns void
- *
- * Loads the keys of the table that the filter guards exactly. As the owner of the table. The
- * filter keeps what it has.
- */
-DEDUP_FUNCTION(dedup_rebuild)
-{
-	static const GuardLoad how = {"dedup_rebuild()", true, true, false, InvalidOid};
-	Oid filter;
-	Oid table;
-	Relation rel;
-	const GuardPlan *plan;
-	ListCell *cell;
-
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("argument \"filter\" must not be NULL")));
-	filter = PG_GETARG_OID(0);
-	LockRelationOid(filter, AccessShareLock);
-	CheckIsFilter(filter);
-	table = TableOfExactGuard(filter);
-	if (OidIsValid(table))
-		table = ExactlyGuarded(table);
-	if (!OidIsValid(table))
-		ReportNoExactGuard(filter);
-
-	PreventCommandDuringRecovery(how.function);
-	SettleGuardRows();
-	rel = OpenOwnTable(table, ShareRowExclusiveLock);
-	foreach(cell, find_all_inheritors(table, ShareRowExclusiveLock, NULL))
-		if (lfirst_oid(cell) != table)
-			CheckNotInUse(lfirst_oid(cell));
-	relation_close(rel, NoLock);
-	CheckNotInUse(table);
-
-	/* The guard may be another by now. */
-	rel = table_open(table, NoLock);
-	plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
-	if (plan == NULL || !plan->options.exact || plan->clause.filter != filter)
-		ReportNoExactGuard(filter);
-	LoadGuardedRows(rel, plan->clause, how);
-	table_close(rel, NoLock);
-	PG_RETURN_VOID();
 }

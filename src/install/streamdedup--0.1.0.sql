@@ -523,10 +523,10 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';
 
-CREATE FUNCTION dedup_rebuild(filter regclass) RETURNS void
+CREATE FUNCTION dedup_rebuild(filter regclass, prototype dedup_filter DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_rebuild(regclass) IS 'loads the keys of a table into the live filter of its exact guard';
+COMMENT ON FUNCTION dedup_rebuild(regclass, dedup_filter) IS 'fills the live filter of guards anew from the rows of their tables, in another size if a prototype is given';
 
 CREATE FUNCTION dedup_readmit("table" regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C;

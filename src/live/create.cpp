@@ -63,8 +63,8 @@ RequirePlain(const dedup::Shape &prototype)
 							"dedup_method() with no other options than keys, fpr and hash.")));
 }
 
-static LiveParameters
-PlanParameters(const dedup::Shape &prototype, int64 ttl)
+LiveParameters
+PlanLiveParameters(const dedup::Shape &prototype, int64 ttl)
 {
 	const dedup::Method *method = dedup::MethodByCode(prototype.method);
 	const uint64 seed = prototype.seed != 0 ? prototype.seed : RandomSeed();
@@ -131,8 +131,8 @@ DEDUP_FUNCTION(dedup_create)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("name of the live filter must not be null")));
 	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
-	parameters =
-		PlanParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
+	parameters = PlanLiveParameters(prototype,
+									PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
 
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	schema = RangeVarGetCreationNamespace(name);

@@ -29,6 +29,7 @@
  *   prepared.cpp   what prepared transactions have counted
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   create.cpp     making filters
+ *   replace.cpp    a new file, and new parameters, for a filter that stays the same relation
  *   watch.cpp      statistics and checks
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
@@ -80,6 +81,9 @@ struct LiveFilter
 {
 	Relation rel;
 	LiveParameters parameters; /* a copy: the relation's cache can go at any lock */
+
+	/* The name of the filter that this one is going to replace (replace.hpp); else NULL. */
+	const char *replaces = NULL;
 
 	dedup::KeySeed key_seed() const { return dedup::KeySeedOf(parameters.shape); }
 };
@@ -148,7 +152,7 @@ extern void WarnLiveAhead(const LiveFilter &filter, const char *what);
 static inline const char *
 LiveName(const LiveFilter &filter)
 {
-	return RelationGetRelationName(filter.rel);
+	return filter.replaces != NULL ? filter.replaces : RelationGetRelationName(filter.rel);
 }
 
 /*
@@ -301,6 +305,12 @@ extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
  */
 extern bool ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **problem);
 
+/*
+ * The counts of a filter become those of the one that replaces it, but that of new keys: the
+ * keys that were added to the new one are counted there.
+ */
+extern void CarryLiveCounts(const LiveFilter &from, const LiveFilter &to);
+
 /* Counts what ended prepared transactions have left: before their ids grow too old. */
 extern void SettleLiveCounters(const LiveFilter &filter);
 
@@ -403,6 +413,11 @@ LiveCoversAnew(const LiveFilter &filter)
 {
 	return live_guard != NULL && live_guard->covers_anew(filter);
 }
+
+/* ---- making filters (create.cpp) --------------------------------------------- */
+
+/* The parameters of a filter that dedup_create() makes of a prototype. Raises errors. */
+extern LiveParameters PlanLiveParameters(const dedup::Shape &prototype, int64 ttl);
 
 /* ---- refusals (refuse.cpp) -------------------------------------------------- */
 
