@@ -1,7 +1,7 @@
 # Exact guards against two oracles, by random statements with fixed seeds.
 #
-# First: a table with an exact guard in mode reject, and one with a UNIQUE constraint that
-# is else the same, are given the same statements. After each of them both must have said
+# First: a table with an exact guard in mode reject, and one with a UNIQUE index that is
+# else the same, with the same expressions and predicate, are given the same statements. After each of them both must have said
 # the same (SQLSTATE, DETAIL, what RETURNING gave) and must have the same rows. Each runs
 # with nobody beside it and by sequential scans only, so both process their rows in the
 # same order; a BEFORE trigger that does nothing makes the UNIQUE one's COPY insert row by
@@ -18,7 +18,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::Bin;
 use LiveFilter;
-use PostgreSQL::Test::Utils qw(append_to_file);
+use Oracle;
 use Test::More;
 
 my $runs = $ENV{EXACT_ORACLE_RUNS} || 1;
@@ -30,96 +30,13 @@ my $server_version = $node->safe_psql('postgres', 'SHOW server_version_num');
 my $has_icu = $node->safe_psql('postgres', "SELECT count(*) FROM pg_collation WHERE collprovider = 'i'") > 0;
 my $has_citext = $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'");
 
-# ---- random pieces ---------------------------------------------------------
-
-# The same numbers on every machine.
-my $state;
-sub seed_random { $state = $_[0] * 7919 + 1; random(1) for 1 .. 10; return; }
-
-sub random
-{
-	my ($below) = @_;
-	$state = ($state * 1103515245 + 12345) % 2**31;
-	return int(($state / 2**31) * $below);
-}
-sub chance { return random(1000) < 1000 * $_[0]; }
-sub any { return $_[ random(scalar @_) ]; }
-
-# ---- running scripts -------------------------------------------------------
-
-my $scripts = 0;
-
-# Runs statements one by one in one session. Returns what was said of each: the SQLSTATE
-# and the key of an error, or the rows.
-sub run_statements
-{
-	my ($before, @statements) = @_;
-	my $file = $node->basedir . '/script' . ++$scripts . '.sql';
-	my $script = "\\set VERBOSITY verbose\n$before\n";
-	foreach my $i (0 .. $#statements)
-	{
-		my $end = $statements[$i] =~ /\\\.\n\z/ ? '' : ";\n";
-		$script .= "\\echo \@\@$i\n$statements[$i]$end";
-	}
-	append_to_file($file, $script);
-	my $out = '';
-	IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', $file ], '>&', \$out)
-	  or die $out;
-	my ($setup, @said) = split /^\@\@\d+\n/m, $out, -1;
-	die $setup if $setup =~ /ERROR/;
-	foreach (@said)
-	{
-		next if !/ERROR:  (\w{5}):/;
-		my $error = $1;
-		$_ = "error $error" . (/^DETAIL:  (Key .*)$/m ? " $1" : '') . "\n";
-	}
-	return @said;
-}
-
-# The statements up to one, from the beginning of its transaction.
-sub transaction_of
-{
-	my ($at, @statements) = @_;
-	my $from = $at;
-	$from-- while $from > 0 && $statements[$from] !~ /^BEGIN/m && $at - $from < 60;
-	return join("\n", @statements[ $from .. $at ]);
-}
-
-# Transactions and savepoints around statements that `make` makes.
-sub transactions
-{
-	my ($make) = @_;
-	my @statements;
-	while (@statements < $statements)
-	{
-		if (chance(0.35))
-		{
-			push @statements, $make->();
-			next;
-		}
-		# mostly only the statement that fails is undone
-		my $undo = chance(0.7) ? 'on' : 'off';
-		push @statements, "\\set ON_ERROR_ROLLBACK $undo\nBEGIN ISOLATION LEVEL " . any('READ COMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE');
-		my $depth = 0;
-		for (0 .. random(12))
-		{
-			if (chance(0.3)) { push @statements, 'SAVEPOINT s' . ++$depth }
-			elsif ($depth && chance(0.25)) { push @statements, "ROLLBACK TO s$depth" }
-			elsif ($depth && chance(0.1)) { push @statements, 'RELEASE s' . $depth-- }
-			else { push @statements, $make->() }
-		}
-		# so that most transactions end well
-		push @statements, "ROLLBACK TO s$depth" if $depth && chance(0.5);
-		push @statements, chance(0.7) ? 'COMMIT' : 'ROLLBACK';
-	}
-	return @statements;
-}
-
 # ---- beside a UNIQUE constraint ---------------------------------------------
 
 my $next_id;
 
-# A key's columns as SQL. Types differ in what they call equal.
+# A key's columns as SQL. Types differ in what they call equal. `elements` are what the key
+# consists of, if not of the columns; `guard` are further arguments of dedup_guard(), `nulls`
+# and `where` what UNIQUE says for them.
 my @kinds = (
 	{
 		name => 'int',
@@ -144,7 +61,77 @@ my @kinds = (
 		any => sub { return random(40) . any('', '.0', '.00', '.5') },
 		next => 'k = k + 1.0',
 		far => 'k = k + 100',
+	},
+	{
+		name => 'expressions',
+		columns => 'k text, l text',
+		key => [ 'k', 'l' ],
+		elements => [ 'lower(k)', "l || '!'" ],
+		any => sub { return "'" . any('a' .. 'e', 'A' .. 'E') . any('x', 'X') . "', " . (chance(0.9) ? "'" . any('a', 'b') . "'" : 'NULL') },
+		next => 'k = upper(k)',
+		far => "k = k || 'z'",
+	},
+	{
+		name => 'jsonb',
+		columns => 'k jsonb',
+		key => ['k'],
+		elements => ["k->>'id'"],
+		any => sub { return chance(0.9) ? q('{"id":) . any(random(30), '"' . random(30) . '"', random(30) . ',"x":' . random(9)) . q(}') : any('NULL', q('{}')) },
+		next => q(k = jsonb_build_object('id', (k->>'id')::int + 1)),
+		far => q(k = jsonb_build_object('id', (k->>'id')::int + 100)),
+	},
+	{
+		name => 'days',
+		columns => 'k timestamptz, l int',
+		key => [ 'k', 'l' ],
+		elements => [ "date_trunc('day', k AT TIME ZONE 'UTC')", 'l' ],
+		any => sub { return "'2026-01-" . (10 + random(12)) . ' ' . any('00:00', '12:30', '23:59:59') . "+00', " . (chance(0.95) ? random(2) : 'NULL') },
+		next => q(k = k + interval '1 day'),
+		far => q(k = k + interval '100 days'),
+	},
+	{
+		name => 'a predicate',
+		columns => 'k int, d boolean',
+		key => [ 'k', 'd' ],
+		elements => ['k'],
+		any => sub { return random(25) . ', ' . any('NULL', 'false', 'false', 'true') },
+		where => 'd IS NOT TRUE',
+		next => 'k = k + 1',
+		far => 'd = NOT coalesce(d, false)',
+	},
+	{
+		name => 'a predicate with OR',
+		columns => 'k int, d text',
+		key => [ 'k', 'd' ],
+		elements => ['k % 20'],
+		any => sub { return random(35) . ', ' . (chance(0.8) ? "'" . any('in', 'out', 'x') . "'" : 'NULL') },
+		where => "d = 'in' OR k > 10 OR d IS NULL",
+		next => 'k = k + 1',
+		far => "d = CASE d WHEN 'in' THEN 'out' ELSE 'in' END",
 	});
+push @kinds,
+  {
+	name => 'NULLS NOT DISTINCT',
+	columns => 'k int, l text',
+	key => [ 'k', 'l' ],
+	any => sub { return (chance(0.8) ? random(12) : 'NULL') . ', ' . (chance(0.6) ? "'" . any('a', 'b', '') . "'" : 'NULL') },
+	guard => ', nulls_not_distinct => true',
+	nulls => 'NULLS NOT DISTINCT',
+	next => 'k = k + 1',
+	far => 'k = k + 100',
+  },
+  {
+	name => 'all options',
+	columns => 'k text, l int, d boolean',
+	key => [ 'k', 'l', 'd' ],
+	elements => [ 'lower(k)', 'l % 3' ],
+	any => sub { return (chance(0.8) ? "'" . any('a' .. 'e', 'A' .. 'E') . "'" : 'NULL') . ', ' . (chance(0.7) ? random(9) : 'NULL') . ', ' . any('NULL', 'false', 'true') },
+	where => 'NOT d OR l IS NULL',
+	guard => ', nulls_not_distinct => true',
+	nulls => 'NULLS NOT DISTINCT',
+	next => 'k = upper(k)',
+	far => 'd = NOT coalesce(d, false)',
+  } if $server_version >= 150000;
 push @kinds,
   {
 	name => 'text that ignores case',
@@ -215,11 +202,12 @@ sub statement_of
 		  . "\\.\n";
 	}
 	return "DELETE FROM t WHERE $some" if $server_version < 150000;
-	return "MERGE INTO t USING (VALUES @{[ join(', ', map { row_of($kind) } 0 .. random(2)) ]}) s($columns) ON t.id = s.id - " . random(30)
+	my $source = join(', ', map { $kind->{columns} =~ /\b$_ (int|numeric|jsonb|timestamptz|boolean)/ ? "s.$_\::$1" : "s.$_" } @{ $kind->{key} });
+	return "MERGE INTO t USING (VALUES @{[ join(', ', map { row_of($kind) } 0 .. random(2)) ]}) s ($columns) ON t.id = s.id - " . random(30)
 	  . ' WHEN MATCHED AND t.id % 3 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v, '
-	  . any('u = s.u', "$set" . join(', ', map { my $k = $_; $kind->{columns} =~ /$k (int|numeric)/ ? "s.$k\::$1" : "s.$k" } @{ $kind->{key} }) . $set_end)
+	  . any('u = s.u', "$set" . $source . $set_end)
 	  . " WHEN NOT MATCHED THEN INSERT VALUES (s.id, "
-	  . join(', ', map { my $k = $_; $kind->{columns} =~ /$k (int|numeric)/ ? "s.$k\::$1" : "s.$k" } @{ $kind->{key} }) . ', s.u, s.v)';
+	  . $source . ', s.u, s.v)';
 }
 
 my $plain_plans = join '', map { "SET enable_$_ = off;\n" } 'indexscan', 'indexonlyscan', 'bitmapscan', 'hashjoin', 'mergejoin', 'hashagg';
@@ -229,10 +217,19 @@ sub beside_unique
 	my ($kind, $seed) = @_;
 	seed_random($seed);
 	$next_id = 0;
-	my $key = join(', ', @{ $kind->{key} });
-	my $names = join(', ', map { "'$_'" } @{ $kind->{key} });
+	my @elements = @{ $kind->{elements} || $kind->{key} };
+	my $names = join(', ', map { "\$e\$$_\$e\$" } @elements);
+	my $index = '(' . join(', ', map { /^\w+$/ ? $_ : "($_)" } @elements) . ')';
+	my ($where, $options) = ('', $kind->{guard} || '');
+	if ($kind->{where})
+	{
+		$where = "WHERE $kind->{where}";
+		$options .= ", \"where\" => \$e\$$kind->{where}\$e\$";
+	}
+	# the index for the search may have all rows, or those that the guard goes by
+	my $some = $seed % 3 ? '' : $where;
 	my @statements;
-	foreach my $statement (transactions(sub { return statement_of($kind) }))
+	foreach my $statement (transactions($statements, sub { return statement_of($kind) }))
 	{
 		push @statements, $statement;
 		push @statements, 'SELECT * FROM t ORDER BY id'
@@ -262,12 +259,12 @@ sub beside_unique
 	my $table = "CREATE TABLE t (id int PRIMARY KEY, $kind->{columns}, u int UNIQUE, v text CHECK (length(v) < 8));";
 	my $start = "SET client_min_messages = error;\n" . ($kind->{setup} ? "$kind->{setup};\n" : '') . $plain_plans;
 	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA IF EXISTS guarded, plain CASCADE; CREATE SCHEMA guarded; CREATE SCHEMA plain');
-	my @guarded = run_statements("$start SET search_path = guarded, public;
-		$table $triggers CREATE INDEX ON t ($key);
+	my @guarded = run_statements($node, "$start SET search_path = guarded, public;
+		$table $triggers CREATE INDEX ON t $index $some;
 		SELECT FROM dedup_create('f', dedup_filter(1000, 0.5, $seed));
-		SELECT FROM dedup_guard('t', 'f', ARRAY[$names], 'reject', exact => true);", @statements);
-	my @unique = run_statements("$start SET search_path = plain, public;
-		$table $triggers ALTER TABLE t ADD UNIQUE ($key);
+		SELECT FROM dedup_guard('t', 'f', ARRAY[$names], 'reject', exact => true$options);", @statements);
+	my @unique = run_statements($node, "$start SET search_path = plain, public;
+		$table $triggers CREATE UNIQUE INDEX ON t $index @{[ $kind->{nulls} || '' ]} $where;
 		CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 		CREATE TRIGGER nothing BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION nothing();", @statements);
 	my %errors;
@@ -589,7 +586,7 @@ sub against_model
 	my ($sql, $expected) = model_statements();
 	$node->safe_psql('postgres', 'SET client_min_messages = warning; DROP SCHEMA IF EXISTS parted CASCADE; CREATE SCHEMA parted');
 	my $on_duplicate = $mode eq 'mark' ? 'mark:is_dup' : $mode;
-	my @said = run_statements("SET client_min_messages = error;
+	my @said = run_statements($node, "SET client_min_messages = error;
 		SET search_path = parted, public;
 		CREATE TABLE t (gone int, id int, l text, k int, part int, is_dup boolean) PARTITION BY RANGE (part);
 		ALTER TABLE t DROP COLUMN gone;
