@@ -106,13 +106,13 @@ sub take
 {
 	my $key = key_of($_[0]);
 	return if !defined $key;
+	$seen{$key} = 1;
 	foreach (\%gone, \%truncated)
 	{
 		next if !$_->{$key};
 		delete $_->{$key} if !--$_->{$key};
-		return;
+		last;
 	}
-	$seen{$key} = 1;
 	return;
 }
 
