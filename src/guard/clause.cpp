@@ -458,6 +458,31 @@ ExpressionText(Oid table, const Expr *expression)
 							  deparse_context_for(name == NULL ? "?" : name, table), false, false);
 }
 
+/* Whether parentheses enclose the whole of an expression. */
+static bool
+IsInParentheses(const char *text)
+{
+	int depth = 0;
+
+	for (const char *at = text; *at != '\0'; at++)
+	{
+		/* A doubled quote ends one string and begins another. */
+		if (*at == '\'' || *at == '"')
+		{
+			at = strchr(at + 1, *at);
+			if (at == NULL)
+				return false;
+		}
+		else if (*at == '(')
+			depth++;
+		else if (*at == ')')
+			depth--;
+		if (depth == 0)
+			return at > text && at[1] == '\0';
+	}
+	return false;
+}
+
 char *
 ElementText(Oid table, const GuardClause &clause, int element)
 {
@@ -465,10 +490,11 @@ ElementText(Oid table, const GuardClause &clause, int element)
 	{
 		char *text = ExpressionText(table, clause.expressions[element]);
 
-		/* What an index takes as it is: a call of a function. */
-		return IsA(clause.expressions[element], FuncExpr) &&
-					   ((const FuncExpr *) clause.expressions[element])->funcformat ==
-						   COERCE_EXPLICIT_CALL
+		/* What an index takes as it is: a call of a function, or what is in parentheses. */
+		return (IsA(clause.expressions[element], FuncExpr) &&
+				((const FuncExpr *) clause.expressions[element])->funcformat ==
+					COERCE_EXPLICIT_CALL) ||
+					   IsInParentheses(text)
 				   ? text
 				   : psprintf("(%s)", text);
 	}
