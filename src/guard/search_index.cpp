@@ -8,11 +8,14 @@
 extern "C" {
 #include "access/genam.h"
 #include "access/stratnum.h"
+#include "access/sysattr.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
+#include "nodes/bitmapset.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/prep.h"
 #include "utils/builtins.h"
@@ -123,6 +126,25 @@ AsPredicate(const Expr *expression)
 	return make_ands_implicit((Expr *) canonicalize_qual((Expr *) node, false));
 }
 
+/* That an expression is not NULL, and so its columns are not, if all in it is strict. */
+static List *
+AddNotNull(List *list, Relation rel, Expr *expression)
+{
+	Bitmapset *attnums = NULL;
+	int attnum = -1;
+
+	list = AddNullTest(list, expression, IS_NOT_NULL);
+	if (contain_nonstrict_functions((Node *) expression))
+		return list;
+	pull_varattnos((Node *) expression, 1, &attnums);
+	while ((attnum = bms_next_member(attnums, attnum)) >= 0)
+		list =
+			AddNullTest(list,
+						ColumnOf(rel, (AttrNumber) (attnum + FirstLowInvalidHeapAttributeNumber)),
+						IS_NOT_NULL);
+	return list;
+}
+
 /*
  * What is true of all rows that count: their predicate, that no element of their key is NULL,
  * and that their mark is not true.
@@ -133,11 +155,9 @@ KnownOfRows(Relation rel, const GuardClause &clause)
 	List *known = clause.where != NULL ? AsPredicate(clause.where) : NIL;
 
 	for (int i = 0; clause.nulls == NullKeys::Skip && i < clause.columns; i++)
-		known =
-			AddNullTest(known,
-						clause.expressions[i] != NULL ? (Expr *) AsIndexHasIt(clause.expressions[i])
-													  : ColumnOf(rel, clause.attnums[i]),
-						IS_NOT_NULL);
+		known = clause.expressions[i] != NULL
+					? AddNotNull(known, rel, (Expr *) AsIndexHasIt(clause.expressions[i]))
+					: AddNullTest(known, ColumnOf(rel, clause.attnums[i]), IS_NOT_NULL);
 	if (clause.mark != 0)
 	{
 		BooleanTest *unmarked = makeNode(BooleanTest);
