@@ -200,16 +200,16 @@ CloneGuard(Oid parent, Oid child)
 	Oid user;
 	int security;
 
-	if (!HasGuardOf(child, parent))
-	{
-		triggers = TriggersOfGuard(parent, false);
-		GetUserIdAndSecContext(&user, &security);
-		SetUserIdAndSecContext(OwnerOfTable(child), security | SECURITY_LOCAL_USERID_CHANGE);
-		foreach(cell, triggers)
-			CloneTrigger(*(const RowTrigger *) lfirst(cell), child);
-		SetUserIdAndSecContext(user, security);
-	}
+	/* The index comes first: see UncoverUnseen() (emptied.cpp). */
 	CloneGuardIndex(parent, child);
+	if (HasGuardOf(child, parent))
+		return;
+	triggers = TriggersOfGuard(parent, false);
+	GetUserIdAndSecContext(&user, &security);
+	SetUserIdAndSecContext(OwnerOfTable(child), security | SECURITY_LOCAL_USERID_CHANGE);
+	foreach(cell, triggers)
+		CloneTrigger(*(const RowTrigger *) lfirst(cell), child);
+	SetUserIdAndSecContext(user, security);
 }
 
 void

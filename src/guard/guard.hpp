@@ -341,10 +341,11 @@ extern void CoverEmptied(void);
 extern void CheckEmptied(void);
 
 /*
- * Called when the guard index of a table is built: when the table was truncated, and when
- * it has become logged, which it must not if the filter of its exact guard is not.
+ * Called when the guard index of a table is built: when the table was truncated, when it has
+ * become logged, which it must not if the filter of its exact guard is not, and when the index
+ * comes to a table with rows that has an exact guard already, which then does not know them.
  */
-extern void ExactGuardIndexBuilt(Relation heap);
+extern void ExactGuardIndexBuilt(Relation heap, Relation index);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetEmptied(SubTransactionId id);

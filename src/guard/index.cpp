@@ -39,7 +39,7 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 						errdetail("A guard's key consists of plain columns.")));
 
 	CheckMarkedCopies(heap);
-	ExactGuardIndexBuilt(heap);
+	ExactGuardIndexBuilt(heap, index);
 	GuardIndexBuilt(heap);
 
 	/* A negative count of rows leaves the table's statistics as they are. */
