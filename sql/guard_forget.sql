@@ -129,6 +129,30 @@ DELETE FROM parent WHERE id = 1;
 UPDATE parent SET id = 20 WHERE id = 2;
 SELECT k, dedup_seen('child_seen', k) FROM unnest('{1,2,3,20}'::int[]) k;
 INSERT INTO child VALUES (3, 2);
+-- TRUNCATE ... CASCADE reaches it, too
+BEGIN;
+TRUNCATE parent CASCADE;
+SELECT k, dedup_seen('child_seen', k) FROM unnest('{3,20}'::int[]) k;
+ROLLBACK;
+-- a deferred constraint trigger that deletes, in the middle of the commit
+CREATE FUNCTION deletes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM child WHERE n = 3; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER deletes AFTER INSERT ON parent DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION deletes();
+BEGIN;
+INSERT INTO parent VALUES (4), (5);
+INSERT INTO child VALUES (4, 3), (5, 4);
+SELECT k, dedup_seen('child_seen', k) FROM unnest('{4,5}'::int[]) k;
+COMMIT;
+SELECT k, dedup_seen('child_seen', k) FROM unnest('{4,5}'::int[]) k;
+-- a function in the statement, which deletes and inserts: its own statements are over first
+CREATE FUNCTION again(k int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	DELETE FROM child WHERE id = k;
+	INSERT INTO child VALUES (k, 9);
+	RETURN k;
+END $$;
+SELECT again(3), again(3);
+DELETE FROM child WHERE id = 3 AND again(5) = 5;
+SELECT k, dedup_seen('child_seen', k), (SELECT count(*) FROM child WHERE id = k) FROM unnest('{3,5}'::int[]) k;
 DROP TABLE child;
 
 -- a later BEFORE trigger that keeps the row
@@ -396,6 +420,14 @@ SELECT dedup_guard('hour', 'hour_seen', '{k}', on_delete => 'forget');
 INSERT INTO hour VALUES (1), (1), (2) RETURNING *;
 DELETE FROM hour WHERE k = 1;
 INSERT INTO hour VALUES (1), (2) RETURNING *;
+
+-- what a false positive can do: a forgotten key takes another along at the rate of the filter,
+-- once its keys have become fingerprints
+SELECT dedup_create('rough_seen', dedup_filter(4000, 0.05, 42));
+CREATE TABLE rough AS SELECT generate_series(1, 4000) AS k;
+SELECT dedup_guard('rough', 'rough_seen', '{k}', on_delete => 'forget', load => true);
+DELETE FROM rough WHERE k % 2 = 0;
+SELECT count(*) FILTER (WHERE NOT dedup_seen('rough_seen', k)) BETWEEN 1 AND 0.05 * 2000 AS went_along, count(*) FROM rough;
 
 -- renames, another schema; and off
 ALTER TABLE t RENAME TO renamed;

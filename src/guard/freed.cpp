@@ -11,18 +11,20 @@
  * the key in flight, stays noted: this transaction may insert the row again.
  *
  * TRUNCATE fires no triggers for rows. It empties the filter with the table, if that is the
- * whole table and the only one that the filter guards.
+ * whole table and the only one that the filter guards. Partition by partition, as a worker that
+ * applies changes truncates a table, it does so before the next row or at the commit.
  */
 #include "guard/row_key.hpp"
 #include "guard/truncation.hpp"
 
 extern "C" {
 #include "access/table.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "commands/tablecmds.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
 }
 
 /* ---- rows ------------------------------------------------------------------------ */
@@ -162,28 +164,30 @@ NoticeKeptKeys(Oid table, Oid filter)
 					 quote_literal_cstr(QualifiedGuardName(filter)))));
 }
 
-bool
-TruncateEmptiesFilter(const GuardPlan *plan)
-{
-	const GuardRows rows = ReadGuardRows(plan->guarded);
-
-	return IsTruncated(plan->guarded) && OidIsValid(rows.truncate) &&
-		   GuardTriggerFires(rows.truncate_enabled) &&
-		   !IsSharedFilter(plan->clause.filter, plan->guarded);
-}
-
-/* Whether a table and all below it have no rows. */
+/* Runs test(table) over the tables that hold the rows of a guarded one. Returns whether all pass.
+ */
+template <typename Test>
 static bool
-AllEmpty(Oid table)
+ForAllLeaves(Oid guarded, Test test)
 {
-	List *tables = find_all_inheritors(table, NoLock, NULL);
-	bool empty = true;
+	List *tables = find_all_inheritors(guarded, NoLock, NULL);
+	bool all = true;
 	ListCell *cell;
 
 	foreach(cell, tables)
-		empty = empty && HasNoBlocks(lfirst_oid(cell));
+		if (all && get_rel_relkind(lfirst_oid(cell)) != RELKIND_PARTITIONED_TABLE)
+			all = test(lfirst_oid(cell));
 	list_free(tables);
-	return empty;
+	return all;
+}
+
+bool
+TruncateEmptiesFilter(const GuardPlan *plan)
+{
+	return !IsSharedFilter(plan->clause.filter, plan->guarded) &&
+		   ForAllLeaves(plan->guarded, [](Oid table) {
+			   return HoldsExclusively(table) && (IsTruncated(table) || HasNoBlocks(table));
+		   });
 }
 
 /* Empties a filter as TRUNCATE does, which the table's owner need not be allowed. */
@@ -197,29 +201,31 @@ EmptyFilter(Oid filter)
 	if (HasNoBlocks(filter))
 		return;
 	rel = table_open(filter, NoLock);
-	CheckTableNotInUse(rel, "TRUNCATE");
-	ExecuteTruncateGuts(list_make1(rel), list_make1_oid(filter), NIL, DROP_RESTRICT, false
 #if PG_VERSION_NUM >= 160000
-						,
-						false
+	RelationSetNewRelfilenumber(rel, rel->rd_rel->relpersistence);
+#else
+	RelationSetNewRelfilenode(rel, rel->rd_rel->relpersistence);
 #endif
-	);
 	table_close(rel, NoLock);
+}
+
+bool
+EmptyFilterOf(const GuardPlan *plan)
+{
+	if (!plan->options.forget || IsSharedFilter(plan->clause.filter, plan->guarded) ||
+		!ForAllLeaves(plan->guarded,
+					  [](Oid table) { return HoldsExclusively(table) && HasNoBlocks(table); }))
+		return false;
+	EmptyFilter(plan->clause.filter);
+	return true;
 }
 
 void
 GuardTruncated(const TriggerData *trigger)
 {
 	const GuardPlan *plan = ForgettingPlan(trigger);
-	const Oid table = RelationGetRelid(trigger->tg_relation);
 
-	if (plan == NULL || plan->guarded != table)
-		return;
-	if (IsSharedFilter(plan->clause.filter, table))
-		return; /* a NOTICE has said so */
-	/* Another trigger may have inserted rows already. */
-	if (AllEmpty(table))
-		EmptyFilter(plan->clause.filter);
-	else
-		NoticeKeptKeys(table, plan->clause.filter);
+	/* Another trigger may have inserted rows already; it has emptied the filter then. */
+	if (plan != NULL && plan->guarded == RelationGetRelid(trigger->tg_relation))
+		(void) EmptyFilterOf(plan);
 }

@@ -288,10 +288,16 @@ extern void GuardTruncated(const TriggerData *trigger);
 extern bool IsSharedFilter(Oid filter, Oid guarded);
 
 /*
- * Whether TRUNCATE of the table that dedup_guard() was called for, which is running, goes on to
- * empty the filter, if it finds nothing in the table then.
+ * Whether the TRUNCATE that is running removes all rows of the table that dedup_guard() was
+ * called for, so that the filter is emptied.
  */
 extern bool TruncateEmptiesFilter(const GuardPlan *plan);
+
+/*
+ * Empties the filter of a guard whose table this transaction has truncated as a whole. Returns
+ * false if there are rows, or if others use the table or the filter.
+ */
+extern bool EmptyFilterOf(const GuardPlan *plan);
 
 /* The NOTICE that a filter keeps keys of rows that went with their whole table. */
 extern void NoticeKeptKeys(Oid table, Oid filter);
@@ -319,7 +325,10 @@ extern void ReadTruncatedRows(const LiveFilter &filter);
  */
 extern bool MayBeRemovedRow(Oid filter);
 
-/* Before a transaction commits: warns of keys that it leaves behind. */
+/*
+ * Before a transaction commits: empties filters whose tables are empty, and warns of keys that it
+ * leaves behind.
+ */
 extern void WarnOfTruncatedKeys(void);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */

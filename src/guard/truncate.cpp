@@ -523,7 +523,8 @@ ReadTruncatedRows(const LiveFilter &filter)
 
 		/* If the filter was truncated since, its keys went along. */
 		if (!truncation->done && truncation->plan->clause.filter == RelationGetRelid(filter.rel) &&
-			IsSameFile(truncation->filter_file, FileNumberOf(filter.rel)))
+			IsSameFile(truncation->filter_file, FileNumberOf(filter.rel)) &&
+			!EmptyFilterOf(truncation->plan))
 			ReadTruncation(truncation, filter);
 	}
 }
@@ -538,12 +539,15 @@ WarnOfTruncatedKeys(void)
 	foreach(cell, truncations)
 	{
 		Truncation *truncation = (Truncation *) lfirst(cell);
-		Relation rel =
-			truncation->warn ? RelationIdGetRelation(truncation->plan->clause.filter) : NULL;
+		const bool forget = !truncation->done && truncation->plan->options.forget;
+		Relation rel = truncation->warn || forget
+						   ? RelationIdGetRelation(truncation->plan->clause.filter)
+						   : NULL;
 
 		if (!RelationIsValid(rel))
 			continue;
-		if (IsSameFile(truncation->filter_file, FileNumberOf(rel)))
+		if (IsSameFile(truncation->filter_file, FileNumberOf(rel)) &&
+			!(forget && EmptyFilterOf(truncation->plan)) && truncation->warn)
 			WarnOfKeys(truncation->heap, truncation->plan);
 		RelationClose(rel);
 	}
