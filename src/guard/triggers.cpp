@@ -318,6 +318,8 @@ LeaveOut(const InsertedRow *in)
 	if (!site->parents_checked)
 		CheckGuardedParents(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
 	site->parents_checked = true;
+	if (site->plan->mode == GuardMode::Divert && StaysRefused(site->plan))
+		return;
 	if (site->plan->mode == GuardMode::Divert)
 		DivertRow(&site->divert, GetMemoryChunkContext(site), site->plan, in->rel,
 				  in->trigger->tg_trigslot);
