@@ -85,7 +85,16 @@ INSERT INTO t VALUES (1, 'a') ON CONFLICT (v) DO UPDATE SET k = 100;
 INSERT INTO t VALUES (9, 'a') ON CONFLICT DO NOTHING;
 INSERT INTO t VALUES (9, 'nine');
 WITH i AS (INSERT INTO t VALUES (9, 'with'), (10, 'ten') RETURNING *) SELECT * FROM i;
-MERGE INTO t USING (VALUES (9, 'merge')) AS m (k, v) ON false WHEN NOT MATCHED THEN INSERT VALUES (m.k, m.v);
+-- a server before 15 has no MERGE
+\set merge 'INSERT INTO t VALUES (9, ''merge'')'
+SELECT current_setting('server_version_num')::int >= 150000 AS has_merge \gset
+\if :has_merge
+\set merge 'MERGE INTO t USING (VALUES (9, ''merge'')) AS m (k, v) ON false WHEN NOT MATCHED THEN INSERT VALUES (m.k, m.v)'
+\endif
+SELECT try(:'merge');
+\set QUIET on
+:merge;
+\set QUIET off
 UPDATE t SET k = 10 WHERE k = 9;
 TABLE t ORDER BY k;
 SELECT k, v, refused_by, rest FROM t_refused ORDER BY k, v;
@@ -195,7 +204,42 @@ SELECT dedup_readmit('p');
 SELECT dedup_readmit('p');
 SELECT tableoid::regclass, * FROM p ORDER BY v;
 SELECT k, v FROM bin ORDER BY v;
+SELECT try($$SELECT dedup_readmit('p') FROM p1 LIMIT 1$$), try($$INSERT INTO p2 (k, day, v) SELECT dedup_readmit('p'), 2, 'x'$$);
 SELECT try($$INSERT INTO p VALUES (1, 1, 'f', 5)$$, $$ALTER TABLE p DROP COLUMN v$$, $$DELETE FROM p$$, $$SELECT dedup_readmit('p')$$, $$TABLE bin$$);
+
+-- one partition alone: a row that moves there is kept, or it is an error
+SET client_min_messages = error;
+CREATE TABLE q (k int, day int) PARTITION BY LIST (day);
+CREATE TABLE q1 PARTITION OF q FOR VALUES IN (1);
+CREATE TABLE q2 PARTITION OF q FOR VALUES IN (2);
+SELECT dedup_create('l', dedup_filter(10000, 1e-9, 42)) \gset
+SELECT dedup_guard('q2', 'l', '{k}', 'divert') \gset
+RESET client_min_messages;
+INSERT INTO q VALUES (1, 1), (1, 2), (2, 2), (2, 2), (3, 1);
+UPDATE q SET day = 2 WHERE k = 3;
+UPDATE q SET day = 2 WHERE k = 1;
+SELECT tableoid::regclass, k, day FROM q ORDER BY k, day;
+SELECT k, day, refused_by FROM q2_refused;
+
+-- errors of the side table within blocks, and then a row that is kept
+DELETE FROM q2_refused;
+ALTER TABLE q2_refused ADD CHECK (day <> 2 OR k <> 2);
+DO $$ BEGIN
+	FOR i IN 1..3 LOOP
+		BEGIN
+			INSERT INTO divert.q2 VALUES (i, 2);
+		EXCEPTION WHEN check_violation THEN RAISE NOTICE '%: %', i, SQLERRM;
+		END;
+	END LOOP;
+END $$;
+SELECT k, day FROM q2_refused ORDER BY k;
+DELETE FROM q2_refused;
+ALTER TABLE q2_refused DROP CONSTRAINT q2_refused_check;
+PREPARE i AS INSERT INTO q2 VALUES ($1, 2);
+EXECUTE i (1); EXECUTE i (2); EXECUTE i (1);
+ALTER TABLE q2_refused ADD extra int DEFAULT 6;
+EXECUTE i (3);
+SELECT k, day, extra FROM q2_refused ORDER BY refused_at;
 
 \set QUIET on
 SET client_min_messages = error;

@@ -481,13 +481,28 @@ BringBack(Readmission *readmission)
 /* ---- the call
  * ------------------------------------------------------------------------------------ */
 
-/* Raises an error if rows would land in a table without its guard, which may be a partition's. */
+/* Raises an error if a running query of this session uses a table, beside so many references. */
 static void
-RequireEnabled(Oid relid, Oid function)
+RequireUnused(Relation rel, int references)
+{
+	if (rel->rd_refcnt > references)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot bring rows back into table \"%s\"", RelationGetRelationName(rel)),
+				 errdetail("It is being used by active queries in this session.")));
+}
+
+/*
+ * Raises an error if rows would land in a table, which may be a partition, without its guard, or
+ * in the middle of a query.
+ */
+static void
+RequireEnabled(Oid relid, Oid function, bool is_guarded)
 {
 	Relation rel = relation_open(relid, NoLock);
 	const GuardTriggers triggers = FindGuardTriggers(rel, function);
 
+	RequireUnused(rel, is_guarded ? 2 : 1);
 	if (triggers.write == NULL || !GuardTriggerFires(triggers.write->tgenabled))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -520,15 +535,11 @@ OpenGuarded(Oid relid, Readmission *readmission)
 							   RelationGetRelationName(rel)),
 						errhint("Call dedup_readmit() for table \"%s\".",
 								get_rel_name(readmission->plan->guarded))));
-	if (rel->rd_refcnt > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot bring rows back into table \"%s\"", RelationGetRelationName(rel)),
-				 errdetail("It is being used by active queries in this session.")));
+	RequireUnused(rel, 1);
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		list_free(find_all_inheritors(relid, ShareRowExclusiveLock, NULL));
 	foreach(cell, CoveredTables(rel))
-		RequireEnabled(lfirst_oid(cell), function);
+		RequireEnabled(lfirst_oid(cell), function, lfirst_oid(cell) == relid);
 }
 
 /* Raises an error unless the owner of the guarded table may read the side table and delete rows. */
