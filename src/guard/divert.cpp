@@ -427,8 +427,6 @@ DivertRow(DivertSite **kept, MemoryContext query, const GuardPlan *plan, Relatio
 	Relation side;
 	bool bare;
 
-	if (StaysRefused(plan))
-		return;
 	if (site == NULL)
 		site = *kept = MakeDivertSite(query, plan);
 	side = OpenSide(site);

@@ -215,6 +215,8 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 
 		if (side_flaw != NULL)
 			flaw = psprintf("its side table: %s", side_flaw);
+		else if (!TableOwnerMayAdd(table, rows.clause.side))
+			flaw = "the owner of the table may not insert rows into its side table";
 	}
 	if (flaw == NULL && unguarded > 0)
 		flaw = get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE

@@ -9,24 +9,22 @@
  */
 #include "guard/divert.hpp"
 #include "guard/request.hpp"
+#include "guard/side_rows.hpp"
 #include "guard/table_keys.hpp"
 
 extern "C" {
 #include "access/relation.h"
-#include "access/table.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "nodes/bitmapset.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/jsonb.h"
 #include "utils/lsyscache.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
 }
 
@@ -88,36 +86,6 @@ struct Refused
 	bool stays;
 };
 
-/* A column of the guarded table. */
-struct ReturnedColumn
-{
-	Form_pg_attribute column; /* NULL: nothing is inserted into it */
-	bool used;                /* the guard goes by it */
-	FmgrInfo input;
-	Oid typioparam;
-};
-
-/* A column of one of the side table's tables, and what its values become. */
-struct SideSource
-{
-	AttrNumber attnum; /* 0: there is none */
-	bool convert;      /* by its text */
-	FmgrInfo output;
-};
-
-/* One of the tables that the side table consists of. */
-struct SideLeaf
-{
-	Relation rel;
-	TupleTableSlot *slot;
-	SideSource *from;  /* for each column of the guarded table */
-	AttrNumber at;     /* refused_at */
-	AttrNumber by;     /* refused_by */
-	AttrNumber rest;   /* or 0 */
-	Bitmapset *others; /* columns that the guarded table does not have */
-	SPIPlanPtr remove; /* DELETE; NULL: not made yet */
-};
-
 struct Readmission
 {
 	Relation rel; /* the guarded table */
@@ -125,249 +93,30 @@ struct Readmission
 	KeyReader reader;
 	dedup::KeySeed seed;
 	Snapshot snapshot;
-	ReturnedColumn *columns;
-	TupleTableSlot *row; /* of the guarded table; for one that is read */
-	Bitmapset *defaults; /* columns of that row that have no value */
-	SideLeaf *leaves;
-	int leaf_count;
+	SideRows side;
 	MemoryContext context;
 	MemoryContext row_context; /* reset for each row */
 	Refused *refused;
 	int count;
 	int room;
-	SPIPlanPtr insert;
+	SPIPlanPtr insert;          /* NULL: not made yet */
 	Bitmapset *insert_defaults; /* columns that it leaves out */
+	SPIPlanPtr *remove;         /* DELETE, from each of the side table's tables */
 };
 
 } /* namespace */
-
-static void
-ReadColumnsOf(Readmission *readmission)
-{
-	TupleDesc desc = RelationGetDescr(readmission->rel);
-	const GuardClause &clause = readmission->plan->clause;
-
-	readmission->columns =
-		(ReturnedColumn *) palloc0(sizeof(ReturnedColumn) * (Size) Max(desc->natts, 1));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		ReturnedColumn *returned = &readmission->columns[i];
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-		Oid input;
-
-		if (column->attisdropped || column->attgenerated != '\0')
-			continue;
-		returned->column = column;
-		getTypeInputInfo(column->atttypid, &input, &returned->typioparam);
-		fmgr_info(input, &returned->input);
-		for (int j = 0; j < clause.used_count; j++)
-			returned->used = returned->used || clause.used[j] == column->attnum;
-	}
-}
-
-static void
-OpenLeaf(const Readmission *readmission, Oid relid, SideLeaf *leaf)
-{
-	TupleDesc table = RelationGetDescr(readmission->rel);
-	TupleDesc desc;
-
-	*leaf = {};
-	leaf->rel = table_open(relid, NoLock);
-	desc = RelationGetDescr(leaf->rel);
-	leaf->slot = table_slot_create(leaf->rel, NULL);
-	leaf->at = ColumnByName(desc, SIDE_AT);
-	leaf->by = ColumnByName(desc, SIDE_BY);
-	leaf->rest = ColumnByName(desc, SIDE_REST);
-	leaf->from = (SideSource *) palloc0(sizeof(SideSource) * (Size) Max(table->natts, 1));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-		const char *name = NameStr(column->attname);
-		SideSource *source;
-		AttrNumber attnum;
-		Oid output;
-		bool varlena;
-
-		if (column->attisdropped || IsSideColumn(name))
-			continue;
-		attnum = ColumnByName(table, name);
-		if (attnum == 0)
-			leaf->others = bms_add_member(leaf->others, i + 1);
-		if (attnum == 0 || readmission->columns[attnum - 1].column == NULL)
-			continue;
-		source = &leaf->from[attnum - 1];
-		source->attnum = (AttrNumber) (i + 1);
-		source->convert = column->atttypid != TupleDescAttr(table, attnum - 1)->atttypid;
-		getTypeOutputInfo(column->atttypid, &output, &varlena);
-		fmgr_info(output, &source->output);
-	}
-}
-
-/* Opens the side table's tables, which are locked. */
-static void
-OpenLeaves(Readmission *readmission)
-{
-	const Oid side = readmission->plan->clause.side;
-	List *tables = list_make1_oid(side);
-	ListCell *cell;
-
-	if (get_rel_relkind(side) == RELKIND_PARTITIONED_TABLE)
-		tables = find_all_inheritors(side, RowExclusiveLock, NULL);
-	readmission->leaves = (SideLeaf *) palloc(sizeof(SideLeaf) * (Size) list_length(tables));
-	foreach(cell, tables)
-		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_RELATION)
-			OpenLeaf(readmission, lfirst_oid(cell),
-					 &readmission->leaves[readmission->leaf_count++]);
-}
-
-static void
-CloseLeaves(Readmission *readmission)
-{
-	for (int i = 0; i < readmission->leaf_count; i++)
-	{
-		SideLeaf *leaf = &readmission->leaves[i];
-
-		ExecDropSingleTupleTableSlot(leaf->slot);
-		table_close(leaf->rel, NoLock);
-	}
-}
-
-/* The text of a JSON value. */
-static char *
-TextOf(JsonbValue *value)
-{
-	switch (value->type)
-	{
-		case jbvString:
-			return pnstrdup(value->val.string.val, (Size) value->val.string.len);
-		case jbvNumeric:
-			return DatumGetCString(
-				DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
-		case jbvBool:
-			return pstrdup(value->val.boolean ? "true" : "false");
-		default:
-			Assert(value->type == jbvBinary);
-			return JsonbToCString(NULL, value->val.binary.data, value->val.binary.len);
-	}
-}
-
-/* The value of a column in `rest`, if it is there. */
-static bool
-ReadFromRest(ReturnedColumn *returned, Jsonb *rest, Datum *value, bool *isnull)
-{
-	const char *name = NameStr(returned->column->attname);
-	JsonbValue *found;
-
-	if (rest == NULL || !JB_ROOT_IS_OBJECT(rest))
-		return false;
-	found = getKeyJsonValueFromContainer(&rest->root, name, (int) strlen(name), NULL);
-	if (found == NULL)
-		return false;
-	*isnull = found->type == jbvNull;
-	/* The input function of a domain checks NULL, too. */
-	*value = InputFunctionCall(&returned->input, *isnull ? NULL : TextOf(found),
-							   returned->typioparam, returned->column->atttypmod);
-	return true;
-}
-
-/* A column of the table was renamed, or so it seems: its values would be lost. */
-static void
-CheckNothingIsLost(const Readmission *readmission, const SideLeaf *leaf,
-				   const ReturnedColumn *returned)
-{
-	TupleDesc desc = RelationGetDescr(leaf->rel);
-	int attnum = -1;
-
-	while ((attnum = bms_next_member(leaf->others, attnum)) >= 0)
-	{
-		Form_pg_attribute other = TupleDescAttr(desc, attnum - 1);
-		bool isnull;
-
-		(void) slot_getattr(leaf->slot, attnum, &isnull);
-		if (isnull || other->atttypid != returned->column->atttypid)
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot bring rows of table \"%s\" back into table \"%s\"",
-						RelationGetRelationName(leaf->rel),
-						RelationGetRelationName(readmission->rel)),
-				 errdetail("Column \"%s\" of \"%s\" has values for no column of \"%s\", whose "
-						   "column \"%s\" has none.",
-						   NameStr(other->attname), RelationGetRelationName(leaf->rel),
-						   RelationGetRelationName(readmission->rel),
-						   NameStr(returned->column->attname)),
-				 errhint("If the column was renamed, rename that of \"%s\", too; else drop it, or "
-						 "add column \"%s\" to \"%s\".",
-						 RelationGetRelationName(leaf->rel), NameStr(returned->column->attname),
-						 RelationGetRelationName(leaf->rel))));
-	}
-}
-
-/* Makes the row of the guarded table of the side table's row in the slot. */
-static void
-ReadSideRow(Readmission *readmission, SideLeaf *leaf)
-{
-	TupleDesc desc = RelationGetDescr(readmission->rel);
-	TupleTableSlot *row = readmission->row;
-	Jsonb *rest = NULL;
-	bool isnull = true;
-
-	if (leaf->rest != 0)
-	{
-		const Datum value = slot_getattr(leaf->slot, leaf->rest, &isnull);
-
-		if (!isnull)
-			rest = DatumGetJsonbP(value);
-	}
-	ExecClearTuple(row);
-	readmission->defaults = NULL;
-	for (int i = 0; i < desc->natts; i++)
-	{
-		ReturnedColumn *returned = &readmission->columns[i];
-		SideSource *source = &leaf->from[i];
-
-		row->tts_values[i] = (Datum) 0;
-		row->tts_isnull[i] = true;
-		if (returned->column == NULL ||
-			ReadFromRest(returned, rest, &row->tts_values[i], &row->tts_isnull[i]))
-			continue;
-		if (source->attnum == 0)
-		{
-			CheckNothingIsLost(readmission, leaf, returned);
-			if (returned->used)
-				ereport(ERROR,
-						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						 errmsg("cannot bring rows of table \"%s\" back into table \"%s\"",
-								RelationGetRelationName(leaf->rel),
-								RelationGetRelationName(readmission->rel)),
-						 errdetail("A row has no value for column \"%s\", which the guard uses.",
-								   NameStr(returned->column->attname))));
-			readmission->defaults = bms_add_member(readmission->defaults, i);
-			continue;
-		}
-		row->tts_values[i] = slot_getattr(leaf->slot, source->attnum, &row->tts_isnull[i]);
-		if (source->convert)
-			row->tts_values[i] =
-				InputFunctionCall(&returned->input,
-								  row->tts_isnull[i]
-									  ? NULL
-									  : OutputFunctionCall(&source->output, row->tts_values[i]),
-								  returned->typioparam, returned->column->atttypmod);
-	}
-	ExecStoreVirtualTuple(row);
-}
 
 /* Adds the row in the slot to those that are looked at. */
 static void
 AddRefused(Readmission *readmission, int table, MemoryContext context)
 {
-	SideLeaf *leaf = &readmission->leaves[table];
+	SideLeaf *leaf = &readmission->side.leaves[table];
 	Refused refused = {};
 	GuardKey key;
 	bool isnull;
 
-	ReadSideRow(readmission, leaf);
-	ReadGuardKey(readmission->reader, readmission->row, &key);
+	ReadSideRow(&readmission->side, leaf, false);
+	ReadGuardKey(readmission->reader, readmission->side.row, &key);
 	refused.has_key = HashGuardKey(readmission->plan, key, readmission->seed, &refused.hash);
 	refused.at = DatumGetTimestampTz(slot_getattr(leaf->slot, leaf->at, &isnull));
 	if (isnull)
@@ -382,9 +131,9 @@ ScanSide(Readmission *readmission)
 {
 	const MemoryContext context = CurrentMemoryContext;
 
-	for (int table = 0; table < readmission->leaf_count; table++)
+	for (int table = 0; table < readmission->side.leaf_count; table++)
 	{
-		SideLeaf *leaf = &readmission->leaves[table];
+		SideLeaf *leaf = &readmission->side.leaves[table];
 		TableScanDesc scan =
 			table_beginscan_strat(leaf->rel, readmission->snapshot, 0, NULL, true, false);
 
@@ -405,16 +154,16 @@ ScanSide(Readmission *readmission)
 	}
 }
 
-/* Reads a refused row again. Returns false if it is gone. */
+/* Reads a refused row again, as ReadSideRow() does. Returns false if it is gone. */
 static bool
-FetchRefused(Readmission *readmission, const Refused &refused)
+FetchRefused(Readmission *readmission, const Refused &refused, bool all)
 {
-	SideLeaf *leaf = &readmission->leaves[refused.table];
+	SideLeaf *leaf = &readmission->side.leaves[refused.table];
 	ItemPointerData tid = refused.tid;
 
 	if (!table_tuple_fetch_row_version(leaf->rel, &tid, readmission->snapshot, leaf->slot))
 		return false;
-	ReadSideRow(readmission, leaf);
+	ReadSideRow(&readmission->side, leaf, all);
 	return true;
 }
 
@@ -481,9 +230,9 @@ HasThatKey(Readmission *readmission, const Refused &refused, const NullableDatum
 {
 	GuardKey key;
 
-	if (!FetchRefused(readmission, refused))
+	if (!FetchRefused(readmission, refused, false))
 		return false;
-	ReadGuardKey(readmission->reader, readmission->row, &key);
+	ReadGuardKey(readmission->reader, readmission->side.row, &key);
 	return key.counts && EqualGuardKeys(readmission->plan, key.columns, columns);
 }
 
@@ -502,11 +251,11 @@ FindRepeats(Readmission *readmission, int keyed)
 			const MemoryContext old = MemoryContextSwitchTo(readmission->row_context);
 
 			CHECK_FOR_INTERRUPTS();
-			if (columns == NULL && FetchRefused(readmission, first))
+			if (columns == NULL && FetchRefused(readmission, first, false))
 			{
 				GuardKey key;
 
-				ReadGuardKey(readmission->reader, readmission->row, &key);
+				ReadGuardKey(readmission->reader, readmission->side.row, &key);
 				columns = CopyGuardKey(readmission->plan, key.columns);
 			}
 			if (columns != NULL && !readmission->refused[j].stays)
@@ -586,9 +335,9 @@ PrepareReturn(Readmission *readmission)
 	initStringInfo(&values);
 	for (int i = 0; i < desc->natts; i++)
 	{
-		Form_pg_attribute column = readmission->columns[i].column;
+		Form_pg_attribute column = readmission->side.columns[i].column;
 
-		if (column == NULL || bms_is_member(i, readmission->defaults))
+		if (column == NULL || bms_is_member(i, readmission->side.defaults))
 			continue;
 		appendStringInfo(&columns, "%s%s", n == 0 ? "" : ", ",
 						 quote_identifier(NameStr(column->attname)));
@@ -608,7 +357,7 @@ static bool
 InsertRow(Readmission *readmission, const Refused &refused)
 {
 	const int natts = RelationGetDescr(readmission->rel)->natts;
-	const TupleTableSlot *row = readmission->row;
+	const TupleTableSlot *row = readmission->side.row;
 	Datum *values = (Datum *) palloc(sizeof(Datum) * (Size) natts);
 	char *nulls = (char *) palloc((Size) natts);
 	Returning marked = {RelationGetRelid(readmission->rel), DatumGetInt32(pg_trigger_depth(NULL)),
@@ -619,19 +368,20 @@ InsertRow(Readmission *readmission, const Refused &refused)
 	int n = 0;
 
 	if (readmission->insert == NULL ||
-		!bms_equal(readmission->defaults, readmission->insert_defaults))
+		!bms_equal(readmission->side.defaults, readmission->insert_defaults))
 	{
 		if (readmission->insert != NULL)
 			SPI_freeplan(readmission->insert);
 		readmission->insert = NULL;
 		PrepareReturn(readmission);
 		old = MemoryContextSwitchTo(readmission->context);
-		readmission->insert_defaults = bms_copy(readmission->defaults);
+		readmission->insert_defaults = bms_copy(readmission->side.defaults);
 		MemoryContextSwitchTo(old);
 	}
 	for (int i = 0; i < natts; i++)
 	{
-		if (readmission->columns[i].column == NULL || bms_is_member(i, readmission->defaults))
+		if (readmission->side.columns[i].column == NULL ||
+			bms_is_member(i, readmission->side.defaults))
 			continue;
 		values[n] = row->tts_values[i];
 		nulls[n++] = row->tts_isnull[i] ? 'n' : ' ';
@@ -662,16 +412,17 @@ InsertRow(Readmission *readmission, const Refused &refused)
 static void
 RemoveRefused(Readmission *readmission, Refused *refused)
 {
-	SideLeaf *leaf = &readmission->leaves[refused->table];
+	const SideLeaf *leaf = &readmission->side.leaves[refused->table];
 	Oid type = TIDOID;
 	Datum tid = PointerGetDatum(&refused->tid);
+	SPIPlanPtr *remove = &readmission->remove[refused->table];
 	int result;
 
-	if (leaf->remove == NULL)
-		leaf->remove = Prepare(psprintf("DELETE FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) $1",
-										QualifiedGuardName(RelationGetRelid(leaf->rel))),
-							   1, &type);
-	result = SPI_execute_plan(leaf->remove, &tid, NULL, false, 0);
+	if (*remove == NULL)
+		*remove = Prepare(psprintf("DELETE FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) $1",
+								   QualifiedGuardName(RelationGetRelid(leaf->rel))),
+						  1, &type);
+	result = SPI_execute_plan(*remove, &tid, NULL, false, 0);
 	if (result < 0)
 		elog(ERROR, "could not delete a row: %s", SPI_result_code_string(result));
 	if (result != SPI_OK_DELETE || SPI_processed != 1)
@@ -691,7 +442,7 @@ ReadAsOwner(Readmission *readmission, const Refused &refused)
 	bool there;
 
 	SetPortableText();
-	there = FetchRefused(readmission, refused);
+	there = FetchRefused(readmission, refused, true);
 	BecomeAgain(before);
 	return there;
 }
@@ -730,41 +481,97 @@ BringBack(Readmission *readmission)
 /* ---- the call
  * ------------------------------------------------------------------------------------ */
 
-/* Opens the table with all locks that are needed. Its guard diverts. */
+/* Raises an error if a running query of this session uses a table, beside so many references. */
 static void
-OpenReadmission(Oid relid, Readmission *readmission)
+RequireUnused(Relation rel, int references)
 {
-	const char *flaw;
-	Relation side;
-	Oid function;
+	if (rel->rd_refcnt > references)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot bring rows back into table \"%s\"", RelationGetRelationName(rel)),
+				 errdetail("It is being used by active queries in this session.")));
+}
 
-	readmission->rel = OpenOwnTable(relid, ShareRowExclusiveLock);
-	if (readmission->rel->rd_refcnt > 1)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
-						errmsg("cannot bring rows back into table \"%s\"",
-							   RelationGetRelationName(readmission->rel)),
-						errdetail("It is being used by active queries in this session.")));
-	if (readmission->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		list_free(find_all_inheritors(relid, ShareRowExclusiveLock, NULL));
-	function = FindGuardFunction(readmission->rel, false);
+/*
+ * Raises an error if rows would land in a table, which may be a partition, without its guard, or
+ * in the middle of a query.
+ */
+static void
+RequireEnabled(Oid relid, Oid function, bool is_guarded)
+{
+	Relation rel = relation_open(relid, NoLock);
+	const GuardTriggers triggers = FindGuardTriggers(rel, function);
+
+	RequireUnused(rel, is_guarded ? 2 : 1);
+	if (triggers.write == NULL || !GuardTriggerFires(triggers.write->tgenabled))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the guard of table \"%s\" is not enabled", RelationGetRelationName(rel)),
+				 errdetail("Rows that are brought back would not be judged.")));
+	relation_close(rel, NoLock);
+}
+
+/* The guarded table, with its partitions locked and its guard enabled. */
+static void
+OpenGuarded(Oid relid, Readmission *readmission)
+{
+	Relation rel = OpenOwnTable(relid, ShareRowExclusiveLock);
+	Oid function;
+	ListCell *cell;
+
+	readmission->rel = rel;
+	function = FindGuardFunction(rel, false);
 	if (OidIsValid(function))
-		readmission->plan = GetGuardPlan(readmission->rel, function);
+		readmission->plan = GetGuardPlan(rel, function);
 	if (readmission->plan == NULL || readmission->plan->mode != GuardMode::Divert)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("the guard of table \"%s\" does not divert rows",
-							   RelationGetRelationName(readmission->rel)),
+						errmsg("table \"%s\" has no guard that diverts rows",
+							   RelationGetRelationName(rel)),
 						errhint("Only dedup_guard(..., on_duplicate => 'divert') keeps the rows "
 								"that it refuses.")));
 	if (readmission->plan->guarded != relid)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("the guard of partition \"%s\" belongs to a table above it",
-							   RelationGetRelationName(readmission->rel)),
+							   RelationGetRelationName(rel)),
 						errhint("Call dedup_readmit() for table \"%s\".",
 								get_rel_name(readmission->plan->guarded))));
-	side = try_relation_open(readmission->plan->clause.side, RowExclusiveLock);
-	flaw = side == NULL ? gettext_noop("It does not exist.") : FlawOfSideTable(side, relid);
+	RequireUnused(rel, 1);
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		list_free(find_all_inheritors(relid, ShareRowExclusiveLock, NULL));
+	foreach(cell, CoveredTables(rel))
+		RequireEnabled(lfirst_oid(cell), function, lfirst_oid(cell) == relid);
+}
+
+/* Raises an error unless the owner of the guarded table may read the side table and delete rows. */
+static void
+CheckSide(const Readmission *readmission)
+{
+	const Oid owner = readmission->rel->rd_rel->relowner;
+	const Oid relid = readmission->plan->clause.side;
+	const Oid guarded = RelationGetRelid(readmission->rel);
+	Relation side = NULL;
+	const char *flaw;
+
+	if (get_rel_name(relid) != NULL)
+	{
+		if (pg_class_aclcheck(relid, owner, ACL_SELECT) != ACLCHECK_OK ||
+			pg_class_aclcheck(relid, owner, ACL_DELETE) != ACLCHECK_OK)
+			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+							errmsg("permission denied for table \"%s\"", get_rel_name(relid)),
+							errdetail("The owner of table \"%s\" needs the privileges SELECT and "
+									  "DELETE on it.",
+									  get_rel_name(guarded))));
+		side = try_relation_open(relid, RowExclusiveLock);
+	}
+	flaw = side == NULL ? gettext_noop("It does not exist.") : FlawOfSideTable(side, guarded);
 	if (flaw != NULL)
-		ReportSideTable(readmission->plan->clause.side, relid, flaw);
+		ReportSideTable(relid, guarded, flaw);
+	if (check_enable_rls(relid, owner, true) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot read all rows of table \"%s\"", RelationGetRelationName(side)),
+				 errdetail("Its row-level security applies to the owner of table \"%s\".",
+						   RelationGetRelationName(readmission->rel))));
 	relation_close(side, NoLock);
 }
 
@@ -776,9 +583,9 @@ FindRows(Readmission *readmission, const LiveFilter &filter)
 
 	readmission->seed = filter.key_seed();
 	MakeKeyReader(&readmission->reader, &readmission->plan->clause);
-	ReadColumnsOf(readmission);
-	OpenLeaves(readmission);
-	readmission->row = MakeSingleTupleTableSlot(RelationGetDescr(readmission->rel), &TTSOpsVirtual);
+	OpenSideRows(&readmission->side, readmission->rel, readmission->plan->clause);
+	readmission->remove =
+		(SPIPlanPtr *) palloc0(sizeof(SPIPlanPtr) * (Size) Max(readmission->side.leaf_count, 1));
 	before = BecomeOwner(readmission->rel);
 	SetPortableText();
 	ScanSide(readmission);
@@ -805,7 +612,8 @@ DEDUP_FUNCTION(dedup_readmit)
 	PreventCommandDuringRecovery("dedup_readmit()");
 	PreventCommandIfReadOnly("dedup_readmit()");
 	SettleGuardRows();
-	OpenReadmission(PG_GETARG_OID(0), &readmission);
+	OpenGuarded(PG_GETARG_OID(0), &readmission);
+	CheckSide(&readmission);
 
 	/* All that has committed until now, and that this transaction has done. */
 	CommandCounterIncrement();
@@ -821,11 +629,10 @@ DEDUP_FUNCTION(dedup_readmit)
 	FindRows(&readmission, filter);
 	CloseLive(filter);
 	count = BringBack(&readmission);
-	CloseLeaves(&readmission);
-	ExecDropSingleTupleTableSlot(readmission.row);
+	CloseSideRows(readmission.side);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(readmission.context);
 	UnregisterSnapshot(readmission.snapshot);
-	table_close(readmission.rel, NoLock);
+	relation_close(readmission.rel, NoLock);
 	PG_RETURN_INT64(count);
 }

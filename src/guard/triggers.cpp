@@ -340,6 +340,8 @@ LeaveOut(const InsertedRow *in)
 	parent = MayBeCopiedFrom(in);
 	if (OidIsValid(parent))
 		RefuseWhileParentHasRows(in->rel, parent);
+	if (site->plan->mode == GuardMode::Divert && StaysRefused(site->plan))
+		return;
 	if (site->plan->mode == GuardMode::Divert)
 		DivertRow(&site->divert, GetMemoryChunkContext(site), site->plan, in->rel,
 				  in->trigger->tg_trigslot);
