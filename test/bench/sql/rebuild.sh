@@ -39,6 +39,7 @@ measure() {
 	ask -c 'SET client_min_messages = debug1' -c "SELECT dedup_rebuild('seen')" > /dev/null 2> messages
 	end=$(date +%s%N)
 	if [ -n "$pid" ]; then
+		sleep 1 # until the last transaction is logged
 		kill "$pid"
 		wait "$pid" 2> /dev/null || true
 		longest=$(cat "$log"/pgbench_log.* | awk '$3 > most { most = $3 } END { printf "%.2f", most / 1e6 }')
