@@ -49,6 +49,7 @@ extern "C" {
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 }
 
 /* If a pass finds as many changes, there is another one before writers are locked out. */
@@ -536,6 +537,7 @@ static void
 FinishRebuild(Rebuild *rebuild)
 {
 	List *tables = LockOutUsers(rebuild->filter);
+	const TimestampTz start = GetCurrentTimestamp();
 
 	CloseSources(rebuild);
 	CheckGuards(rebuild->filter, tables);
@@ -551,6 +553,9 @@ FinishRebuild(Rebuild *rebuild)
 	CloseSources(rebuild);
 	pgstat_progress_end_command();
 	ExchangeLive(rebuild->old, rebuild->made);
+	ereport(DEBUG1,
+			(errmsg_internal("dedup_rebuild() has kept other sessions out for %ld ms",
+							 TimestampDifferenceMilliseconds(start, GetCurrentTimestamp()))));
 }
 
 /*

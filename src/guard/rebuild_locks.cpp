@@ -19,6 +19,7 @@
  */
 #include "guard/rebuild_locks.hpp"
 #include "guard/request.hpp"
+#include "pg/subtransaction.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -160,15 +161,9 @@ TryToLockAll(Oid filter)
 	}
 	PG_CATCH();
 	{
-		ErrorData *error;
+		ErrorData *error = RollBackError(context, owner);
 
 		LockTimeout = own_timeout;
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
 		/* The user's own lock_timeout is an error, as elsewhere. */
 		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE ||
 			(own_timeout > 0 && own_timeout <= patience))

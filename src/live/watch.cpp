@@ -4,6 +4,7 @@
 #include "live/call.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
+#include "pg/subtransaction.hpp"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -220,16 +221,9 @@ ErrorOf(Work work)
 	}
 	PG_CATCH();
 	{
-		ErrorData *error;
-		int category;
+		ErrorData *error = RollBackError(context, owner);
+		const int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 		if (category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES)
 			ReThrowError(error);
 		problem = error->message;

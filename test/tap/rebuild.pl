@@ -203,6 +203,16 @@ is($standby->safe_psql('postgres', "SELECT k FROM t WHERE NOT dedup_seen('t_seen
 no_bad_pages($standby, 't_seen', 'the standby');
 $standby->stop;
 
+# a dump has the new size, and that the filter covers the table
+
+my $dump = $node->basedir . '/dump.sql';
+$node->command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $dump ], 'pg_dump');
+$node->safe_psql('postgres', 'CREATE DATABASE again');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('again'), '-f', $dump ], 'restored');
+is($node->safe_psql('again', "SELECT keys FROM dedup_stats('t_seen')"), '70000', 'a restored filter has the new size');
+is($node->safe_psql('again', "SELECT k FROM t WHERE NOT dedup_seen('t_seen', k)"), '', 'and all keys');
+is($node->safe_psql('again', 'INSERT INTO t VALUES (502), (503) RETURNING k'), '503', 'and guards its table');
+
 # a crash just after it
 
 $node->stop('immediate');
