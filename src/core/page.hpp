@@ -49,7 +49,7 @@ inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
-inline constexpr uint8_t kPageVersion = 4;
+inline constexpr uint8_t kPageVersion = 5;
 
 // How often the filter's number of pages was doubled since it was made. Only 0 is known.
 inline constexpr uint8_t kLevel = 0;
@@ -110,11 +110,12 @@ static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
 static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPageBytes);
 
 // In the page of counters: who has said whether the filter covers its table
-// (live/cover.cpp), u64 each. The rest of that page, behind the header, changes without a
-// lock of its own.
-inline constexpr size_t kCoverAt = 160;
+// (live/cover.cpp), u64 each, and from which generation on, u32, then u32 0. The rest of that
+// page, behind the header, changes without a lock of its own.
+inline constexpr size_t kCoverAt = 192;
 inline constexpr unsigned kCoverWords = 4;
-inline constexpr size_t kCoverEnd = kCoverAt + 8 * kCoverWords;
+inline constexpr size_t kCoverFromAt = kCoverAt + 8 * kCoverWords;
+inline constexpr size_t kCoverEnd = kCoverFromAt + 8;
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
 inline constexpr unsigned kProbeLines = 20;  // all of a main page
@@ -414,6 +415,7 @@ inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) n
 // Folds a committed key into its line. Returns false if the line is full and the filter
 // does not forget. A set keeps a fingerprint once, however often its key, or another with
 // the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
+// A window of time keeps the last sight of it.
 inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
                  uint32_t generation, unsigned* early) noexcept {
   uint8_t* bytes = LineAt(main, line);
@@ -421,12 +423,14 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
   if (layout.timed) {
     MoveClock(main, layout, generation);
     if (!Alive(generation, ClockOf(main))) return true;
+    *early += AddSightToLine(bytes, layout, rest, generation, ClockOf(main));
+    return true;
   }
   if (!geometry.forgets) {
     if (LineHolds(bytes, layout, rest, 0, 0)) return true;
     if (IsFullLine(bytes, layout)) return false;
   }
-  if (AddToLine(bytes, layout, rest, generation, ClockOf(main)) && layout.timed) ++*early;
+  (void)AddToLine(bytes, layout, rest, generation, ClockOf(main));
   return true;
 }
 

@@ -149,6 +149,7 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 	{
 		TransactionId deleter = InvalidTransactionId;
 		SearchResult result;
+		uint32 generation;
 		LivePut put;
 
 		/* A row that has not landed cannot be found, and keeps its key all the same. */
@@ -173,7 +174,7 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		if (result == SearchResult::Ours)
 			return {false, true, false};
 
-		put = LivePutKey(filter, row.hash);
+		put = LivePutKey(filter, row.hash, 0, &generation);
 		if (put == LivePut::Waited)
 			continue;
 		result = SearchForProof(key, &deleter);
@@ -266,12 +267,13 @@ LandsWithKey(const GuardRow *row, Relation index, const Datum *values, const boo
 static bool
 AddLandedKey(const LiveFilter &filter, uint64 hash)
 {
+	uint32 generation;
 	LivePut put;
 
 	if (LiveTestAndAdd(filter, hash, 0) == LiveAnswer::New)
 		return true;
 	do
-		put = LivePutKey(filter, hash);
+		put = LivePutKey(filter, hash, 0, &generation);
 	while (put == LivePut::Waited);
 	return put == LivePut::Added;
 }

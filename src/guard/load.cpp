@@ -262,7 +262,7 @@ NoteKnown(void *arg, uint64 hash)
 static void
 AddKeys(Load *load)
 {
-	LiveBulk *bulk = StartLiveBulk(load->filter, load->others != NIL ? NoteKnown : NULL, load);
+	LiveBulk *bulk = StartLiveBulk(load->filter, 0, load->others != NIL ? NoteKnown : NULL, load);
 	uint64 before = 0;
 	uint64 hash;
 	uint32 age;

@@ -271,13 +271,19 @@ ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
 bool
 LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
-	return ForgetFor(filter, hash, generation, WideXid(GetCurrentTransactionId()));
+	const uint64 own = WideXid(GetCurrentTransactionId());
+	const bool found = ForgetFor(filter, hash, generation, own);
+
+	/* A key that was renewed has entries of several generations. */
+	while (found && filter.parameters.renew && ForgetFor(filter, hash, generation, own))
+		CHECK_FOR_INTERRUPTS();
+	return found;
 }
 
 /* ---- taking back ------------------------------------------------------------------ */
 
 void
-LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
+LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 generation)
 {
 	const Address address = AddressIn(filter, hash);
 	const uint64 own = WideXid(xid);
@@ -290,16 +296,20 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
 
 		return VisitKey(page.bytes, area, address.line, address.rest,
 						[&](unsigned place, const Entry &entry) {
-							if (entry.forgotten || LoadTag(page.bytes, entry.tag).xid != own)
+							const Tag tag = LoadTag(page.bytes, entry.tag);
+
+							if (entry.forgotten || tag.xid != own ||
+								(generation != 0 && tag.generation != generation))
 								return false;
 							StartChange();
 							ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
 							MakeChange(filter);
-							return found = true;
+							found = true;
+							return !filter.parameters.renew;
 						});
 	});
 	ReleasePage(main);
 	/* It had been forgotten by that subtransaction before: it is so again. */
-	if (!found)
+	if (!found && generation == 0)
 		(void) ForgetFor(filter, hash, 0, own);
 }
