@@ -48,9 +48,7 @@ struct BroughtRows
 {
 	LiveFilter filter;
 	uint32 generation;
-	KeyPlan *keys;
-	int columns;
-	const char *names[INDEX_MAX_KEYS];
+	TableKeys keys;
 	int64 blocks; /* of all tables */
 	int64 blocks_read;
 	double credit;   /* a piece is read when this comes to 1 */
@@ -63,21 +61,19 @@ struct BroughtRows
 
 /* Counts the rows of a scan whose keys the filter does not have. */
 static void
-CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot, const AttrNumber *attnums,
-		  MemoryContext row_context)
+CountRows(BroughtRows *brought, const KeyScan &scan)
 {
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	const MemoryContext row_context = brought->keys.row_context;
+
+	while (table_scan_getnextslot(scan.scan, ForwardScanDirection, scan.slot))
 	{
 		MemoryContext old = MemoryContextSwitchTo(row_context);
-		NullableDatum columns[INDEX_MAX_KEYS];
+		GuardKey key;
 		uint64 hash;
 		bool unknown;
 
 		CHECK_FOR_INTERRUPTS();
-		for (int i = 0; i < brought->columns; i++)
-			columns[i].value = slot_getattr(slot, attnums[i], &columns[i].isnull);
-		unknown = HashColumns(brought->keys, columns, NullKeys::Skip, brought->filter.key_seed(),
-							  &hash) &&
+		unknown = ReadRowKey(brought->keys, scan, &key, &hash) &&
 				  !LiveSeen(brought->filter, hash, brought->generation);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(row_context);
@@ -93,20 +89,10 @@ CountRows(BroughtRows *brought, TableScanDesc scan, TupleTableSlot *slot, const 
 static void
 CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
 {
-	Relation heap = table_open(relid, NoLock);
-	const BlockNumber blocks = RelationGetNumberOfBlocks(heap);
 	const double share = Min(1.0, (double) MOST_BLOCKS / (double) brought->blocks);
-	AttrNumber attnums[INDEX_MAX_KEYS];
-	MemoryContext row_context =
-		AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
-									  ALLOCSET_DEFAULT_SIZES);
-	TupleTableSlot *slot = table_slot_create(heap, NULL);
-	TableScanDesc scan = table_beginscan_strat(heap, snapshot, 0, NULL, true, false);
-	AsOwner owner;
+	const KeyScan scan = StartKeyScan(brought->keys, relid, snapshot);
+	const BlockNumber blocks = RelationGetNumberOfBlocks(scan.table);
 
-	for (int i = 0; i < brought->columns; i++)
-		attnums[i] = get_attnum(relid, brought->names[i]);
-	owner = BecomeOwner(heap);
 	for (BlockNumber start = 0; start < blocks; start += PIECE)
 	{
 		const BlockNumber n = Min(PIECE, blocks - start);
@@ -116,16 +102,12 @@ CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
 			continue;
 		brought->credit -= 1;
 		if (brought->blocks_read > 0)
-			table_rescan(scan, NULL);
-		heap_setscanlimits(scan, start, n);
-		CountRows(brought, scan, slot, attnums, row_context);
+			table_rescan(scan.scan, NULL);
+		heap_setscanlimits(scan.scan, start, n);
+		CountRows(brought, scan);
 		brought->blocks_read += n;
 	}
-	BecomeAgain(owner);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
-	MemoryContextDelete(row_context);
-	table_close(heap, NoLock);
+	EndKeyScan(scan);
 }
 
 static int
@@ -177,9 +159,11 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 					 QualifiedGuardName(RelationGetRelid(rel)),
 					 quote_qualified_identifier(schema, "is_new"),
 					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
-	for (int i = 0; i < brought.columns; i++)
-		appendStringInfo(&text, ", %s", quote_identifier(brought.names[i]));
-	appendStringInfoString(&text, ");");
+	appendStringInfo(&text, ", %s)", ElementsText(RelationGetRelid(rel), brought.keys.clause));
+	if (brought.keys.clause.where != NULL)
+		appendStringInfo(&text, " AND %s",
+						 ExpressionText(RelationGetRelid(rel), brought.keys.clause.where));
+	appendStringInfoChar(&text, ';');
 	return text.data;
 }
 
@@ -261,10 +245,7 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 		brought.generation = brought.filter.parameters.ttl == 0
 								 ? 0
 								 : LiveGeneration(brought.filter, GetCurrentTimestamp());
-		brought.keys = MakeColumnsKeyPlan(context, clause.columns, clause.types, clause.collations);
-		brought.columns = clause.columns;
-		for (int i = 0; i < clause.columns; i++)
-			brought.names[i] = get_attname(RelationGetRelid(rel), clause.attnums[i], false);
+		brought.keys = TableKeysOf(rel, clause, brought.filter);
 		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
 		foreach(cell, tables)
@@ -326,11 +307,14 @@ GuardTriggerCreated(HeapTuple tuple)
 	/* dedup_guard() looks at the rows itself; a restore has loaded the filter. */
 	if (cloned || !OidIsValid(trigger->tgparentid) || !ReadClauseOf(tuple, &clause))
 		return;
+
+	/* The table's own trigger for INSERT need not be there yet. */
+	const Oid guarded = GuardedTable(trigger->tgparentid);
+
+	clause.nulls = NullsOf(ReadGuardRows(guarded).options);
 	rel = table_open(trigger->tgrelid, NoLock);
-	if (IsGuardClauseOf(rel, clause) &&
-		!LoadAttachedRows(rel, clause, GuardedTable(trigger->tgparentid)) &&
-		trigger->tgenabled != TRIGGER_DISABLED &&
-		TableOwnerMayAdd(GuardedTable(trigger->tgparentid), clause.filter))
+	if (IsGuardClauseOf(rel, clause) && !LoadAttachedRows(rel, clause, guarded) &&
+		trigger->tgenabled != TRIGGER_DISABLED && TableOwnerMayAdd(guarded, clause.filter))
 		WarnOfBroughtRows(rel, clause, trigger->tgfoid);
 	table_close(rel, NoLock);
 }

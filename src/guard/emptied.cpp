@@ -211,7 +211,7 @@ ExactGuardIndexBuilt(Relation heap)
 		return;
 	function = FindGuardFunction(heap, false);
 	plan = OidIsValid(function) ? FindGuardPlan(heap, function, true) : NULL;
-	if (plan == NULL || !plan->exact)
+	if (plan == NULL || !plan->options.exact)
 		return;
 	if (heap->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		get_rel_persistence(plan->clause.filter) == RELPERSISTENCE_UNLOGGED)

@@ -143,7 +143,7 @@ SearchForProof(const SearchKey &key, TransactionId *deleter)
 ExactVerdict
 JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &row)
 {
-	const SearchKey key = {site->plan, row.rel, row.columns, row.self, &filter, row.hash};
+	const SearchKey key = {site->plan, row.rel, row.key, row.self, &filter, row.hash};
 
 	for (;;)
 	{
@@ -153,7 +153,7 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		LivePut put;
 
 		/* A row that has not landed cannot be found, and keeps its key all the same. */
-		if (IsKeyInHand(site->plan, row.hash, row.columns, row.row))
+		if (IsKeyInHand(site->plan, row.hash, row.key->columns, row.row))
 			return {true, false, false};
 		if (LiveTestAndAdd(filter, row.hash, 0) == LiveAnswer::New)
 			return {false, false, true};
@@ -217,50 +217,28 @@ LandingSite(Relation heap, IndexInfo *info)
 	if (OidIsValid(function))
 		plan = FindGuardPlan(heap, function, true);
 	site = (ExactSite *) MemoryContextAllocZero(info->ii_Context, sizeof(ExactSite));
-	site->plan = plan != NULL && plan->exact ? plan : NULL;
+	site->plan = plan != NULL && plan->options.exact ? plan : NULL;
 	site->query = info->ii_Context;
+	if (site->plan != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(info->ii_Context);
+
+		MakeKeyReader(&site->reader, &site->plan->clause);
+		MemoryContextSwitchTo(old);
+	}
 	info->ii_AmCache = site;
 	return site;
 }
 
-/* The columns of the key, and the mark, from those of the guard index. False: not all there. */
-static bool
-LandedColumns(const GuardPlan *plan, Relation index, const Datum *values, const bool *isnull,
-			  NullableDatum *columns, bool *marked)
-{
-	const GuardClause &clause = plan->clause;
-	const Form_pg_index form = index->rd_index;
-
-	*marked = false;
-	for (int i = 0; i < clause.columns + (clause.mark != 0); i++)
-	{
-		const AttrNumber attnum = i < clause.columns ? clause.attnums[i] : clause.mark;
-		int at = 0;
-
-		while (at < form->indnatts && form->indkey.values[at] != attnum)
-			at++;
-		if (at == form->indnatts)
-			return false;
-		if (i < clause.columns)
-		{
-			columns[i].value = values[at];
-			columns[i].isnull = isnull[at];
-		}
-		else
-			*marked = !isnull[at] && DatumGetBool(values[at]);
-	}
-	return true;
-}
-
 bool
-LandsWithKey(const GuardRow *row, Relation index, const Datum *values, const bool *isnull)
+LandsWithKey(const GuardRow *row, Relation heap, Relation index, const Datum *values,
+			 const bool *isnull)
 {
-	NullableDatum columns[INDEX_MAX_KEYS];
-	bool marked;
+	GuardKey key;
 
 	/* An index that does not tell is not the guard's. */
-	return !LandedColumns(row->plan, index, values, isnull, columns, &marked) ||
-		   EqualGuardKeys(row->plan, row->key, columns);
+	return !ReadLandedKey(*row->reader, heap, index, values, isnull, &key, NULL) ||
+		   (key.counts && EqualGuardKeys(row->plan, row->key, key.columns));
 }
 
 /* Puts the key of a row in flight that stays, whatever else has its key. */
@@ -294,7 +272,7 @@ JudgeLanded(const ExactSite *site, const LiveFilter &filter, const ExactRow &lan
 
 		CountExactSearch(filter, verdict, verdict.duplicate);
 		if (verdict.duplicate)
-			RejectRow(landed.rel, plan, filter, landed.columns);
+			RejectRow(landed.rel, plan, filter, landed.key->columns);
 		added = verdict.added;
 	}
 	if (!added)
@@ -310,7 +288,7 @@ ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 			   ItemPointer tid, IndexInfo *info, GuardRow *row)
 {
 	ExactSite *site = row != NULL ? row->exact : LandingSite(heap, info);
-	NullableDatum columns[INDEX_MAX_KEYS];
+	GuardKey key;
 	MemoryContext memory;
 	MemoryContext old;
 	LiveFilter filter;
@@ -318,8 +296,7 @@ ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 	bool marked;
 
 	/* A new index is told of rows that are there already, until it is valid. */
-	if (site == NULL || site->plan == NULL || !index->rd_index->indisvalid ||
-		!LandedColumns(site->plan, index, values, isnull, columns, &marked) || marked)
+	if (site == NULL || site->plan == NULL || !index->rd_index->indisvalid)
 		return;
 	SettleGuardRows();
 	PrepareExactSite(site, heap);
@@ -341,8 +318,9 @@ ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 			AllocSetContextCreateInternal(site->query, "dedup_guard row", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(memory);
 	filter = OpenExactFilter(site);
-	if (HashGuardKey(site->plan, columns, filter.key_seed(), &hash))
-		JudgeLanded(site, filter, {heap, columns, hash, tid, row}, row);
+	if (ReadLandedKey(site->reader, heap, index, values, isnull, &key, &marked) && !marked &&
+		HashGuardKey(site->plan, key, filter.key_seed(), &hash))
+		JudgeLanded(site, filter, {heap, &key, hash, tid, row}, row);
 	CloseLive(filter);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(memory);

@@ -24,6 +24,7 @@ struct ExactSite
 	Oid owner;             /* of the guarded table; valid: all of the site is known */
 	bool covers;           /* the filter has the key of every row that is there */
 	bool may_kill;         /* ON CONFLICT can kill a row that has landed */
+	KeyReader reader;      /* of rows that land */
 };
 
 /*
@@ -39,7 +40,7 @@ extern void RequireCovered(const ExactSite *site);
 struct ExactRow
 {
 	Relation rel; /* where it goes */
-	const NullableDatum *columns;
+	const GuardKey *key;
 	uint64 hash;
 	ItemPointer self;    /* where it has landed already, or NULL */
 	const GuardRow *row; /* in hand, or NULL */
@@ -73,7 +74,7 @@ extern void CountExactSearch(const LiveFilter &filter, const ExactVerdict &verdi
 extern LiveFilter OpenExactFilter(const ExactSite *site);
 
 /* Whether a row lands with the key that it has taken, by what a guard index is told. */
-extern bool LandsWithKey(const GuardRow *row, Relation index, const Datum *values,
+extern bool LandsWithKey(const GuardRow *row, Relation heap, Relation index, const Datum *values,
 						 const bool *isnull);
 
 /*

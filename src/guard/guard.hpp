@@ -4,22 +4,23 @@
  * A guarded table has three objects:
  *
  *   trigger ~dedup_guard          BEFORE INSERT OR UPDATE, each row; its arguments are
- *                                 the mode, the constraint name for errors, and the word
- *                                 exact if the guard is
+ *                                 the mode, the constraint name for errors, and options
  *   trigger ~dedup_guard_delete   BEFORE DELETE, each row; its WHEN clause, which is
- *                                 always true, names the filter and the columns
- *   index <table>_dedup_guard     of access method streamdedup_guard on the key columns,
- *                                 and on the column for marks if the guard is exact:
- *                                 stores nothing, tells us that a row landed
+ *                                 always true, describes the guard (clause.hpp)
+ *   index <table>_dedup_guard     of access method streamdedup_guard on the columns that
+ *                                 the guard goes by, and on the column for marks if it is
+ *                                 exact: stores nothing, tells us that a row landed
  *
- * The clause is the guard's description: the server keeps its references through
- * renames and dumps, maps them for each partition, and refuses to drop or alter what
- * they point to. It is on the trigger that single-row statements fire least, since
- * the server reads a clause anew for every statement that fires its trigger.
+ * The index has no expressions: an UPDATE of a column that only an expression names would
+ * not reach it. The server keeps the references of the clause through renames and dumps,
+ * maps them for each partition, and refuses to drop or alter what they point to. The clause
+ * is on the trigger that single-row statements fire least, since the server reads a clause
+ * anew for every statement that fires its trigger.
  */
 #ifndef STREAMDEDUP_GUARD_GUARD_HPP
 #define STREAMDEDUP_GUARD_GUARD_HPP
 
+#include "guard/clause.hpp"
 #include "live/live.hpp"
 
 extern "C" {
@@ -30,7 +31,7 @@ extern "C" {
 }
 
 struct ExactSite;
-struct KeyPlan;
+struct KeyReader;
 
 /* One more element of an array that doubles. */
 template <typename Element>
@@ -60,13 +61,6 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 /* Registers callbacks and hooks; once, from _PG_init (init.cpp). */
 extern void InitGuard(void);
 
-enum class GuardMode
-{
-	Skip,   /* leave the row out */
-	Reject, /* 23505 */
-	Mark    /* set a column */
-};
-
 /* ---- what a table's guard is (plan.cpp) ------------------------------- */
 
 /* The triggers of a guarded table. */
@@ -82,23 +76,12 @@ struct GuardTriggers
  */
 extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
 
-/* What a guard's WHEN clause says. */
-struct GuardClause
-{
-	Oid filter;
-	int columns;
-	AttrNumber attnums[INDEX_MAX_KEYS];
-	Oid types[INDEX_MAX_KEYS];
-	Oid collations[INDEX_MAX_KEYS];
-	AttrNumber mark; /* column that says whether the row is a duplicate, or 0 */
-};
-
 /*
- * Whether an index is a guard index that is in use and sees every change of the key: of
- * plain columns, with the key's, and `mark` if that is not 0, among them, and of all rows.
+ * Whether an index is a guard index that is in use and sees every change that matters: of
+ * plain columns, with those that the clause uses among them, and the mark if the guard is
+ * exact, and of all rows.
  */
-extern bool IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums,
-							   AttrNumber mark);
+extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause, bool exact);
 
 /*
  * The function of the table's first trigger that is a guard's and fires when a row is
@@ -115,19 +98,17 @@ extern Oid GuardedTable(Oid trigger);
 /* Whether a clause can be that of a valid guard of this table, which is locked. */
 extern bool IsGuardClauseOf(Relation rel, const GuardClause &clause);
 
-/* Reads a clause as pg_trigger has it; false if it is not one that dedup_guard() writes. */
-extern bool ReadGuardClause(const char *qual, GuardClause *clause);
-
 /* What a guard does on one table, by its triggers. Cached by the write trigger. */
 struct GuardPlan
 {
-	const char *qual; /* the clause, mode and constraint name it was made from */
-	const char *mode_text;
+	const char *qual; /* the clause and the arguments that it was made from */
+	int argument_count;
+	const char **arguments;
 	const char *constraint;
 	Oid guarded;  /* the table that dedup_guard() was called for */
 	Oid function; /* of its triggers */
 	GuardMode mode;
-	bool exact; /* what the filter may have seen is looked for in the table */
+	GuardOptions options;
 	GuardClause clause;
 	KeyPlan *keys;
 	int16 typlen[INDEX_MAX_KEYS];
@@ -193,7 +174,7 @@ struct GuardRows
 	Oid write;
 	char write_enabled;
 	const char *mode; /* the first argument */
-	bool exact;
+	GuardOptions options;
 	Oid remove;
 	char remove_enabled;
 	GuardClause clause;
@@ -372,13 +353,14 @@ struct GuardRow
 	int depth; /* of triggers, where the row lands */
 	Oid heap;  /* where it goes, by the guard `plan` */
 	const GuardPlan *plan;
+	const KeyReader *reader; /* of its query */
 	dedup::KeySeed seed;
 	bool has_key; /* that it is to land with */
 	uint64 hash;
-	ExactSite *exact; /* NULL: the guard is not exact */
-	bool judged;      /* exact: it needs no judgement where it lands */
-	const Datum *key; /* exact: that it takes, if it has not landed yet; or NULL */
-	bool changeable;  /* by triggers that fire after the guard's */
+	ExactSite *exact;         /* NULL: the guard is not exact */
+	bool judged;              /* exact: it needs no judgement where it lands */
+	const NullableDatum *key; /* exact: that it takes, if it has not landed yet; or NULL */
+	bool changeable;          /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
 	Oid updated_in;
@@ -402,7 +384,8 @@ extern GuardRow *FindGuardRow(void);
  * none.
  */
 extern GuardRow *EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan,
-							   dedup::KeySeed seed, bool has_key, uint64 hash);
+							   const KeyReader *reader, dedup::KeySeed seed, bool has_key,
+							   uint64 hash);
 
 /* Whether any row is in hand: then each that may land is entered, so that it is found. */
 extern bool HaveGuardRows(void);

@@ -161,6 +161,22 @@ VisitTriggersOf(Oid table, Visit visit)
 	table_close(triggers, AccessShareLock);
 }
 
+/* The options among the arguments of a write trigger; none if they are not valid. */
+static GuardOptions
+OptionsOf(const List *arguments)
+{
+	const char **words =
+		(const char **) palloc(sizeof(char *) * (Size) (list_length(arguments) + 1));
+	GuardOptions options = {};
+	int n = 0;
+
+	for (int i = 2; i < list_length(arguments); i++)
+		words[n++] = (const char *) list_nth(arguments, i);
+	if (ReadGuardOptions(words, n, &options) != NULL)
+		options = {};
+	return options;
+}
+
 GuardRows
 ReadGuardRows(Oid table)
 {
@@ -183,11 +199,11 @@ ReadGuardRows(Oid table)
 			found.write_enabled = trigger->tgenabled;
 			found.mode = arguments == NIL ? "" : (const char *) linitial(arguments);
 			/* One by hand that is too much makes it no other guard. */
-			found.exact =
-				found.exact || (list_length(arguments) == 3 &&
-								strcmp((const char *) lthird(arguments), GUARD_EXACT) == 0);
+			if (!found.options.exact)
+				found.options = OptionsOf(arguments);
 		}
 	});
+	found.clause.nulls = NullsOf(found.options);
 	return found;
 }
 
@@ -199,7 +215,7 @@ VisitExactGuardsOf(Oid filter, Visit visit)
 	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
 		const GuardRows rows = ReadGuardRows(trigger->tgrelid);
 
-		return rows.exact && visit(trigger, rows);
+		return rows.options.exact && visit(trigger, rows);
 	});
 }
 
@@ -266,7 +282,7 @@ FilterOfExactGuard(Oid table)
 	const GuardRows rows = ReadGuardRows(table);
 
 	/* Without its other trigger nobody knows what it was. */
-	return OidIsValid(rows.remove) && (rows.exact || !OidIsValid(rows.write)) &&
+	return OidIsValid(rows.remove) && (rows.options.exact || !OidIsValid(rows.write)) &&
 				   IsLiveRelationId(rows.clause.filter) &&
 				   TableOwnerMayAdd(GuardedTable(rows.remove), rows.clause.filter)
 			   ? rows.clause.filter

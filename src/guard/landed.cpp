@@ -8,31 +8,20 @@
 /* ---- rows that land ------------------------------------------------------------- */
 
 /*
- * Whether the index has all columns of the key, and if so, whether the row's key is the
- * one that is expected.
+ * Whether the index has all columns that the guard goes by, and if so, whether the row's key is
+ * the one that is expected.
  */
 static bool
-HasKeyOf(const GuardRow *row, Relation index, const Datum *values, const bool *isnull,
-		 bool *expected)
+HasKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values,
+		 const bool *isnull, bool *expected)
 {
-	const GuardClause &clause = row->plan->clause;
-	Form_pg_index form = index->rd_index;
-	NullableDatum columns[INDEX_MAX_KEYS];
+	GuardKey key;
 	uint64 hash;
 	bool has_key;
 
-	for (int i = 0; i < clause.columns; i++)
-	{
-		int at = 0;
-
-		while (at < form->indnatts && form->indkey.values[at] != clause.attnums[i])
-			at++;
-		if (at == form->indnatts)
-			return false;
-		columns[i].value = values[at];
-		columns[i].isnull = isnull[at];
-	}
-	has_key = HashColumns(row->plan->keys, columns, NullKeys::Skip, row->seed, &hash);
+	if (!ReadLandedKey(*row->reader, heap, index, values, isnull, &key, NULL))
+		return false;
+	has_key = HashGuardKey(row->plan, key, row->seed, &hash);
 	*expected = has_key == row->has_key && (!has_key || hash == row->hash);
 	return true;
 }
@@ -60,7 +49,7 @@ ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *
 	bool expected;
 
 	if ((!HasGuardNote(row) && !row->freed.exists && !row->changeable) ||
-		!HasKeyOf(row, index, values, isnull, &expected))
+		!HasKeyOf(row, heap, index, values, isnull, &expected))
 		return;
 	if (!expected)
 	{
@@ -87,7 +76,7 @@ LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values
 {
 	if (!row->judged)
 		return false;
-	if (row->changeable && row->key != NULL && !LandsWithKey(row, index, values, isnull))
+	if (row->changeable && row->key != NULL && !LandsWithKey(row, heap, index, values, isnull))
 		ReportChangedKey(heap);
 	GuardNoteLanded(row, heap, tid);
 	return !row->changeable || row->key != NULL;

@@ -42,8 +42,7 @@ HasUsableGuardIndex(Oid table, Oid access_method, const GuardRows &rows)
 	scan = systable_beginscan(indexes, IndexIndrelidIndexId, true, NULL, 1, &key);
 	while (!usable && HeapTupleIsValid(tuple = systable_getnext(scan)))
 		usable = IsUsableGuardIndex(((Form_pg_index) GETSTRUCT(tuple))->indexrelid, access_method,
-									rows.clause.columns, rows.clause.attnums,
-									rows.exact ? rows.clause.mark : 0);
+									rows.clause, rows.options.exact);
 	systable_endscan(scan);
 	table_close(indexes, AccessShareLock);
 	return usable;
@@ -98,7 +97,7 @@ CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *ung
 
 /* ---- the row ---------------------------------------------------------------------------- */
 
-/* The names of the key's columns; one that is gone is NULL. */
+/* The elements of the key; a column that is gone is NULL. */
 static Datum
 ColumnNames(Oid table, const GuardClause &clause)
 {
@@ -109,7 +108,9 @@ ColumnNames(Oid table, const GuardClause &clause)
 
 	for (int i = 0; i < clause.columns; i++)
 	{
-		const char *name = get_attname(table, clause.attnums[i], true);
+		const char *name = clause.expressions[i] != NULL
+							   ? ExpressionText(table, clause.expressions[i])
+							   : get_attname(table, clause.attnums[i], true);
 
 		isnull[i] = name == NULL;
 		names[i] = name == NULL ? (Datum) 0 : CStringGetTextDatum(name);
@@ -185,7 +186,7 @@ DEDUP_FUNCTION(dedup_guard_state)
 	isnull[n] = isnull[n + 1] = !OidIsValid(rows.write);
 	values[n++] =
 		OidIsValid(rows.write) ? CStringGetTextDatum(OnDuplicate(table, rows)) : (Datum) 0;
-	values[n++] = BoolGetDatum(rows.exact);
+	values[n++] = BoolGetDatum(rows.options.exact);
 	values[n++] = Int32GetDatum(guarded);
 	values[n++] = Int32GetDatum(unguarded);
 
@@ -200,7 +201,7 @@ DEDUP_FUNCTION(dedup_guard_state)
 	values[n++] = Int64GetDatum(count(LiveCounter::NotFound));
 
 	const char *flaw =
-		FlawOfGuard(table, rows, access_method, unguarded, shown && rows.exact && !covers);
+		FlawOfGuard(table, rows, access_method, unguarded, shown && rows.options.exact && !covers);
 
 	if (flaw == NULL && problem != NULL)
 		flaw = psprintf("its filter: %s", problem);

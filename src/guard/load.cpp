@@ -193,16 +193,14 @@ HasTwin(const Load &load, const KeyRow &row)
 	SearchResult result;
 
 	plan.guarded = load.how->guarded;
-	plan.clause = load.clause;
-	for (int i = 0; i < load.clause.columns; i++)
-		plan.clause.attnums[i] = get_attnum(RelationGetRelid(row.table), load.keys.names[i]);
-	if (load.keys.mark != NULL)
-		plan.clause.mark = get_attnum(RelationGetRelid(row.table), load.keys.mark);
+	if (!MapGuardClause(load.clause, load.rel, row.table, &plan.clause))
+		elog(ERROR, "table \"%s\" does not have the columns of the guard",
+			 RelationGetRelationName(row.table));
 	for (;;)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.columns, &self, NULL, 0}, &deleter);
+		result = SearchForProof({&plan, row.table, row.key, &self, NULL, 0}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);
@@ -381,15 +379,13 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 }
 
 void
-LoadForGuard(Relation rel, const GuardClause &clause, const GuardRequest &request)
+LoadForGuard(Relation rel, const GuardRequest &request)
 {
-	GuardClause counted = clause;
-	const GuardLoad how = {"dedup_guard()", request.exact,
-						   request.exact || request.mode == GuardMode::Reject, !request.load,
-						   InvalidOid};
+	const GuardLoad how = {"dedup_guard()", request.options.exact,
+						   request.options.exact || request.mode == GuardMode::Reject,
+						   !request.load, InvalidOid};
 
-	counted.mark = request.mark_attnum;
-	LoadGuardedRows(rel, counted, how);
+	LoadGuardedRows(rel, request.clause, how);
 }
 
 /* ---- partitions that are attached ------------------------------------------------------ */
@@ -409,7 +405,7 @@ ExactlyGuarded(Oid relid)
 	{
 		const GuardPlan *plan = FindGuardPlan(rel, function);
 
-		if (plan != NULL && plan->exact)
+		if (plan != NULL && plan->options.exact)
 			guarded = plan->guarded;
 	}
 	RelationClose(rel);
@@ -422,7 +418,7 @@ CheckAttached(Oid relid, Relation rel, const GuardClause &clause, Oid guarded)
 {
 	Relation table = table_open(relid, NoLock);
 
-	RequireSearchIndex(table, SearchColumnsOf(rel, clause), guarded);
+	RequireSearchIndex(table, clause, rel, guarded);
 	RequireLoggedAlike(table, clause.filter);
 	table_close(table, NoLock);
 }
@@ -560,7 +556,7 @@ DEDUP_FUNCTION(dedup_rebuild)
 	/* The guard may be another by now. */
 	rel = table_open(table, NoLock);
 	plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
-	if (plan == NULL || !plan->exact || plan->clause.filter != filter)
+	if (plan == NULL || !plan->options.exact || plan->clause.filter != filter)
 		ReportNoExactGuard(filter);
 	LoadGuardedRows(rel, plan->clause, how);
 	table_close(rel, NoLock);

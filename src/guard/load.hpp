@@ -29,7 +29,7 @@ struct GuardLoad
 extern void LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how);
 
 /* What dedup_guard() does with the rows that are there, if they are not only counted. */
-extern void LoadForGuard(Relation rel, const GuardClause &clause, const GuardRequest &request);
+extern void LoadForGuard(Relation rel, const GuardRequest &request);
 
 /*
  * A partition is attached below a guarded table, whose clause is mapped to the partition. If

@@ -62,25 +62,12 @@ IsWriteTrigger(const Trigger *trigger)
 	return IsKindOfTrigger(trigger, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
 }
 
-static bool
-ReadMode(const char *text, GuardMode *mode)
-{
-	if (strcmp(text, "skip") == 0)
-		*mode = GuardMode::Skip;
-	else if (strcmp(text, "reject") == 0)
-		*mode = GuardMode::Reject;
-	else if (strcmp(text, "mark") == 0)
-		*mode = GuardMode::Mark;
-	else
-		return false;
-	return true;
-}
-
 /* Why a trigger is not one of a guard, or NULL if it is. */
 static const char *
 FlawOfTrigger(const Trigger *trigger)
 {
 	GuardMode mode;
+	GuardOptions options;
 
 	if (IsWriteTrigger(trigger))
 	{
@@ -88,14 +75,12 @@ FlawOfTrigger(const Trigger *trigger)
 			return gettext_noop("It fires for an UPDATE of some columns only.");
 		if (trigger->tgqual != NULL)
 			return gettext_noop("It is BEFORE INSERT OR UPDATE and has a WHEN condition.");
-		if (trigger->tgnargs != 2 && trigger->tgnargs != 3)
-			return gettext_noop("It does not have two or three arguments: the mode, the constraint "
-								"name, and exact.");
-		if (trigger->tgnargs == 3 && strcmp(trigger->tgargs[2], GUARD_EXACT) != 0)
-			return gettext_noop("Its third argument is not exact.");
-		if (!ReadMode(trigger->tgargs[0], &mode))
-			return gettext_noop("Its first argument is not skip, reject or mark.");
-		return NULL;
+		if (trigger->tgnargs < 2)
+			return gettext_noop("It has less than two arguments: the mode, the constraint name, "
+								"and options.");
+		if (!ReadGuardMode(trigger->tgargs[0], &mode))
+			return gettext_noop("Its first argument is not skip, reject, mark or divert.");
+		return ReadGuardOptions(trigger->tgargs + 2, trigger->tgnargs - 2, &options);
 	}
 	if (IsKindOfTrigger(trigger, TRIGGER_TYPE_DELETE))
 	{
@@ -213,115 +198,6 @@ GuardedTable(Oid trigger)
 
 /* ---- the clause ------------------------------------------------------------- */
 
-static const char *const not_our_clause = gettext_noop(
-	"The WHEN condition of its trigger BEFORE DELETE is not one that dedup_guard() writes.");
-
-/* 'filter'::regclass IS NOT NULL */
-static bool
-ReadFilterTest(const NullTest *test, GuardClause *clause)
-{
-	const Const *constant = (const Const *) test->arg;
-
-	if (test->nulltesttype != IS_NOT_NULL || !IsA(constant, Const) ||
-		constant->consttype != REGCLASSOID || constant->constisnull || !constant->constbyval)
-		return false;
-	clause->filter = DatumGetObjectId(constant->constvalue);
-	return OidIsValid(clause->filter);
-}
-
-/* OLD.column IS NULL for each column of the key, OLD.mark IS NOT NULL as the last. */
-static bool
-ReadColumnTest(const NullTest *test, GuardClause *clause)
-{
-	const Var *var = (const Var *) test->arg;
-
-	if (!IsA(var, Var) || var->varno != PRS2_OLD_VARNO || var->varlevelsup != 0 ||
-		clause->mark != 0)
-		return false;
-	if (test->nulltesttype == IS_NOT_NULL)
-	{
-		clause->mark = var->varattno;
-		return var->vartype == BOOLOID && var->varattno > 0;
-	}
-	if (clause->columns == INDEX_MAX_KEYS)
-		return false;
-	clause->attnums[clause->columns] = var->varattno;
-	clause->types[clause->columns] = var->vartype;
-	clause->collations[clause->columns] = var->varcollid;
-	clause->columns++;
-	return true;
-}
-
-/* Reads a clause as pg_trigger has it; returns a flaw, or NULL. */
-static const char *
-ReadClause(const char *qual, GuardClause *clause)
-{
-	const BoolExpr *expr = (const BoolExpr *) stringToNode(qual);
-	ListCell *cell;
-
-	memset(clause, 0, sizeof *clause);
-	if (expr == NULL || !IsA(expr, BoolExpr) || expr->boolop != OR_EXPR)
-		return not_our_clause;
-	foreach(cell, expr->args)
-	{
-		const NullTest *test = (const NullTest *) lfirst(cell);
-
-		if (test == NULL || !IsA(test, NullTest) || test->arg == NULL)
-			return not_our_clause;
-		if (OidIsValid(clause->filter) ? !ReadColumnTest(test, clause)
-									   : !ReadFilterTest(test, clause))
-			return not_our_clause;
-	}
-	return clause->columns > 0 ? NULL : not_our_clause;
-}
-
-bool
-ReadGuardClause(const char *qual, GuardClause *clause)
-{
-	return ReadClause(qual, clause) == NULL;
-}
-
-/* Whether a column is there, can be used by triggers, and is of that type. */
-static bool
-IsUsableColumn(TupleDesc desc, AttrNumber attnum, Oid type, Oid collation)
-{
-	Form_pg_attribute column;
-
-	if (attnum <= 0 || attnum > desc->natts)
-		return false;
-	column = TupleDescAttr(desc, attnum - 1);
-	return !column->attisdropped && column->attgenerated == '\0' && column->atttypid == type &&
-		   column->attcollation == collation;
-}
-
-/* Holds a clause against the table and the filter as they are now. */
-static const char *
-FlawOfClause(Relation rel, const GuardClause &clause)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-
-	for (int i = 0; i < clause.columns; i++)
-	{
-		if (!IsUsableColumn(desc, clause.attnums[i], clause.types[i], clause.collations[i]))
-			return gettext_noop("Its key has something else than plain columns of the table.");
-		for (int j = 0; j < i; j++)
-			if (clause.attnums[j] == clause.attnums[i])
-				return gettext_noop("Its key has a column twice.");
-		if (clause.attnums[i] == clause.mark)
-			return gettext_noop("The column that marks duplicates is part of the key.");
-	}
-	if (clause.mark != 0 && !IsUsableColumn(desc, clause.mark, BOOLOID, InvalidOid))
-		return gettext_noop("The column that marks duplicates is not a plain boolean column.");
-
-	/* The descriptor can be another after this, with the same columns. */
-	if (!IsLiveRelationId(clause.filter))
-		return gettext_noop(
-			"The relation that its trigger BEFORE DELETE names is not a live filter.");
-	if (get_rel_persistence(clause.filter) == RELPERSISTENCE_TEMP)
-		return gettext_noop("Its live filter is temporary.");
-	return NULL;
-}
-
 /*
  * Whether a live filter was made with parameters, and not by hand without them. Needs no
  * lock: the filter cannot be dropped while the trigger that names it is there.
@@ -351,8 +227,8 @@ HasUnhashableColumn(const GuardClause &clause)
 bool
 IsGuardClauseOf(Relation rel, const GuardClause &clause)
 {
-	return FlawOfClause(rel, clause) == NULL && HasParameters(clause.filter) &&
-		   !HasUnhashableColumn(clause);
+	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(clause) == NULL &&
+		   HasParameters(clause.filter) && !HasUnhashableColumn(clause);
 }
 
 /* ---- plans ------------------------------------------------------------------ */
@@ -381,9 +257,14 @@ MakeGuardPlanCache(void)
 }
 
 static bool
-IsExact(const Trigger *write)
+HasArguments(const GuardPlan *plan, const Trigger *write)
 {
-	return write->tgnargs == 3;
+	if (plan->argument_count != write->tgnargs)
+		return false;
+	for (int i = 0; i < write->tgnargs; i++)
+		if (strcmp(plan->arguments[i], write->tgargs[i]) != 0)
+			return false;
+	return true;
 }
 
 /* The plan that was made for a write trigger, if nothing of it has changed since. */
@@ -396,9 +277,7 @@ FindCachedPlan(const GuardTriggers &triggers)
 		return NULL;
 	entry = (GuardPlanEntry *) hash_search(guard_plans, &triggers.write->tgoid, HASH_FIND, NULL);
 	if (entry == NULL || strcmp(entry->plan->qual, triggers.remove->tgqual) != 0 ||
-		strcmp(entry->plan->mode_text, triggers.write->tgargs[0]) != 0 ||
-		strcmp(entry->plan->constraint, triggers.write->tgargs[1]) != 0 ||
-		entry->plan->exact != IsExact(triggers.write) ||
+		!HasArguments(entry->plan, triggers.write) ||
 		entry->plan->function != triggers.write->tgfoid)
 		return NULL;
 	return entry->plan;
@@ -425,16 +304,20 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	old = MemoryContextSwitchTo(context);
 	plan = (GuardPlan *) palloc0(sizeof(GuardPlan));
 	plan->qual = pstrdup(triggers.remove->tgqual);
-	plan->mode_text = pstrdup(triggers.write->tgargs[0]);
-	plan->constraint = pstrdup(triggers.write->tgargs[1]);
-	plan->exact = IsExact(triggers.write);
+	plan->argument_count = triggers.write->tgnargs;
+	plan->arguments = (const char **) palloc(sizeof(char *) * (Size) plan->argument_count);
+	for (int i = 0; i < plan->argument_count; i++)
+		plan->arguments[i] = pstrdup(triggers.write->tgargs[i]);
+	plan->constraint = plan->arguments[1];
 	plan->function = triggers.write->tgfoid;
-	MemoryContextSwitchTo(old);
 
 	/* The relation's triggers can be others, at another place, after any look-up. */
 	flaw = ReadClause(plan->qual, &plan->clause);
+	MemoryContextSwitchTo(old);
 	if (flaw == NULL)
 		flaw = FlawOfClause(rel, plan->clause);
+	if (flaw == NULL)
+		flaw = FlawOfExpressions(plan->clause);
 	if (flaw != NULL)
 		return flaw;
 	if (!HasParameters(plan->clause.filter))
@@ -442,9 +325,13 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 			"Its live filter has no parameters; dedup_create() makes those that have.");
 	if (HasUnhashableColumn(plan->clause))
 		return gettext_noop("The type of a column of its key has no hash function.");
-	(void) ReadMode(plan->mode_text, &plan->mode);
+	(void) ReadGuardMode(plan->arguments[0], &plan->mode);
+	(void) ReadGuardOptions(plan->arguments + 2, plan->argument_count - 2, &plan->options);
+	plan->clause.nulls = NullsOf(plan->options);
 	if ((plan->mode == GuardMode::Mark) != (plan->clause.mark != 0))
 		return gettext_noop("Its triggers do not agree on whether a column marks duplicates.");
+	if ((plan->mode == GuardMode::Divert) != OidIsValid(plan->clause.side))
+		return gettext_noop("Its triggers do not agree on where refused rows go.");
 	plan->guarded = GuardedTable(trigger);
 	if (!OidIsValid(plan->guarded))
 		return gettext_noop("One of its triggers has just been dropped.");
@@ -582,8 +469,7 @@ HasColumn(Form_pg_index index, AttrNumber attnum)
 }
 
 bool
-IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *attnums,
-				   AttrNumber mark)
+IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause, bool exact)
 {
 	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	Form_pg_index form;
@@ -603,10 +489,10 @@ IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *
 	usable = form->indisvalid && form->indisready && form->indislive &&
 			 heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
 			 heap_attisnull(tuple, Anum_pg_index_indexprs, NULL);
-	for (int i = 0; usable && i < columns; i++)
-		usable = HasColumn(form, attnums[i]);
-	if (mark != 0)
-		usable = usable && HasColumn(form, mark);
+	for (int i = 0; usable && i < clause.used_count; i++)
+		usable = HasColumn(form, clause.used[i]);
+	if (exact && clause.mark != 0)
+		usable = usable && HasColumn(form, clause.mark);
 	ReleaseSysCache(tuple);
 	return usable;
 }
@@ -614,7 +500,6 @@ IsUsableGuardIndex(Oid index, Oid access_method, int columns, const AttrNumber *
 void
 CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 {
-	const GuardClause &clause = plan->clause;
 	Oid access_method = get_index_am_oid(GUARD_ACCESS_METHOD, false);
 	List *indexes;
 	ListCell *cell;
@@ -636,8 +521,8 @@ CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 			*may_kill = true;
 		ReleaseSysCache(tuple);
 		if (!usable)
-			usable = IsUsableGuardIndex(lfirst_oid(cell), access_method, clause.columns,
-										clause.attnums, plan->exact ? clause.mark : 0);
+			usable = IsUsableGuardIndex(lfirst_oid(cell), access_method, plan->clause,
+										plan->options.exact);
 	}
 	list_free(indexes);
 	if (!usable)

@@ -5,6 +5,8 @@
 #include "guard/search.hpp"
 #include "pg/keys.hpp"
 
+#include <cctype>
+
 extern "C" {
 #include "access/relation.h"
 #include "access/table.h"
@@ -13,6 +15,10 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "rewrite/prs2lock.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -167,49 +173,30 @@ RequireLoggedAlike(Relation table, Oid filter)
 						errdetail("After a crash the filter is empty, and the table is not.")));
 }
 
-static SearchColumns
-SearchColumnsOf(Relation rel, const GuardRequest &request)
-{
-	SearchColumns columns = {};
-
-	columns.columns = request.columns;
-	columns.mark = request.mark;
-	for (int i = 0; i < request.columns; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), request.attnums[i] - 1);
-
-		columns.names[i] = request.names[i];
-		columns.types[i] = column->atttypid;
-		columns.collations[i] = column->attcollation;
-	}
-	return columns;
-}
-
 void
 CheckExact(Relation rel, const GuardRequest &request)
 {
-	const SearchColumns columns = SearchColumnsOf(rel, request);
 	ListCell *cell;
 	List *leaves;
 
-	CheckOnlyGuard(request.filter, request.exact);
-	if (!request.exact)
+	CheckOnlyGuard(request.clause.filter, request.options.exact);
+	if (!request.options.exact)
 		return;
-	CheckExactFilter(request.filter);
+	CheckExactFilter(request.clause.filter);
 	leaves = LeavesOf(RelationGetRelid(rel));
 	foreach(cell, leaves)
 	{
 		Relation leaf = relation_open(lfirst_oid(cell), NoLock);
 
-		RequireLoggedAlike(leaf, request.filter);
-		RequireSearchIndex(leaf, columns, RelationGetRelid(rel));
+		RequireLoggedAlike(leaf, request.clause.filter);
+		RequireSearchIndex(leaf, request.clause, rel, RelationGetRelid(rel));
 		relation_close(leaf, NoLock);
 	}
 }
 
-/* A column by its name; an error if triggers cannot use it. */
+/* A column by its name, or NULL. An error if triggers cannot use it. */
 static Form_pg_attribute
-FindColumn(Relation rel, const char *name)
+FindColumnIfAny(Relation rel, const char *name)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
@@ -219,32 +206,99 @@ FindColumn(Relation rel, const char *name)
 
 		if (column->attisdropped || strcmp(NameStr(column->attname), name) != 0)
 			continue;
-		if (column->attgenerated != '\0')
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("a guard cannot use the generated column \"%s\"", name),
-							errdetail("It is computed after the guard's trigger has run.")));
+		RefuseGeneratedColumn(rel, column->attnum);
 		return column;
 	}
+	return NULL;
+}
+
+[[noreturn]] static void
+ReportNoColumn(Relation rel, const char *name)
+{
 	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 					errmsg("column \"%s\" of table \"%s\" does not exist", name,
 						   RelationGetRelationName(rel))));
 	pg_unreachable();
 }
 
-static bool
-IsKeyColumn(const GuardRequest &request, AttrNumber attnum)
+static Form_pg_attribute
+FindColumn(Relation rel, const char *name)
 {
-	for (int i = 0; i < request.columns; i++)
-		if (request.attnums[i] == attnum)
+	Form_pg_attribute column = FindColumnIfAny(rel, name);
+
+	if (column == NULL)
+		ReportNoColumn(rel, name);
+	return column;
+}
+
+/* Whether a text can only be the name of a column. */
+static bool
+IsName(const char *text)
+{
+	for (const char *at = text; *at != '\0'; at++)
+		if (!(isalnum((unsigned char) *at) || *at == '_' || IS_HIGHBIT_SET(*at)))
+			return false;
+	return !isdigit((unsigned char) *text);
+}
+
+static Expr *
+ColumnExpression(Form_pg_attribute column)
+{
+	return (Expr *) makeVar(PRS2_OLD_VARNO, column->attnum, column->atttypid, column->atttypmod,
+							column->attcollation, 0);
+}
+
+/* A column by its exact name, or an expression. */
+static Expr *
+ReadColumnOrExpression(Relation rel, const char *text, const char *argument)
+{
+	Form_pg_attribute column = FindColumnIfAny(rel, text);
+
+	if (column != NULL)
+		return ColumnExpression(column);
+	if (IsName(text))
+		ReportNoColumn(rel, text);
+	return ReadExpression(rel, text, argument, false);
+}
+
+static bool
+UsesColumn(const GuardClause &clause, AttrNumber attnum)
+{
+	for (int i = 0; i < clause.used_count; i++)
+		if (clause.used[i] == attnum)
 			return true;
 	return false;
+}
+
+/* Adds an element of the key. */
+static void
+AddElement(Expr *expression, const char *text, GuardClause *clause)
+{
+	const int n = clause->columns;
+
+	clause->types[n] = exprType((Node *) expression);
+	clause->collations[n] = exprCollation((Node *) expression);
+	if (clause->types[n] == UNKNOWNOID || clause->types[n] == RECORDOID)
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("\"%s\" cannot be an element of a key: it is of type %s", text,
+							   format_type_be(clause->types[n])),
+						errhint("Give each column or expression as an element of its own.")));
+	if (IsA(expression, Var))
+		clause->attnums[n] = ((const Var *) expression)->varattno;
+	else
+		clause->expressions[n] = expression;
+	for (int i = 0; i < n; i++)
+		if (clause->attnums[n] != 0 ? clause->attnums[i] == clause->attnums[n]
+									: equal(clause->expressions[i], clause->expressions[n]))
+			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
+							errmsg("key column \"%s\" is given twice", text)));
+	clause->columns++;
 }
 
 void
 ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 {
-	Oid types[INDEX_MAX_KEYS];
-	Oid collations[INDEX_MAX_KEYS];
+	GuardClause *clause = &request->clause;
 	Datum *elements;
 	bool *nulls;
 	int n;
@@ -262,26 +316,98 @@ ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 
 	for (int i = 0; i < n; i++)
 	{
-		const char *name;
-		Form_pg_attribute column;
+		const char *element;
 
 		if (nulls[i])
 			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 							errmsg("the name of a key column must not be NULL")));
-		name = TextDatumGetCString(elements[i]);
-		column = FindColumn(rel, name);
-		if (IsKeyColumn(*request, column->attnum))
-			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_COLUMN),
-							errmsg("key column \"%s\" is given twice", name)));
-		request->names[i] = name;
-		request->attnums[i] = column->attnum;
-		types[i] = column->atttypid;
-		collations[i] = column->attcollation;
-		request->columns = i + 1;
+		element = TextDatumGetCString(elements[i]);
+		AddElement(ReadColumnOrExpression(rel, element, "columns"), element, clause);
 	}
 
 	/* Complains about types that have no hash function. */
-	MakeColumnsKeyPlan(CurrentMemoryContext, n, types, collations);
+	MakeColumnsKeyPlan(CurrentMemoryContext, n, clause->types, clause->collations);
+}
+
+void
+ReadWhere(Relation rel, const char *text, GuardRequest *request)
+{
+	if (text != NULL)
+		request->clause.where = ReadExpression(rel, text, "where", true);
+}
+
+void
+ReadTime(Relation rel, const char *text, GuardRequest *request)
+{
+	Expr *time;
+
+	if (text == NULL)
+		return;
+	time = ReadColumnOrExpression(rel, text, "at");
+	if (getBaseType(exprType((Node *) time)) != TIMESTAMPTZOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("\"%s\" is to be the time of a row but is of type %s", text,
+						format_type_be(exprType((Node *) time))),
+				 getBaseType(exprType((Node *) time)) == TIMESTAMPOID
+					 ? errhint("Give its time zone: %s AT TIME ZONE 'UTC'.", text)
+					 : errhint("Use a column or an expression of type timestamp with time zone.")));
+	request->clause.at = time;
+}
+
+/* Reads an argument that is one of two words; returns whether it is the second. */
+static bool
+IsSecondWord(const char *text, const char *argument, const char *first, const char *second)
+{
+	if (strcmp(text, first) != 0 && strcmp(text, second) != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("unknown value \"%s\" of %s", text, argument),
+						errhint("Use %s or %s.", first, second)));
+	return strcmp(text, second) == 0;
+}
+
+void
+ReadTooOld(const char *text, GuardRequest *request)
+{
+	request->options.skip_too_old = IsSecondWord(text, "too_old", "keep", "skip");
+	if (request->options.skip_too_old && request->clause.at == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("too_old is given without at"),
+				 errdetail("No row is older than the window if its time is the clock's.")));
+}
+
+void
+ReadOnDelete(const char *text, GuardRequest *request)
+{
+	request->options.forget = IsSecondWord(text, "on_delete", "keep", "forget");
+	if (request->options.forget && request->options.exact)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("on_delete is 'forget' for an exact guard"),
+						errdetail("Under an exact guard the key of a deleted row is always free."),
+						errhint("Leave the argument on_delete out.")));
+}
+
+void
+ReadNullsNotDistinct(bool value, GuardRequest *request)
+{
+#if PG_VERSION_NUM < 150000
+	if (value)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("nulls_not_distinct needs PostgreSQL 15 or later")));
+#endif
+	request->options.nulls_not_distinct = value;
+	request->clause.nulls = NullsOf(request->options);
+}
+
+void
+FinishRequest(Relation rel, GuardRequest *request)
+{
+	const char *flaw = FindUsedColumns(&request->clause);
+
+	if (flaw != NULL)
+		ereport(ERROR, (errcode(ERRCODE_TOO_MANY_COLUMNS),
+						errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
+						errdetail_internal("%s", _(flaw))));
 }
 
 static void
@@ -299,7 +425,7 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 			Form_pg_attribute attribute = TupleDescAttr(desc, i);
 
 			if (attribute->attisdropped || attribute->atttypid != BOOLOID ||
-				attribute->attgenerated != '\0' || IsKeyColumn(*request, attribute->attnum))
+				attribute->attgenerated != '\0' || UsesColumn(request->clause, attribute->attnum))
 				continue;
 			candidates++;
 			column = attribute;
@@ -328,14 +454,14 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 							errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
 								   format_type_be(column->atttypid)),
 							errhint("Name a column of type boolean.")));
-		if (IsKeyColumn(*request, column->attnum))
+		if (UsesColumn(request->clause, column->attnum))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key",
 							name)));
 	}
 	request->mark = pstrdup(NameStr(column->attname));
-	request->mark_attnum = column->attnum;
+	request->clause.mark = column->attnum;
 }
 
 void
@@ -413,7 +539,7 @@ CheckTables(Relation rel, Oid function, const GuardRequest &request)
 
 		CheckTable(table, function);
 		if (!warned)
-			warned = WarnUnique(table, request.exact);
+			warned = WarnUnique(table, request.options.exact);
 		table_close(table, NoLock);
 	}
 }

@@ -13,16 +13,21 @@ extern "C" {
 
 struct GuardRequest
 {
-	Oid filter;
-	int columns;
-	const char *names[INDEX_MAX_KEYS];
-	AttrNumber attnums[INDEX_MAX_KEYS];
+	GuardClause clause;
+	GuardOptions options;
 	GuardMode mode;
 	const char *mark; /* column name, or NULL */
-	AttrNumber mark_attnum;
-	bool exact;
-	bool load; /* add the keys of the rows that are there */
+	bool load;        /* add the keys of the rows that are there */
 };
+
+/*
+ * Reads an expression over the columns of a table, which is locked: immutable, without
+ * subqueries, aggregates and the like. `boolean`: a condition. Errors name the argument.
+ */
+extern Expr *ReadExpression(Relation rel, const char *text, const char *argument, bool boolean);
+
+/* Raises an error, whose hint is its expression, if a column is generated. */
+extern void RefuseGeneratedColumn(Relation rel, AttrNumber attnum);
 
 /* Raises an error unless the table can get a guard; `function` is the guard's. */
 extern void CheckTable(Relation rel, Oid function);
@@ -51,8 +56,20 @@ extern void CheckExact(Relation rel, const GuardRequest &request);
 /* Raises an error for a table that outlives a crash with a filter that does not. */
 extern void RequireLoggedAlike(Relation table, Oid filter);
 
-/* Reads the key columns, and the value of on_duplicate. */
+/* Reads the elements of the key. */
 extern void ReadColumns(Relation rel, ArrayType *array, GuardRequest *request);
+
+/* Reads the predicate, the time, and options; NULL for what is not given. */
+extern void ReadWhere(Relation rel, const char *text, GuardRequest *request);
+extern void ReadTime(Relation rel, const char *text, GuardRequest *request);
+extern void ReadTooOld(const char *text, GuardRequest *request);
+extern void ReadOnDelete(const char *text, GuardRequest *request);
+extern void ReadNullsNotDistinct(bool value, GuardRequest *request);
+
+/* Completes the clause when all of it was read. */
+extern void FinishRequest(Relation rel, GuardRequest *request);
+
+/* Reads the value of on_duplicate, when the rest was read. */
 extern void ReadRequestedMode(Relation rel, const char *text, GuardRequest *request);
 
 #endif /* STREAMDEDUP_GUARD_REQUEST_HPP */

@@ -6,7 +6,9 @@
 
 extern "C" {
 #include "access/htup_details.h"
+#include "executor/executor.h"
 #include "mb/pg_wchar.h"
+#include "optimizer/optimizer.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -14,39 +16,159 @@ extern "C" {
 #include "utils/rls.h"
 }
 
-void
-LoadGuardColumns(const GuardPlan *plan, TupleTableSlot *slot, NullableDatum *columns)
+/* ---- reading -------------------------------------------------------------------- */
+
+static ExprState *
+PrepareExpression(const Expr *expression)
 {
-	for (int i = 0; i < plan->clause.columns; i++)
-		columns[i].value = slot_getattr(slot, plan->clause.attnums[i], &columns[i].isnull);
+	/* Nothing else of it runs in an executor's state. */
+	return expression == NULL
+			   ? NULL
+			   : ExecInitExpr(expression_planner((Expr *) copyObjectImpl(expression)), NULL);
+}
+
+void
+MakeKeyReader(KeyReader *reader, const GuardClause *clause)
+{
+	*reader = {};
+	reader->clause = clause;
+	if (!IsComputed(*clause))
+		return;
+	reader->context = CreateStandaloneExprContext();
+	for (int i = 0; i < clause->columns; i++)
+		reader->elements[i] = PrepareExpression(clause->expressions[i]);
+	reader->where = PrepareExpression(clause->where);
+	reader->at = PrepareExpression(clause->at);
+}
+
+void
+ComputeGuardKey(const KeyReader &reader, TupleTableSlot *slot, GuardKey *key)
+{
+	const GuardClause &clause = *reader.clause;
+	bool isnull = false;
+
+	reader.context->ecxt_scantuple = slot;
+	key->has_time = false;
+	key->counts = reader.where == NULL ||
+				  (DatumGetBool(ExecEvalExpr(reader.where, reader.context, &isnull)) && !isnull);
+	if (!key->counts)
+		return;
+	for (int i = 0; i < clause.columns; i++)
+		key->columns[i].value =
+			clause.expressions[i] == NULL
+				? slot_getattr(slot, clause.attnums[i], &key->columns[i].isnull)
+				: ExecEvalExpr(reader.elements[i], reader.context, &key->columns[i].isnull);
+	if (reader.at != NULL)
+	{
+		key->at = DatumGetTimestampTz(ExecEvalExpr(reader.at, reader.context, &isnull));
+		key->has_time = !isnull;
+	}
+}
+
+void
+ReadUsedColumns(const KeyReader &reader, TupleDesc desc, const NullableDatum *used, GuardKey *key)
+{
+	const GuardClause &clause = *reader.clause;
+	TupleTableSlot *slot;
+
+	if (reader.context == NULL)
+	{
+		/* Then these are the elements of the key. */
+		Assert(clause.used_count == clause.columns);
+		key->counts = true;
+		key->has_time = false;
+		memcpy(key->columns, used, sizeof(NullableDatum) * (Size) clause.columns);
+		return;
+	}
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	memset(slot->tts_isnull, true, sizeof(bool) * (Size) desc->natts);
+	for (int i = 0; i < clause.used_count; i++)
+	{
+		slot->tts_values[clause.used[i] - 1] = used[i].value;
+		slot->tts_isnull[clause.used[i] - 1] = used[i].isnull;
+	}
+	ExecStoreVirtualTuple(slot);
+	ComputeGuardKey(reader, slot, key);
+	/* The values are those of the columns, or new. */
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Finds the value of a column in those of an index. */
+static bool
+FindIndexed(Relation index, AttrNumber attnum, const Datum *values, const bool *isnull,
+			NullableDatum *value)
+{
+	const Form_pg_index form = index->rd_index;
+	int at = 0;
+
+	while (at < form->indnatts && form->indkey.values[at] != attnum)
+		at++;
+	if (at == form->indnatts)
+		return false;
+	value->value = values[at];
+	value->isnull = isnull[at];
+	return true;
 }
 
 bool
-SameGuardColumns(const GuardPlan *plan, const NullableDatum *a, const NullableDatum *b)
+ReadLandedKey(const KeyReader &reader, Relation heap, Relation index, const Datum *values,
+			  const bool *isnull, GuardKey *key, bool *marked)
 {
+	const GuardClause &clause = *reader.clause;
+	NullableDatum used[INDEX_MAX_KEYS];
+	NullableDatum mark = {};
+
+	for (int i = 0; i < clause.used_count; i++)
+		if (!FindIndexed(index, clause.used[i], values, isnull, &used[i]))
+			return false;
+	if (marked != NULL && clause.mark != 0 &&
+		!FindIndexed(index, clause.mark, values, isnull, &mark))
+		return false;
+	if (marked != NULL)
+		*marked = clause.mark != 0 && !mark.isnull && DatumGetBool(mark.value);
+	ReadUsedColumns(reader, RelationGetDescr(heap), used, key);
+	return true;
+}
+
+/* ---- comparing ------------------------------------------------------------------ */
+
+bool
+SameGuardKey(const GuardPlan *plan, const GuardKey &a, const GuardKey &b)
+{
+	if (!a.counts || !b.counts)
+		return a.counts == b.counts;
 	for (int i = 0; i < plan->clause.columns; i++)
 	{
-		if (a[i].isnull != b[i].isnull)
+		const NullableDatum &one = a.columns[i];
+		const NullableDatum &other = b.columns[i];
+
+		if (one.isnull != other.isnull)
 			return false;
-		if (!a[i].isnull &&
-			!datum_image_eq(a[i].value, b[i].value, plan->typbyval[i], plan->typlen[i]))
+		if (!one.isnull &&
+			!datum_image_eq(one.value, other.value, plan->typbyval[i], plan->typlen[i]))
 			return false;
 	}
 	return true;
 }
 
-const Datum *
+const NullableDatum *
 CopyGuardKey(const GuardPlan *plan, const NullableDatum *columns)
 {
-	Datum *key = (Datum *) palloc(sizeof(Datum) * (Size) plan->clause.columns);
+	const int n = plan->clause.columns;
+	NullableDatum *key = (NullableDatum *) palloc(sizeof(NullableDatum) * (Size) n);
 
-	for (int i = 0; i < plan->clause.columns; i++)
-		key[i] = datumCopy(columns[i].value, plan->typbyval[i], plan->typlen[i]);
+	for (int i = 0; i < n; i++)
+	{
+		key[i].isnull = columns[i].isnull;
+		key[i].value = columns[i].isnull
+						   ? (Datum) 0
+						   : datumCopy(columns[i].value, plan->typbyval[i], plan->typlen[i]);
+	}
 	return key;
 }
 
 bool
-EqualGuardKeys(const GuardPlan *plan, const Datum *one, const NullableDatum *other)
+EqualGuardKeys(const GuardPlan *plan, const NullableDatum *one, const NullableDatum *other)
 {
 	const GuardClause &clause = plan->clause;
 
@@ -54,18 +176,24 @@ EqualGuardKeys(const GuardPlan *plan, const Datum *one, const NullableDatum *oth
 	{
 		Oid equality;
 
-		if (other[i].isnull)
-			return false;
-		if (datum_image_eq(one[i], other[i].value, plan->typbyval[i], plan->typlen[i]))
+		if (one[i].isnull || other[i].isnull)
+		{
+			if (one[i].isnull != other[i].isnull || clause.nulls == NullKeys::Skip)
+				return false;
+			continue;
+		}
+		if (datum_image_eq(one[i].value, other[i].value, plan->typbyval[i], plan->typlen[i]))
 			continue;
 		equality = KeyEqualityFunction(clause.types[i]);
 		if (!OidIsValid(equality) ||
 			!DatumGetBool(
-				OidFunctionCall2Coll(equality, clause.collations[i], one[i], other[i].value)))
+				OidFunctionCall2Coll(equality, clause.collations[i], one[i].value, other[i].value)))
 			return false;
 	}
 	return true;
 }
+
+/* ---- duplicates ------------------------------------------------------------------ */
 
 /* Bytes of a column that an error shows. */
 constexpr int DESCRIBED_BYTES = 256;
@@ -84,19 +212,13 @@ DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
 		return NULL;
 	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-		for (int i = 0; i < clause.columns; i++)
-			if (pg_attribute_aclcheck(relid, clause.attnums[i], GetUserId(), ACL_SELECT) !=
+		for (int i = 0; i < clause.used_count; i++)
+			if (pg_attribute_aclcheck(relid, clause.used[i], GetUserId(), ACL_SELECT) !=
 				ACLCHECK_OK)
 				return NULL;
 
 	initStringInfo(&text);
-	for (int i = 0; i < clause.columns; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(RelationGetDescr(rel), clause.attnums[i] - 1);
-
-		appendStringInfo(&text, "%s%s", i == 0 ? "(" : ", ",
-						 quote_identifier(NameStr(column->attname)));
-	}
+	appendStringInfo(&text, "(%s)=(", ElementsText(relid, clause));
 	for (int i = 0; i < clause.columns; i++)
 	{
 		Oid output;
@@ -105,9 +227,11 @@ DescribeKey(Relation rel, const GuardPlan *plan, const NullableDatum *columns)
 		int length;
 
 		getTypeOutputInfo(clause.types[i], &output, &varlena);
-		value = OidOutputFunctionCall(output, columns[i].value);
+		value =
+			columns[i].isnull ? pstrdup("null") : OidOutputFunctionCall(output, columns[i].value);
 		length = (int) strlen(value);
-		appendStringInfoString(&text, i == 0 ? ")=(" : ", ");
+		if (i > 0)
+			appendStringInfoString(&text, ", ");
 		if (length <= DESCRIBED_BYTES)
 			appendStringInfoString(&text, value);
 		else
@@ -124,13 +248,14 @@ RejectRow(Relation rel, const GuardPlan *plan, const LiveFilter &filter,
 	char *key = DescribeKey(rel, plan, columns);
 
 	CountLive(filter, LiveCounter::Rejected, 1);
-	ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
-					plan->exact ? errmsg("duplicate key value violates unique constraint \"%s\"",
-										 plan->constraint)
-								: errmsg("duplicate key value violates live filter \"%s\"",
-										 RelationGetRelationName(filter.rel)),
-					key != NULL ? errdetail("Key %s already exists.", key) : 0,
-					errtableconstraint(rel, plan->constraint)));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 plan->options.exact
+				 ? errmsg("duplicate key value violates unique constraint \"%s\"", plan->constraint)
+				 : errmsg("duplicate key value violates live filter \"%s\"",
+						  RelationGetRelationName(filter.rel)),
+			 key != NULL ? errdetail("Key %s already exists.", key) : 0,
+			 errtableconstraint(rel, plan->constraint)));
 	pg_unreachable();
 }
 

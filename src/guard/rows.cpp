@@ -134,8 +134,8 @@ TriggerDepth(void)
 }
 
 GuardRow *
-EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed seed, bool has_key,
-			  uint64 hash)
+EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, const KeyReader *reader,
+			  dedup::KeySeed seed, bool has_key, uint64 hash)
 {
 	if (row == NULL)
 	{
@@ -153,6 +153,7 @@ EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, dedup::KeySeed
 	row->depth = TriggerDepth() - 1;
 	row->heap = RelationGetRelid(rel);
 	row->plan = plan;
+	row->reader = reader;
 	row->seed = seed;
 	row->has_key = has_key;
 	row->hash = hash;

@@ -24,21 +24,95 @@ extern "C" {
 
 /* ---- searching a table --------------------------------------------------------------- */
 
+namespace
+{
+
+/* What is read of the rows that an index gives, where that cannot be known by the index. */
+struct RowCheck
+{
+	GuardClause clause; /* of the table that is searched */
+	KeyReader reader;
+	MemoryContext memory; /* NULL: not made yet */
+};
+
+} /* namespace */
+
+static void
+PrepareCheck(RowCheck *check, const SearchKey &key, Relation rel)
+{
+	MemoryContext old;
+
+	if (check->memory != NULL)
+		return;
+	if (!MapGuardClause(key.plan->clause, key.target, rel, &check->clause))
+		elog(ERROR, "table \"%s\" does not have the columns of the guard",
+			 RelationGetRelationName(rel));
+	check->memory = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard search",
+												  ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(check->memory);
+	MakeKeyReader(&check->reader, &check->clause);
+	MemoryContextSwitchTo(old);
+}
+
 /* Whether a row that an index gives for the key has it: a hash index gives others, too. */
 static bool
-HasKey(const ScanKeyData *keys, const SearchIndex &with, TupleTableSlot *slot)
+HasKey(const ScanKeyData *keys, const SearchIndex &with, const NullableDatum *columns)
 {
 	for (int i = 0; i < with.columns; i++)
 	{
-		bool isnull;
-		Datum value = slot_getattr(slot, with.attnums[i], &isnull);
+		const NullableDatum &column = columns[with.order[i]];
 
-		if (isnull ||
+		if (column.isnull ||
 			!DatumGetBool(FunctionCall2Coll(const_cast<FmgrInfo *>(&keys[i].sk_func),
-											keys[i].sk_collation, value, keys[i].sk_argument)))
+											keys[i].sk_collation, column.value,
+											keys[i].sk_argument)))
 			return false;
 	}
 	return true;
+}
+
+/* Whether the index alone tells that a row that it gives counts and has the key. */
+static bool
+NeedsNoCheck(const SearchKey &key, const SearchIndex &with, bool recheck)
+{
+	return !recheck && with.proves_where && key.plan->clause.at == NULL;
+}
+
+/* Whether a row has the key, and counts. */
+static bool
+PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, const SearchIndex &with,
+			bool recheck, Relation rel, TupleTableSlot *slot)
+{
+	MemoryContext row;
+	MemoryContext old;
+	GuardKey found;
+	bool passes;
+
+	PrepareCheck(check, key, rel);
+	row = AllocSetContextCreateInternal(check->memory, "dedup_guard row", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(row);
+	ReadGuardKey(check->reader, slot, &found);
+	passes = found.counts && (!recheck || HasKey(keys, with, found.columns));
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row);
+	return passes;
+}
+
+/* Fills in what an index is asked for. */
+static void
+FillScanKeys(const SearchKey &key, const SearchIndex &with, Relation index, ScanKeyData *keys)
+{
+	for (int i = 0; i < with.columns; i++)
+	{
+		const NullableDatum &column = key.row->columns[with.order[i]];
+
+		if (column.isnull)
+			ScanKeyEntryInitialize(&keys[i], SK_ISNULL | SK_SEARCHNULL, (AttrNumber) (i + 1),
+								   InvalidStrategy, InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
+		else
+			ScanKeyEntryInitialize(&keys[i], 0, (AttrNumber) (i + 1), with.strategy, InvalidOid,
+								   index->rd_indcollation[i], with.equal[i], column.value);
+	}
 }
 
 static bool
@@ -81,12 +155,11 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 	ScanKeyData keys[INDEX_MAX_KEYS];
 	Relation index = index_open(with.index, AccessShareLock);
 	TupleTableSlot *slot = NULL;
+	RowCheck check;
 	IndexScanDesc scan;
 
-	for (int i = 0; i < with.columns; i++)
-		ScanKeyEntryInitialize(&keys[i], 0, (AttrNumber) (i + 1), with.strategy, InvalidOid,
-							   index->rd_indcollation[i], with.equal[i],
-							   key.columns[with.order[i]].value);
+	check.memory = NULL;
+	FillScanKeys(key, with, index, keys);
 #if PG_VERSION_NUM >= 180000
 	scan = index_beginscan(rel, index, SnapshotAny, NULL, with.columns, 0);
 #else
@@ -98,7 +171,8 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 		CHECK_FOR_INTERRUPTS();
 		if (is_target && key.self != NULL && ItemPointerEquals(&slot->tts_tid, key.self))
 			continue;
-		if (scan->xs_recheck && !HasKey(keys, with, slot))
+		if (unlikely(!NeedsNoCheck(key, with, scan->xs_recheck)) &&
+			!PassesCheck(&check, key, keys, with, scan->xs_recheck, rel, slot))
 			continue;
 		if (!IsMarked(with, slot) && look(rel, slot))
 			break;
@@ -106,6 +180,8 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 	index_endscan(scan);
 	if (slot != NULL)
 		ExecDropSingleTupleTableSlot(slot);
+	if (check.memory != NULL)
+		MemoryContextDelete(check.memory);
 	index_close(index, AccessShareLock);
 }
 

@@ -8,30 +8,20 @@
 #ifndef STREAMDEDUP_GUARD_SEARCH_HPP
 #define STREAMDEDUP_GUARD_SEARCH_HPP
 
-#include "guard/guard.hpp"
+#include "guard/row_key.hpp"
 
 extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* The columns of a guard by name, so that they can be found in every partition. */
-struct SearchColumns
-{
-	int columns;
-	const char *names[INDEX_MAX_KEYS];
-	Oid types[INDEX_MAX_KEYS];
-	Oid collations[INDEX_MAX_KEYS];
-	const char *mark; /* rows where it is true do not count; NULL: all count */
-};
-
 /* What is looked for. */
 struct SearchKey
 {
-	const GuardPlan *plan;        /* of the guard of `target` */
-	Relation target;              /* where the row goes; it is searched first */
-	const NullableDatum *columns; /* the key, none of it NULL, as plan->clause names it */
-	ItemPointer self;             /* a row of `target` that does not count, or NULL */
-	const LiveFilter *filter;     /* knows roughly when the key came; NULL: do not ask */
+	const GuardPlan *plan;    /* of the guard of `target` */
+	Relation target;          /* where the row goes; it is searched first */
+	const GuardKey *row;      /* what is to have a key of its own, which it has */
+	ItemPointer self;         /* a row of `target` that does not count, or NULL */
+	const LiveFilter *filter; /* knows roughly when the key came; NULL: do not ask */
 	uint64 hash;
 };
 
@@ -55,18 +45,18 @@ extern SearchResult SearchNow(const SearchKey &key, TransactionId *deleter);
 extern SearchResult SearchBySnapshot(const SearchKey &key, Snapshot snapshot,
 									 TransactionId *deleter);
 
-/* The columns of the guard of a table. The names live as long as the table is open. */
-extern SearchColumns SearchColumnsOf(Relation rel, const GuardClause &clause);
-
 /*
  * Whether a table, which is locked, has an index by which an exact guard can find rows: of
- * access method btree or hash, valid, its first columns those of the key in any order, with
- * the equality of the columns, of all rows that count.
+ * access method btree or hash, valid, its first columns the elements of the key in any order,
+ * with the equality of their types, of all rows that count. The clause is that table's own.
  */
-extern bool HasSearchIndex(Relation rel, const SearchColumns &columns);
+extern bool HasSearchIndex(Relation rel, const GuardClause &clause);
 
-/* Raises 55000 with the CREATE INDEX for `on` if a table has none. */
-extern void RequireSearchIndex(Relation rel, const SearchColumns &columns, Oid on);
+/*
+ * Raises 55000 with the CREATE INDEX for `on` if a table has none. The clause is that of a
+ * guard of `from`.
+ */
+extern void RequireSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on);
 
 /* The tables with rows of their own below a table, which is locked; itself, if it is one. */
 extern List *LeavesOf(Oid table);

@@ -11,7 +11,9 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/prep.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -64,24 +66,6 @@ KeepSearchIndex(const SearchIndex &chosen)
 
 /* ---- choosing an index -------------------------------------------------------------- */
 
-SearchColumns
-SearchColumnsOf(Relation rel, const GuardClause &clause)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-	SearchColumns columns = {};
-
-	columns.columns = clause.columns;
-	for (int i = 0; i < clause.columns; i++)
-	{
-		columns.names[i] = NameStr(TupleDescAttr(desc, clause.attnums[i] - 1)->attname);
-		columns.types[i] = clause.types[i];
-		columns.collations[i] = clause.collations[i];
-	}
-	if (clause.mark != 0)
-		columns.mark = NameStr(TupleDescAttr(desc, clause.mark - 1)->attname);
-	return columns;
-}
-
 static bool
 IsDeterministic(Oid collation)
 {
@@ -93,19 +77,6 @@ static bool
 AgreeOnEquality(Oid a, Oid b)
 {
 	return a == b || (IsDeterministic(a) && IsDeterministic(b));
-}
-
-/* The attribute of a table by its name, or 0. */
-static AttrNumber
-AttributeOf(Relation rel, const char *name)
-{
-	TupleDesc desc = RelationGetDescr(rel);
-
-	for (int i = 0; i < desc->natts; i++)
-		if (!TupleDescAttr(desc, i)->attisdropped &&
-			strcmp(NameStr(TupleDescAttr(desc, i)->attname), name) == 0)
-			return (AttrNumber) (i + 1);
-	return 0;
 }
 
 static Expr *
@@ -128,95 +99,138 @@ AddNullTest(List *list, Expr *column, NullTestType type)
 	return lappend(list, test);
 }
 
-/*
- * Whether all rows that count satisfy the predicate of a partial index: no column of their
- * key is NULL, and their mark is not true.
- */
-static bool
-ImpliesPredicate(Relation rel, const SearchIndex &chosen, List *predicate)
+/* An expression as the server has those of indexes. */
+static Node *
+AsIndexHasIt(const Expr *expression)
 {
-	List *known = NIL;
+	Node *node = eval_const_expressions(NULL, (Node *) copyObjectImpl(expression));
 
-	if (predicate == NIL)
-		return true;
-	for (int i = 0; i < chosen.columns; i++)
-		known = AddNullTest(known, ColumnOf(rel, chosen.attnums[i]), IS_NOT_NULL);
-	if (chosen.mark != 0)
-	{
-		BooleanTest *unmarked = makeNode(BooleanTest);
+	fix_opfuncids(node);
+	return node;
+}
 
-		unmarked->arg = ColumnOf(rel, chosen.mark);
-		unmarked->booltesttype = IS_NOT_TRUE;
-		unmarked->location = -1;
-		known = lappend(known, unmarked);
-		if (TupleDescAttr(RelationGetDescr(rel), chosen.mark - 1)->attnotnull)
-			known =
-				lappend(known, makeBoolExpr(NOT_EXPR, list_make1(ColumnOf(rel, chosen.mark)), -1));
-	}
-	return predicate_implied_by(predicate, known, false);
+/* A predicate as the server has those of indexes: an implicit AND. */
+static List *
+AsPredicate(const Expr *expression)
+{
+	Node *node = AsIndexHasIt(expression);
+
+	return make_ands_implicit((Expr *) canonicalize_qual((Expr *) node, false));
 }
 
 /*
- * Whether an index's first columns are those of the key, and compare as the key does. Fills
- * in what depends on the index; `equal` has the functions of the key's columns.
+ * What is true of all rows that count: their predicate, that no element of their key is NULL,
+ * and that their mark is not true.
+ */
+static List *
+KnownOfRows(Relation rel, const GuardClause &clause)
+{
+	List *known = clause.where != NULL ? AsPredicate(clause.where) : NIL;
+
+	for (int i = 0; clause.nulls == NullKeys::Skip && i < clause.columns; i++)
+		known =
+			AddNullTest(known,
+						clause.expressions[i] != NULL ? (Expr *) AsIndexHasIt(clause.expressions[i])
+													  : ColumnOf(rel, clause.attnums[i]),
+						IS_NOT_NULL);
+	if (clause.mark != 0)
+	{
+		BooleanTest *unmarked = makeNode(BooleanTest);
+
+		unmarked->arg = ColumnOf(rel, clause.mark);
+		unmarked->booltesttype = IS_NOT_TRUE;
+		unmarked->location = -1;
+		known = lappend(known, unmarked);
+		if (TupleDescAttr(RelationGetDescr(rel), clause.mark - 1)->attnotnull)
+			known =
+				lappend(known, makeBoolExpr(NOT_EXPR, list_make1(ColumnOf(rel, clause.mark)), -1));
+	}
+	return known;
+}
+
+/* Which element of the key a column of an index is, or clause.columns. */
+static int
+ElementOf(const GuardClause &clause, AttrNumber attnum, const Node *expression)
+{
+	int i = 0;
+
+	while (i < clause.columns &&
+		   (attnum != 0 ? clause.attnums[i] != attnum
+						: clause.expressions[i] == NULL ||
+							  !equal(expression, AsIndexHasIt(clause.expressions[i]))))
+		i++;
+	return i;
+}
+
+/*
+ * Whether an index's first columns are the elements of the key, and compare as the key does.
+ * Fills in what depends on the index; `equal` has the functions of the key's elements.
  */
 static bool
-HasKeyColumns(Relation index, const SearchColumns &columns, const AttrNumber *attnums,
-			  const Oid *equal, SearchIndex *chosen)
+HasKeyColumns(Relation index, const GuardClause &clause, const Oid *equal, SearchIndex *chosen)
 {
 	Form_pg_index form = index->rd_index;
+	List *expressions = RelationGetIndexExpressions(index);
+	int expression = 0;
 
-	if (IndexRelationGetNumberOfKeyAttributes(index) < columns.columns)
+	if (IndexRelationGetNumberOfKeyAttributes(index) < clause.columns)
 		return false;
-	for (int at = 0; at < columns.columns; at++)
+	for (int at = 0; at < clause.columns; at++)
 	{
-		int column = 0;
+		const AttrNumber attnum = form->indkey.values[at];
+		const int element =
+			ElementOf(clause, attnum,
+					  attnum == 0 ? (const Node *) list_nth(expressions, expression++) : NULL);
 		Oid operator_;
 
-		while (column < columns.columns && attnums[column] != form->indkey.values[at])
-			column++;
-		if (column == columns.columns)
+		if (element == clause.columns)
 			return false;
-		/* No column of the key stands in the index twice among the first. */
+		/* No element of the key stands in the index twice among the first. */
 		for (int before = 0; before < at; before++)
-			if (chosen->order[before] == column)
+			if (chosen->order[before] == element)
 				return false;
 		operator_ = get_opfamily_member(index->rd_opfamily[at], index->rd_opcintype[at],
 										index->rd_opcintype[at], (int16) chosen->strategy);
-		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[column] ||
-			!AgreeOnEquality(index->rd_indcollation[at], columns.collations[column]))
+		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[element] ||
+			!AgreeOnEquality(index->rd_indcollation[at], clause.collations[element]))
 			return false;
-		chosen->attnums[at] = attnums[column];
-		chosen->order[at] = (int16) column;
-		chosen->equal[at] = equal[column];
+		chosen->attnums[at] = clause.attnums[element];
+		chosen->order[at] = (int16) element;
+		chosen->equal[at] = equal[element];
 	}
 	return true;
 }
 
 /* Whether a table can be searched by an index, which is locked. */
 static bool
-CanSearch(Relation rel, Relation index, const SearchColumns &columns, const AttrNumber *attnums,
-		  const Oid *equal, SearchIndex *chosen)
+CanSearch(Relation rel, Relation index, const GuardClause &clause, const Oid *equal,
+		  SearchIndex *chosen)
 {
 	Form_pg_index form = index->rd_index;
+	List *predicate;
 
 	if (!form->indisvalid || !form->indisready || !form->indislive)
 		return false;
 	if (index->rd_rel->relam == BTREE_AM_OID)
 		chosen->strategy = BTEqualStrategyNumber;
-	else if (index->rd_rel->relam == HASH_AM_OID && columns.columns == 1)
+	else if (index->rd_rel->relam == HASH_AM_OID && clause.columns == 1 &&
+			 clause.nulls == NullKeys::Skip)
 		chosen->strategy = HTEqualStrategyNumber;
 	else
 		return false;
-	return HasKeyColumns(index, columns, attnums, equal, chosen) &&
-		   ImpliesPredicate(rel, *chosen, RelationGetIndexPredicate(index));
+	if (!HasKeyColumns(index, clause, equal, chosen))
+		return false;
+	predicate = RelationGetIndexPredicate(index);
+	chosen->proves_where =
+		clause.where == NULL ||
+		(predicate != NIL && predicate_implied_by(AsPredicate(clause.where), predicate, false));
+	return predicate == NIL || predicate_implied_by(predicate, KnownOfRows(rel, clause), false);
 }
 
 /* Chooses the index that a table, which is locked, is searched by. */
 static bool
-ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
+ChooseIndex(Relation rel, const GuardClause &clause, SearchIndex *chosen)
 {
-	AttrNumber attnums[INDEX_MAX_KEYS];
 	Oid equal[INDEX_MAX_KEYS];
 	List *indexes;
 	ListCell *cell;
@@ -228,18 +242,12 @@ ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
 	*chosen = {};
 	chosen->table = RelationGetRelid(rel);
 	chosen->equalities = equality_version;
-	chosen->columns = columns.columns;
-	for (int i = 0; i < columns.columns; i++)
+	chosen->columns = clause.columns;
+	chosen->mark = clause.mark;
+	for (int i = 0; i < clause.columns; i++)
 	{
-		attnums[i] = AttributeOf(rel, columns.names[i]);
-		equal[i] = KeyEqualityFunction(columns.types[i]);
-		if (attnums[i] == 0 || !OidIsValid(equal[i]))
-			return false;
-	}
-	if (columns.mark != NULL)
-	{
-		chosen->mark = AttributeOf(rel, columns.mark);
-		if (chosen->mark == 0)
+		equal[i] = KeyEqualityFunction(clause.types[i]);
+		if (!OidIsValid(equal[i]))
 			return false;
 	}
 	indexes = RelationGetIndexList(rel);
@@ -247,7 +255,7 @@ ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
 	{
 		Relation index = index_open(lfirst_oid(cell), AccessShareLock);
 
-		found = CanSearch(rel, index, columns, attnums, equal, chosen);
+		found = CanSearch(rel, index, clause, equal, chosen);
 		chosen->index = RelationGetRelid(index);
 		index_close(index, AccessShareLock);
 		if (found)
@@ -258,40 +266,38 @@ ChooseIndex(Relation rel, const SearchColumns &columns, SearchIndex *chosen)
 }
 
 bool
-HasSearchIndex(Relation rel, const SearchColumns &columns)
+HasSearchIndex(Relation rel, const GuardClause &clause)
 {
 	SearchIndex chosen;
 
-	return ChooseIndex(rel, columns, &chosen);
+	return ChooseIndex(rel, clause, &chosen);
 }
 
 [[noreturn]] static void
-ReportNoSearchIndex(Relation rel, const SearchColumns &columns, Oid on)
+ReportNoSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on)
 {
-	StringInfoData list;
-
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("an exact guard cannot search \"%s\"", RelationGetRelationName(rel)),
 						errdetail("It is not a table of this server.")));
-	initStringInfo(&list);
-	for (int i = 0; i < columns.columns; i++)
-		appendStringInfo(&list, "%s%s", i == 0 ? "" : ", ", quote_identifier(columns.names[i]));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" has no index by which an exact guard can find rows",
 					RelationGetRelationName(rel)),
 			 errdetail("It needs a valid index, btree or hash, whose first columns are those of "
 					   "the key, with their own equality, and of all rows that the guard covers."),
-			 errhint("Run: CREATE INDEX ON %s (%s);", QualifiedGuardName(on), list.data)));
+			 errhint("Run: CREATE INDEX ON %s (%s);", QualifiedGuardName(on),
+					 ElementsText(RelationGetRelid(from), clause))));
 	pg_unreachable();
 }
 
 void
-RequireSearchIndex(Relation rel, const SearchColumns &columns, Oid on)
+RequireSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on)
 {
-	if (!HasSearchIndex(rel, columns))
-		ReportNoSearchIndex(rel, columns, on);
+	GuardClause mapped;
+
+	if (!MapGuardClause(clause, from, rel, &mapped) || !HasSearchIndex(rel, mapped))
+		ReportNoSearchIndex(rel, clause, from, on);
 }
 
 SearchIndex
@@ -299,7 +305,7 @@ SearchIndexOf(Relation rel, const SearchKey &key)
 {
 	const Oid table = RelationGetRelid(rel);
 	SearchIndex chosen;
-	SearchColumns columns;
+	GuardClause mapped;
 
 	if (search_indexes != NULL)
 	{
@@ -310,9 +316,9 @@ SearchIndexOf(Relation rel, const SearchKey &key)
 			kept->columns == key.plan->clause.columns)
 			return *kept;
 	}
-	columns = SearchColumnsOf(key.target, key.plan->clause);
-	if (!ChooseIndex(rel, columns, &chosen))
-		ReportNoSearchIndex(rel, columns, table);
+	if (!MapGuardClause(key.plan->clause, key.target, rel, &mapped) ||
+		!ChooseIndex(rel, mapped, &chosen))
+		ReportNoSearchIndex(rel, key.plan->clause, key.target, table);
 	KeepSearchIndex(chosen);
 	return chosen;
 }

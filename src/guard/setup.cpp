@@ -22,7 +22,9 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
 #include "utils/syscache.h"
 }
 
@@ -96,26 +98,17 @@ OpenOwnTable(Oid relid, LOCKMODE lock)
 	return rel;
 }
 
+/* The arguments with a name must not be NULL. */
 static void
 CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
 {
 	for (int i = 0; i < arguments; i++)
-		if (PG_ARGISNULL(i))
+		if (names[i] != NULL && PG_ARGISNULL(i))
 			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 							errmsg("argument \"%s\" must not be NULL", names[i])));
 }
 
 /* ---- making --------------------------------------------------------------- */
-
-/*
- * The column for marks, if the guard index has it: an exact guard is told when a row
- * is marked, or no longer.
- */
-static AttrNumber
-MarkInIndex(const GuardRequest &request)
-{
-	return request.exact ? request.mark_attnum : 0;
-}
 
 /*
  * The command that makes the index, or NULL if DETACH PARTITION or a former guard has
@@ -130,8 +123,8 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 	StringInfoData command;
 
 	foreach(cell, indexes)
-		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.columns, request.attnums,
-							   MarkInIndex(request)))
+		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.clause,
+							   request.options.exact))
 		{
 			*name = get_rel_name(lfirst_oid(cell));
 			return NULL;
@@ -142,9 +135,12 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 	initStringInfo(&command);
 	appendStringInfo(&command, "CREATE INDEX %s ON %s USING " GUARD_ACCESS_METHOD " (",
 					 quote_identifier(*name), QualifiedGuardName(RelationGetRelid(rel)));
-	for (int i = 0; i < request.columns; i++)
-		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ", quote_identifier(request.names[i]));
-	if (MarkInIndex(request) != 0)
+	for (int i = 0; i < request.clause.used_count; i++)
+		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ",
+						 quote_identifier(
+							 get_attname(RelationGetRelid(rel), request.clause.used[i], false)));
+	/* An exact guard is told when a row is marked, or no longer. */
+	if (request.options.exact && request.mark != NULL)
 		appendStringInfo(&command, ", %s", quote_identifier(request.mark));
 	appendStringInfoChar(&command, ')');
 	return command.data;
@@ -154,62 +150,114 @@ static char *
 WriteTriggerCommand(Relation rel, const char *function, const GuardRequest &request,
 					const char *constraint)
 {
-	static const char *const modes[] = {"skip", "reject", "mark"};
+	GuardOptions options = request.options;
+	StringInfoData command;
 
-	return psprintf("CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
-					" FOR EACH ROW EXECUTE FUNCTION %s(%s, %s%s)",
-					QualifiedGuardName(RelationGetRelid(rel)), function,
-					quote_literal_cstr(modes[(int) request.mode]), quote_literal_cstr(constraint),
-					request.exact ? ", '" GUARD_EXACT "'" : "");
+	initStringInfo(&command);
+	appendStringInfo(&command,
+					 "CREATE TRIGGER \"" GUARD_TRIGGER "\" BEFORE INSERT OR UPDATE ON %s"
+					 " FOR EACH ROW EXECUTE FUNCTION %s('%s', %s",
+					 QualifiedGuardName(RelationGetRelid(rel)), function,
+					 GuardModeName(request.mode), quote_literal_cstr(constraint));
+	for (int i = 0; i < kGuardOptions; i++)
+		if (GuardOption(&options, i))
+			appendStringInfo(&command, ", '%s'", guard_option_words[i]);
+	appendStringInfoChar(&command, ')');
+	return command.data;
 }
 
+/* An expression over a table's columns as one over OLD. */
+static char *
+OverOld(Relation rel, const Expr *expression)
+{
+	return deparse_expression((Node *) const_cast<Expr *>(expression),
+							  deparse_context_for("old", RelationGetRelid(rel)), true, false);
+}
+
+/* See clause.hpp. */
 static char *
 DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
 {
+	const GuardClause &clause = request.clause;
 	StringInfoData command;
 
 	initStringInfo(&command);
 	appendStringInfo(&command,
 					 "CREATE TRIGGER \"" GUARD_DELETE_TRIGGER "\" BEFORE DELETE ON %s"
 					 " FOR EACH ROW WHEN ('%u'::pg_catalog.regclass IS NOT NULL",
-					 QualifiedGuardName(RelationGetRelid(rel)), request.filter);
-	for (int i = 0; i < request.columns; i++)
-		appendStringInfo(&command, " OR OLD.%s IS NULL", quote_identifier(request.names[i]));
+					 QualifiedGuardName(RelationGetRelid(rel)), clause.filter);
+	for (int i = 0; i < clause.columns; i++)
+		if (clause.expressions[i] != NULL)
+			appendStringInfo(&command, " OR (%s) IS NULL", OverOld(rel, clause.expressions[i]));
+		else
+			appendStringInfo(&command, " OR OLD.%s IS NULL",
+							 quote_identifier(
+								 get_attname(RelationGetRelid(rel), clause.attnums[i], false)));
 	if (request.mark != NULL)
 		appendStringInfo(&command, " OR OLD.%s IS NOT NULL", quote_identifier(request.mark));
+	if (clause.where != NULL)
+		appendStringInfo(&command, " OR (%s) IS NOT TRUE", OverOld(rel, clause.where));
+	if (clause.at != NULL)
+		appendStringInfo(&command, " OR (%s) IS NOT NULL", OverOld(rel, clause.at));
+	if (OidIsValid(clause.side))
+		appendStringInfo(&command, " OR '%u'::pg_catalog.regclass IS NULL", clause.side);
 	appendStringInfo(&command, ") EXECUTE FUNCTION %s()", function);
 	return command.data;
 }
 
-/* What the guard's WHEN clause says. */
-static GuardClause
-ClauseOf(Relation rel, const GuardRequest &request)
+/* The arguments of dedup_guard(). */
+enum GuardArgument
 {
-	TupleDesc desc = RelationGetDescr(rel);
-	GuardClause clause = {};
+	ARG_TABLE,
+	ARG_FILTER,
+	ARG_COLUMNS,
+	ARG_ON_DUPLICATE,
+	ARG_EXACT,
+	ARG_LOAD,
+	ARG_WHERE,
+	ARG_NULLS_NOT_DISTINCT,
+	ARG_AT,
+	ARG_TOO_OLD,
+	ARG_ON_DELETE
+};
 
-	clause.filter = request.filter;
-	clause.columns = request.columns;
-	for (int i = 0; i < request.columns; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, request.attnums[i] - 1);
+static const char *
+TextArgument(FunctionCallInfo fcinfo, int argument)
+{
+	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
 
-		clause.attnums[i] = column->attnum;
-		clause.types[i] = column->atttypid;
-		clause.collations[i] = column->attcollation;
-	}
-	return clause;
+/* Reads what a call asks for; the table is locked. */
+static void
+ReadRequest(FunctionCallInfo fcinfo, Relation rel, GuardRequest *request)
+{
+	request->clause.filter = PG_GETARG_OID(ARG_FILTER);
+	request->options.exact = PG_GETARG_BOOL(ARG_EXACT);
+	request->load = PG_ARGISNULL(ARG_LOAD) ? request->options.exact : PG_GETARG_BOOL(ARG_LOAD);
+	LockRelationOid(request->clause.filter, AccessShareLock);
+	CheckFilter(rel, request->clause.filter);
+	ReadColumns(rel, PG_GETARG_ARRAYTYPE_P(ARG_COLUMNS), request);
+	ReadWhere(rel, TextArgument(fcinfo, ARG_WHERE), request);
+	ReadNullsNotDistinct(PG_GETARG_BOOL(ARG_NULLS_NOT_DISTINCT), request);
+	ReadTime(rel, TextArgument(fcinfo, ARG_AT), request);
+	ReadTooOld(TextArgument(fcinfo, ARG_TOO_OLD), request);
+	ReadOnDelete(TextArgument(fcinfo, ARG_ON_DELETE), request);
+	FinishRequest(rel, request);
+	ReadRequestedMode(rel, TextArgument(fcinfo, ARG_ON_DUPLICATE), request);
 }
 
 /*
  * dedup_guard(table regclass, filter regclass, columns text[], on_duplicate text,
- *             exact boolean, load boolean) returns void
+ *             exact boolean, load boolean, where text, nulls_not_distinct boolean,
+ *             at text, too_old text, on_delete text) returns void
  *
  * As the user who calls it: the table has to be his.
  */
 DEDUP_FUNCTION(dedup_guard)
 {
-	static const char *const names[] = {"table", "filter", "columns", "on_duplicate", "exact"};
+	static const char *const names[] = {"table", "filter",  "columns",  "on_duplicate",
+										"exact", NULL,      NULL,       "nulls_not_distinct",
+										NULL,    "too_old", "on_delete"};
 	GuardRequest request = {};
 	Relation rel;
 	Oid function;
@@ -219,16 +267,9 @@ DEDUP_FUNCTION(dedup_guard)
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
-	request.filter = PG_GETARG_OID(1);
-	request.exact = PG_GETARG_BOOL(4);
-	request.load = PG_ARGISNULL(5) ? request.exact : PG_GETARG_BOOL(5);
-
-	rel = OpenOwnTable(PG_GETARG_OID(0), ShareRowExclusiveLock);
+	rel = OpenOwnTable(PG_GETARG_OID(ARG_TABLE), ShareRowExclusiveLock);
 	CheckTable(rel, function);
-	LockRelationOid(request.filter, AccessShareLock);
-	CheckFilter(rel, request.filter);
-	ReadColumns(rel, PG_GETARG_ARRAYTYPE_P(2), &request);
-	ReadRequestedMode(rel, text_to_cstring(PG_GETARG_TEXT_PP(3)), &request);
+	ReadRequest(fcinfo, rel, &request);
 	CheckTables(rel, function, request);
 	CheckExact(rel, request);
 
@@ -251,12 +292,12 @@ DEDUP_FUNCTION(dedup_guard)
 	RunAll(commands, lengthof(commands));
 
 	SettleGuardRows();
-	rel = table_open(PG_GETARG_OID(0), NoLock);
-	if (request.load || request.exact)
-		LoadForGuard(rel, ClauseOf(rel, request), request);
-	else if (PG_ARGISNULL(5))
-		WarnOfBroughtRows(rel, ClauseOf(rel, request), function);
-	WarnOfUnguardedChildren(rel, request.filter);
+	rel = table_open(PG_GETARG_OID(ARG_TABLE), NoLock);
+	if (request.load || request.options.exact)
+		LoadForGuard(rel, request);
+	else if (PG_ARGISNULL(ARG_LOAD))
+		WarnOfBroughtRows(rel, request.clause, function);
+	WarnOfUnguardedChildren(rel, request.clause.filter);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }

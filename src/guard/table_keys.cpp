@@ -75,11 +75,8 @@ TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
 {
 	TableKeys keys = {};
 
-	keys.columns = clause.columns;
-	for (int i = 0; i < clause.columns; i++)
-		keys.names[i] = get_attname(RelationGetRelid(rel), clause.attnums[i], false);
-	if (clause.mark != 0)
-		keys.mark = get_attname(RelationGetRelid(rel), clause.mark, false);
+	keys.from = rel;
+	keys.clause = clause;
 	keys.plan =
 		MakeColumnsKeyPlan(CurrentMemoryContext, clause.columns, clause.types, clause.collations);
 	keys.seed = filter.key_seed();
@@ -88,16 +85,24 @@ TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
 	return keys;
 }
 
+void
+OpenKeyTable(const TableKeys &keys, Oid table, KeyScan *scan)
+{
+	*scan = {};
+	scan->table = table_open(table, NoLock);
+	scan->clause = (GuardClause *) palloc(sizeof(GuardClause));
+	if (!MapGuardClause(keys.clause, keys.from, scan->table, scan->clause))
+		elog(ERROR, "table \"%s\" does not have the columns of the guard",
+			 RelationGetRelationName(scan->table));
+	MakeKeyReader(&scan->reader, scan->clause);
+}
+
 KeyScan
 StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot)
 {
-	KeyScan scan = {};
+	KeyScan scan;
 
-	scan.table = table_open(table, NoLock);
-	for (int i = 0; i < keys.columns; i++)
-		scan.attnums[i] = get_attnum(table, keys.names[i]);
-	if (keys.mark != NULL)
-		scan.mark = get_attnum(table, keys.mark);
+	OpenKeyTable(keys, table, &scan);
 	scan.slot = table_slot_create(scan.table, NULL);
 	/* From the first page on, so that the number of pages read can be told. */
 	scan.scan = table_beginscan_strat(scan.table, snapshot, 0, NULL, true, false);

@@ -4,8 +4,7 @@
 #ifndef STREAMDEDUP_GUARD_TABLE_KEYS_HPP
 #define STREAMDEDUP_GUARD_TABLE_KEYS_HPP
 
-#include "guard/guard.hpp"
-#include "pg/keys.hpp"
+#include "guard/row_key.hpp"
 
 extern "C" {
 #include "access/tableam.h"
@@ -44,9 +43,8 @@ extern void BecomeAgain(const AsOwner &before);
 /* The key of a guard, whose columns are found in each table by their names. */
 struct TableKeys
 {
-	int columns;
-	const char *names[INDEX_MAX_KEYS];
-	const char *mark; /* rows in which it is true do not count; NULL: all count */
+	Relation from;      /* the clause is that of its guard; it stays open */
+	GuardClause clause; /* rows that are marked as duplicates do not count if it has a mark */
 	KeyPlan *plan;
 	dedup::KeySeed seed;
 	MemoryContext row_context; /* reset for each row */
@@ -55,12 +53,12 @@ struct TableKeys
 /* The clause is that of the guard of `rel`. The result lives in the current context. */
 extern TableKeys TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter);
 
-/* A row that counts. The columns are in the slot, or in the row's context. */
+/* A row that counts and has a key. Its values are in the slot, or in the row's context. */
 struct KeyRow
 {
 	Relation table;
 	TupleTableSlot *slot;
-	const NullableDatum *columns;
+	const GuardKey *key;
 	uint64 hash;
 };
 
@@ -70,10 +68,13 @@ struct KeyScan
 	Relation table;
 	TableScanDesc scan;
 	TupleTableSlot *slot;
-	AttrNumber attnums[INDEX_MAX_KEYS];
-	AttrNumber mark;
+	GuardClause *clause; /* of the table */
+	KeyReader reader;
 	AsOwner owner;
 };
+
+/* Opens a table, which is locked, and makes a reader of its keys. */
+extern void OpenKeyTable(const TableKeys &keys, Oid table, KeyScan *scan);
 
 /* Between the two the session is the table's owner. Row-level security does not apply. */
 extern KeyScan StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot);
@@ -81,20 +82,20 @@ extern void EndKeyScan(const KeyScan &scan);
 
 /* Reads the key of the row in the slot. Returns false if it has none, or does not count. */
 static inline bool
-ReadRowKey(const TableKeys &keys, const KeyScan &scan, NullableDatum *columns, uint64 *hash)
+ReadRowKey(const TableKeys &keys, const KeyScan &scan, GuardKey *key, uint64 *hash)
 {
-	if (scan.mark != 0)
+	if (scan.clause->mark != 0)
 	{
 		bool isnull;
-		const Datum marked = slot_getattr(scan.slot, scan.mark, &isnull);
+		const Datum marked = slot_getattr(scan.slot, scan.clause->mark, &isnull);
 
 		if (!isnull && DatumGetBool(marked))
 			return false;
 	}
-	for (int i = 0; i < keys.columns; i++)
-		columns[i].value = slot_getattr(scan.slot, scan.attnums[i], &columns[i].isnull);
-	return HashByShortcut(keys.plan, columns, keys.seed, hash) ||
-		   HashColumns(keys.plan, columns, NullKeys::Skip, keys.seed, hash);
+	ReadGuardKey(scan.reader, scan.slot, key);
+	return key->counts &&
+		   (HashByShortcut(keys.plan, key->columns, keys.seed, hash) ||
+			HashColumns(keys.plan, key->columns, keys.clause.nulls, keys.seed, hash));
 }
 
 /*
@@ -107,14 +108,14 @@ VisitKeys(const TableKeys &keys, Oid table, Snapshot snapshot, Visit visit)
 {
 	const KeyScan scan = StartKeyScan(keys, table, snapshot);
 	const MemoryContext old = MemoryContextSwitchTo(keys.row_context);
-	NullableDatum columns[INDEX_MAX_KEYS];
-	KeyRow row = {scan.table, scan.slot, columns, 0};
+	GuardKey key;
+	KeyRow row = {scan.table, scan.slot, &key, 0};
 	bool stop = false;
 
 	while (!stop && table_scan_getnextslot(scan.scan, ForwardScanDirection, scan.slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (ReadRowKey(keys, scan, columns, &row.hash))
+		if (ReadRowKey(keys, scan, &key, &row.hash))
 			stop = visit(row);
 		MemoryContextReset(keys.row_context);
 	}

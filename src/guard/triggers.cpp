@@ -40,8 +40,9 @@ struct GuardSite
 	dedup::KeySeed seed;
 	bool may_delete; /* the owner may add keys, so deleted rows may come again */
 	ExactSite exact; /* without a plan: the guard is not exact */
-	NullableDatum columns[INDEX_MAX_KEYS];
-	NullableDatum old_columns[INDEX_MAX_KEYS];
+	KeyReader reader;
+	GuardKey key;
+	GuardKey old_key;
 };
 
 } /* namespace */
@@ -71,12 +72,17 @@ static GuardSite *
 MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *plan)
 {
 	GuardSite *site;
+	MemoryContext old;
 
 	/* We are called in the per-tuple memory of the query whose trigger state this is. */
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
 												sizeof(GuardSite));
 	site->plan = plan;
-	site->exact.plan = plan->exact ? plan : NULL;
+	old = MemoryContextSwitchTo(GetMemoryChunkContext(site));
+	MakeKeyReader(&site->reader, &plan->clause);
+	MemoryContextSwitchTo(old);
+	site->exact.reader = site->reader;
+	site->exact.plan = plan->options.exact ? plan : NULL;
 	site->exact.query = GetMemoryChunkContext(site);
 	site->changeable = FiresLater(trigger->tg_relation, trigger->tg_trigger->tgoid,
 								  TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
@@ -195,10 +201,10 @@ enum class Fate
 static void
 EnterInserted(InsertedRow *in)
 {
-	in->row = EnterGuardRow(in->row, in->rel, in->site->plan, in->filter.key_seed(), in->has_key,
-							in->hash);
+	in->row = EnterGuardRow(in->row, in->rel, in->site->plan, &in->site->reader,
+							in->filter.key_seed(), in->has_key, in->hash);
 	in->row->changeable = in->site->changeable;
-	if (in->site->plan->exact)
+	if (in->site->plan->options.exact)
 		in->row->exact = &in->site->exact;
 }
 
@@ -218,7 +224,7 @@ KeepsMovedKey(InsertedRow *in)
 {
 	in->row->moving = false;
 	/* An exact guard finds that the row that was there is gone. */
-	if (in->site->plan->exact)
+	if (in->site->plan->options.exact)
 	{
 		SettleGuardRow(in->row);
 		return !in->has_key || IsMarkedRow(in->site->plan, in->trigger->tg_trigslot);
@@ -271,8 +277,7 @@ AskExactly(InsertedRow *in)
 	ExactVerdict verdict;
 
 	in->answer = LiveAnswer::TooOld;
-	verdict =
-		JudgeExactRow(site, in->filter, {in->rel, in->site->columns, in->hash, NULL, in->row});
+	verdict = JudgeExactRow(site, in->filter, {in->rel, &in->site->key, in->hash, NULL, in->row});
 	CountExactSearch(in->filter, verdict, verdict.duplicate && in->moving);
 	if (verdict.duplicate)
 		in->answer = LiveAnswer::Duplicate;
@@ -310,8 +315,8 @@ LeaveOut(const InsertedRow *in)
 static void
 LetGoOn(InsertedRow *in)
 {
-	if (in->site->plan->exact || in->uses || in->answer != LiveAnswer::TooOld || HaveGuardRows() ||
-		in->site->changeable)
+	if (in->site->plan->options.exact || in->uses || in->answer != LiveAnswer::TooOld ||
+		HaveGuardRows() || in->site->changeable)
 		EnterInserted(in);
 	if (in->answer == LiveAnswer::New)
 		NoteInserted(in, true, LiveCounter::New);
@@ -319,11 +324,11 @@ LetGoOn(InsertedRow *in)
 		NoteInserted(in, false, LiveCounter::New);
 	else if (in->answer == LiveAnswer::Duplicate)
 		NoteInserted(in, true, LiveCounter::Marked);
-	if (in->site->plan->exact)
+	if (in->site->plan->options.exact)
 	{
 		in->row->judged = true;
 		if (!IsDuplicate(in))
-			in->row->key = CopyGuardKey(in->site->plan, in->site->columns);
+			in->row->key = CopyGuardKey(in->site->plan, in->site->key.columns);
 	}
 }
 
@@ -341,7 +346,7 @@ LetLand(GuardSite *site, const TriggerData *trigger)
 	if (row != NULL)
 		row->moving = row->freed.exists = false;
 	SettleGuardRow(row);
-	row = EnterGuardRow(row, rel, site->plan, {}, false, 0);
+	row = EnterGuardRow(row, rel, site->plan, &site->reader, {}, false, 0);
 	row->exact = &site->exact;
 	return trigger->tg_trigtuple;
 }
@@ -356,7 +361,7 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	InsertedRow in;
 	bool marked = false;
 
-	if (plan->exact && plan->mode == GuardMode::Reject)
+	if (plan->options.exact && plan->mode == GuardMode::Reject)
 		return LetLand(site, trigger);
 	in.site = site;
 	in.trigger = trigger;
@@ -365,11 +370,11 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
 	in.unguarded = in.uses = false;
 	in.hash = 0;
-	LoadGuardColumns(plan, trigger->tg_trigslot, site->columns);
+	ReadGuardKey(site->reader, trigger->tg_trigslot, &site->key);
 	in.filter = OpenGuardFilter(site);
 	in.filter_oid = plan->clause.filter;
-	in.has_key = HashGuardKey(plan, site->columns, in.filter.key_seed(), &in.hash);
-	if (plan->exact)
+	in.has_key = HashGuardKey(plan, site->key, in.filter.key_seed(), &in.hash);
+	if (plan->options.exact)
 	{
 		PrepareExactSite(&site->exact, rel);
 		RequireCovered(&site->exact);
@@ -401,14 +406,14 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	}
 	else
 	{
-		if (plan->exact)
+		if (plan->options.exact)
 			AskExactly(&in);
 		else
 			AskForKey(&in);
 		switch (FateOf(&in))
 		{
 			case Fate::Fails:
-				RejectRow(rel, plan, in.filter, site->columns);
+				RejectRow(rel, plan, in.filter, site->key.columns);
 			case Fate::LeftOut:
 				LeaveOut(&in);
 				CloseLive(in.filter);
@@ -445,11 +450,11 @@ EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 {
 	const GuardPlan *plan = site->plan;
 
-	row = EnterGuardRow(row, trigger->tg_relation, plan, {}, false, 0);
+	row = EnterGuardRow(row, trigger->tg_relation, plan, &site->reader, {}, false, 0);
 	row->exact = &site->exact;
 	row->changeable = site->changeable;
 	row->judged =
-		SameGuardColumns(plan, site->old_columns, site->columns) &&
+		SameGuardKey(plan, site->old_key, site->key) && SameGuardTime(site->old_key, site->key) &&
 		(IsMarkedRow(plan, trigger->tg_newslot) || !IsMarkedRow(plan, trigger->tg_trigslot));
 	NoteUpdatedPlace(row, trigger);
 }
@@ -475,21 +480,21 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		SettleGuardRow(row);
 	}
 
-	LoadGuardColumns(plan, trigger->tg_trigslot, site->old_columns);
-	LoadGuardColumns(plan, trigger->tg_newslot, site->columns);
-	if (plan->exact)
+	ReadGuardKey(site->reader, trigger->tg_trigslot, &site->old_key);
+	ReadGuardKey(site->reader, trigger->tg_newslot, &site->key);
+	if (plan->options.exact)
 	{
 		EnterExactUpdate(site, trigger, row);
 		return trigger->tg_newtuple;
 	}
-	if (!SameGuardColumns(plan, site->old_columns, site->columns) || site->changeable)
+	if (!SameGuardKey(plan, site->old_key, site->key) || site->changeable)
 	{
 		LiveFilter filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
 		uint64 hash = 0;
 		uint64 old_hash = 0;
-		bool has_key = HashGuardKey(plan, site->columns, seed, &hash);
-		bool had_key = HashGuardKey(plan, site->old_columns, seed, &old_hash);
+		bool has_key = HashGuardKey(plan, site->key, seed, &hash);
+		bool had_key = HashGuardKey(plan, site->old_key, seed, &old_hash);
 
 		if (has_key != had_key || (has_key && hash != old_hash))
 		{
@@ -503,9 +508,9 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 				uses = UseDeletedRow(filter_oid, hash, &use);
 				answer = TestAndAdd(filter, hash);
 				if (answer == LiveAnswer::Duplicate && !uses)
-					RejectRow(rel, plan, filter, site->columns);
+					RejectRow(rel, plan, filter, site->key.columns);
 			}
-			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
+			row = EnterGuardRow(row, rel, plan, &site->reader, seed, has_key, hash);
 			if (answer == LiveAnswer::New || uses)
 				NoteGuardRow(row, filter,
 							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
@@ -516,7 +521,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		}
 		else if (site->changeable)
 		{
-			row = EnterGuardRow(row, rel, plan, seed, has_key, hash);
+			row = EnterGuardRow(row, rel, plan, &site->reader, seed, has_key, hash);
 			entered = true;
 		}
 		if (entered)
@@ -524,7 +529,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		CloseLive(filter);
 	}
 	if (!entered && (HaveGuardRows() || rel->rd_rel->relispartition))
-		row = EnterGuardRow(row, rel, plan, {}, false, 0);
+		row = EnterGuardRow(row, rel, plan, &site->reader, {}, false, 0);
 	NoteUpdatedPlace(row, trigger);
 	return trigger->tg_newtuple;
 }
@@ -534,7 +539,7 @@ static void
 EnterExactMove(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 {
 	if (row == NULL)
-		row = EnterGuardRow(NULL, trigger->tg_relation, site->plan, {}, false, 0);
+		row = EnterGuardRow(NULL, trigger->tg_relation, site->plan, &site->reader, {}, false, 0);
 	row->moving = true;
 	row->marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
 	row->root = site->root;
@@ -571,7 +576,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 			return trigger->tg_trigtuple;
 		site = MakeSite(fcinfo, trigger, plan);
 	}
-	if (site->plan->exact)
+	if (site->plan->options.exact)
 	{
 		if (moves)
 			EnterExactMove(site, trigger, row);
@@ -590,13 +595,13 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		site->has_seed = true;
 		CloseLive(filter);
 	}
-	LoadGuardColumns(site->plan, trigger->tg_trigslot, site->columns);
-	has_key = HashGuardKey(site->plan, site->columns, site->seed, &hash);
+	ReadGuardKey(site->reader, trigger->tg_trigslot, &site->key);
+	has_key = HashGuardKey(site->plan, site->key, site->seed, &hash);
 	marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
 	if (moves)
 	{
 		if (row == NULL)
-			row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
+			row = EnterGuardRow(NULL, rel, site->plan, &site->reader, site->seed, has_key, hash);
 		row->moving = true;
 		row->marked = marked;
 		row->freed.exists = false;
@@ -610,7 +615,8 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		if (site->removable)
 		{
 			if (row == NULL)
-				row = EnterGuardRow(NULL, rel, site->plan, site->seed, has_key, hash);
+				row =
+					EnterGuardRow(NULL, rel, site->plan, &site->reader, site->seed, has_key, hash);
 			CheckDeletionLater(row, rel, &trigger->tg_trigtuple->t_self, filter_oid, hash);
 		}
 	}

@@ -88,7 +88,7 @@ FiringGuard(Relation heap)
 	const Oid function = FindGuardFunction(heap, true);
 	const GuardPlan *plan = OidIsValid(function) ? FindGuardPlan(heap, function) : NULL;
 
-	return plan != NULL && !plan->exact && IsLiveRelationId(plan->clause.filter) &&
+	return plan != NULL && !plan->options.exact && IsLiveRelationId(plan->clause.filter) &&
 				   GuardOwnerMayAdd(plan)
 			   ? plan
 			   : NULL;
@@ -375,17 +375,19 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 														  ALLOCSET_DEFAULT_SIZES);
 	HeapTuple tuple;
+	KeyReader reader;
 	bool any = false;
 
+	MakeKeyReader(&reader, &plan->clause);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
-		NullableDatum columns[INDEX_MAX_KEYS];
+		NullableDatum used[INDEX_MAX_KEYS];
 
 		CHECK_FOR_INTERRUPTS();
-		LoadTuple(plan, tuple, RelationGetDescr(heap), columns);
+		LoadTuple(plan, tuple, RelationGetDescr(heap), used);
 		if (!IsMarkedTuple(plan, tuple, RelationGetDescr(heap)))
-			NoteRemovedRow(plan, columns, seed, subid);
+			NoteRemovedRow(plan, reader, RelationGetDescr(heap), used, seed, subid);
 		any = true;
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);

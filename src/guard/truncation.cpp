@@ -43,28 +43,43 @@ IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc)
 	return !isnull && DatumGetBool(mark);
 }
 
+/* Whether a value is stored out of line; reads where. */
+static bool
+IsExternal(TupleDesc desc, AttrNumber attnum, const NullableDatum &value,
+		   struct varatt_external *pointer)
+{
+	if (value.isnull || TupleDescAttr(desc, attnum - 1)->attlen != -1 ||
+		!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(value.value)))
+		return false;
+	VARATT_EXTERNAL_GET_POINTER(*pointer, DatumGetPointer(value.value));
+	return true;
+}
+
 bool
-LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *columns)
+LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *used)
 {
 	const GuardClause &clause = plan->clause;
 	bool external = false;
 
-	for (int i = 0; i < clause.columns; i++)
+	for (int i = 0; i < clause.used_count; i++)
 	{
-		columns[i].value = heap_getattr(tuple, clause.attnums[i], desc, &columns[i].isnull);
-		external = external || (!columns[i].isnull && plan->typlen[i] == -1 &&
-								VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[i].value)));
+		struct varatt_external pointer;
+
+		used[i].value = heap_getattr(tuple, clause.used[i], desc, &used[i].isnull);
+		external = IsExternal(desc, clause.used[i], used[i], &pointer) || external;
 	}
 	return external;
 }
 
 void
-NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
-			   SubTransactionId subid)
+NoteRemovedRow(const GuardPlan *plan, const KeyReader &reader, TupleDesc desc,
+			   const NullableDatum *used, dedup::KeySeed seed, SubTransactionId subid)
 {
+	GuardKey key;
 	uint64 hash;
 
-	if (HashColumns(plan->keys, columns, NullKeys::Skip, seed, &hash))
+	ReadUsedColumns(reader, desc, used, &key);
+	if (HashGuardKey(plan, key, seed, &hash))
 		NoteDeletedRow(plan->clause.filter, hash, subid);
 }
 
@@ -140,21 +155,21 @@ HasTruncatedRows(const Truncation *truncation)
 
 /* Notes the rows of a block whose keys are in line. */
 static void
-ReadInlineRows(Truncation *truncation, const LiveFilter &filter, Snapshot snapshot,
-			   BufferAccessStrategy strategy, MemoryContext context)
+ReadInlineRows(Truncation *truncation, const KeyReader &reader, const LiveFilter &filter,
+			   Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
 {
 	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, truncation->block,
 				  truncation->offset, snapshot, strategy, [&](HeapTuple tuple) {
 					  MemoryContext old = MemoryContextSwitchTo(context);
-					  NullableDatum columns[INDEX_MAX_KEYS];
+					  NullableDatum used[INDEX_MAX_KEYS];
 
 					  if (IsMarkedTuple(truncation->plan, tuple, truncation->desc))
 						  ;
-					  else if (LoadTuple(truncation->plan, tuple, truncation->desc, columns))
+					  else if (LoadTuple(truncation->plan, tuple, truncation->desc, used))
 						  truncation->has_external = true;
 					  else
-						  NoteRemovedRow(truncation->plan, columns, filter.key_seed(),
-										 truncation->subid);
+						  NoteRemovedRow(truncation->plan, reader, truncation->desc, used,
+										 filter.key_seed(), truncation->subid);
 					  truncation->offset =
 						  OffsetNumberNext(ItemPointerGetOffsetNumber(&tuple->t_self));
 					  MemoryContextSwitchTo(old);
@@ -232,18 +247,6 @@ struct ExternalBatch
 
 } /* namespace */
 
-/* Whether a column of the key is stored out of line; reads where. */
-static bool
-IsExternalColumn(const GuardPlan *plan, const NullableDatum *columns, int column,
-				 struct varatt_external *pointer)
-{
-	if (columns[column].isnull || plan->typlen[column] != -1 ||
-		!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(columns[column].value)))
-		return false;
-	VARATT_EXTERNAL_GET_POINTER(*pointer, DatumGetPointer(columns[column].value));
-	return true;
-}
-
 /* Adds a value that is to be put together. */
 static void
 AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
@@ -280,17 +283,17 @@ CollectExternalRows(const Truncation *truncation, BlockNumber block, Snapshot sn
 
 	VisitOldBlock(truncation->before, truncation->permanent, truncation->heap, block,
 				  FirstOffsetNumber, snapshot, strategy, [&](HeapTuple tuple) {
-					  NullableDatum columns[INDEX_MAX_KEYS];
+					  NullableDatum used[INDEX_MAX_KEYS];
 
 					  if (IsMarkedTuple(plan, tuple, truncation->desc) ||
-						  !LoadTuple(plan, tuple, truncation->desc, columns))
+						  !LoadTuple(plan, tuple, truncation->desc, used))
 						  return;
 					  batch->rows = lappend(batch->rows, heap_copytuple(tuple));
-					  for (int i = 0; i < plan->clause.columns; i++)
+					  for (int i = 0; i < plan->clause.used_count; i++)
 					  {
 						  struct varatt_external pointer;
 
-						  if (IsExternalColumn(plan, columns, i, &pointer))
+						  if (IsExternal(truncation->desc, plan->clause.used[i], used[i], &pointer))
 							  AddExternalValue(batch, pointer);
 					  }
 				  });
@@ -298,7 +301,8 @@ CollectExternalRows(const Truncation *truncation, BlockNumber block, Snapshot sn
 
 /* Notes the rows of a batch whose values were read, but for those that are noted already. */
 static void
-NoteExternalRows(Truncation *truncation, const LiveFilter &filter, const ExternalBatch *batch)
+NoteExternalRows(Truncation *truncation, const KeyReader &reader, const LiveFilter &filter,
+				 const ExternalBatch *batch)
 {
 	const GuardPlan *plan = truncation->plan;
 	int at = 0;
@@ -306,26 +310,26 @@ NoteExternalRows(Truncation *truncation, const LiveFilter &filter, const Externa
 
 	foreach(cell, batch->rows)
 	{
-		NullableDatum columns[INDEX_MAX_KEYS];
+		NullableDatum used[INDEX_MAX_KEYS];
 
 		if (at++ < truncation->external_noted)
 			continue;
-		LoadTuple(plan, (HeapTuple) lfirst(cell), truncation->desc, columns);
-		for (int i = 0; i < plan->clause.columns; i++)
+		LoadTuple(plan, (HeapTuple) lfirst(cell), truncation->desc, used);
+		for (int i = 0; i < plan->clause.used_count; i++)
 		{
 			struct varatt_external pointer;
 			ExternalValue wanted = {};
 			const ExternalValue *found;
 
-			if (!IsExternalColumn(plan, columns, i, &pointer))
+			if (!IsExternal(truncation->desc, plan->clause.used[i], used[i], &pointer))
 				continue;
 			wanted.id = pointer.va_valueid;
 			found = (const ExternalValue *) bsearch(&wanted, batch->values, batch->count,
 													sizeof(ExternalValue), CompareExternalValues);
 			Assert(found != NULL);
-			columns[i].value = PointerGetDatum(found->value);
+			used[i].value = PointerGetDatum(found->value);
 		}
-		NoteRemovedRow(plan, columns, filter.key_seed(), truncation->subid);
+		NoteRemovedRow(plan, reader, truncation->desc, used, filter.key_seed(), truncation->subid);
 		truncation->external_noted = at;
 	}
 }
@@ -335,8 +339,9 @@ NoteExternalRows(Truncation *truncation, const LiveFilter &filter, const Externa
  * more, until they are many or long.
  */
 static void
-ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &filter,
-				 Snapshot snapshot, BufferAccessStrategy strategy, MemoryContext context)
+ReadExternalRows(Truncation *truncation, BlockNumber blocks, const KeyReader &reader,
+				 const LiveFilter &filter, Snapshot snapshot, BufferAccessStrategy strategy,
+				 MemoryContext context)
 {
 	const Size most = (Size) work_mem * 1024;
 	MemoryContext old = MemoryContextSwitchTo(context);
@@ -352,7 +357,7 @@ ReadExternalRows(Truncation *truncation, BlockNumber blocks, const LiveFilter &f
 	qsort(batch.values, batch.count, sizeof(ExternalValue), CompareExternalValues);
 	if (batch.count > 0)
 		ReadExternalValues(truncation, batch.values, batch.count, snapshot, strategy);
-	NoteExternalRows(truncation, filter, &batch);
+	NoteExternalRows(truncation, reader, filter, &batch);
 	truncation->external_block = block;
 	truncation->external_noted = 0;
 	MemoryContextSwitchTo(old);
@@ -367,16 +372,18 @@ ReadTruncation(Truncation *truncation, const LiveFilter &filter)
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 														  ALLOCSET_DEFAULT_SIZES);
+	KeyReader reader;
 
+	MakeKeyReader(&reader, &truncation->plan->clause);
 	while (truncation->block < blocks)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ReadInlineRows(truncation, filter, snapshot, strategy, context);
+		ReadInlineRows(truncation, reader, filter, snapshot, strategy, context);
 		truncation->block++;
 		truncation->offset = FirstOffsetNumber;
 	}
 	while (truncation->has_external && truncation->has_toast && truncation->external_block < blocks)
-		ReadExternalRows(truncation, blocks, filter, snapshot, strategy, context);
+		ReadExternalRows(truncation, blocks, reader, filter, snapshot, strategy, context);
 	truncation->done = true;
 	MemoryContextDelete(context);
 	UnregisterSnapshot(snapshot);

@@ -5,7 +5,7 @@
 #ifndef STREAMDEDUP_LIVE_TRUNCATION_HPP
 #define STREAMDEDUP_LIVE_TRUNCATION_HPP
 
-#include "guard/guard.hpp"
+#include "guard/row_key.hpp"
 
 extern "C" {
 #include "storage/smgr.h"
@@ -72,13 +72,15 @@ extern HeapTuple ReadClass(Oid relid, Snapshot snapshot);
 /* Whether a row was marked as a duplicate, so that its key is another row's. */
 extern bool IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc);
 
-/* The columns of a row's key. Returns whether any of them is stored out of line. */
-extern bool LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc,
-					  NullableDatum *columns);
+/*
+ * The columns of a row that the guard's clause uses, in its order. Returns whether any of them
+ * is stored out of line.
+ */
+extern bool LoadTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc, NullableDatum *used);
 
-/* Makes a deleted row of one that was removed. */
-extern void NoteRemovedRow(const GuardPlan *plan, const NullableDatum *columns, dedup::KeySeed seed,
-						   SubTransactionId subid);
+/* Makes a deleted row of one that was removed. The reader is that of the plan's clause. */
+extern void NoteRemovedRow(const GuardPlan *plan, const KeyReader &reader, TupleDesc desc,
+						   const NullableDatum *used, dedup::KeySeed seed, SubTransactionId subid);
 
 /* Whether a TRUNCATE has removed any row. */
 extern bool HasTruncatedRows(const Truncation *truncation);

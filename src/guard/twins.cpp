@@ -85,7 +85,7 @@ struct KeyEquality
 struct TwinRow
 {
 	TwinRow *next; /* with the same hash */
-	Datum values[FLEXIBLE_ARRAY_MEMBER];
+	NullableDatum columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* What the scans have found so far. */
@@ -118,14 +118,23 @@ MakeKeyEquality(const GuardClause &clause, KeyEquality *equality)
 	}
 }
 
+/* A NULL is there only if it is a value like any other. */
 static bool
-KeysEqual(KeyEquality *equality, const Datum *one, const NullableDatum *other)
+KeysEqual(KeyEquality *equality, const NullableDatum *one, const NullableDatum *other)
 {
 	for (int i = 0; i < equality->columns; i++)
+	{
+		if (one[i].isnull || other[i].isnull)
+		{
+			if (one[i].isnull != other[i].isnull)
+				return false;
+			continue;
+		}
 		if (OidIsValid(equality->equals[i].fn_oid) &&
-			!DatumGetBool(FunctionCall2Coll(&equality->equals[i], equality->collations[i], one[i],
-											other[i].value)))
+			!DatumGetBool(FunctionCall2Coll(&equality->equals[i], equality->collations[i],
+											one[i].value, other[i].value)))
 			return false;
+	}
 	return true;
 }
 
@@ -138,17 +147,16 @@ DescribeKey(const TwinSearch &search, const NullableDatum *columns)
 	StringInfoData text;
 
 	initStringInfo(&text);
-	for (int i = 0; i < search.keys->columns; i++)
-		appendStringInfo(&text, "%s%s", i == 0 ? "(" : ", ", search.keys->names[i]);
-	appendStringInfoString(&text, ")=(");
-	for (int i = 0; i < search.keys->columns; i++)
+	appendStringInfo(&text, "(%s)=(", ElementsText(RelationGetRelid(search.table), search.clause));
+	for (int i = 0; i < search.clause.columns; i++)
 	{
 		Oid output;
 		bool is_varlena;
 
 		getTypeOutputInfo(search.clause.types[i], &output, &is_varlena);
 		appendStringInfo(&text, "%s%s", i == 0 ? "" : ", ",
-						 OidOutputFunctionCall(output, columns[i].value));
+						 columns[i].isnull ? "null"
+										   : OidOutputFunctionCall(output, columns[i].value));
 	}
 	appendStringInfoChar(&text, ')');
 	return text.data;
@@ -196,11 +204,16 @@ KeepRow(Twins *twins, int64 at, const KeyRow &row)
 {
 	const KeyEquality &equality = twins->equality;
 	MemoryContext old = MemoryContextSwitchTo(twins->context);
-	TwinRow *kept =
-		(TwinRow *) palloc(offsetof(TwinRow, values) + sizeof(Datum) * (Size) equality.columns);
+	TwinRow *kept = (TwinRow *) palloc(offsetof(TwinRow, columns) +
+									   sizeof(NullableDatum) * (Size) equality.columns);
 
 	for (int i = 0; i < equality.columns; i++)
-		kept->values[i] = datumCopy(row.columns[i].value, equality.typbyval[i], equality.typlen[i]);
+	{
+		kept->columns[i] = row.key->columns[i];
+		if (!kept->columns[i].isnull)
+			kept->columns[i].value =
+				datumCopy(kept->columns[i].value, equality.typbyval[i], equality.typlen[i]);
+	}
 	kept->next = twins->rows[at];
 	twins->rows[at] = kept;
 	MemoryContextSwitchTo(old);
@@ -220,10 +233,10 @@ LookAtRow(Twins *twins, const KeyRow &row, bool kept)
 	for (TwinRow *other = twins->rows[at]; other != NULL; other = other->next)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!KeysEqual(&twins->equality, other->values, row.columns))
+		if (!KeysEqual(&twins->equality, other->columns, row.key->columns))
 			continue;
 		if (kept || IsStillThere(twins, row))
-			ReportTwins(*twins, row.columns);
+			ReportTwins(*twins, row.key->columns);
 		return TransactionIdIsValid(twins->wait_for);
 	}
 	if (kept)

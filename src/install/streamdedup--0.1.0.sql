@@ -511,13 +511,15 @@ COMMENT ON ACCESS METHOD streamdedup_guard IS 'index that holds nothing; tells a
 CREATE OPERATOR CLASS dedup_guard_ops
 DEFAULT FOR TYPE anyelement USING streamdedup_guard AS STORAGE anyelement;
 
--- Not STRICT: it says which argument must not be NULL; load may be.
+-- Not STRICT: it says which argument must not be NULL; load, where and at may be.
 CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], on_duplicate text DEFAULT 'skip',
-	exact boolean DEFAULT false, load boolean DEFAULT NULL)
+	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
+	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
+	on_delete text DEFAULT 'keep')
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean) IS 'makes a table refuse rows whose key a live filter has seen';
+COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'makes a table refuse rows whose key a live filter has seen';
 
 CREATE FUNCTION dedup_unguard("table" regclass) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
