@@ -48,6 +48,7 @@ struct BroughtRows
 {
 	LiveFilter filter;
 	uint32 generation;
+	TimestampTz now;
 	TableKeys keys;
 	int64 blocks; /* of all tables */
 	int64 blocks_read;
@@ -58,6 +59,14 @@ struct BroughtRows
 };
 
 } /* namespace */
+
+/* Whether a row is older than the window: then the filter need not have its key. */
+static bool
+IsOlder(const BroughtRows &brought, const GuardKey &key)
+{
+	return key.has_time && key.at < brought.now &&
+		   !dedup::live::Alive(LiveGeneration(brought.filter, key.at), brought.generation);
+}
 
 /* Counts the rows of a scan whose keys the filter does not have. */
 static void
@@ -73,7 +82,7 @@ CountRows(BroughtRows *brought, const KeyScan &scan)
 		bool unknown;
 
 		CHECK_FOR_INTERRUPTS();
-		unknown = ReadRowKey(brought->keys, scan, &key, &hash) &&
+		unknown = ReadRowKey(brought->keys, scan, &key, &hash) && !IsOlder(*brought, key) &&
 				  !LiveSeen(brought->filter, hash, brought->generation);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(row_context);
@@ -242,9 +251,9 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
-		brought.generation = brought.filter.parameters.ttl == 0
-								 ? 0
-								 : LiveGeneration(brought.filter, GetCurrentTimestamp());
+		brought.now = GetCurrentTimestamp();
+		brought.generation =
+			brought.filter.parameters.ttl == 0 ? 0 : LiveGeneration(brought.filter, brought.now);
 		brought.keys = TableKeysOf(rel, clause, brought.filter);
 		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
@@ -311,7 +320,7 @@ GuardTriggerCreated(HeapTuple tuple)
 	/* The table's own trigger for INSERT need not be there yet. */
 	const Oid guarded = GuardedTable(trigger->tgparentid);
 
-	clause.nulls = NullsOf(ReadGuardRows(guarded).options);
+	ApplyOptions(ReadGuardRows(guarded).options, &clause);
 	rel = table_open(trigger->tgrelid, NoLock);
 	if (IsGuardClauseOf(rel, clause) && !LoadAttachedRows(rel, clause, guarded) &&
 		trigger->tgenabled != TRIGGER_DISABLED && TableOwnerMayAdd(guarded, clause.filter))

@@ -15,11 +15,17 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "partitioning/partbounds.h"
 #include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/partcache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 }
 
 /* ---- searching a table --------------------------------------------------------------- */
@@ -92,7 +98,8 @@ PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, cons
 	row = AllocSetContextCreateInternal(check->memory, "dedup_guard row", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(row);
 	ReadGuardKey(check->reader, slot, &found);
-	passes = found.counts && (!recheck || HasKey(keys, with, found.columns));
+	passes = found.counts && (key.ttl == 0 || !AreApart(found.at, key.row->at, key.ttl)) &&
+			 (!recheck || HasKey(keys, with, found.columns));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(row);
 	return passes;
@@ -194,29 +201,86 @@ struct Partition
 {
 	Oid table;
 	bool is_leaf;
+	bool apart; /* by its bounds no row of it can count */
+};
+
+/* The rows that count, where rows have times: which are less than the ttl away. */
+struct Near
+{
+	const char *column; /* the name of the column that is the time; NULL: none is, or no ttl */
+	TimestampTz at;
+	int64 ttl;
 };
 
 } /* namespace */
 
-/* A copy of the partitions of a table: the server's can be replaced while others are opened. */
-static Partition *
-CopyPartitions(PartitionDesc partitions)
+static Near
+NearOf(const SearchKey &key)
 {
-	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(partitions->nparts, 1));
+	const Expr *time = key.plan->clause.at;
 
-	for (int i = 0; i < partitions->nparts; i++)
-		copy[i] = {partitions->oids[i], partitions->is_leaf[i]};
+	if (key.ttl == 0 || time == NULL || !IsA(time, Var))
+		return {};
+	return {get_attname(RelationGetRelid(key.target), ((const Var *) time)->varattno, false),
+			key.row->at, key.ttl};
+}
+
+/* Whether a table is partitioned by ranges of a column, first of all, in the usual order. */
+static bool
+IsByRangeOf(Relation parent, const char *column)
+{
+	const PartitionKey by = RelationGetPartitionKey(parent);
+
+	return column != NULL && by->strategy == PARTITION_STRATEGY_RANGE &&
+		   by->partattrs[0] == get_attnum(RelationGetRelid(parent), column) &&
+		   by->partopcintype[0] == TIMESTAMPTZOID &&
+		   by->partopfamily[0] ==
+			   lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+}
+
+/*
+ * A copy of the partitions of a table: the server's can be replaced while others are opened.
+ * Those of which all rows are a ttl or more away are told by their bounds alone.
+ */
+static Partition *
+CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
+{
+	const int n = partitions->nparts;
+	const PartitionBoundInfo bounds = partitions->boundinfo;
+	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		copy[i] = {partitions->oids[i], partitions->is_leaf[i], false};
+	if (n == 0 || !IsByRangeOf(parent, near.column))
+		return copy;
+	for (int i = 0; i < bounds->ndatums; i++)
+	{
+		TimestampTz bound;
+
+		if (bounds->kind[i][0] != PARTITION_RANGE_DATUM_VALUE)
+			continue;
+		bound = DatumGetTimestampTz(bounds->datums[i][0]);
+		if (!AreApart(bound, near.at, near.ttl))
+			continue;
+		/* The range before a bound, or behind it; there may be no partition for it. */
+		if (bound < near.at && bounds->indexes[i] >= 0)
+			copy[bounds->indexes[i]].apart = true;
+		if (bound > near.at && bounds->indexes[i + 1] >= 0)
+			copy[bounds->indexes[i + 1]].apart = true;
+	}
 	return copy;
 }
 
-static void AddLeaves(Relation parent, List **leaves, List **leaving);
+static void AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving);
 
-/* Adds a partition, or the tables below it. */
+/* Adds a partition, or the tables below it, unless it is all too far away. */
 static void
-AddPartition(const Partition &partition, List **leaves, List **leaving)
+AddPartition(const Partition &partition, const Near &near, List **leaves, List **leaving)
 {
 	Relation rel;
 
+	if (partition.apart)
+		return;
 	if (partition.is_leaf)
 	{
 		*leaves = lappend_oid(*leaves, partition.table);
@@ -225,7 +289,7 @@ AddPartition(const Partition &partition, List **leaves, List **leaving)
 	rel = try_relation_open(partition.table, AccessShareLock);
 	if (rel == NULL)
 		return;
-	AddLeaves(rel, leaves, leaving);
+	AddLeaves(rel, near, leaves, leaving);
 	relation_close(rel, AccessShareLock);
 }
 
@@ -234,7 +298,7 @@ AddPartition(const Partition &partition, List **leaves, List **leaving)
  * being detached concurrently go into another list, if there is one.
  */
 static void
-AddLeaves(Relation parent, List **leaves, List **leaving)
+AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
 {
 #if PG_VERSION_NUM >= 140000
 	PartitionDesc desc = RelationGetPartitionDesc(parent, true);
@@ -243,16 +307,16 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	PartitionDesc desc = RelationGetPartitionDesc(parent);
 #endif
 	const int n = desc->nparts;
-	Partition *partitions = CopyPartitions(desc);
+	Partition *partitions = CopyPartitions(parent, desc, near);
 
 	for (int i = n - 1; i >= 0; i--)
-		AddPartition(partitions[i], leaves, leaving);
+		AddPartition(partitions[i], near, leaves, leaving);
 #if PG_VERSION_NUM >= 140000
 	if (detached && leaving != NULL)
 	{
 		PartitionDesc with = RelationGetPartitionDesc(parent, false);
 		const int m = with->nparts;
-		Partition *all = CopyPartitions(with);
+		Partition *all = CopyPartitions(parent, with, near);
 
 		for (int i = m - 1; i >= 0; i--)
 		{
@@ -261,7 +325,7 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 			while (stays < n && partitions[stays].table != all[i].table)
 				stays++;
 			if (stays == n)
-				AddPartition(all[i], leaving, leaving);
+				AddPartition(all[i], near, leaving, leaving);
 		}
 		pfree(all);
 	}
@@ -269,15 +333,16 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	pfree(partitions);
 }
 
-/* Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL. */
+/* Returns the tables of a guard that are near; `leaving`: where those go that are being detached,
+ * or NULL. */
 static List *
-AllLeavesOf(Oid table, List **leaving)
+AllLeavesOf(Oid table, const Near &near, List **leaving)
 {
 	Relation rel = relation_open(table, NoLock);
 	List *leaves = NIL;
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		AddLeaves(rel, &leaves, leaving);
+		AddLeaves(rel, near, &leaves, leaving);
 	else
 		leaves = list_make1_oid(table);
 	relation_close(rel, NoLock);
@@ -287,7 +352,7 @@ AllLeavesOf(Oid table, List **leaving)
 List *
 LeavesOf(Oid table)
 {
-	return AllLeavesOf(table, NULL);
+	return AllLeavesOf(table, {}, NULL);
 }
 
 /* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
@@ -432,7 +497,7 @@ ScanAll(const SearchKey &key, SearchResult *result, Look look)
 			  [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
 	if (*result != SearchResult::None || key.plan->guarded == RelationGetRelid(key.target))
 		return;
-	leaves = AllLeavesOf(key.plan->guarded, &leaving);
+	leaves = AllLeavesOf(key.plan->guarded, NearOf(key), &leaving);
 	ScanLeaves(key, leaves, result,
 			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
 	ScanLeaves(key, leaving, result,
@@ -497,7 +562,7 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 		result = now;
 		return now == SearchResult::Live;
 	});
-	return result == SearchResult::None && ours ? SearchResult::Ours : result;
+	return result == SearchResult::None && ours && key.ttl == 0 ? SearchResult::Ours : result;
 }
 
 SearchResult

@@ -296,14 +296,19 @@ ProvesNew(const HeldPage &main, const Address &address, const LineLayout &layout
 }
 
 bool
-LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 from)
+LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
 	const Address address = AddressIn(filter, hash);
 	const LineLayout &layout = filter.parameters.geometry.layout;
+	uint32 from;
 
 	if (filter.parameters.ttl == 0)
 		return LiveTestAndAdd(filter, hash, 0) == LiveAnswer::New;
 	Assert(!RecoveryInProgress() && !filter.parameters.renew);
+	/* Times before all generations are in one. */
+	if (generation == 0)
+		return false;
+	from = LiveCoversFrom(filter);
 	for (;;)
 	{
 		TransactionId own = GetCurrentTransactionIdIfAny();
@@ -383,7 +388,8 @@ LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put
 		   (filter.parameters.ttl != 0 || (!filter.parameters.forgets && generation == 0)));
 	HoldPageOfKey(filter, address, &main);
 	other = InFlightIn(filter, main, address, &own);
-	*put = Max(generation, ClockOf(main.bytes));
+	/* Generation 0 is that of no key in a window. */
+	*put = filter.parameters.ttl == 0 ? 0 : Max(Max(generation, ClockOf(main.bytes)), (uint32) 1);
 	if (!own && !TransactionIdIsValid(other))
 		PutKey(filter, main, NULL, {WideXid(xid), *put}, address.line, address.rest, false);
 	ReleasePage(main);

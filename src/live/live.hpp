@@ -222,11 +222,10 @@ enum class LivePut
  * in a row. Waits as LiveTestAndAdd() does. Counts nothing.
  *
  * In a window of time a key that is not there is proof only if the filter has the keys of all
- * rows of the window: it covers them, from generation `from` on (LiveCoversFrom()); none of
- * them has expired yet, as seen from a row that is late; and the key's line cannot have given
- * one up before its time.
+ * rows of the window: it covers them (LiveCoversFrom()); none of them has expired yet, as seen
+ * from a row that is late; and the key's line cannot have given one up before its time.
  */
-extern bool LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 from);
+extern bool LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation);
 
 /*
  * Puts a key in flight for an exact guard, whether the filter has it or not, so that who asks
