@@ -375,6 +375,9 @@ InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	return other;
 }
 
+/* The generation of keys that are only in flight: they have expired when that is over. */
+constexpr uint32 kLongAgo = 1;
+
 LivePut
 LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put)
 {
@@ -388,8 +391,10 @@ LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put
 		   (filter.parameters.ttl != 0 || (!filter.parameters.forgets && generation == 0)));
 	HoldPageOfKey(filter, address, &main);
 	other = InFlightIn(filter, main, address, &own);
-	/* Generation 0 is that of no key in a window. */
-	*put = filter.parameters.ttl == 0 ? 0 : Max(Max(generation, ClockOf(main.bytes)), (uint32) 1);
+	/* A backfill has rows of many generations, and a page few tags. */
+	*put = filter.parameters.ttl == 0 ? 0
+		   : generation != 0 && Alive(generation, ClockOf(main.bytes)) ? generation
+																	   : kLongAgo;
 	if (!own && !TransactionIdIsValid(other))
 		PutKey(filter, main, NULL, {WideXid(xid), *put}, address.line, address.rest, false);
 	ReleasePage(main);

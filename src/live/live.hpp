@@ -232,10 +232,10 @@ extern bool LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generatio
  * for it from now on waits for this transaction. Waits, with nothing locked, for another
  * transaction that has it in flight. Counts nothing.
  *
- * In a window of time it gets the row's generation, or that of the page's newest key if the
- * row is late: so a row that is too old for the window holds its key, too. `put` receives
- * which one. There it is put once more for each row that has it: rows whose times are apart
- * have it together, and each may be taken back. So the answer is never Own.
+ * In a window of time it gets the row's generation, or that of long ago if the row is too old
+ * for the window: such a key is only in flight. `put` receives which one. There it is put once
+ * more for each row that has it: rows whose times are apart have it together, and each may be
+ * taken back. So the answer is never Own.
  */
 extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put);
 
