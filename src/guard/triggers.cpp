@@ -281,7 +281,8 @@ AskForKey(InsertedRow *in)
 	in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
 	in->answer = TestAndAdd(in->filter, in->hash, in->site->key);
 	in->too_old = in->answer == LiveAnswer::TooOld;
-	if (in->too_old)
+	/* That of a row that moves was counted when it was updated. */
+	if (in->too_old && !in->moving)
 		CountLive(in->filter, LiveCounter::TooOld, 1);
 	if ((in->answer == LiveAnswer::Duplicate || SkipsTooOld(in)) && !in->uses && MustStay(in))
 	{
