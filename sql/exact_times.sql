@@ -1,5 +1,7 @@
 -- Exact guards with a window of time: two rows are duplicates if their keys are equal and their
 -- times less than the ttl apart, in whatever order they come.
+CREATE SCHEMA exact_times;
+SET search_path = exact_times, public;
 SET timezone = 'UTC';
 SET client_min_messages = warning;
 CREATE TABLE visits (k int, at timestamptz, note text) PARTITION BY RANGE (at);
@@ -112,3 +114,5 @@ ALTER TABLE visits ATTACH PARTITION visits_0 FOR VALUES FROM ('2010-01-01') TO (
 SELECT add(1, '2020-01-03') AS duplicate, add(1, '2020-01-10') AS apart, add(6, '2023-12-25') AS duplicate_of_none, add(6, '2024-01-03') AS duplicate;
 SELECT dedup_rebuild('again');
 
+SET client_min_messages = error;
+DROP SCHEMA exact_times CASCADE;

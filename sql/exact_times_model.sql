@@ -1,6 +1,8 @@
 -- Exact guards with a window of time against the table itself: before each change it is known
 -- what must come of it. Random keys and times: in order, late, much too old, ahead; inserts,
 -- updates of key and time, deletes; in subtransactions and transactions that are rolled back.
+CREATE SCHEMA exact_times_model;
+SET search_path = exact_times_model, public;
 SET timezone = 'UTC';
 SET client_min_messages = error;
 CREATE FUNCTION dice(n int) RETURNS int LANGUAGE sql VOLATILE AS $$ SELECT (random() * n)::int % n $$;
@@ -125,4 +127,6 @@ SELECT dedup_guard('stream', 'seen', '{k}', exact => true, at => 'at');
 CALL run(150, 10);
 SELECT dedup_rebuild('seen');
 CALL run(150, 10);
-DROP TABLE stream, model, seen;
+
+SET client_min_messages = error;
+DROP SCHEMA exact_times_model CASCADE;

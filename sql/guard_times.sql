@@ -1,4 +1,6 @@
 -- Guards that are not exact, by the time of a row: at, too_old.
+CREATE SCHEMA guard_times;
+SET search_path = guard_times, public;
 SET timezone = 'UTC';
 SET client_min_messages = warning;
 CREATE TABLE events (k int, at timestamptz, is_duplicate boolean) PARTITION BY RANGE (at);
@@ -165,4 +167,6 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 SELECT f, t, o, try(f, t, o) FROM unnest('{set,keys,seen,renewing}'::text[]) f, unnest('{f,t}'::bool[]) t, unnest(ARRAY['', 'exact', 'skip_too_old']) o ORDER BY 1, 2, 3;
 SELECT try('seen', true, 'exact', 'skip_too_old');
-DROP TABLE events, hand, seen, set, keys, renewing;
+
+SET client_min_messages = error;
+DROP SCHEMA guard_times CASCADE;

@@ -1,7 +1,8 @@
 -- Filters with renew: a key counts from its last sight. Times are driven by events: a ttl of
 -- 7 days has generations of a day, counted from 1970 in UTC.
+CREATE SCHEMA live_renew;
+SET search_path = live_renew, public;
 SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS streamdedup;
 SET timezone = 'UTC';
 
 -- only windows of time
@@ -174,4 +175,5 @@ ALTER TABLE narrow RENAME TO r;
 SELECT setseed(0.16);
 CALL pg_temp.model(1500);
 
-DROP TABLE r, none;
+SET client_min_messages = error;
+DROP SCHEMA live_renew CASCADE;
