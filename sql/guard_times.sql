@@ -72,6 +72,17 @@ INSERT INTO events SELECT k, day, NULL, extract(epoch FROM day) FROM (VALUES
 	(1, '2020-02-13'::timestamptz), (2, '2020-02-13'), (3, '2020-02-21'), (3, '2020-02-21 23:59'), (3, '2020-02-22'), (1, '2020-02-01')) r (k, day);
 SELECT k, at, is_duplicate FROM events ORDER BY at, k;
 
+-- rows that are there: those of the window are told of, and the statement is that of the rows' times
+SELECT dedup_unguard('events');
+SELECT dedup_guard('events', 'seen', '{k}', at => 'at');
+INSERT INTO events VALUES (50, '2020-02-22'), (51, '2020-02-10'), (52, NULL);
+SELECT dedup_unguard('events');
+TRUNCATE seen;
+SELECT dedup_guard('events', 'seen', '{k}', at => 'at');
+SELECT count(*) FROM events WHERE public.is_new_at('seen', LEAST(at, now()), k);
+SELECT dedup_unguard('events');
+SELECT dedup_guard('events', 'seen', '{k}', at => 'at');
+
 -- The model: the generation in which a key was added last, and the newest of all; as of the
 -- formula in the manual. Times in order, late and too old; rolled back or not.
 SELECT dedup_unguard('events');

@@ -97,6 +97,42 @@ SELECT new, duplicate, renewed, forgotten_early FROM dedup_stats('r');
 VACUUM r;
 SELECT count, overflow_pages, overfull FROM dedup_stats('r');
 
+-- A guard that leaves a duplicate out has seen its key. One that raises an error has not: the
+-- error takes that back, too.
+TRUNCATE r;
+CREATE TABLE beats (k text, at timestamptz);
+SELECT dedup_guard('beats', 'r', '{k}', at => 'at');
+CREATE FUNCTION pg_temp.beat(n int) RETURNS timestamptz LANGUAGE sql AS $$ SELECT '2010-01-01'::timestamptz + n * interval '1 day' $$;
+INSERT INTO beats SELECT 'k', pg_temp.beat(n) FROM unnest('{0,5,10,15,20,28}'::int[]) n;
+INSERT INTO beats SELECT 'late', pg_temp.beat(n) FROM unnest('{25,21,32,40}'::int[]) n;
+SELECT k, at FROM beats ORDER BY at;
+-- deleted and inserted again by one transaction: it stays, and is a sight
+BEGIN;
+DELETE FROM beats WHERE at = pg_temp.beat(28);
+INSERT INTO beats VALUES ('k', pg_temp.beat(35));
+COMMIT;
+INSERT INTO beats VALUES ('k', pg_temp.beat(41));
+SELECT k, at FROM beats WHERE k = 'k' ORDER BY at;
+SELECT dedup_unguard('beats');
+SELECT dedup_guard('beats', 'r', '{k}', 'reject', at => 'at', load => false);
+INSERT INTO beats VALUES ('k', pg_temp.beat(47));
+INSERT INTO beats VALUES ('k', pg_temp.beat(49));
+-- a row that a later trigger leaves out has seen nothing
+CREATE FUNCTION pg_temp.leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER "~z" BEFORE INSERT ON beats FOR EACH ROW EXECUTE FUNCTION pg_temp.leave_out();
+INSERT INTO beats VALUES ('left out', pg_temp.beat(49));
+SELECT dedup_seen('r', 'left out');
+-- rows that are loaded have been seen at their times
+TRUNCATE r;
+SELECT dedup_unguard('beats');
+DROP TABLE beats;
+CREATE TABLE beats (k text, at timestamptz);
+INSERT INTO beats VALUES ('a', pg_temp.beat(0)), ('a', pg_temp.beat(9)), ('b', pg_temp.beat(3)), ('c', pg_temp.beat(1));
+SELECT dedup_guard('beats', 'r', '{k}', at => 'at', load => true);
+INSERT INTO beats VALUES ('a', pg_temp.beat(10)), ('b', pg_temp.beat(10)), ('c', pg_temp.beat(10)), ('a', pg_temp.beat(17)), ('b', pg_temp.beat(17));
+SELECT k, at FROM beats ORDER BY at, k;
+DROP TABLE beats;
+
 -- The model: of each key the generation of its last sight that was not rolled back. Sights in
 -- random order of keys, in the order of time or late, within subtransactions and transactions
 -- that are rolled back or not. A late event can ask for a key that was seen less than a ttl

@@ -159,6 +159,7 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 {
 	StringInfoData text;
 	const char *schema = get_namespace_name(get_func_namespace(function));
+	const Expr *time = brought.keys.clause.at;
 
 	initStringInfo(&text);
 	appendStringInfo(&text, "SELECT count(*) FROM %s%s WHERE %s(%s::pg_catalog.regclass",
@@ -166,8 +167,12 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 						 ? "ONLY "
 						 : "",
 					 QualifiedGuardName(RelationGetRelid(rel)),
-					 quote_qualified_identifier(schema, "is_new"),
+					 quote_qualified_identifier(schema, time != NULL ? "is_new_at" : "is_new"),
 					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
+	/* As the guard has it: none, and one ahead of the clock, is now. */
+	if (time != NULL)
+		appendStringInfo(&text, ", LEAST(%s, pg_catalog.now())",
+						 ExpressionText(RelationGetRelid(rel), time));
 	appendStringInfo(&text, ", %s)", ElementsText(RelationGetRelid(rel), brought.keys.clause));
 	if (brought.keys.clause.where != NULL)
 		appendStringInfo(&text, " AND %s",
@@ -190,7 +195,7 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 						 ngettext(" %d of these rows repeats the key of another.",
 								  " %d of these rows repeat the key of another.", repeated),
 						 repeated);
-	if (parameters.ttl != 0)
+	if (parameters.ttl != 0 && brought.keys.clause.at == NULL)
 	{
 		Interval ttl = {};
 
@@ -202,7 +207,7 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 						 DatumGetCString(
 							 DirectFunctionCall1(interval_out, IntervalPGetDatum(&ttl))));
 	}
-	else if (parameters.forgets)
+	else if (parameters.forgets && parameters.ttl == 0)
 		appendStringInfo(&text, _(" The filter keeps the last " UINT64_FORMAT " keys."),
 						 parameters.prototype_keys);
 	return text.data;
@@ -252,8 +257,10 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 
 		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
 		brought.now = GetCurrentTimestamp();
-		brought.generation =
-			brought.filter.parameters.ttl == 0 ? 0 : LiveGeneration(brought.filter, brought.now);
+		/* By the rows' own times the present is that of the newest one. */
+		if (brought.filter.parameters.ttl != 0)
+			brought.generation = clause.at != NULL ? LiveClock(brought.filter)
+												   : LiveGeneration(brought.filter, brought.now);
 		brought.keys = TableKeysOf(rel, clause, brought.filter);
 		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
