@@ -392,7 +392,7 @@ LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put
 	HoldPageOfKey(filter, address, &main);
 	other = InFlightIn(filter, main, address, &own);
 	/* A backfill has rows of many generations, and a page few tags. */
-	*put = filter.parameters.ttl == 0 ? 0
+	*put = filter.parameters.ttl == 0                                  ? 0
 		   : generation != 0 && Alive(generation, ClockOf(main.bytes)) ? generation
 																	   : kLongAgo;
 	if (!own && !TransactionIdIsValid(other))
