@@ -48,6 +48,7 @@ struct BroughtRows
 {
 	LiveFilter filter;
 	uint32 generation;
+	TimestampTz now;
 	TableKeys keys;
 	int64 blocks; /* of all tables */
 	int64 blocks_read;
@@ -58,6 +59,14 @@ struct BroughtRows
 };
 
 } /* namespace */
+
+/* Whether a row is older than the window: then the filter need not have its key. */
+static bool
+IsOlder(const BroughtRows &brought, const GuardKey &key)
+{
+	return key.has_time && key.at < brought.now &&
+		   !dedup::live::Alive(LiveGeneration(brought.filter, key.at), brought.generation);
+}
 
 /* Counts the rows of a scan whose keys the filter does not have. */
 static void
@@ -73,7 +82,7 @@ CountRows(BroughtRows *brought, const KeyScan &scan)
 		bool unknown;
 
 		CHECK_FOR_INTERRUPTS();
-		unknown = ReadRowKey(brought->keys, scan, &key, &hash) &&
+		unknown = ReadRowKey(brought->keys, scan, &key, &hash) && !IsOlder(*brought, key) &&
 				  !LiveSeen(brought->filter, hash, brought->generation);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(row_context);
@@ -151,11 +160,16 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 	const Oid relid = RelationGetRelid(rel);
 	const Expr *where = brought.keys.clause.where;
 	const char *schema = get_namespace_name(get_func_namespace(function));
+	const Expr *time = brought.keys.clause.at;
 	const char *from = psprintf("FROM %s", QualifiedGuardName(relid));
+	/* As the guard has it: none, and one ahead of the clock, is now. */
 	const char *is_new =
-		psprintf("WHERE %s(%s::pg_catalog.regclass, %s)",
-				 quote_qualified_identifier(schema, "is_new"),
+		psprintf("WHERE %s(%s::pg_catalog.regclass, %s%s)",
+				 quote_qualified_identifier(schema, time != NULL ? "is_new_at" : "is_new"),
 				 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))),
+				 time == NULL
+					 ? ""
+					 : psprintf("LEAST(%s, pg_catalog.now()), ", ExpressionText(relid, time)),
 				 ElementsText(relid, brought.keys.clause));
 
 	if (where == NULL)
@@ -192,7 +206,7 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 						 ngettext(" %d of these rows repeats the key of another.",
 								  " %d of these rows repeat the key of another.", repeated),
 						 repeated);
-	if (parameters.ttl != 0)
+	if (parameters.ttl != 0 && brought.keys.clause.at == NULL)
 	{
 		Interval ttl = {};
 
@@ -204,7 +218,7 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 						 DatumGetCString(
 							 DirectFunctionCall1(interval_out, IntervalPGetDatum(&ttl))));
 	}
-	else if (parameters.forgets)
+	else if (parameters.forgets && parameters.ttl == 0)
 		appendStringInfo(&text, _(" The filter keeps the last " UINT64_FORMAT " keys."),
 						 parameters.prototype_keys);
 	return text.data;
@@ -252,9 +266,11 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
-		brought.generation = brought.filter.parameters.ttl == 0
-								 ? 0
-								 : LiveGeneration(brought.filter, GetCurrentTimestamp());
+		brought.now = GetCurrentTimestamp();
+		/* By the rows' own times the present is that of the newest one. */
+		if (brought.filter.parameters.ttl != 0)
+			brought.generation = clause.at != NULL ? LiveClock(brought.filter)
+												   : LiveGeneration(brought.filter, brought.now);
 		brought.keys = TableKeysOf(rel, clause, brought.filter);
 		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
@@ -321,7 +337,7 @@ GuardTriggerCreated(HeapTuple tuple)
 	/* The table's own trigger for INSERT need not be there yet. */
 	const Oid guarded = GuardedTable(trigger->tgparentid);
 
-	clause.nulls = NullsOf(ReadGuardRows(guarded).options);
+	ApplyOptions(ReadGuardRows(guarded).options, &clause);
 	rel = table_open(trigger->tgrelid, NoLock);
 	if (IsGuardClauseOf(rel, clause) &&
 		!LoadAttachedRows(rel, clause, guarded, "ALTER TABLE ... ATTACH PARTITION") &&

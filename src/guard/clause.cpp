@@ -387,6 +387,37 @@ FlawOfClause(Relation rel, const GuardClause &clause)
 	return NULL;
 }
 
+const char *
+FlawOfOptions(const GuardOptions &options, const GuardClause &clause)
+{
+	if (options.skip_too_old && clause.at == NULL)
+		return gettext_noop("It leaves out rows that are too old, but rows have no time.");
+	if (options.skip_too_old && options.exact)
+		return gettext_noop("It leaves out rows that are too old, but an exact guard knows rows of "
+							"any age.");
+	return NULL;
+}
+
+const char *
+FlawOfFilter(const LiveParameters &parameters, const GuardOptions &options,
+			 const GuardClause &clause)
+{
+	if (clause.at != NULL && parameters.ttl == 0)
+		return gettext_noop("Its rows have times, but its live filter has no ttl.");
+	if (!options.exact)
+		return NULL;
+	if (parameters.forgets && parameters.ttl == 0)
+		return gettext_noop(
+			"It is exact, and its live filter is a window, which forgets keys whose "
+			"rows are there.");
+	if (parameters.ttl != 0 && clause.at == NULL)
+		return gettext_noop("It is exact, and its live filter has a ttl, but rows have no time.");
+	if (parameters.renew)
+		return gettext_noop("It is exact, and its live filter renews the time of a key, which is "
+							"that of a row.");
+	return NULL;
+}
+
 /* ---- other tables --------------------------------------------------------------- */
 
 /* The column of a table that has the name and type of another's, or 0. */

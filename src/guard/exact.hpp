@@ -22,7 +22,7 @@ struct ExactSite
 	MemoryContext query;   /* where the site is */
 	MemoryContext memory;  /* below that, for one row that lands at a time */
 	Oid owner;             /* of the guarded table; valid: all of the site is known */
-	bool covers;           /* the filter has the key of every row that is there */
+	bool covers;           /* the filter has the key of every row that it is to have */
 	bool may_kill;         /* ON CONFLICT can kill a row that has landed */
 	KeyReader reader;      /* of rows that land */
 };
@@ -49,9 +49,10 @@ struct ExactRow
 struct ExactVerdict
 {
 	bool duplicate;
-	bool searched; /* the table was asked */
-	bool added;    /* the key is in flight for this row, as this subtransaction's */
-	Oid found;     /* the table of the row that has the key, if it was found */
+	bool searched;     /* the table was asked */
+	bool added;        /* the key is in flight for this row, as this subtransaction's */
+	uint32 generation; /* under which, in a window of time */
+	Oid found;         /* the table of the row that has the key, if it was found */
 };
 
 /*

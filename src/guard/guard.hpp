@@ -35,6 +35,7 @@ extern "C" {
 }
 
 struct ExactSite;
+struct GuardKey;
 struct KeyReader;
 
 /* One more element of an array that doubles. */
@@ -424,7 +425,9 @@ struct GuardRow
 	ExactSite *exact;         /* NULL: the guard is not exact */
 	bool judged;              /* exact: it needs no judgement where it lands */
 	const NullableDatum *key; /* exact: that it takes, if it has not landed yet; or NULL */
-	bool changeable;          /* by triggers that fire after the guard's */
+	bool has_time;            /* the same */
+	TimestampTz at;
+	bool changeable; /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
 	Oid updated_in;
@@ -460,6 +463,7 @@ struct GuardEffect
 	bool counts;              /* in `counter` */
 	LiveCounter counter;      /* New: the key was added, too */
 	const DeletedRowUse *use; /* or NULL */
+	uint32 generation;        /* exact: that the key was put under, in a window of time; or 0 */
 };
 extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 						 uint64 hash, bool may_kill);
@@ -468,11 +472,14 @@ extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEff
  * The same for a row that has just landed. `may_kill`: ON CONFLICT may kill it yet, and its
  * key is taken back then.
  */
-extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap,
-						  ItemPointer tid, bool may_kill);
+extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, uint32 generation,
+						  Relation heap, ItemPointer tid, bool may_kill);
 
-/* Whether a row that has not landed yet, another than this one, has taken a key of `plan`. */
-extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const NullableDatum *columns,
+/*
+ * Whether a row that has not landed yet, another than this one, has taken a key of `plan`;
+ * `ttl`: not if their times are as far apart, unless it is 0.
+ */
+extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key, int64 ttl,
 						const GuardRow *except);
 
 /*

@@ -266,7 +266,7 @@ ReadGuardRows(Oid table)
 				found.options = OptionsOf(arguments);
 		}
 	});
-	found.clause.nulls = NullsOf(found.options);
+	ApplyOptions(found.options, &found.clause);
 	return found;
 }
 

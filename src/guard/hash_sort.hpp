@@ -1,9 +1,10 @@
 /*
  * Sorting the hashes of many keys by the server's tuplesort, in a bounded amount of memory.
  *
- * A hash can carry an age, such as the number of the partition that its row is in. Equal hashes
- * come in the order of their ages. Hashes without ages are sorted as int8, the fastest sort; those
- * with ages as uuid, which the server compares by their first 8 bytes: the hash.
+ * A hash can carry an age: the number of the partition that its row is in, or the time of its
+ * row. Equal hashes come in the order of their ages. Hashes without ages are sorted as int8, the
+ * fastest sort; those with ages as uuid, which the server compares by their first 8 bytes: the
+ * hash.
  */
 #ifndef STREAMDEDUP_GUARD_HASH_SORT_HPP
 #define STREAMDEDUP_GUARD_HASH_SORT_HPP
@@ -44,6 +45,18 @@ StartHashSort(bool aged, int memory)
 #else
 	return {tuplesort_begin_datum(type, less, InvalidOid, false, memory, NULL, false), aged};
 #endif
+}
+
+/* The same for times. */
+static inline uint64
+SortableTime(int64 at)
+{
+	return (uint64) at ^ UINT64CONST(1) << 63;
+}
+static inline int64
+TimeOf(uint64 sortable)
+{
+	return (int64) (sortable ^ UINT64CONST(1) << 63);
 }
 
 /* Adds a hash. The age is ignored in a sort without ages. */

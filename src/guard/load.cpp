@@ -9,6 +9,11 @@
  * come one by one. The best guess is the order of the partitions' bounds: each hash carries the
  * number of its partition as its age.
  *
+ * Where rows have times, each hash carries that of its row, and the filter gets the last one of
+ * each key. Rows that are older than the window are passed over. A row of a partition that is
+ * attached to an exact guard is looked for in the other partitions, however old it is: the
+ * filter would not tell.
+ *
  * Where keys must be unique, hashes that occur twice are looked for in a second scan, which
  * compares the keys (twins.cpp). When a partition is attached to an exact guard, the same is
  * done with the keys that the filter may have had already, in the other partitions, too.
@@ -68,6 +73,10 @@ struct Load
 	List *others; /* the other partitions, if one is attached */
 	Progress progress;
 	HashSort sort;
+	bool by_time;
+	TimestampTz now;
+	uint32 newest;  /* by time: the newest generation of a row, or of the filter */
+	uint32 from;    /* the same: rows of earlier generations may have been passed over */
 	int64 rows;     /* with a key */
 	int64 repeated; /* whose key is that of another one */
 
@@ -121,6 +130,15 @@ AdvanceScan(Progress *progress, BlockNumber block)
 
 /* ---- sorting --------------------------------------------------------------------------- */
 
+/* The time of a row. What an approximate guard cannot know by the row is as of now. */
+static TimestampTz
+TimeOfRow(const Load &load, const GuardKey &key)
+{
+	if (load.how->exact)
+		return key.at;
+	return key.has_time ? Min(key.at, load.now) : load.now;
+}
+
 /* Reads the rows of the tables, and puts the hashes of their keys into the sort. */
 static void
 ReadKeys(Load *load, Snapshot snapshot)
@@ -144,7 +162,15 @@ ReadKeys(Load *load, Snapshot snapshot)
 			load->rows++;
 			if (load->how->refuse_rows)
 				return true;
-			PutHash(load->sort, row.hash, age);
+			if (load->by_time)
+			{
+				const TimestampTz at = TimeOfRow(*load, *row.key);
+
+				load->newest = Max(load->newest, LiveGeneration(load->filter, at));
+				PutHash(load->sort, row.hash, SortableTime(at));
+			}
+			else
+				PutHash(load->sort, row.hash, age);
 			return false;
 		});
 		progress->before += blocks;
@@ -159,8 +185,13 @@ ReadKeys(Load *load, Snapshot snapshot)
 static void
 CheckRepeats(Load *load)
 {
-	TwinSearch search = {&load->keys,  load->rel,    LiveName(load->filter),
-						 load->clause, load->tables, load->others};
+	TwinSearch search = {&load->keys,
+						 load->rel,
+						 LiveName(load->filter),
+						 load->clause,
+						 load->filter.parameters.ttl,
+						 load->tables,
+						 load->others};
 
 	if (load->repeats.count > 0)
 		CheckNoTwins(search, &load->repeats);
@@ -201,7 +232,8 @@ HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.key, &self, NULL, 0, NULL}, &deleter);
+		result =
+			SearchForProof({&plan, row.table, row.key, keys.ttl, &self, NULL, 0, NULL}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);
@@ -246,6 +278,27 @@ CheckKnown(Load *load)
 	EmptyHashList(&load->known);
 }
 
+/* Looks in the other partitions for the keys of rows that have times. */
+static void
+CheckTimes(Load *load)
+{
+	Snapshot snapshot;
+	ListCell *cell;
+
+	CheckRepeats(load);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	foreach(cell, load->tables)
+		VisitKeys(load->keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
+			if (HasTwin(load->how->guarded, load->keys, row))
+			{
+				NoteRepeat(load, row.hash);
+				CheckRepeats(load);
+			}
+			return false;
+		});
+	UnregisterSnapshot(snapshot);
+}
+
 static void
 NoteKnown(void *arg, uint64 hash)
 {
@@ -258,12 +311,33 @@ NoteKnown(void *arg, uint64 hash)
 
 /* ---- loading --------------------------------------------------------------------------- */
 
+/* Whether a row repeats the key of the one before it, as far as their hashes tell. */
+static bool
+IsRepeated(const Load &load, uint64 age, uint64 before)
+{
+	return !load.by_time || !AreApart(TimeOf(age), TimeOf(before), load.filter.parameters.ttl);
+}
+
+/* Adds a key by the time of its last row, unless that is older than the window. */
+static void
+AddTimedKey(Load *load, LiveBulk *bulk, uint64 hash, uint64 age)
+{
+	const uint32 generation = LiveGeneration(load->filter, TimeOf(age));
+
+	if (dedup::live::Alive(generation, load->newest))
+		AddToLiveBulk(bulk, hash, generation);
+	else
+		load->from = Max(load->from, generation + 1);
+}
+
 /* Adds the sorted keys to the filter. */
 static void
 AddKeys(Load *load)
 {
-	LiveBulk *bulk = StartLiveBulk(load->filter, load->others != NIL ? NoteKnown : NULL, load);
+	const bool by_time = load->by_time;
+	LiveBulk *bulk;
 	uint64 before = 0;
+	uint64 before_age = 0;
 	uint64 hash;
 	uint64 age;
 	bool first = true;
@@ -272,29 +346,45 @@ AddKeys(Load *load)
 	AdvanceScan(&load->progress, 0);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
 	tuplesort_performsort(load->sort.state);
+	if (by_time)
+		load->newest = Max(Max(load->newest, LiveClock(load->filter)), (uint32) 1);
+	bulk = StartLiveBulk(load->filter, load->newest,
+						 load->others != NIL && !by_time ? NoteKnown : NULL, load);
 	while (NextHash(load->sort, &hash, &age))
 	{
 		rows++;
 		if (!first && hash == before)
 		{
-			if (load->how->unique &&
-				(load->repeats.count == 0 || load->repeats.hashes[load->repeats.count - 1] != hash))
-				NoteRepeat(load, hash);
-			if (load->repeats_hash != NULL)
-				load->repeats_hash(load->repeats_arg, hash);
-			load->repeated++;
+			if (IsRepeated(*load, age, before_age))
+			{
+				if (load->how->unique && (load->repeats.count == 0 ||
+										  load->repeats.hashes[load->repeats.count - 1] != hash))
+					NoteRepeat(load, hash);
+				if (load->repeats_hash != NULL)
+					load->repeats_hash(load->repeats_arg, hash);
+				load->repeated++;
+			}
+			before_age = age;
 			continue;
 		}
-		AddToLiveBulk(bulk, hash, (uint32) age);
+		if (!by_time)
+			AddToLiveBulk(bulk, hash, (uint32) age);
+		else if (!first)
+			AddTimedKey(load, bulk, before, before_age);
 		first = false;
 		before = hash;
+		before_age = age;
 		if (rows % 65536 == 0)
 		{
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, rows);
 			Advance(&load->progress, 0.5 + 0.5 * (double) rows / (double) load->rows);
 		}
 	}
+	if (by_time && !first)
+		AddTimedKey(load, bulk, before, before_age);
 	FinishLiveBulk(bulk);
+	if (by_time && load->others != NIL)
+		CheckTimes(load);
 	CheckKnown(load);
 	Advance(&load->progress, 1);
 }
@@ -337,7 +427,7 @@ LoadRows(Load *load)
 		load->known = MakeHashList(Min((int64) 1 << 28, (int64) maintenance_work_mem * 1024 / 32));
 	}
 	StartProgress(load);
-	load->sort = StartHashSort(list_length(load->tables) > 1,
+	load->sort = StartHashSort(load->by_time || list_length(load->tables) > 1,
 							   attaches ? Max(64, maintenance_work_mem / 2) : maintenance_work_mem);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ReadKeys(load, snapshot);
@@ -379,9 +469,12 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	foreach(cell, load.tables)
 		if (!get_rel_relispartition(lfirst_oid(cell)))
 			RequireUncompressed(lfirst_oid(cell));
+	load.by_time = clause.at != NULL;
+	load.now = load.by_time ? GetCurrentTimestamp() : 0;
 	/* A filter that does not cover its table is loaded as a whole, later. */
 	if (BlocksOfTables(load.tables) > 0 && (!OidIsValid(how.guarded) || LiveCovers(load.filter)))
 		LoadRows(&load);
+	RaiseLiveCoversFrom(load.filter, how.exact ? load.from : 0);
 	if (how.exact && !OidIsValid(how.guarded))
 		SetLiveCovers(load.filter, true);
 	CloseLive(load.filter);

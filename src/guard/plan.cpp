@@ -244,20 +244,22 @@ GuardedTable(Oid trigger)
 /* ---- the clause ------------------------------------------------------------- */
 
 /*
- * Whether a live filter was made with parameters, and not by hand without them. Needs no
- * lock: the filter cannot be dropped while the trigger that names it is there.
+ * Why the live filter that a guard names cannot serve it; a flaw, or NULL. Needs no lock: the
+ * filter cannot be dropped while the trigger that names it is there.
  */
-static bool
-HasParameters(Oid filter)
+static const char *
+FlawOfItsFilter(const GuardOptions &options, const GuardClause &clause)
 {
-	Relation rel = RelationIdGetRelation(filter);
-	bool has;
+	Relation rel = RelationIdGetRelation(clause.filter);
+	const char *flaw =
+		gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
 
 	if (!RelationIsValid(rel))
-		return false;
-	has = LiveHasParameters(rel);
+		return flaw;
+	if (LiveHasParameters(rel))
+		flaw = FlawOfFilter(LiveParametersOf(rel), options, clause);
 	RelationClose(rel);
-	return has;
+	return flaw;
 }
 
 static bool
@@ -273,7 +275,7 @@ bool
 IsGuardClauseOf(Relation rel, const GuardClause &clause)
 {
 	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(rel, clause) == NULL &&
-		   HasParameters(clause.filter) && !HasUnhashableColumn(clause);
+		   FlawOfItsFilter({}, clause) == NULL && !HasUnhashableColumn(clause);
 }
 
 /* ---- plans ------------------------------------------------------------------ */
@@ -396,16 +398,18 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 		flaw = FlawOfExpressions(rel, plan->clause);
 	if (flaw != NULL)
 		return flaw;
-	if (!HasParameters(plan->clause.filter))
-		return gettext_noop(
-			"Its live filter has no parameters; dedup_create() makes those that have.");
 	if (HasUnhashableColumn(plan->clause))
 		return gettext_noop("The type of a column of its key has no hash function.");
 	(void) ReadGuardMode(plan->arguments[0], &plan->mode);
 	(void) ReadGuardOptions(plan->arguments + 2, plan->argument_count - 2, &plan->options);
-	plan->clause.nulls = NullsOf(plan->options);
 	if (plan->options.exact && plan->options.forget)
 		return gettext_noop("It is exact, so it cannot forget.");
+	ApplyOptions(plan->options, &plan->clause);
+	flaw = FlawOfOptions(plan->options, plan->clause);
+	if (flaw == NULL)
+		flaw = FlawOfItsFilter(plan->options, plan->clause);
+	if (flaw != NULL)
+		return flaw;
 	if ((plan->mode == GuardMode::Mark) != (plan->clause.mark != 0))
 		return gettext_noop("Its triggers do not agree on whether a column marks duplicates.");
 	if ((plan->mode == GuardMode::Divert) != OidIsValid(plan->clause.side))

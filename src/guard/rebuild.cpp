@@ -498,9 +498,13 @@ CheckSuspects(Rebuild *rebuild)
 		EndKeyScan(scan);
 		if (twin)
 		{
-			const TwinSearch search = {&source->keys,          source->keys.from,
-									   LiveName(rebuild->old), source->keys.clause,
-									   source->tables,         NIL};
+			const TwinSearch search = {&source->keys,
+									   source->keys.from,
+									   LiveName(rebuild->old),
+									   source->keys.clause,
+									   source->keys.ttl,
+									   source->tables,
+									   NIL};
 			HashList hashes = MakeHashList(1);
 
 			AppendHash(&hashes, suspect.hash);

@@ -151,18 +151,45 @@ CheckOnlyGuard(Oid filter, bool exact)
 					errhint("Make another filter with dedup_create().")));
 }
 
-static void
-CheckExactFilter(Oid filter)
+[[noreturn]] static void
+ReportNotExact(Relation live, const char *detail, const char *hint)
 {
-	Relation live = relation_open(filter, NoLock);
+	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					errmsg("live filter \"%s\" cannot be that of an exact guard",
+						   RelationGetRelationName(live)),
+					errdetail_internal("%s", _(detail)), errhint("%s", _(hint))));
+	pg_unreachable();
+}
+
+/* Whether the filter knows time as the guard does. */
+static void
+CheckWindow(const GuardRequest &request)
+{
+	Relation live = relation_open(request.clause.filter, NoLock);
 	const LiveParameters parameters = LiveParametersOf(live);
 
-	if (parameters.forgets)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("live filter \"%s\" cannot be that of an exact guard",
-							   RelationGetRelationName(live)),
-						errdetail("It is a window, which forgets keys whose rows are there."),
-						errhint("Make a filter from dedup_filter(), without a ttl.")));
+	if (request.clause.at != NULL && parameters.ttl == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("live filter \"%s\" has no window of time", RelationGetRelationName(live)),
+				 errdetail("The argument at is for filters with a ttl."),
+				 errhint("Give dedup_create() a ttl, or leave the argument at out.")));
+	if (request.options.exact && parameters.forgets && parameters.ttl == 0)
+		ReportNotExact(live,
+					   gettext_noop("It is a window of keys, which forgets keys whose rows are "
+									"there."),
+					   gettext_noop("Make a filter from dedup_filter(), or one with a ttl."));
+	if (request.options.exact && parameters.ttl != 0 && request.clause.at == NULL)
+		ReportNotExact(live,
+					   gettext_noop("It has a ttl: it forgets keys whose rows are there, by the "
+									"clock."),
+					   gettext_noop("Give dedup_guard() the time of a row: at => 'column'. Or make "
+									"a filter from dedup_filter(), without a ttl."));
+	if (request.options.exact && parameters.renew)
+		ReportNotExact(live,
+					   gettext_noop("It renews its keys: then the time of a key is not that of its "
+									"row."),
+					   gettext_noop("Make a filter without renew."));
 	relation_close(live, NoLock);
 }
 
@@ -185,9 +212,9 @@ CheckExact(Relation rel, const GuardRequest &request)
 	List *leaves;
 
 	CheckOnlyGuard(request.clause.filter, request.options.exact);
+	CheckWindow(request);
 	if (!request.options.exact)
 		return;
-	CheckExactFilter(request.clause.filter);
 	leaves = LeavesOf(RelationGetRelid(rel));
 	/* What inherits from a table gets an index with it where that is its extension's way. */
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
@@ -410,6 +437,11 @@ ReadTooOld(const char *text, GuardRequest *request)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("too_old is given without at"),
 				 errdetail("No row is older than the window if its time is the clock's.")));
+	if (request->options.skip_too_old && request->options.exact)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("too_old is 'skip' for an exact guard"),
+						errdetail("An exact guard finds duplicates of rows of any age."),
+						errhint("Leave the argument too_old out.")));
 }
 
 void
@@ -432,7 +464,6 @@ ReadNullsNotDistinct(bool value, GuardRequest *request)
 						errmsg("nulls_not_distinct needs PostgreSQL 15 or later")));
 #endif
 	request->options.nulls_not_distinct = value;
-	request->clause.nulls = NullsOf(request->options);
 }
 
 void
@@ -440,6 +471,7 @@ FinishRequest(Relation rel, GuardRequest *request)
 {
 	const char *flaw = FindUsedColumns(&request->clause);
 
+	ApplyOptions(request->options, &request->clause);
 	if (flaw != NULL)
 		ereport(ERROR, (errcode(ERRCODE_TOO_MANY_COLUMNS),
 						errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),

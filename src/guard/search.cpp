@@ -18,12 +18,17 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "partitioning/partbounds.h"
 #include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
+#include "utils/partcache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 }
 
 /* ---- searching a table --------------------------------------------------------------- */
@@ -101,7 +106,8 @@ PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, cons
 	row = AllocSetContextCreateInternal(check->memory, "dedup_guard row", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(row);
 	ReadGuardKey(check->reader, slot, &found);
-	passes = found.counts && (!recheck || HasKey(keys, with, found.columns));
+	passes = found.counts && (key.ttl == 0 || !AreApart(found.at, key.row->at, key.ttl)) &&
+			 (!recheck || HasKey(keys, with, found.columns));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(row);
 	return passes;
@@ -202,29 +208,86 @@ struct Partition
 {
 	Oid table;
 	bool is_leaf;
+	bool apart; /* by its bounds no row of it can count */
+};
+
+/* The rows that count, where rows have times: which are less than the ttl away. */
+struct Near
+{
+	const char *column; /* the name of the column that is the time; NULL: none is, or no ttl */
+	TimestampTz at;
+	int64 ttl;
 };
 
 } /* namespace */
 
-/* A copy of the partitions of a table: the server's can be replaced while others are opened. */
-static Partition *
-CopyPartitions(PartitionDesc partitions)
+static Near
+NearOf(const SearchKey &key)
 {
-	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(partitions->nparts, 1));
+	const Expr *time = key.plan->clause.at;
 
-	for (int i = 0; i < partitions->nparts; i++)
-		copy[i] = {partitions->oids[i], partitions->is_leaf[i]};
+	if (key.ttl == 0 || time == NULL || !IsA(time, Var))
+		return {};
+	return {get_attname(RelationGetRelid(key.target), ((const Var *) time)->varattno, false),
+			key.row->at, key.ttl};
+}
+
+/* Whether a table is partitioned by ranges of a column, first of all, in the usual order. */
+static bool
+IsByRangeOf(Relation parent, const char *column)
+{
+	const PartitionKey by = RelationGetPartitionKey(parent);
+
+	return column != NULL && by->strategy == PARTITION_STRATEGY_RANGE &&
+		   by->partattrs[0] == get_attnum(RelationGetRelid(parent), column) &&
+		   by->partopcintype[0] == TIMESTAMPTZOID &&
+		   by->partopfamily[0] ==
+			   lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+}
+
+/*
+ * A copy of the partitions of a table: the server's can be replaced while others are opened.
+ * Those of which all rows are a ttl or more away are told by their bounds alone.
+ */
+static Partition *
+CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
+{
+	const int n = partitions->nparts;
+	const PartitionBoundInfo bounds = partitions->boundinfo;
+	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		copy[i] = {partitions->oids[i], partitions->is_leaf[i], false};
+	if (n == 0 || !IsByRangeOf(parent, near.column))
+		return copy;
+	for (int i = 0; i < bounds->ndatums; i++)
+	{
+		TimestampTz bound;
+
+		if (bounds->kind[i][0] != PARTITION_RANGE_DATUM_VALUE)
+			continue;
+		bound = DatumGetTimestampTz(bounds->datums[i][0]);
+		if (!AreApart(bound, near.at, near.ttl))
+			continue;
+		/* The range before a bound, or behind it; there may be no partition for it. */
+		if (bound < near.at && bounds->indexes[i] >= 0)
+			copy[bounds->indexes[i]].apart = true;
+		if (bound > near.at && bounds->indexes[i + 1] >= 0)
+			copy[bounds->indexes[i + 1]].apart = true;
+	}
 	return copy;
 }
 
-static void AddLeaves(Relation parent, List **leaves, List **leaving);
+static void AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving);
 
-/* Adds a partition, or the tables below it. */
+/* Adds a partition, or the tables below it, unless it is all too far away. */
 static void
-AddPartition(const Partition &partition, List **leaves, List **leaving)
+AddPartition(const Partition &partition, const Near &near, List **leaves, List **leaving)
 {
 	Relation rel;
 
+	if (partition.apart)
+		return;
 	if (partition.is_leaf)
 	{
 		*leaves = lappend_oid(*leaves, partition.table);
@@ -233,7 +296,7 @@ AddPartition(const Partition &partition, List **leaves, List **leaving)
 	rel = try_relation_open(partition.table, AccessShareLock);
 	if (rel == NULL)
 		return;
-	AddLeaves(rel, leaves, leaving);
+	AddLeaves(rel, near, leaves, leaving);
 	relation_close(rel, AccessShareLock);
 }
 
@@ -242,7 +305,7 @@ AddPartition(const Partition &partition, List **leaves, List **leaving)
  * being detached concurrently go into another list, if there is one.
  */
 static void
-AddLeaves(Relation parent, List **leaves, List **leaving)
+AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
 {
 #if PG_VERSION_NUM >= 140000
 	PartitionDesc desc = RelationGetPartitionDesc(parent, true);
@@ -251,16 +314,16 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	PartitionDesc desc = RelationGetPartitionDesc(parent);
 #endif
 	const int n = desc->nparts;
-	Partition *partitions = CopyPartitions(desc);
+	Partition *partitions = CopyPartitions(parent, desc, near);
 
 	for (int i = n - 1; i >= 0; i--)
-		AddPartition(partitions[i], leaves, leaving);
+		AddPartition(partitions[i], near, leaves, leaving);
 #if PG_VERSION_NUM >= 140000
 	if (detached && leaving != NULL)
 	{
 		PartitionDesc with = RelationGetPartitionDesc(parent, false);
 		const int m = with->nparts;
-		Partition *all = CopyPartitions(with);
+		Partition *all = CopyPartitions(parent, with, near);
 
 		for (int i = m - 1; i >= 0; i--)
 		{
@@ -269,7 +332,7 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 			while (stays < n && partitions[stays].table != all[i].table)
 				stays++;
 			if (stays == n)
-				AddPartition(all[i], leaving, leaving);
+				AddPartition(all[i], near, leaving, leaving);
 		}
 		pfree(all);
 	}
@@ -277,37 +340,51 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	pfree(partitions);
 }
 
+/* Whether no row of a table that inherits is near, by the CHECK constraints of its time. */
+static bool
+IsApart(Oid table, const Near &near)
+{
+	TimeBounds bounds;
+
+	if (near.column == NULL)
+		return false;
+	bounds = CheckedTimes(table, near.column);
+	return (bounds.to < near.at && AreApart(bounds.to, near.at, near.ttl)) ||
+		   (bounds.from > near.at && AreApart(bounds.from, near.at, near.ttl));
+}
+
 /*
- * The tables that inherit from one, without the temporary ones of other sessions, which nobody
- * else sees.
+ * The tables that inherit from one and are near, without the temporary ones of other sessions,
+ * which nobody else sees.
  */
 static List *
-InheritingLeaves(Oid table, Snapshot snapshot)
+InheritingLeaves(Oid table, Snapshot snapshot, const Near &near)
 {
 	List *leaves = InheritorsOf(table, snapshot);
 	ListCell *cell;
 
 	foreach(cell, leaves)
-		if (isOtherTempNamespace(get_rel_namespace(lfirst_oid(cell))))
+		if (isOtherTempNamespace(get_rel_namespace(lfirst_oid(cell))) ||
+			IsApart(lfirst_oid(cell), near))
 			leaves = foreach_delete_current(leaves, cell);
 	return leaves;
 }
 
 /*
- * Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL.
- * Tables that inherit are those that a snapshot shows: so they are there as soon as a row in
- * them is.
+ * Returns the tables of a guard that are near; `leaving`: where those go that are being detached,
+ * or NULL. Tables that inherit are those that a snapshot shows: so they are there as soon as a
+ * row in them is.
  */
 static List *
-AllLeavesOf(Oid table, Snapshot snapshot, List **leaving)
+AllLeavesOf(Oid table, Snapshot snapshot, const Near &near, List **leaving)
 {
 	Relation rel = relation_open(table, NoLock);
 	List *leaves = NIL;
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		AddLeaves(rel, &leaves, leaving);
+		AddLeaves(rel, near, &leaves, leaving);
 	else
-		leaves = lappend_oid(InheritingLeaves(table, snapshot), table);
+		leaves = lappend_oid(InheritingLeaves(table, snapshot, near), table);
 	relation_close(rel, NoLock);
 	return leaves;
 }
@@ -315,7 +392,7 @@ AllLeavesOf(Oid table, Snapshot snapshot, List **leaving)
 List *
 LeavesOf(Oid table)
 {
-	return AllLeavesOf(table, NULL, NULL);
+	return AllLeavesOf(table, NULL, {}, NULL);
 }
 
 /* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
@@ -491,7 +568,7 @@ ScanAll(const SearchKey &key, Snapshot snapshot, SearchResult *result, Look look
 		return;
 	if (snapshot != NULL && !key.target->rd_rel->relispartition)
 		RequireUncompressed(RelationGetRelid(key.target));
-	leaves = AllLeavesOf(key.plan->guarded, snapshot, &leaving);
+	leaves = AllLeavesOf(key.plan->guarded, snapshot, NearOf(key), &leaving);
 	ScanLeaves(key, leaves, snapshot != NULL, result,
 			   [&](Relation rel, TupleTableSlot *slot, auto passes) {
 				   return look(rel, slot, passes, false);
@@ -565,7 +642,7 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 			*key.found = RelationGetRelid(rel);
 		return now == SearchResult::Live;
 	});
-	return result == SearchResult::None && ours ? SearchResult::Ours : result;
+	return result == SearchResult::None && ours && key.ttl == 0 ? SearchResult::Ours : result;
 }
 
 SearchResult

@@ -20,6 +20,7 @@ struct SearchKey
 	const GuardPlan *plan;    /* of the guard of `target` */
 	Relation target;          /* where the row goes; it is searched first */
 	const GuardKey *row;      /* what is to have a key of its own, which it has */
+	int64 ttl;                /* rows whose times are as far apart do not count; 0: no times */
 	ItemPointer self;         /* a row of `target` that does not count, or NULL */
 	const LiveFilter *filter; /* knows roughly when the key came; NULL: do not ask */
 	uint64 hash;
@@ -32,7 +33,8 @@ enum class SearchResult
 	Live,     /* a row that nobody is deleting */
 	Deleting, /* no such row; one that `deleter` is deleting */
 	Gone,     /* a row that the snapshot shows was deleted, or has moved, since */
-	Ours      /* no such row; a committed one that this transaction has deleted */
+	Ours      /* no such row; a committed one that this transaction has deleted. Where rows have
+			   * times others can have the same key, so there the answer is None */
 };
 
 /*

@@ -80,6 +80,7 @@ TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
 	keys.plan =
 		MakeColumnsKeyPlan(CurrentMemoryContext, clause.columns, clause.types, clause.collations);
 	keys.seed = filter.key_seed();
+	keys.ttl = clause.at != NULL ? filter.parameters.ttl : 0;
 	keys.row_context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 													 ALLOCSET_DEFAULT_SIZES);
 	return keys;

@@ -372,11 +372,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 -- Not STRICT: no ttl is a window of keys, or none.
 CREATE FUNCTION dedup_create(name text, prototype dedup_filter, ttl interval DEFAULT NULL,
-	unlogged boolean DEFAULT false)
+	unlogged boolean DEFAULT false, renew boolean DEFAULT false)
 RETURNS regclass
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
-COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean) IS 'makes a live filter: a relation that all sessions share';
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean) IS 'makes a live filter: a relation that all sessions share';
 
 -- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
 -- column is new, and not remembered.
@@ -438,16 +438,18 @@ COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a va
 
 CREATE FUNCTION dedup_stats(name text,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
-	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
+	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
+	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 CREATE FUNCTION dedup_stats(name regclass,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
-	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
+	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
+	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
@@ -468,8 +470,9 @@ COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a 
 -- subtransaction, which a parallel plan does not allow.
 CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
-	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
+	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
+	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT problem text)
 RETURNS record

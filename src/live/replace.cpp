@@ -43,7 +43,7 @@ ResizeLive(const LiveFilter &filter, Datum prototype)
 		shape.seed = old.shape.seed;
 	if (shape.hash == dedup::kXxh3Hash)
 		shape.hash = old.shape.hash;
-	parameters = PlanLiveParameters(shape, old.ttl);
+	parameters = PlanLiveParameters(shape, old.ttl, old.renew);
 	if (parameters.forgets != old.forgets)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("cannot make live filter \"%s\" a filter of another kind",
