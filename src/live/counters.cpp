@@ -146,14 +146,13 @@ StoreCounts(const LiveFilter &filter, const LiveCounts &counts)
 }
 
 void
-CarryLiveCounts(const LiveFilter &from, const LiveFilter &to)
+CarryLiveCounts(const LiveFilter &from, const LiveCounts &counts, const LiveFilter &to)
 {
 	LiveTally added = {};
 	int64 before = 0;
 	Pending *mine;
 
-	SettleLiveCounters(from);
-	StoreCounts(to, ReadLiveCounts(from));
+	StoreCounts(to, counts);
 
 	/* What this transaction has counted as new was in the old file, or is counted again. */
 	for (int i = 0; i < pending_count; i++)

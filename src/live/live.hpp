@@ -162,6 +162,9 @@ LiveName(const LiveFilter &filter)
  */
 extern LiveParameters LiveParametersOf(Relation rel);
 
+/* Puts parameters into the relation's cache, which has none. */
+extern void CacheLiveParameters(Relation rel, const LiveParameters &parameters);
+
 /*
  * False for a table of the access method that was made by hand, without valid ones. It
  * holds nothing: VACUUM, ANALYZE and dumps pass over it.
@@ -335,7 +338,7 @@ extern bool ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **p
  * The counts of a filter become those of the one that replaces it, but that of new keys: the
  * keys that were added to the new one are counted there.
  */
-extern void CarryLiveCounts(const LiveFilter &from, const LiveFilter &to);
+extern void CarryLiveCounts(const LiveFilter &from, const LiveCounts &counts, const LiveFilter &to);
 
 /* Counts what ended prepared transactions have left: before their ids grow too old. */
 extern void SettleLiveCounters(const LiveFilter &filter);

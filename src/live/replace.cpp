@@ -12,6 +12,7 @@
 #include "live/keys.hpp"
 #include "live/page_type.hpp"
 #include "live/replace.hpp"
+#include "pg/subtransaction.hpp"
 #include "value/datum.hpp"
 
 extern "C" {
@@ -69,6 +70,8 @@ MakeLiveReplacement(const LiveFilter &filter, const LiveParameters &parameters)
 									form->relpersistence, NoLock);
 #endif
 	made.rel = relation_open(relid, AccessExclusiveLock);
+	/* So that each page is verified once. Without it, each time that it is used. */
+	CacheLiveParameters(made.rel, parameters);
 	/* The time of a window does not go back. */
 	if (parameters.ttl != 0)
 		NoteLiveGeneration(made, LiveClock(filter));
@@ -182,6 +185,39 @@ StoreParameters(Oid relid, const LiveParameters &parameters)
 	CacheInvalidateRelcacheByRelid(relid);
 }
 
+/* Reads the counts of a filter. A filter is replaced because it is damaged, too. */
+static LiveCounts
+CountsOf(const LiveFilter &filter)
+{
+	const MemoryContext context = CurrentMemoryContext;
+	const ResourceOwner owner = CurrentResourceOwner;
+	LiveCounts counts = {};
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		SettleLiveCounters(filter);
+		counts = ReadLiveCounts(filter);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = RollBackError(context, owner);
+
+		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED)
+			ReThrowError(error);
+		counts = {};
+		ereport(WARNING,
+				(errmsg("the counters of live filter \"%s\" start again", LiveName(filter)),
+				 errdetail_internal("%s", error->message)));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return counts;
+}
+
 void
 ExchangeLive(const LiveFilter &filter, const LiveFilter &replacement)
 {
@@ -192,7 +228,7 @@ ExchangeLive(const LiveFilter &filter, const LiveFilter &replacement)
 	const MultiXactId multi = replacement.rel->rd_rel->relminmxid;
 	const char persistence = replacement.rel->rd_rel->relpersistence;
 
-	CarryLiveCounts(filter, replacement);
+	CarryLiveCounts(filter, CountsOf(filter), replacement);
 	relation_close(replacement.rel, NoLock);
 	relation_close(filter.rel, NoLock);
 	finish_heap_swap(relid, made, false, false, false, true, frozen, multi, persistence);

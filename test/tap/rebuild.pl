@@ -178,6 +178,29 @@ SKIP:
 	is($node->safe_psql('postgres', "SELECT k FROM g WHERE NOT dedup_seen('f_seen', k)"), '', 'g: no key is missing');
 }
 
+# Many keys that come and go while keys are loaded, into pages that overflow and such that do not.
+my $asks = live_session($node);
+my $rebuilds_one = live_session($node);
+foreach my $size ('dedup_filter(500, 1e-6)', 'dedup_filter(100000, 1e-6)')
+{
+	$node->safe_psql('postgres', 'TRUNCATE f_seen, g; INSERT INTO g SELECT i FROM generate_series(1, 6000) i');
+	$asks->query("BEGIN; SELECT dedup_seen('f_seen', 1)");
+	$rebuilds_one->send("SELECT dedup_rebuild('f_seen', $size)");
+	$node->poll_query_until('postgres', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $rebuilds_one->{pid}");
+	$node->safe_psql('postgres', q{
+		DELETE FROM g WHERE k % 3 = 0;
+		INSERT INTO g SELECT i FROM generate_series(6001, 8000) i;
+		UPDATE g SET k = k + 100000 WHERE k % 3 = 1;
+		DELETE FROM g WHERE k % 30 = 2;
+	});
+	$asks->query('COMMIT');
+	unlike($rebuilds_one->wait, qr/ERROR/, "$size: rebuilt beside a change of all keys");
+	is($node->safe_psql('postgres', "SELECT count(*) FROM g WHERE NOT dedup_seen('f_seen', k)"), '0', 'no key is missing');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM generate_series(1, 8000) i WHERE dedup_seen('f_seen', i) AND NOT EXISTS (SELECT FROM g WHERE k = i)"), '0', 'none is left');
+	is($node->safe_psql('postgres', "SELECT new - (SELECT count(*) FROM g) FROM dedup_stats('f_seen')"), '0', 'and the count is right');
+	no_bad_pages($node, 'f_seen', $size);
+}
+
 # ---- a crash in the middle, and what a standby has -------------------------------
 
 $node->backup('base');
@@ -217,6 +240,26 @@ is($node->safe_psql('again', 'INSERT INTO t VALUES (502), (503) RETURNING k'), '
 
 $node->stop('immediate');
 $node->start;
+check('t');
+
+# ---- damaged pages: of keys, and the last one, of counters -------------------------------
+
+my $file = $node->data_dir . '/' . $node->safe_psql('postgres', "CHECKPOINT; SELECT pg_relation_filepath('t_seen')");
+my $page = $node->safe_psql('postgres', 'SELECT min(block) FROM t_seen');
+my $counters = $node->safe_psql('postgres', 'SELECT max(block) FROM t_seen');
+$node->stop;
+open my $damaged, '+<:raw', $file or die $file;
+foreach my $block ($page, $counters)
+{
+	sysseek $damaged, $block * 8192 + 100, 0 or die;
+	syswrite $damaged, "\x55\xaa\x55\xaa" x 8 or die;
+}
+close $damaged;
+$node->start;
+like($node->safe_psql('postgres', "SELECT string_agg(block::text, ' ' ORDER BY block) FROM dedup_check('t_seen')"),
+	qr/^$page $counters$/, 'two pages are damaged');
+my ($rc, $out, $said) = $node->psql('postgres', "SELECT dedup_rebuild('t_seen')");
+like($said, qr/^psql:<stdin>:1: WARNING:  the counters of live filter "t_seen" start again\nDETAIL:  invalid page in block $counters/, 'the counters are lost');
 check('t');
 $node->stop;
 
