@@ -80,6 +80,8 @@ ALTER TABLE c4 DISABLE TRIGGER "~dedup_guard";
 SELECT * FROM guards;
 ALTER TABLE c4 ENABLE TRIGGER "~dedup_guard";
 DROP TABLE c6;
+SELECT dedup_guard_inherited();
+CREATE TABLE IF NOT EXISTS c4 () INHERITS (parent);
 
 -- ---- NO INHERIT ----
 

@@ -475,12 +475,12 @@ TableMade(const CreateStmt *statement, Oid schema)
 	if (!OidIsValid(schema))
 		schema = RangeVarGetCreationNamespace(statement->relation);
 	child = get_relname_relid(statement->relation->relname, schema);
-	rel = OidIsValid(child) ? try_relation_open(child, NoLock) : NULL;
-	if (rel == NULL)
+	rel = OidIsValid(child) ? RelationIdGetRelation(child) : NULL;
+	if (!RelationIsValid(rel))
 		return;
-	/* IF NOT EXISTS: it may have been there. */
+	/* IF NOT EXISTS: it may have been there, and is not locked then. */
 	made = rel->rd_createSubid != InvalidSubTransactionId;
-	relation_close(rel, NoLock);
+	RelationClose(rel);
 	if (made)
 		ChildMade(child);
 }
@@ -540,7 +540,7 @@ DEDUP_FUNCTION(dedup_guard_inherited)
 						errmsg("function %s must be called as an event trigger",
 							   "dedup_guard_inherited")));
 	statement = data->parsetree;
-	if (statement == NULL || IsBinaryUpgrade)
+	if (statement == NULL || IsBinaryUpgrade || strcmp(data->event, "ddl_command_end") != 0)
 		PG_RETURN_NULL();
 	NothingDetachedBy(statement);
 	if (IsA(statement, CreateStmt))
