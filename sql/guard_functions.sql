@@ -94,6 +94,25 @@ DROP FUNCTION lie, lies, inserts, changes, "Renamed function";
 DROP SEQUENCE lies;
 DROP ROLE regress_guard_caller;
 
+-- What expressions leave behind is freed row by row.
+CREATE FUNCTION query_memory() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE bytes bigint;
+BEGIN
+	IF to_regclass('pg_backend_memory_contexts') IS NULL THEN RETURN 0; END IF;
+	EXECUTE 'SELECT max(total_bytes) FROM pg_backend_memory_contexts WHERE name = ''ExecutorState''' INTO bytes;
+	RETURN bytes;
+END $$;
+CREATE TABLE memory (id int, k text, bytes bigint);
+SELECT dedup_create('memory_seen', dedup_filter(50000, 1e-9, 1));
+SELECT dedup_guard('memory', 'memory_seen', '{lower(k),id}', "where" => 'upper(k) <> ''X''');
+INSERT INTO memory SELECT g, repeat('x', 1000), CASE WHEN g = 10000 THEN query_memory() END FROM generate_series(1, 10000) g;
+SELECT id, bytes < 3000000 AS little FROM memory WHERE bytes IS NOT NULL ORDER BY id;
+UPDATE memory SET k = 'A' || k, bytes = CASE WHEN id = 10000 THEN query_memory() END;
+SELECT id, bytes < 3000000 AS little FROM memory WHERE bytes IS NOT NULL ORDER BY id;
+INSERT INTO memory SELECT g, 'a' || repeat('X', 1000), query_memory() FROM generate_series(9999, 10001) g RETURNING id;
+DROP TABLE memory, memory_seen;
+DROP FUNCTION query_memory;
+
 -- Functions of expressions have the rights of the table's owner where somebody else loads or checks keys.
 CREATE ROLE regress_guard_owner;
 CREATE SCHEMA guard_owner AUTHORIZATION regress_guard_owner;
