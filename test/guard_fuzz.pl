@@ -151,21 +151,27 @@ sub term
 		"pg_typeof(OLD.$c) IS NULL", 'OLD.gone IS NULL', "OLD.$c IS DISTINCT FROM NULL", "OLD.$c = OLD.c0", 'OLD::text IS NULL', 'OLD.* IS NULL');
 }
 
+# A table that refused rows could go into.
+sub side { return chance(0.6) ? any('bin', 'bin', 'f_bin') : chance(0.9) ? table() : any(@filters, @others); }
+
 sub clause
 {
 	my @terms = ("'" . filter() . "'::" . (chance(0.95) ? 'regclass' : any('oid', 'text', 'regtype', 'regclass[]')) . ' IS ' . (chance(0.97) ? 'NOT NULL' : 'NULL'));
 	my $n = chance(0.03) ? 40 : any(1, 1, 1, 2, 2, 3, 0);
 	push @terms, term() for 1 .. $n;
 	push @terms, 'OLD.' . any('c3', column()) . ' IS NOT NULL' if chance(0.25);
+	push @terms, "'" . side() . "'::regclass IS NULL" if chance(0.3);
 	@terms = reverse @terms if chance(0.03);
 	my $clause = join chance(0.97) ? ' OR ' : ' AND ', @terms;
 	$clause = "NOT ($clause)" if chance(0.02);
 	return $clause;
 }
 
+sub mode { return any('skip', 'reject', 'mark', 'divert', 'divert:' . side()); }
+
 sub arguments
 {
-	my $mode = any(qw(skip skip reject mark));
+	my $mode = any(qw(skip skip reject mark divert divert));
 	return "'$mode', 'c'" if chance(0.9);
 	return any('', "'skip'", "'skip', 'c', 'd'", "'c', 'skip'", "'mark:c3', 'c'", "'', ''", "'$mode', '" . 'x' x 5000 . "'", "1, 2", "'\\', '\\000'");
 }
@@ -207,7 +213,7 @@ sub guard_by_hand
 {
 	my $t = $guarded = table();
 	my @parts;
-	return "SELECT dedup_guard('$t', '" . any(qw(f f mine)) . "', '{" . any('c0', 'c0,c1') . "}', '" . any('skip', 'reject', 'mark') . "')" if chance(0.15);
+	return "SELECT dedup_guard('$t', '" . any(qw(f f mine)) . "', '{" . any('c0', 'c0,c1') . "}', '" . mode() . "')" if chance(0.15);
 	push @parts, "DROP TRIGGER IF EXISTS w ON $t", "DROP TRIGGER IF EXISTS d ON $t" if chance(0.7);
 	push @parts, guard_index($t) if chance(0.8);
 	push @parts, write_trigger($t, chance(0.9) ? 'w' : trigger_name()) if chance(0.95);
@@ -234,6 +240,8 @@ sub make_table
 		  "CREATE FOREIGN TABLE p0a PARTITION OF p0 FOR VALUES FROM (1) TO (2) SERVER nowhere",
 		"DROP FOREIGN TABLE IF EXISTS x0 CASCADE; CREATE FOREIGN TABLE x0 ($list) SERVER nowhere",
 		"DROP VIEW IF EXISTS v0 CASCADE; CREATE VIEW v0 AS SELECT * FROM " . any(@tables),
+		"DROP TABLE IF EXISTS bin CASCADE; CREATE TABLE bin ($list, refused_at timestamptz, refused_by regclass, rest jsonb)" . any('', '', ' PARTITION BY LIST (c0); CREATE TABLE bin0 PARTITION OF bin DEFAULT'),
+		"DROP TABLE IF EXISTS f_bin CASCADE; CREATE TABLE f_bin (refused_at timestamptz, refused_by " . any('regclass', 'oid') . any(', rest jsonb', '', ', rest json') . ", $list)",
 		"DROP TABLE IF EXISTS mine CASCADE; SELECT dedup_create('mine', " . any('dedup_filter(1000)', 'dedup_window(100)', "dedup_window(1000), ttl => '1 hour'", 'dedup_filter(1000), unlogged => true') . ')',
 		"DROP TABLE IF EXISTS shell CASCADE; CREATE TABLE shell (block int, page dedup_page" . any('', ' DEFAULT NULL') . ') USING streamdedup');
 }
@@ -252,7 +260,8 @@ sub alter
 		'ALTER TABLE p0 DETACH PARTITION ' . any('p0a', 'p0b', $t), "ALTER TABLE p0 ATTACH PARTITION " . any('p0a', 'p0b', $t) . " FOR VALUES IN (" . any(1, 2, 3) . ')',
 		"ALTER TABLE $t " . any('', 'NO ') . 'INHERIT ' . table(), "ALTER TABLE $t SET " . any('LOGGED', 'UNLOGGED', 'ACCESS METHOD streamdedup', 'WITHOUT OIDS'),
 		"VACUUM $t", "VACUUM FULL $t", "ANALYZE $t", "REINDEX TABLE $t", "REINDEX TABLE CONCURRENTLY $t", "TRUNCATE $t", "TRUNCATE $t CASCADE", "TRUNCATE " . any('mine', 'f'),
-		"SELECT dedup_guard('$t', '" . filter() . "', '{" . any('c0', 'c0,c1', $c) . "}', '" . any('skip', 'reject', 'mark') . "')", "SELECT dedup_unguard('$t')",
+		"SELECT dedup_guard('$t', '" . filter() . "', '{" . any('c0', 'c0,c1', $c) . "}', '" . mode() . "')", "SELECT dedup_unguard('$t')",
+		"SELECT dedup_readmit('$t')", "SELECT dedup_readmit('$t')", "DELETE FROM $t WHERE c0 IS NOT NULL; SELECT dedup_readmit('$t')",
 		"CREATE INDEX ON $t ($c)", "CREATE UNIQUE INDEX ON $t ($c)", "CLUSTER $t", "ALTER TABLE $t " . any('ENABLE', 'DISABLE') . ' ROW LEVEL SECURITY',
 		"DROP TABLE " . any('mine', 'shell') . ' CASCADE', "ALTER TYPE pair ADD ATTRIBUTE $c int CASCADE", "ALTER TYPE pair DROP ATTRIBUTE $c CASCADE",
 		"ALTER TYPE mood ADD VALUE IF NOT EXISTS '$c'", "CREATE RULE r AS ON " . any('INSERT', 'UPDATE', 'DELETE') . " TO $t DO ALSO " . any('NOTHING', 'SELECT 1'), "DROP RULE r ON $t",
