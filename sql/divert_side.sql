@@ -139,6 +139,23 @@ SELECT relpersistence FROM pg_class WHERE relname = 'quick_refused';
 ROLLBACK;
 SELECT to_regclass('quick_refused');
 
+-- what its partitions are
+SET client_min_messages = error;
+CREATE TABLE parts (:ok) PARTITION BY LIST (k);
+CREATE TABLE parts1 PARTITION OF parts DEFAULT;
+CREATE TABLE logged (k int);
+SELECT dedup_create('u', dedup_filter(1000, 1e-6, 42));
+SELECT s, try(s, $$SELECT dedup_guard('logged', 'u', '{k}', 'divert:parts')$$) FROM unnest(ARRAY['SELECT', 'ALTER TABLE parts1 SET UNLOGGED', 'CREATE FOREIGN TABLE parts2 PARTITION OF parts FOR VALUES IN (5) SERVER regress_divert',
+	$$SELECT dedup_guard('parts1', 'g', '{k}')$$]) s;
+SELECT dedup_guard('logged', 'u', '{k}', 'divert:parts');
+SELECT try($$SELECT dedup_guard('parts1', 'g', '{k}')$$);
+SELECT s, try(s, 'INSERT INTO logged VALUES (1), (1)') FROM unnest(ARRAY['SELECT', 'ALTER TABLE parts1 SET UNLOGGED', 'CREATE FOREIGN TABLE parts2 PARTITION OF parts FOR VALUES IN (5) SERVER regress_divert',
+	'CREATE TRIGGER d BEFORE DELETE ON parts1 FOR EACH ROW EXECUTE FUNCTION dedup_guard_trigger()']) s;
+SELECT try('CREATE TABLE more (k int) PARTITION BY LIST (k)', 'SELECT dedup_unguard(''logged'')', 'ALTER TABLE more ATTACH PARTITION logged DEFAULT', $$SELECT dedup_guard('more', 'u', '{k}', 'divert')$$,
+	$$SELECT FROM pg_class WHERE oid = 'more_refused'::regclass AND relpersistence = 'p'$$);
+SELECT dedup_unguard('logged');
+RESET client_min_messages;
+
 -- rights: those of the table's owner
 CREATE TABLE owned (k int, v text);
 ALTER TABLE owned OWNER TO regress_divert_owner;

@@ -161,6 +161,36 @@ UPDATE x SET id = 2 WHERE id = 1;
 UPDATE x SET k = 1 WHERE id = 1;
 SELECT tableoid::regclass, * FROM x ORDER BY id;
 
+-- few rows in a large table with an index on the key: they are looked for there
+CREATE TABLE l (pad text, part int, k int, gone int, c text) PARTITION BY LIST (part);
+CREATE TABLE l1 PARTITION OF l FOR VALUES IN (1);
+CREATE TABLE l2 (c text, k int, part int, pad text, gone int);
+ALTER TABLE l ATTACH PARTITION l2 FOR VALUES IN (2);
+ALTER TABLE l DROP COLUMN gone;
+SELECT dedup_create('m', dedup_filter(10000, 1e-9, 42)) \gset
+SELECT dedup_guard('l', 'm', '{k,c}', 'divert');
+INSERT INTO l SELECT repeat('x', 1000), 1 + i % 2, i, 'c' FROM generate_series(1, 400) i;
+INSERT INTO l VALUES ('first', 1, 1, 'c'), ('second', 2, 2, 'c'), ('third', 1, 2, 'c'), ('fourth', 2, 3, 'c'), ('fifth', 1, 4, 'c');
+DELETE FROM l WHERE k IN (2, 4);
+CREATE FUNCTION reads() RETURNS bigint LANGUAGE sql AS $$SELECT pg_stat_get_xact_numscans('l1'::regclass) + pg_stat_get_xact_numscans('l2'::regclass)$$;
+BEGIN;
+SELECT reads() AS before \gset
+SELECT dedup_readmit('l');
+SELECT reads() - :before AS reads;
+SELECT pad, k FROM l WHERE length(pad) < 10 ORDER BY k;
+ROLLBACK;
+CREATE INDEX ON l (c, k);
+BEGIN;
+SELECT reads() AS before \gset
+SELECT dedup_readmit('l');
+SELECT reads() - :before AS reads;
+SELECT pad, k FROM l WHERE length(pad) < 10 ORDER BY k;
+DELETE FROM l WHERE k = 2;
+SELECT dedup_readmit('l');
+COMMIT;
+SELECT pad, k FROM l WHERE length(pad) < 10 ORDER BY k;
+SELECT pad, k FROM l_refused ORDER BY k;
+
 -- columns: identity, generated, domains, defaults of columns that are newer than the row
 CREATE DOMAIN small AS int CHECK (VALUE < 100);
 CREATE TABLE c (id int GENERATED ALWAYS AS IDENTITY, k int, s small NOT NULL, g int GENERATED ALWAYS AS (k * 2) STORED, a int[], r text[]);

@@ -9,6 +9,7 @@ extern "C" {
 #include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -72,6 +73,42 @@ AreRelated(Relation side, Oid guarded)
 	return same_tree;
 }
 
+/* Whether the rows of a table are gone after a crash; of a partitioned table nobody knows. */
+static bool
+IsUnlogged(Oid table)
+{
+	return get_rel_relkind(table) == RELKIND_RELATION &&
+		   get_rel_persistence(table) == RELPERSISTENCE_UNLOGGED;
+}
+
+/* Returns what is wrong with the partitions of a side table, or NULL. Takes no locks. */
+static const char *
+FlawOfPartitions(Oid side, Oid guarded)
+{
+	ListCell *cell;
+
+	foreach(cell, find_all_inheritors(side, NoLock, NULL))
+	{
+		const Oid partition = lfirst_oid(cell);
+		Relation rel;
+		bool is_guarded;
+
+		if (get_rel_relkind(partition) == RELKIND_FOREIGN_TABLE)
+			return gettext_noop("One of its partitions is a foreign table.");
+		if (IsUnlogged(partition) && !IsUnlogged(guarded))
+			return gettext_noop("One of its partitions is unlogged, and the guarded table is not: "
+								"after a crash it is empty.");
+		rel = RelationIdGetRelation(partition);
+		if (!RelationIsValid(rel))
+			continue;
+		is_guarded = OidIsValid(FindGuardFunction(rel, false));
+		RelationClose(rel);
+		if (is_guarded)
+			return gettext_noop("One of its partitions is guarded itself.");
+	}
+	return NULL;
+}
+
 const char *
 FlawOfSideTable(Relation side, Oid guarded)
 {
@@ -88,8 +125,7 @@ FlawOfSideTable(Relation side, Oid guarded)
 		return gettext_noop("It is neither a heap table nor a partitioned table.");
 	if (side->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return gettext_noop("It is a temporary table.");
-	if (side->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
-		get_rel_persistence(guarded) != RELPERSISTENCE_UNLOGGED)
+	if (IsUnlogged(RelationGetRelid(side)) && !IsUnlogged(guarded))
 		return gettext_noop("It is unlogged, and the guarded table is not: after a crash it is "
 							"empty.");
 	if (!HasColumnOfType(desc, SIDE_AT, TIMESTAMPTZOID))
@@ -103,7 +139,9 @@ FlawOfSideTable(Relation side, Oid guarded)
 							"or inheritance with it.");
 	if (OidIsValid(FindGuardFunction(side, false)))
 		return gettext_noop("It is guarded itself.");
-	return NULL;
+	return side->rd_rel->relkind == RELKIND_PARTITIONED_TABLE
+			   ? FlawOfPartitions(RelationGetRelid(side), guarded)
+			   : NULL;
 }
 
 const char *
@@ -135,8 +173,13 @@ ReportSideTable(Oid side, Oid guarded, const char *flaw)
 void
 CheckIsNoSideTable(Relation rel)
 {
-	const Oid table = TableOfSide(RelationGetRelid(rel));
+	Oid table = TableOfSide(RelationGetRelid(rel));
+	ListCell *cell;
 
+	if (rel->rd_rel->relispartition)
+		foreach(cell, get_partition_ancestors(RelationGetRelid(rel)))
+			if (!OidIsValid(table))
+				table = TableOfSide(lfirst_oid(cell));
 	if (!OidIsValid(table))
 		return;
 	ereport(ERROR,
