@@ -38,6 +38,9 @@ for build in this other; do
 		SELECT dedup_guard('t', dedup_create('t_seen', dedup_filter(20000000, 0.001)), '{id}');
 		CREATE TABLE u (id bigint, v text);
 		SELECT dedup_guard('u', dedup_create('u_seen', dedup_filter(20000000, 0.001)), '{id}', 'reject');
+		CREATE TABLE e (id bigint, v text);
+		CREATE INDEX ON e (id);
+		SELECT dedup_guard('e', dedup_create('e_seen', dedup_filter(20000000, 0.001)), '{id}', exact => true);
 		VACUUM ANALYZE;
 	SQL
 done
@@ -50,7 +53,8 @@ measure() {
 		ask "$build" 2> /dev/null <<-SQL | tail -n 1 | sed "s/^/$what,$build,$round,/" >> "$tmp/results"
 			LOAD 'streamdedup';
 			SET streamdedup.approximate_distinct = on;
-			SELECT count(*) FILTER (WHERE dedup_seen('t_seen', g)), count(*) FILTER (WHERE dedup_seen('u_seen', g))
+			SELECT count(*) FILTER (WHERE dedup_seen('t_seen', g)), count(*) FILTER (WHERE dedup_seen('u_seen', g)),
+				count(*) FILTER (WHERE dedup_seen('e_seen', g))
 			FROM generate_series(1, 200000::bigint) g;
 			SELECT cpu() AS before \\gset
 			$sql;
@@ -70,6 +74,10 @@ for round in $(seq 1 "${BENCH_ROUNDS:-7}"); do
 		"INSERT INTO t SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
 	measure 'guarded INSERT of 300000 duplicates' "$round" \
 		"INSERT INTO t SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
+	measure 'exact: INSERT of 300000 new rows' "$round" \
+		"INSERT INTO e SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
+	measure 'exact: INSERT of 300000 duplicates' "$round" \
+		"INSERT INTO e SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
 	measure '20000 guarded INSERTs of one row' "$round" \
 		"DO 'BEGIN FOR i IN 1..20000 LOOP EXECUTE format(\$\$INSERT INTO u VALUES (%s, NULL)\$\$, i + $round * 20000); END LOOP; END'"
 done
