@@ -13,16 +13,7 @@
 # shortest took, and the median of the ratios of the rounds. Never fails by them.
 
 set -euo pipefail
-if [ $# != 1 ] || [ ! -d "$1" ]; then
-	sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
-	exit 2
-fi
-other=$(cd "$1" && pwd)
-cd "$(dirname "$0")/../.."
-. test/setup.sh
-
-setup_packages bench
-. test/bench/two_builds.sh
+. "$(dirname "$0")/other_build.sh"
 
 for build in this other; do
 	serve "$build" --set 'shared_buffers = 1GB' --set 'checkpoint_timeout = 1h' --set 'jit = off' \

@@ -12,18 +12,8 @@
 # and how many times the other build's that is. Never fails by them.
 
 set -euo pipefail
-if [ $# != 1 ] || [ ! -d "$1" ]; then
-	sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
-	exit 2
-fi
-other=$(cd "$1" && pwd)
-cd "$(dirname "$0")/../.."
-. test/setup.sh
-
-setup_packages bench
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-make -j2 > "$tmp/make.log" 2>&1 || { cat "$tmp/make.log" >&2; exit 1; }
+. "$(dirname "$0")/other_build.sh"
+chmod 755 "$tmp"
 rows=${BENCH_ROWS:-5000}
 
 # A statement to each line. Counted are those behind a "#" and what they are.
@@ -74,7 +64,6 @@ rows=${BENCH_ROWS:-5000}
 	echo 'SELECT 1'
 } > "$tmp/lines"
 sed 's/^#[^:]*: //' "$tmp/lines" > "$tmp/sql"
-chmod -R a+rX "$tmp"
 
 # count BUILD: instructions of each statement, in the order of the lines.
 count() {
@@ -94,9 +83,7 @@ count() {
 }
 
 for build in this other; do
-	folder=.
-	[ "$build" = this ] || folder=$other
-	count "$folder" > "$tmp/$build"
+	count "${folder[$build]}" > "$tmp/$build"
 done
 printf '%-45s %12s %12s %7s\n' 'instructions a row' this other ratio
 paste -d : "$tmp/this" "$tmp/other" "$tmp/lines" | awk -F : -v rows="$rows" '
