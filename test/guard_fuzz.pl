@@ -192,7 +192,7 @@ sub options
 
 sub mode
 {
-	return any('skip', 'skip', 'reject', 'reject', 'mark', 'divert', 'divert:' . table(), 'divert:' . any('fuzz.aside', 'f', 'v0', 'pg_class', '"', 'a.b.c', 'new_aside'));
+	return any('skip', 'skip', 'reject', 'reject', 'mark', 'divert', 'divert:' . side(), 'divert:' . table(), 'divert:' . any('fuzz.aside', 'f', 'v0', 'pg_class', '"', 'a.b.c', 'new_aside'));
 }
 
 sub guard_call
@@ -232,8 +232,6 @@ sub clause
 	$clause = "NOT ($clause)" if chance(0.02);
 	return $clause;
 }
-
-sub mode { return any('skip', 'reject', 'mark', 'divert', 'divert:' . side()); }
 
 sub arguments
 {

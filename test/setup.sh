@@ -37,7 +37,7 @@ setup_list() {
 	local check_server="postgresql-$pg-partman"
 
 	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py is Python.
-	local bench="cmake libbenchmark-dev python3-minimal" bench_server="postgresql-$pg-hll"
+	local bench="cmake libbenchmark-dev python3-minimal valgrind" bench_server="postgresql-$pg-hll"
 
 	# Unpacks a source package and compares outputs.
 	local source="dpkg-dev bzip2 xz-utils patch perl"

@@ -227,7 +227,7 @@ SearchTable(Readmission *readmission, Relation target, int keyed)
 		CHECK_FOR_INTERRUPTS();
 		if (FetchRefused(readmission, *refused, false))
 		{
-			const SearchKey search = {plan, target, &key, NULL, NULL, refused->hash};
+			const SearchKey search = {plan, target, &key, 0, NULL, NULL, refused->hash, NULL};
 
 			ReadGuardKey(readmission->reader, readmission->side.row, &key);
 			/* Nobody else can be deleting a row just now. */
