@@ -19,9 +19,10 @@
  * lock has not looked at the filter yet, and finds the new file.
  *
  * Snapshots are of now, also in a transaction of isolation level REPEATABLE READ: its own
- * snapshot does not show rows whose keys the old file has. If a savepoint of this transaction
- * is rolled back, the rows of it are gone, and so is the new file: either dedup_rebuild() was
- * called within it, or before it, and then the keys were put in flight as always.
+ * snapshot does not show rows whose keys the old file has. If this transaction rolls back to a
+ * savepoint, the rows that it has inserted since are gone. If dedup_rebuild() was called since,
+ * too, the old file is back. If it was called before, the keys of those rows were in flight in
+ * the new file, and are taken back as always.
  *
  * What a key is worth, if several rows have its hash: the filter of an exact guard keeps a key
  * whose row has gone. It costs a look at the table, no more. Another row can have the same
