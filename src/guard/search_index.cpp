@@ -337,8 +337,13 @@ ReportNoSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid 
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" has no index by which an exact guard can find rows",
 					RelationGetRelationName(rel)),
-			 errdetail("It needs a valid index, btree or hash, whose first columns are those of "
-					   "the key, with their own equality, and of all rows that the guard covers."),
+			 clause.nulls == NullKeys::Equal
+				 ? errdetail("It needs a valid btree index, whose first columns are those of the "
+							 "key, with their own equality, and of all rows that the guard "
+							 "covers, also of those with a NULL in the key.")
+				 : errdetail("It needs a valid index, btree or hash, whose first columns are "
+							 "those of the key, with their own equality, and of all rows that "
+							 "the guard covers."),
 			 errhint("Run: CREATE INDEX ON %s (%s);", QualifiedGuardName(on),
 					 ElementsText(RelationGetRelid(from), clause))));
 	pg_unreachable();
