@@ -10,8 +10,8 @@
 
 #include "core/methods/fifo.hpp"
 #include "core/page.hpp"
-#include "core/settling.hpp"
 #include "core/registry.hpp"
+#include "core/settling.hpp"
 
 namespace dedup::live {
 
