@@ -136,6 +136,26 @@ DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &ke
 
 /* ---- applying --------------------------------------------------------------------- */
 
+/* Gives an entry the tag of who forgets it. */
+static void
+MarkEntry(const LiveFilter &filter, const HeldPage &page, const FoundEntry &found)
+{
+	const AreaShape &area = AreaOf(page.bytes);
+	Entry entry = LoadEntry(page.bytes, area, found.place);
+	uint8_t tag[kTagBytes];
+	uint8_t bytes[8];
+
+	PackTag(tag, found.tag);
+	entry.tag = found.mine;
+	entry.forgotten = true;
+	dedup::StoreU64(bytes, PackEntry(entry, page.bytes[kEpochAt]));
+	StartChange();
+	if (memcmp(page.bytes + TagAt(found.mine), tag, sizeof tag) != 0)
+		ChangeBytes(page, TagAt(found.mine), tag, sizeof tag);
+	ChangeBytes(page, EntryAt(area, found.place), bytes, sizeof bytes);
+	MakeChange(filter);
+}
+
 /* Changes an entry: it is taken back, or gets a tag, in its page or in another one. */
 static void
 ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key,
@@ -152,27 +172,24 @@ ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key
 
 	const AreaShape &area = AreaOf(page.bytes);
 
-	memcpy(copy, page.bytes, BLCKSZ);
-	if (way == Way::Mark)
+	switch (way)
 	{
-		Entry entry = LoadEntry(copy, area, found.place);
-
-		StoreTag(copy, found.mine, found.tag);
-		entry.tag = found.mine;
-		entry.forgotten = true;
-		StoreEntry(copy, area, found.place, entry);
-	}
-	else
-		TakeBack(copy, area, found.place);
-	if (way == Way::Move && in_main)
-		PutKey(filter, main, copy, found.tag, address.line, address.rest, true);
-	else if (way == Way::Move)
-		MoveKey(filter, main, page, copy, found.tag, address.line, address.rest, true);
-	else
-	{
-		StartChange();
-		ChangeToScratch(page, copy);
-		MakeChange(filter);
+		case Way::TakeBack:
+			StartChange();
+			ChangeBytes(page, EntryAt(area, found.place), &kTakenBack, sizeof kTakenBack);
+			MakeChange(filter);
+			break;
+		case Way::Mark:
+			MarkEntry(filter, page, found);
+			break;
+		default:
+			memcpy(copy, page.bytes, BLCKSZ);
+			TakeBack(copy, area, found.place);
+			if (in_main)
+				PutKey(filter, main, copy, found.tag, address.line, address.rest, true);
+			else
+				MoveKey(filter, main, page, copy, found.tag, address.line, address.rest, true);
+			break;
 	}
 	if (!in_main)
 		ReleasePage(page);
