@@ -154,3 +154,19 @@ CREATE INDEX ON load_exact (k);
 SELECT create_hypertable('load_exact', 'at', chunk_time_interval => interval '1 day'), create_hypertable('load_quick', 'at', chunk_time_interval => interval '1 day') \gset
 SELECT dedup_create('f_load_exact', dedup_filter(100000, 1e-6, 42)), dedup_create('f_load_quick', dedup_filter(100000, 1e-6, 42)) \gset
 SELECT dedup_guard('load_exact', 'f_load_exact', '{k}', exact => true), dedup_guard('load_quick', 'f_load_quick', '{k}') \gset
+
+-- ---- by the time of a row: chunks that are too far away are not searched, so that they may be compressed ----
+
+CREATE TABLE timed (k int, at timestamptz NOT NULL);
+CREATE INDEX ON timed (k);
+SELECT create_hypertable('timed', 'at', chunk_time_interval => interval '1 day') \gset
+SELECT dedup_create('f_timed', dedup_filter(100000, 1e-6, 42), ttl => '6 hours') \gset
+SELECT dedup_guard('timed', 'f_timed', '{k}', exact => true, at => 'at') \gset
+INSERT INTO timed SELECT 1, timestamptz '2025-01-01 12:00Z' + i * interval '1 day' FROM generate_series(0, 9) i;
+UPDATE _timescaledb_catalog.chunk SET status = 1 WHERE format('%I.%I', schema_name, table_name) IN
+	(SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'timed'::regclass ORDER BY pg_inherits.inhrelid LIMIT 5);
+SELECT expect('a key comes again after its time', 'SELECT count(*) FROM timed', '10'),
+	expect('a late row, compressed chunks far away', $$WITH i AS (INSERT INTO timed VALUES (1, '2025-01-07 19:00Z') RETURNING k) SELECT count(*) FROM i$$, '1'),
+	expect('a late duplicate', $$WITH i AS (INSERT INTO timed VALUES (1, '2025-01-07 20:00Z') RETURNING k) SELECT count(*) FROM i$$, '0'),
+	expect('a late row near a compressed chunk', $$INSERT INTO timed VALUES (1, '2025-01-06 05:00Z')$$, '0A000 cannot look for keys in the compressed chunk%');
+UPDATE _timescaledb_catalog.chunk SET status = 0;
