@@ -72,6 +72,21 @@ INSERT INTO events SELECT k, day, NULL, extract(epoch FROM day) FROM (VALUES
 	(1, '2020-02-13'::timestamptz), (2, '2020-02-13'), (3, '2020-02-21'), (3, '2020-02-21 23:59'), (3, '2020-02-22'), (1, '2020-02-01')) r (k, day);
 SELECT k, at, is_duplicate FROM events ORDER BY at, k;
 
+-- a guard that rejects finds duplicates among the rows that are loaded: with times those that are
+-- near, without all
+CREATE TABLE pairs (k int, at timestamptz);
+INSERT INTO pairs VALUES (1, '2020-01-01'), (1, '2020-01-08'), (2, '2020-01-05'), (3, NULL);
+SELECT dedup_create('paired', dedup_window(1000, 1e-6, 1), '7 days');
+SELECT dedup_guard('pairs', 'paired', '{k}', 'reject', load => true);
+SELECT dedup_guard('pairs', 'paired', '{k}', 'reject', load => true, at => 'at');
+SELECT dedup_unguard('pairs');
+INSERT INTO pairs VALUES (2, '2020-01-11');
+SELECT dedup_guard('pairs', 'paired', '{k}', 'reject', load => true, at => 'at');
+DELETE FROM pairs WHERE k = 2;
+INSERT INTO pairs VALUES (3, now() - interval '1 day');
+SELECT dedup_guard('pairs', 'paired', '{k}', 'reject', load => true, at => 'at');
+DROP TABLE pairs, paired;
+
 -- rows that are there: those of the window are told of, and the statement is that of the rows' times
 SELECT dedup_unguard('events');
 SELECT dedup_guard('events', 'seen', '{k}', at => 'at');

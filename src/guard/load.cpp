@@ -189,7 +189,8 @@ CheckRepeats(Load *load)
 						 load->rel,
 						 LiveName(load->filter),
 						 load->clause,
-						 load->filter.parameters.ttl,
+						 load->by_time ? load->filter.parameters.ttl : 0,
+						 load->now,
 						 load->tables,
 						 load->others};
 

@@ -199,6 +199,12 @@ IsStillThere(Twins *twins, const KeyRow &row)
 	return found && !TransactionIdIsValid(dirty.xmax);
 }
 
+static TimestampTz
+TimeOf(const TwinSearch &search, const KeyRow &row)
+{
+	return row.key->has_time ? row.key->at : search.now;
+}
+
 /* Keeps a row, whose key others are held against. */
 static void
 KeepRow(Twins *twins, int64 at, const KeyRow &row)
@@ -215,7 +221,7 @@ KeepRow(Twins *twins, int64 at, const KeyRow &row)
 			kept->columns[i].value =
 				datumCopy(kept->columns[i].value, equality.typbyval[i], equality.typlen[i]);
 	}
-	kept->at = row.key->has_time ? row.key->at : 0;
+	kept->at = TimeOf(*twins->search, row);
 	kept->next = twins->rows[at];
 	twins->rows[at] = kept;
 	MemoryContextSwitchTo(old);
@@ -235,7 +241,8 @@ LookAtRow(Twins *twins, const KeyRow &row, bool kept)
 	for (TwinRow *other = twins->rows[at]; other != NULL; other = other->next)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (twins->search->ttl != 0 && AreApart(other->at, row.key->at, twins->search->ttl))
+		if (twins->search->ttl != 0 &&
+			AreApart(other->at, TimeOf(*twins->search, row), twins->search->ttl))
 			continue;
 		if (!KeysEqual(&twins->equality, other->columns, row.key->columns))
 			continue;

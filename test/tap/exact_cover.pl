@@ -253,7 +253,7 @@ sysseek $file, $block * 8192, 0;
 sysread($file, $good, 8192) == 8192 or die;
 my @wrong;
 # the words, unused ones too, and what is settled
-for my $change ([ 160, 1 ], [ 161, 0xff ], [ 168, 5 ], [ 56, 1 ])
+for my $change ([ 192, 1 ], [ 193, 0xff ], [ 200, 5 ], [ 224, 1 ], [ 228, 1 ], [ 56, 1 ])
 {
 	my ($at, $mask) = @$change;
 	my $bad = $good;
