@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench|torture|server_regress|bare...
+# usage: test/setup.sh demo|check|bench|torture|timescaledb|server_regress|bare...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -37,7 +37,7 @@ setup_list() {
 	local check_server="postgresql-$pg-partman"
 
 	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py is Python.
-	local bench="cmake libbenchmark-dev python3-minimal" bench_server="postgresql-$pg-hll"
+	local bench="cmake libbenchmark-dev python3-minimal valgrind" bench_server="postgresql-$pg-hll"
 
 	# Unpacks a source package and compares outputs.
 	local source="dpkg-dev bzip2 xz-utils patch perl"
@@ -55,9 +55,10 @@ setup_list() {
 		check) echo "$build $server $demo $check $check_server" ;;
 		bench) echo "$build $server $bench $bench_server" ;;
 		torture) echo "$build $server perl" ;;
+		timescaledb) echo "$build $server cmake" ;;
 		server_regress) echo "$build $server $source" ;;
 		bare) echo "$bare" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, server_regress, bare)" >&2; return 2 ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, timescaledb, server_regress, bare)" >&2; return 2 ;;
 	esac
 }
 

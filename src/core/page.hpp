@@ -55,7 +55,7 @@ inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
-inline constexpr uint8_t kPageVersion = 4;
+inline constexpr uint8_t kPageVersion = 5;
 
 // How often the filter's number of pages was doubled since it was made. Only 0 is known.
 inline constexpr uint8_t kLevel = 0;
@@ -116,11 +116,12 @@ static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
 static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPageBytes);
 
 // In the page of counters: who has said whether the filter covers its table
-// (live/cover.cpp), u64 each. The rest of that page, behind the header, changes without a
-// lock of its own.
-inline constexpr size_t kCoverAt = 160;
+// (live/cover.cpp), u64 each, and from which generation on, u32, then u32 0. The rest of that
+// page, behind the header, changes without a lock of its own.
+inline constexpr size_t kCoverAt = 192;
 inline constexpr unsigned kCoverWords = 4;
-inline constexpr size_t kCoverEnd = kCoverAt + 8 * kCoverWords;
+inline constexpr size_t kCoverFromAt = kCoverAt + 8 * kCoverWords;
+inline constexpr size_t kCoverEnd = kCoverFromAt + 8;
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
 inline constexpr unsigned kProbeLines = 20;  // all of a main page

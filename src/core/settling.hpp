@@ -38,6 +38,7 @@ inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) n
 // Folds a committed key into its line. Returns false if the line is full and the filter
 // does not forget. A set keeps a fingerprint once, however often its key, or another with
 // the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
+// A window of time keeps the last sight of it.
 inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
                  uint32_t generation, unsigned* early) noexcept {
   uint8_t* bytes = LineAt(main, line);
@@ -45,12 +46,14 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
   if (layout.timed) {
     MoveClock(main, layout, generation);
     if (!Alive(generation, ClockOf(main))) return true;
+    *early += AddSightToLine(bytes, layout, rest, generation, ClockOf(main));
+    return true;
   }
   if (!geometry.forgets) {
     if (LineHolds(bytes, layout, rest, 0, 0)) return true;
     if (IsFullLine(bytes, layout)) return false;
   }
-  if (AddToLine(bytes, layout, rest, generation, ClockOf(main)) && layout.timed) ++*early;
+  (void)AddToLine(bytes, layout, rest, generation, ClockOf(main));
   return true;
 }
 

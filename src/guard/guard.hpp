@@ -35,6 +35,7 @@ extern "C" {
 }
 
 struct ExactSite;
+struct GuardKey;
 struct KeyReader;
 
 /* One more element of an array that doubles. */
@@ -98,8 +99,8 @@ extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &
 extern Oid FindGuardFunction(Relation rel, bool fires);
 
 /*
- * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
- * gone.
+ * The table whose trigger this one was cloned from, for a partition or a table that inherits;
+ * 0 if a trigger is gone.
  */
 extern Oid GuardedTable(Oid trigger);
 
@@ -170,6 +171,11 @@ extern Oid GuardedBy(Oid filter);
 /* The table that dedup_guard() was called for of some guard, enabled or not, or InvalidOid. */
 extern Oid TableOfAnyGuard(Oid filter);
 
+/* The table of some guard, enabled or not, whose refused rows go into this one, or InvalidOid. */
+extern Oid TableOfSide(Oid side);
+/* The tables that dedup_guard() was called for of all guards, enabled or not, each once. */
+extern List *TablesOfGuards(Oid filter);
+
 /* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
 extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
 
@@ -192,6 +198,12 @@ struct GuardRows
 	GuardClause clause;
 };
 extern GuardRows ReadGuardRows(Oid table);
+
+/*
+ * Whether the rows of a guarded table are all that its filter has to know: the guard is no
+ * ledger, whose keys outlive their rows.
+ */
+extern bool MayBeRebuilt(const GuardRows &rows);
 
 /* The table of an enabled exact guard that uses the filter, or InvalidOid. */
 extern Oid ExactlyGuardedBy(Oid filter);
@@ -339,10 +351,11 @@ extern void CoverEmptied(void);
 extern void CheckEmptied(void);
 
 /*
- * Called when the guard index of a table is built: when the table was truncated, and when
- * it has become logged, which it must not if the filter of its exact guard is not.
+ * Called when the guard index of a table is built: when the table was truncated, when it has
+ * become logged, which it must not if the filter of its exact guard is not, and when the index
+ * comes to a table with rows that has an exact guard already, which then does not know them.
  */
-extern void ExactGuardIndexBuilt(Relation heap);
+extern void ExactGuardIndexBuilt(Relation heap, Relation index);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetEmptied(SubTransactionId id);
@@ -367,17 +380,17 @@ extern void ForgetMadeTriggers(void);
 
 /* ---- tables that look guarded (unguarded.cpp) --------------------------- */
 
-/* Warns of tables that inherit from a table, not as partitions, without such a guard. */
-extern void WarnOfUnguardedChildren(Relation rel, Oid filter);
-
-/* A table has become the child or partition of another. */
-extern void GuardChildCreated(Oid child, Oid parent);
+/*
+ * The event trigger was called for a statement: if that has loaded the library, and detaches
+ * nothing, then nothing was detached before.
+ */
+extern void NothingDetachedBy(const Node *statement);
 
 /* Before a transaction commits: says what this transaction has left without a guard. */
 extern void LookAtUnguarded(void);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
-extern void ForgetUnguarded(SubTransactionId id);
+/* What ends at the end of the transaction. */
+extern void ForgetUnguarded(void);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardUnguarded(void);
@@ -412,7 +425,9 @@ struct GuardRow
 	ExactSite *exact;         /* NULL: the guard is not exact */
 	bool judged;              /* exact: it needs no judgement where it lands */
 	const NullableDatum *key; /* exact: that it takes, if it has not landed yet; or NULL */
-	bool changeable;          /* by triggers that fire after the guard's */
+	bool has_time;            /* the same */
+	TimestampTz at;
+	bool changeable; /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
 	Oid updated_in;
@@ -448,6 +463,7 @@ struct GuardEffect
 	bool counts;              /* in `counter` */
 	LiveCounter counter;      /* New: the key was added, too */
 	const DeletedRowUse *use; /* or NULL */
+	uint32 generation;        /* exact: that the key was put under, in a window of time; or 0 */
 };
 extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 						 uint64 hash, bool may_kill);
@@ -456,11 +472,14 @@ extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEff
  * The same for a row that has just landed. `may_kill`: ON CONFLICT may kill it yet, and its
  * key is taken back then.
  */
-extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap,
-						  ItemPointer tid, bool may_kill);
+extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, uint32 generation,
+						  Relation heap, ItemPointer tid, bool may_kill);
 
-/* Whether a row that has not landed yet, another than this one, has taken a key of `plan`. */
-extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const NullableDatum *columns,
+/*
+ * Whether a row that has not landed yet, another than this one, has taken a key of `plan`;
+ * `ttl`: not if their times are as far apart, unless it is 0.
+ */
+extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key, int64 ttl,
 						const GuardRow *except);
 
 /*
@@ -545,10 +564,26 @@ extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relat
 extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
 /*
- * Before a duplicate is left out of a table: 55000 if the table inherits, not as a
- * partition, from one that the same filter guards and that has rows of its own.
+ * The table with rows of its own and the same filter that a table inherits from, not as a
+ * partition; or InvalidOid. A duplicate may be a copy of one of these rows, which are to be
+ * removed there.
  */
-extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+extern Oid GuardedParentWithRows(Relation rel, Oid filter, Oid function);
+
+/* The same of an exact guard, which has found the row with the key in a table. */
+extern Oid FoundInParent(Relation rel, Oid found);
+
+/* 55000: a duplicate cannot be left out of a table that inherits from such a parent. */
+[[noreturn]] extern void RefuseWhileParentHasRows(Relation rel, Oid parent);
+
+/* A duplicate is marked instead: then the parent must not be truncated in this transaction. */
+extern void NoteMarkedCopy(Oid parent);
+
+/* Called when the guard index of a table is built: if the table was truncated, checks that. */
+extern void CheckMarkedCopies(Relation heap);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetMarkedCopies(SubTransactionId id);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);

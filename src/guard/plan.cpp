@@ -2,7 +2,7 @@
  * What a table's guard is, read from its triggers and indexes (guard.hpp), and the
  * session's cache of it.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -20,6 +20,7 @@ extern "C" {
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 }
@@ -30,6 +31,8 @@ namespace
 struct GuardPlanEntry
 {
 	Oid trigger;
+	Oid table;
+	bool changed; /* the table, perhaps: it may have another parent */
 	GuardPlan *plan;
 };
 
@@ -235,26 +238,28 @@ GuardedTable(Oid trigger)
 		systable_endscan(scan);
 	}
 	table_close(pg_trigger, AccessShareLock);
-	return table;
+	return OidIsValid(table) ? UppermostGuarded(table) : InvalidOid;
 }
 
 /* ---- the clause ------------------------------------------------------------- */
 
 /*
- * Whether a live filter was made with parameters, and not by hand without them. Needs no
- * lock: the filter cannot be dropped while the trigger that names it is there.
+ * Why the live filter that a guard names cannot serve it; a flaw, or NULL. Needs no lock: the
+ * filter cannot be dropped while the trigger that names it is there.
  */
-static bool
-HasParameters(Oid filter)
+static const char *
+FlawOfItsFilter(const GuardOptions &options, const GuardClause &clause)
 {
-	Relation rel = RelationIdGetRelation(filter);
-	bool has;
+	Relation rel = RelationIdGetRelation(clause.filter);
+	const char *flaw =
+		gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
 
 	if (!RelationIsValid(rel))
-		return false;
-	has = LiveHasParameters(rel);
+		return flaw;
+	if (LiveHasParameters(rel))
+		flaw = FlawOfFilter(LiveParametersOf(rel), options, clause);
 	RelationClose(rel);
-	return has;
+	return flaw;
 }
 
 static bool
@@ -269,8 +274,8 @@ HasUnhashableColumn(const GuardClause &clause)
 bool
 IsGuardClauseOf(Relation rel, const GuardClause &clause)
 {
-	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(clause) == NULL &&
-		   HasParameters(clause.filter) && !HasUnhashableColumn(clause);
+	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(rel, clause) == NULL &&
+		   FlawOfItsFilter({}, clause) == NULL && !HasUnhashableColumn(clause);
 }
 
 /* ---- plans ------------------------------------------------------------------ */
@@ -290,9 +295,27 @@ static const char *const not_a_heap_table =
 	gettext_noop("A guard works on heap tables only, and on partitions that are.");
 
 static void
+TableChanged(Datum, Oid table)
+{
+	HASH_SEQ_STATUS status;
+	GuardPlanEntry *entry;
+
+	if (guard_plans == NULL)
+		return;
+	hash_seq_init(&status, guard_plans);
+	while ((entry = (GuardPlanEntry *) hash_seq_search(&status)) != NULL)
+		entry->changed = entry->changed || !OidIsValid(table) || entry->table == table;
+}
+
+static void
 MakeGuardPlanCache(void)
 {
+	static bool watching = false;
 	HASHCTL info = {};
+
+	if (!watching)
+		CacheRegisterRelcacheCallback(TableChanged, (Datum) 0);
+	watching = true;
 
 	guard_plan_context = AllocSetContextCreateInternal(TopMemoryContext, "dedup_guard plans",
 													   ALLOCSET_DEFAULT_SIZES);
@@ -328,6 +351,13 @@ FindCachedPlan(const GuardTriggers &triggers)
 		!HasArguments(entry->plan, triggers.write) ||
 		entry->plan->function != triggers.write->tgfoid)
 		return NULL;
+	/* What is said below can move the triggers. */
+	if (unlikely(entry->changed))
+	{
+		entry->changed = false;
+		if (GuardedTable(entry->trigger) != entry->plan->guarded)
+			return NULL;
+	}
 	return entry->plan;
 }
 
@@ -365,19 +395,21 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (flaw == NULL)
 		flaw = FlawOfClause(rel, plan->clause);
 	if (flaw == NULL)
-		flaw = FlawOfExpressions(plan->clause);
+		flaw = FlawOfExpressions(rel, plan->clause);
 	if (flaw != NULL)
 		return flaw;
-	if (!HasParameters(plan->clause.filter))
-		return gettext_noop(
-			"Its live filter has no parameters; dedup_create() makes those that have.");
 	if (HasUnhashableColumn(plan->clause))
 		return gettext_noop("The type of a column of its key has no hash function.");
 	(void) ReadGuardMode(plan->arguments[0], &plan->mode);
 	(void) ReadGuardOptions(plan->arguments + 2, plan->argument_count - 2, &plan->options);
-	plan->clause.nulls = NullsOf(plan->options);
 	if (plan->options.exact && plan->options.forget)
 		return gettext_noop("It is exact, so it cannot forget.");
+	ApplyOptions(plan->options, &plan->clause);
+	flaw = FlawOfOptions(plan->options, plan->clause);
+	if (flaw == NULL)
+		flaw = FlawOfItsFilter(plan->options, plan->clause);
+	if (flaw != NULL)
+		return flaw;
 	if ((plan->mode == GuardMode::Mark) != (plan->clause.mark != 0))
 		return gettext_noop("Its triggers do not agree on whether a column marks duplicates.");
 	if ((plan->mode == GuardMode::Divert) != OidIsValid(plan->clause.side))
@@ -394,6 +426,8 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (guard_plans == NULL)
 		MakeGuardPlanCache();
 	entry = (GuardPlanEntry *) hash_search(guard_plans, &trigger, HASH_ENTER, &found);
+	entry->table = RelationGetRelid(rel);
+	entry->changed = false;
 	entry->plan = plan;
 	MemoryContextSetParent(context, guard_plan_context);
 	guard_plans_made++;
@@ -403,7 +437,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 
 /* What is wrong with the triggers by which a guard forgets, or NULL. */
 static const char *
-FlawOfForgetting(const GuardTriggers &triggers, const GuardPlan *plan, bool deletes)
+FlawOfForgetting(Relation rel, const GuardTriggers &triggers, const GuardPlan *plan, bool deletes)
 {
 	const Trigger *write = triggers.write;
 
@@ -413,8 +447,8 @@ FlawOfForgetting(const GuardTriggers &triggers, const GuardPlan *plan, bool dele
 				   : NULL;
 	if (triggers.forget == NULL)
 		return no_forget_trigger;
-	/* TRUNCATE fires no triggers of rows, and others are not cloned for partitions. */
-	if (triggers.truncate == NULL && !write->tgisclone)
+	/* TRUNCATE fires no triggers of rows, and others are not cloned, for whatever table below. */
+	if (triggers.truncate == NULL && plan->guarded == RelationGetRelid(rel))
 		return no_truncate_trigger;
 	if (!deletes &&
 		(triggers.forget->tgenabled != write->tgenabled ||
@@ -457,7 +491,7 @@ ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan, Guar
 		return flaw;
 	/* The relation's triggers can be others, at another place, after a look-up. */
 	flaw = FindTriggers(rel, function, triggers, odd);
-	return flaw != NULL ? flaw : FlawOfForgetting(*triggers, *plan, deletes);
+	return flaw != NULL ? flaw : FlawOfForgetting(rel, *triggers, *plan, deletes);
 }
 
 [[noreturn]] static void

@@ -2,6 +2,8 @@
  * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
  * the DDL that a user would write, as the user who asks.
  */
+#include "guard/inherit.hpp"
+#include "guard/divert.hpp"
 #include "guard/load.hpp"
 #include "guard/request.hpp"
 
@@ -283,6 +285,7 @@ DEDUP_FUNCTION(dedup_guard)
 	ReadRequest(fcinfo, rel, &request);
 	CheckTables(rel, function, request);
 	CheckExact(rel, request);
+	MakeSideTable(rel, &request);
 
 	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
 	commands[0] = IndexCommand(rel, request, &index_name);
@@ -305,6 +308,7 @@ DEDUP_FUNCTION(dedup_guard)
 	/* DDL refuses tables that are in use; the lock stays. */
 	relation_close(rel, NoLock);
 	RunAll(commands, lengthof(commands));
+	GuardInheritors(PG_GETARG_OID(0));
 
 	SettleGuardRows();
 	rel = table_open(PG_GETARG_OID(ARG_TABLE), NoLock);
@@ -312,7 +316,6 @@ DEDUP_FUNCTION(dedup_guard)
 		LoadForGuard(rel, request);
 	else if (PG_ARGISNULL(ARG_LOAD))
 		WarnOfBroughtRows(rel, request.clause, function);
-	WarnOfUnguardedChildren(rel, request.clause.filter);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }
@@ -353,6 +356,12 @@ DropTriggerCommands(Relation rel, Oid function, char **commands)
 	const TriggerDesc *triggers = rel->trigdesc;
 	int n = 0;
 
+	if (OidIsValid(ParentOfClone(RelationGetRelid(rel))))
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("the guard of table \"%s\" belongs to a table above it",
+							   RelationGetRelationName(rel)),
+						errhint("Call dedup_unguard() for table \"%s\".",
+								get_rel_name(UppermostGuarded(RelationGetRelid(rel))))));
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
@@ -382,6 +391,7 @@ DEDUP_FUNCTION(dedup_unguard)
 	Oid function;
 	char *schema;
 	char *commands[2 * MAX_DROPPED];
+	List *clones;
 	Oid filter;
 	int n;
 
@@ -397,7 +407,9 @@ DEDUP_FUNCTION(dedup_unguard)
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
 	filter = FilterOfExactGuard(PG_GETARG_OID(0));
+	clones = LockClones(PG_GETARG_OID(0));
 	RunAll(commands, n);
+	DropGuardsOf(clones, function);
 	if (OidIsValid(filter))
 	{
 		LiveFilter live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);

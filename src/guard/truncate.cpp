@@ -14,6 +14,7 @@
  * in a hook. A worker that applies changes does not call that: there it is known that rows
  * were removed, but not which, and so all keys of the filter may come again.
  */
+#include "guard/inherit.hpp"
 #include "guard/truncation.hpp"
 
 extern "C" {
@@ -197,6 +198,9 @@ TruncatedWhole(Oid table)
 		table = lfirst_oid(cell);
 	}
 	list_free(ancestors);
+	if (!partition)
+		for (Oid parent; OidIsValid(parent = ParentOfClone(table)) && IsTruncated(parent);)
+			table = parent;
 	return table;
 }
 

@@ -49,7 +49,7 @@ struct Forgotten
 {
 	Address address;
 	uint64 own;
-	uint32 now; /* 0: at any age */
+	uint32 now; /* 0: at any age; to take back: the generation that it was added in */
 };
 
 } /* namespace */
@@ -293,23 +293,32 @@ ForgetKey(const LiveFilter &filter, const Forgotten &key)
 bool
 LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
-	return ForgetKey(filter,
-					 {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation});
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	const bool found = ForgetKey(filter, key);
+
+	/* A key that was renewed has entries of several generations. */
+	while (found && filter.parameters.renew && ForgetKey(filter, key))
+		CHECK_FOR_INTERRUPTS();
+	return found;
 }
 
 bool
 LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
-	const uint64 own = WideXid(GetCurrentTransactionId());
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	const bool found = TryToForget(filter, key).found;
 
-	return TryToForget(filter, {AddressIn(filter, hash), own, generation}).found;
+	while (found && filter.parameters.renew && TryToForget(filter, key).found)
+		CHECK_FOR_INTERRUPTS();
+	return found;
 }
 
 /* ---- taking back ------------------------------------------------------------------ */
 
 /*
  * Takes back an entry of a key that a subtransaction has added: one by which the key is
- * there, or (`forgotten`) one that has been forgotten since.
+ * there, or (`forgotten`) one that has been forgotten since. Of a generation, unless that is 0;
+ * a key that was renewed has entries of several.
  */
 static bool
 TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, bool forgotten)
@@ -324,21 +333,23 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 							const Tag tag = LoadTag(page.bytes, entry.tag);
 							const uint64 since = entry.forgotten ? BaseOf(tag) : tag.xid;
 
-							if (entry.forgotten != forgotten || since != key.own)
+							if (entry.forgotten != forgotten || since != key.own ||
+								(key.now != 0 && tag.generation != key.now))
 								return false;
 							StartChange();
 							ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
 							MakeChange(filter);
-							return found = true;
+							found = true;
+							return !filter.parameters.renew;
 						});
 	});
 	return found;
 }
 
 void
-LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
+LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 generation)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), 0};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), generation};
 	bool found;
 	HeldPage main;
 
@@ -346,6 +357,6 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
 	found = TakeBackEntry(filter, main, key, false) || TakeBackEntry(filter, main, key, true);
 	ReleasePage(main);
 	/* The subtransaction that has its keys now has taken over this one, too. */
-	if (!found)
+	if (!found && generation == 0)
 		(void) ForgetKey(filter, key);
 }

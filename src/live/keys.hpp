@@ -85,4 +85,11 @@ enum class KeyState
 extern KeyState StateOfKey(const LiveFilter &filter, const HeldPage &main,
 						   const dedup::live::Address &address, uint32 now);
 
+/*
+ * The generation of the last sight of a key that is there, by this transaction, a committed
+ * one, or one that has it in flight. `bytes` is the main page or a scratch copy of it.
+ */
+extern uint32 LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
+						const dedup::live::Address &address, uint32 now);
+
 #endif /* STREAMDEDUP_LIVE_KEYS_HPP */

@@ -242,7 +242,8 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	ReleasePage(main);
 	result->entries = entries;
 	result->lines = has_lines ? lines : NULL;
-	return result->count > 0 || has_lines;
+	/* What says until when its keys have expired is more than nothing. */
+	return result->count > 0 || has_lines || result->clock != 0;
 }
 
 /* How many pages can have a row; none in a filter that was made by hand. */
@@ -259,7 +260,9 @@ EncodeRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block)
 	DumpedPage page;
 
 	if (block == CountersBlock(filter))
-		return LiveCoversFor(filter, snapshot) ? EncodeCovers(filter.parameters) : NULL;
+		return LiveCoversFor(filter, snapshot)
+				   ? EncodeCovers(filter.parameters, LiveCoversFrom(filter))
+				   : NULL;
 	return ReadLivePage(filter, snapshot, block, &page) ? EncodePage(filter.parameters, page)
 														: NULL;
 }

@@ -13,16 +13,7 @@
 # shortest took, and the median of the ratios of the rounds. Never fails by them.
 
 set -euo pipefail
-if [ $# != 1 ] || [ ! -d "$1" ]; then
-	sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
-	exit 2
-fi
-other=$(cd "$1" && pwd)
-cd "$(dirname "$0")/../.."
-. test/setup.sh
-
-setup_packages bench
-. test/bench/two_builds.sh
+. "$(dirname "$0")/other_build.sh"
 
 for build in this other; do
 	serve "$build" --set 'shared_buffers = 1GB' --set 'checkpoint_timeout = 1h' --set 'jit = off' \
@@ -38,6 +29,9 @@ for build in this other; do
 		SELECT dedup_guard('t', dedup_create('t_seen', dedup_filter(20000000, 0.001)), '{id}');
 		CREATE TABLE u (id bigint, v text);
 		SELECT dedup_guard('u', dedup_create('u_seen', dedup_filter(20000000, 0.001)), '{id}', 'reject');
+		CREATE TABLE e (id bigint, v text);
+		CREATE INDEX ON e (id);
+		SELECT dedup_guard('e', dedup_create('e_seen', dedup_filter(20000000, 0.001)), '{id}', exact => true);
 		VACUUM ANALYZE;
 	SQL
 done
@@ -50,7 +44,8 @@ measure() {
 		ask "$build" 2> /dev/null <<-SQL | tail -n 1 | sed "s/^/$what,$build,$round,/" >> "$tmp/results"
 			LOAD 'streamdedup';
 			SET streamdedup.approximate_distinct = on;
-			SELECT count(*) FILTER (WHERE dedup_seen('t_seen', g)), count(*) FILTER (WHERE dedup_seen('u_seen', g))
+			SELECT count(*) FILTER (WHERE dedup_seen('t_seen', g)), count(*) FILTER (WHERE dedup_seen('u_seen', g)),
+				count(*) FILTER (WHERE dedup_seen('e_seen', g))
 			FROM generate_series(1, 200000::bigint) g;
 			SELECT cpu() AS before \\gset
 			$sql;
@@ -70,6 +65,10 @@ for round in $(seq 1 "${BENCH_ROUNDS:-7}"); do
 		"INSERT INTO t SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
 	measure 'guarded INSERT of 300000 duplicates' "$round" \
 		"INSERT INTO t SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
+	measure 'exact: INSERT of 300000 new rows' "$round" \
+		"INSERT INTO e SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
+	measure 'exact: INSERT of 300000 duplicates' "$round" \
+		"INSERT INTO e SELECT $round * 300000 + g, 'x' FROM generate_series(1, 300000) g"
 	measure '20000 guarded INSERTs of one row' "$round" \
 		"DO 'BEGIN FOR i IN 1..20000 LOOP EXECUTE format(\$\$INSERT INTO u VALUES (%s, NULL)\$\$, i + $round * 20000); END LOOP; END'"
 done

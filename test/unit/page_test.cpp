@@ -57,7 +57,7 @@ uint64_t SomeRest(Random* random) { return random->Next() >> (64 - fifo::kLongBi
 // Written down from the description at the top of page.hpp.
 TEST(LivePage, BytesAreFrozen) {
   Page page(Kind::kMain, kWindow, 0x01020304);
-  const uint8_t header[40] = {'S', 'D', 'P', 0, 4, 1, 1, 2, 4, 3, 2, 1};
+  const uint8_t header[40] = {'S', 'D', 'P', 0, 5, 1, 1, 2, 4, 3, 2, 1};
   EXPECT_EQ(0, std::memcmp(page.bytes + 24, header, sizeof header));
 
   ASSERT_TRUE(page.Put({0x1122334455667788, 0}, 5, 0xa1b2c3d4ff, true));
@@ -440,6 +440,7 @@ TEST(LivePage, DamageIsFound) {
   EXPECT_TRUE(flaw(live::kVersionAt, 1));
   EXPECT_TRUE(flaw(live::kVersionAt, 2));
   EXPECT_TRUE(flaw(live::kVersionAt, 3));
+  EXPECT_TRUE(flaw(live::kVersionAt, 4));
   EXPECT_TRUE(flaw(live::kKindAt, 2));
   EXPECT_TRUE(flaw(live::kEpochAt, 0));
   EXPECT_TRUE(flaw(live::kEpochAt, 16));
