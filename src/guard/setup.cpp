@@ -207,25 +207,15 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 	return command.data;
 }
 
-/* The triggers of a guard whose rows free their keys; NULL for others. */
+/* A trigger of a guard whose rows free their keys; NULL for others. */
 static char *
-ForgetTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
+LateTriggerCommand(Relation rel, const char *function, const GuardRequest &request,
+				   const char *name, const char *event, const char *each)
 {
 	if (!request.options.forget)
 		return NULL;
-	return psprintf("CREATE TRIGGER \"" GUARD_FORGET_TRIGGER "\" AFTER DELETE OR UPDATE ON %s"
-					" FOR EACH ROW EXECUTE FUNCTION %s()",
-					QualifiedGuardName(RelationGetRelid(rel)), function);
-}
-
-static char *
-TruncateTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
-{
-	if (!request.options.forget)
-		return NULL;
-	return psprintf("CREATE TRIGGER \"" GUARD_TRUNCATE_TRIGGER "\" AFTER TRUNCATE ON %s"
-					" FOR EACH STATEMENT EXECUTE FUNCTION %s()",
-					QualifiedGuardName(RelationGetRelid(rel)), function);
+	return psprintf("CREATE TRIGGER \"%s\" AFTER %s ON %s FOR EACH %s EXECUTE FUNCTION %s()", name,
+					event, QualifiedGuardName(RelationGetRelid(rel)), each, function);
 }
 
 /* The arguments of dedup_guard(). */
@@ -301,8 +291,10 @@ DEDUP_FUNCTION(dedup_guard)
 	commands[0] = IndexCommand(rel, request, &index_name);
 	commands[1] = WriteTriggerCommand(rel, schema, request, index_name);
 	commands[2] = DeleteTriggerCommand(rel, schema, request);
-	commands[3] = ForgetTriggerCommand(rel, schema, request);
-	commands[4] = TruncateTriggerCommand(rel, schema, request);
+	commands[3] =
+		LateTriggerCommand(rel, schema, request, GUARD_FORGET_TRIGGER, "DELETE OR UPDATE", "ROW");
+	commands[4] =
+		LateTriggerCommand(rel, schema, request, GUARD_TRUNCATE_TRIGGER, "TRUNCATE", "STATEMENT");
 
 	if (rel->rd_rel->relispartition)
 		ereport(NOTICE,

@@ -10,6 +10,7 @@
  *   core/page.hpp     the bytes of a page; knows no PostgreSQL
  *   core/page_sum.hpp  the checksum of a page; knows no PostgreSQL
  *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
+ *   store/transactions.cpp  how the transactions that pages name have ended
  *   store/settle.cpp  what becomes of entries whose transactions have ended; new entries
  *   filter.cpp     opens a live filter, its parameters, access rights
  *   keys.cpp       test-and-add, ask, batches; waiting for other transactions

@@ -1,0 +1,108 @@
+/*
+ * What pages ask about transactions: whether they can exist, how they have ended, and who has
+ * the keys of subtransactions.
+ */
+#include "live/store/store.hpp"
+
+extern "C" {
+#include "access/subtrans.h"
+#include "storage/procarray.h"
+#include "utils/snapmgr.h"
+}
+
+using namespace dedup::live;
+
+uint64
+WideXid(TransactionId xid)
+{
+	static TransactionId last = InvalidTransactionId;
+	static uint64 last_wide;
+
+	if (xid != last)
+	{
+		uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+		uint64 wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
+
+		/* It may be the next one itself: the xmin of a snapshot with nobody running. */
+		if (wide > next)
+			wide -= (uint64) 1 << 32;
+		last_wide = wide;
+		last = xid;
+	}
+	return last_wide;
+}
+
+/* Whether every snapshot, of dumps too, sees what this committed transaction did. */
+static bool
+SeenByAll(Relation rel, TransactionId xid)
+{
+#if PG_VERSION_NUM >= 140000
+	return GlobalVisCheckRemovableXid(rel, xid);
+#else
+	return TransactionIdPrecedes(xid, GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM));
+#endif
+}
+
+uint64 live_xids_from;
+uint64 live_xids_to;
+
+bool
+LookUpPossibleXids(uint64 wide)
+{
+#if PG_VERSION_NUM >= 170000
+	const TransactionId oldest = TransamVariables->oldestClogXid;
+#else
+	const TransactionId oldest = ShmemVariableCache->oldestClogXid;
+#endif
+
+	live_xids_to = U64FromFullTransactionId(ReadNextFullTransactionId());
+	live_xids_from = live_xids_to - (uint32) ((TransactionId) live_xids_to - oldest);
+	return wide >= live_xids_from && wide < live_xids_to;
+}
+
+Verdict
+JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
+{
+	TransactionId xid = (TransactionId) wide;
+
+	if (wide == kFrozen)
+		return Verdict::kCommitted;
+	CheckPageXid(filter, block, wide);
+	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
+		return Verdict::kKeep;
+	if (!TransactionIdDidCommit(xid))
+		return Verdict::kAborted;
+	return SeenByAll(filter.rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
+}
+
+/*
+ * The nearest ancestor of a subtransaction of ours that is still running: itself, if it
+ * is. `current` is the innermost that has an id.
+ */
+static TransactionId
+NearestRunning(TransactionId ended, TransactionId current)
+{
+	/* Parents have smaller ids than their children, so the two walks up meet there. */
+	while (TransactionIdIsValid(ended) && TransactionIdIsValid(current) && ended != current)
+	{
+		if (TransactionIdFollows(ended, current))
+			ended = SubTransGetParent(ended);
+		else
+			current = SubTransGetParent(current);
+	}
+	return ended == current ? ended : InvalidTransactionId;
+}
+
+uint64
+HeirOf(uint64 wide)
+{
+	const TransactionId xid = (TransactionId) wide;
+	const TransactionId current = GetCurrentTransactionIdIfAny();
+	TransactionId heir;
+
+	if (wide == kNoXid || wide == kFrozen || !TransactionIdIsValid(current) || xid == current ||
+		!TransactionIdIsCurrentTransactionId(xid))
+		return wide;
+	heir = NearestRunning(xid, current);
+	return TransactionIdIsValid(heir) && heir != xid ? WideXid(heir) : wide;
+}
