@@ -504,6 +504,7 @@ CheckSuspects(Rebuild *rebuild)
 									   LiveName(rebuild->old),
 									   source->keys.clause,
 									   source->keys.ttl,
+									   0,
 									   source->tables,
 									   NIL};
 			HashList hashes = MakeHashList(1);
