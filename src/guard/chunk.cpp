@@ -234,7 +234,7 @@ CheckedTimes(Oid table, const char *column)
 	if (known != NULL && strcmp(NameStr(known->column), column) == 0)
 		return known->bounds;
 	bounds.table = table;
-	strlcpy(NameStr(bounds.column), column, NAMEDATALEN);
+	namestrcpy(&bounds.column, column);
 	bounds.bounds = ReadBounds(table, column);
 	KeepBounds(bounds);
 	return bounds.bounds;
