@@ -499,14 +499,10 @@ CheckSuspects(Rebuild *rebuild)
 		EndKeyScan(scan);
 		if (twin)
 		{
-			const TwinSearch search = {&source->keys,
-									   source->keys.from,
-									   LiveName(rebuild->old),
-									   source->keys.clause,
-									   source->keys.ttl,
-									   0,
-									   source->tables,
-									   NIL};
+			const TwinSearch search = {&source->keys,          source->keys.from,
+									   LiveName(rebuild->old), source->keys.clause,
+									   source->keys.ttl,       0,
+									   source->tables,         NIL};
 			HashList hashes = MakeHashList(1);
 
 			AppendHash(&hashes, suspect.hash);
