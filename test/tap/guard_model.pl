@@ -377,6 +377,13 @@ sub model_statement
 		$row->{dup} = $new;
 		return ($sql, '');
 	}
+	if ($what == 85)
+	{
+		my $filter_too = $kind ne 'forgetting' && chance(0.5);
+		give_up($_, \%truncated) foreach delete @rows{@ids};
+		%seen = %gone = %truncated = () if $filter_too || $kind eq 'forgetting';
+		return ('TRUNCATE t' . ($filter_too ? ', f' : ''), '');
+	}
 	if ($what < 88)
 	{
 		my ($name) = any(grep { $parts{$_} eq 'attached' } sort keys %parts);
