@@ -106,6 +106,21 @@ CREATE TRIGGER y BEFORE INSERT OR UPDATE ON no_filter FOR EACH ROW EXECUTE FUNCT
 CREATE TRIGGER z BEFORE DELETE ON no_filter FOR EACH ROW WHEN ('pg_class'::regclass IS NOT NULL OR old.k IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
 SELECT "table", filter, on_duplicate, columns, refused, problem FROM dedup_guards WHERE "table" = 'no_filter'::regclass;
 
+-- options; expressions as the server has them
+CREATE TABLE opted (id int, email text, "Key one" text, gone timestamptz, odd boolean);
+SELECT dedup_create('o', dedup_filter(1000, 0.01, 42));
+SELECT dedup_guard('opted', 'o', ARRAY['id', 'lower(email)', '"Key one" || email'], "where" => 'gone IS NULL OR odd', nulls_not_distinct => true);
+ALTER TABLE opted RENAME COLUMN gone TO "Deleted at";
+ALTER TABLE opted RENAME COLUMN email TO mail;
+\x on
+SELECT columns, on_duplicate, exact, "where", nulls_not_distinct, at, too_old, on_delete, side_table, problem FROM ours WHERE filter = 'o'::regclass;
+-- of a guard that is exact
+CREATE INDEX ON opted (lower(mail));
+SELECT dedup_unguard('opted');
+SELECT dedup_guard('opted', 'o', '{lower(mail)}', exact => true);
+SELECT columns, on_duplicate, exact, "where", nulls_not_distinct, at, too_old, on_delete, side_table, problem FROM ours WHERE filter = 'o'::regclass;
+\x off
+
 -- the function itself, of anything
 SELECT (dedup_guard_state(o)).* FROM unnest('{0,1,1259,4294967295}'::oid[]) o;
 SELECT dedup_guard_state(NULL);

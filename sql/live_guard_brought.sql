@@ -155,7 +155,7 @@ CREATE SCHEMA within CREATE TABLE t (k int) CREATE INDEX t_index ON t USING stre
 SELECT count(*) FROM pg_class JOIN pg_am a ON a.oid = relam WHERE amname = 'streamdedup_guard' AND relname IN ('by_hand_k_idx', 't_index');
 DROP SCHEMA within CASCADE;
 
--- inheritance: children that are not guarded are named, those that are are not
+-- inheritance: the rows of all tables are counted
 
 SELECT dedup_create('hf', dedup_filter(1000, 0.0001, 1));
 CREATE TABLE par (k int);
@@ -164,34 +164,30 @@ CREATE TABLE chi () INHERITS (par);
 CREATE TABLE "Chi 2" () INHERITS (par);
 CREATE TABLE grand () INHERITS (chi);
 INSERT INTO chi VALUES (2);
+INSERT INTO grand VALUES (2), (3);
 SELECT dedup_guard('chi', 'hf', '{k}');
 SELECT dedup_guard('par', 'hf', '{k}');
-SELECT dedup_unguard('par');
-SELECT dedup_guard('grand', 'hf', '{k}');
-SELECT dedup_guard('"Chi 2"', 'f', '{k}');
+SELECT dedup_unguard('chi');
 SELECT dedup_guard('par', 'hf', '{k}');
-SELECT dedup_unguard('"Chi 2"');
-SELECT dedup_guard('"Chi 2"', 'hf', '{k}');
-SELECT dedup_unguard('par');
-SELECT dedup_guard('par', 'hf', '{k}');
+SELECT count(*) FROM brought.par WHERE public.is_new('brought.hf'::pg_catalog.regclass, k);
 
--- and children that come later
+-- and of children that are attached
 
-CREATE TABLE chi3 () INHERITS (par);
-ALTER TABLE chi3 NO INHERIT par;
+CREATE TABLE chi3 (k int);
+INSERT INTO chi3 VALUES (1), (7);
 ALTER TABLE chi3 INHERIT par;
-ALTER TABLE "Chi 2" NO INHERIT par;
-ALTER TABLE "Chi 2" INHERIT par;
+ALTER TABLE chi3 NO INHERIT par;
+CREATE TABLE chi4 () INHERITS (chi3);
+INSERT INTO chi4 VALUES (8), (8);
+DO $$ BEGIN ALTER TABLE chi3 INHERIT par; END $$;
 BEGIN;
 ALTER TABLE chi3 NO INHERIT par;
 SAVEPOINT s;
-DO $$ BEGIN ALTER TABLE chi3 INHERIT par; END $$;
+ALTER TABLE chi3 INHERIT par;
 ROLLBACK TO s;
 COMMIT;
-BEGIN;
-DO $$ BEGIN CREATE TABLE chi4 () INHERITS (par); PERFORM dedup_guard('chi4', 'hf', '{k}'); END $$;
-COMMIT;
-DO $$ BEGIN ALTER TABLE chi3 INHERIT par; END $$;
+SELECT count(*) FROM brought.chi3 WHERE public.is_new('brought.hf'::pg_catalog.regclass, k);
+ALTER TABLE chi3 INHERIT par;
 
 -- row security does not hide rows from the count
 

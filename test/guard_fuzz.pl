@@ -192,7 +192,7 @@ sub options
 
 sub mode
 {
-	return any('skip', 'skip', 'reject', 'reject', 'mark', 'divert', 'divert:' . table(), 'divert:' . any('fuzz.aside', 'f', 'v0', 'pg_class', '"', 'a.b.c', 'new_aside'));
+	return any('skip', 'skip', 'reject', 'reject', 'mark', 'divert', 'divert:' . side(), 'divert:' . table(), 'divert:' . any('fuzz.aside', 'f', 'v0', 'pg_class', '"', 'a.b.c', 'new_aside'));
 }
 
 sub guard_call
@@ -217,12 +217,16 @@ sub term
 		"pg_typeof(OLD.$c) IS NULL", 'OLD.gone IS NULL', "OLD.$c IS DISTINCT FROM NULL", "OLD.$c = OLD.c0", 'OLD::text IS NULL', 'OLD.* IS NULL');
 }
 
+# A table that refused rows could go into.
+sub side { return chance(0.6) ? any('bin', 'bin', 'f_bin') : chance(0.9) ? table() : any(@filters, @others); }
+
 sub clause
 {
 	my @terms = ("'" . filter() . "'::" . (chance(0.95) ? 'regclass' : any('oid', 'text', 'regtype', 'regclass[]')) . ' IS ' . (chance(0.97) ? 'NOT NULL' : 'NULL'));
 	my $n = chance(0.03) ? 40 : any(1, 1, 1, 2, 2, 3, 0);
 	push @terms, term() for 1 .. $n;
 	push @terms, 'OLD.' . any('c3', column()) . ' IS NOT NULL' if chance(0.25);
+	push @terms, "'" . side() . "'::regclass IS NULL" if chance(0.3);
 	@terms = reverse @terms if chance(0.03);
 	my $clause = join chance(0.97) ? ' OR ' : ' AND ', @terms;
 	$clause = "NOT ($clause)" if chance(0.02);
@@ -231,7 +235,7 @@ sub clause
 
 sub arguments
 {
-	my $mode = any(qw(skip skip reject mark divert));
+	my $mode = any(qw(skip skip reject mark divert divert));
 	my @words = chance(0.6) ? () : @{ any([qw(exact)], [qw(exact)], [qw(nulls_not_distinct)], [qw(exact nulls_not_distinct)], [qw(skip_too_old)], [qw(forget)], [qw(forget exact)],
 		[qw(exact exact)], [qw(exact nulls_not_distinct skip_too_old forget)], ['']) };
 	return join ', ', "'$mode'", "'c'", map { "'$_'" } @words if chance(0.9);
@@ -317,6 +321,8 @@ sub make_table
 		  "CREATE FOREIGN TABLE p0a PARTITION OF p0 FOR VALUES FROM (1) TO (2) SERVER nowhere",
 		"DROP FOREIGN TABLE IF EXISTS x0 CASCADE; CREATE FOREIGN TABLE x0 ($list) SERVER nowhere",
 		"DROP VIEW IF EXISTS v0 CASCADE; CREATE VIEW v0 AS SELECT * FROM " . any(@tables),
+		"DROP TABLE IF EXISTS bin CASCADE; CREATE TABLE bin ($list, refused_at timestamptz, refused_by regclass, rest jsonb)" . any('', '', ' PARTITION BY LIST (c0); CREATE TABLE bin0 PARTITION OF bin DEFAULT'),
+		"DROP TABLE IF EXISTS f_bin CASCADE; CREATE TABLE f_bin (refused_at timestamptz, refused_by " . any('regclass', 'oid') . any(', rest jsonb', '', ', rest json') . ", $list)",
 		"DROP TABLE IF EXISTS mine CASCADE; SELECT dedup_create('mine', " . any('dedup_filter(1000)', 'dedup_window(100)', "dedup_window(1000), ttl => '1 hour'", "dedup_window(1000), ttl => '1 hour', renew => true", 'dedup_filter(1000), unlogged => true') . ')',
 		"DROP TABLE IF EXISTS shell CASCADE; CREATE TABLE shell (block int, page dedup_page" . any('', ' DEFAULT NULL') . ') USING streamdedup');
 }
@@ -341,6 +347,7 @@ sub alter
 		"ALTER TABLE ${t}_refused " . any("DROP COLUMN $c", 'DROP COLUMN rest', "ALTER $c TYPE text", "RENAME $c TO " . column(), 'ADD CHECK (false)'),
 		"CREATE OR REPLACE FUNCTION calm(x text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN "
 		  . any('RETURN x', 'RETURN x', 'RETURN NULL', 'RETURN x || x', 'RETURN 1/0', 'PERFORM pg_sleep(0); RETURN x') . "; END'",
+		"SELECT dedup_readmit('$t')", "SELECT dedup_readmit('$t')", "DELETE FROM $t WHERE c0 IS NOT NULL; SELECT dedup_readmit('$t')",
 		"CREATE INDEX ON $t ($c)", "CREATE UNIQUE INDEX ON $t ($c)", "CLUSTER $t", "ALTER TABLE $t " . any('ENABLE', 'DISABLE') . ' ROW LEVEL SECURITY',
 		"DROP TABLE " . any('mine', 'shell') . ' CASCADE', "ALTER TYPE pair ADD ATTRIBUTE $c int CASCADE", "ALTER TYPE pair DROP ATTRIBUTE $c CASCADE",
 		"ALTER TYPE mood ADD VALUE IF NOT EXISTS '$c'", "CREATE RULE r AS ON " . any('INSERT', 'UPDATE', 'DELETE') . " TO $t DO ALSO " . any('NOTHING', 'SELECT 1'), "DROP RULE r ON $t",

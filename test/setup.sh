@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench|torture|server_regress|bare...
+# usage: test/setup.sh demo|check|bench|torture|timescaledb|server_regress|bare...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -55,9 +55,10 @@ setup_list() {
 		check) echo "$build $server $demo $check $check_server" ;;
 		bench) echo "$build $server $bench $bench_server" ;;
 		torture) echo "$build $server perl" ;;
+		timescaledb) echo "$build $server cmake" ;;
 		server_regress) echo "$build $server $source" ;;
 		bare) echo "$bare" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, server_regress, bare)" >&2; return 2 ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, timescaledb, server_regress, bare)" >&2; return 2 ;;
 	esac
 }
 

@@ -24,6 +24,8 @@
 #            can see at any time. Some keys are used by one session only, so it can say of
 #            each statement whether it is refused; for the others there must have been a row
 #            somewhere. A partition is detached, filled by hand, and attached again.
+#   freed    one with a guard whose rows free their keys, which leaves duplicates out. The same
+#            holds for it; and its filter has seen the keys of its rows, and no others.
 #
 # The sessions check the rule for deleted rows at once. A key that a session has taken
 # stays taken until this session forgets the key, so each session can predict the answer
@@ -528,6 +530,7 @@ sub insert_shared
 }
 
 sub exact_table { return rand() < 0.5 ? 'single' : 'strict' }
+sub some_table { return rand() < 0.7 ? exact_table() : 'freed' }
 
 # Each of these is one step of a transaction. A step that failed leaves its SQLSTATE in
 # $psql->{error}.
@@ -804,13 +807,13 @@ my %steps = (
 		}
 	},
 	own_single => sub {
-		insert_own(exact_table(), { id => ++$next_id, k => own_exact_key(), part => int rand 3 });
+		insert_own(some_table(), { id => ++$next_id, k => own_exact_key(), part => int rand 3 });
 	},
 	own_several => sub {
-		insert_own(exact_table(), map { { id => ++$next_id, k => own_exact_key(), part => int rand 3 } } 0 .. rand 4);
+		insert_own(some_table(), map { { id => ++$next_id, k => own_exact_key(), part => int rand 3 } } 0 .. rand 4);
 	},
 	own_delete => sub {
-		my $table = exact_table();
+		my $table = some_table();
 		my $k = own_exact_key();
 		my $id = own_exact_row($table, $k);
 		my @deleted = $psql->ask("DELETE FROM $table WHERE k = $k RETURNING id");
@@ -820,7 +823,7 @@ my %steps = (
 	},
 	# to another key, or partition, or both
 	own_change => sub {
-		my $table = exact_table();
+		my $table = some_table();
 		my ($k, $new) = (own_exact_key(), own_exact_key());
 		my $id = own_exact_row($table, $k) or return;
 		my $taken = $k != $new && own_exact_row($table, $new) ? $new : undef;
@@ -830,7 +833,7 @@ my %steps = (
 	},
 	# deleted and inserted again while others wait for it
 	own_again => sub {
-		my $table = exact_table();
+		my $table = some_table();
 		my $k = own_exact_key();
 		my $id = own_exact_row($table, $k) or return;
 		$psql->ask("DELETE FROM $table WHERE id = $id");
@@ -838,13 +841,13 @@ my %steps = (
 		push @effects, [ '=', $table, $k, 0 ];
 		insert_own($table, { id => ++$next_id, k => $k, part => int rand 3 });
 	},
-	shared_single => sub { insert_shared(exact_table()) },
+	shared_single => sub { insert_shared(some_table()) },
 	shared_delete => sub {
-		my $table = exact_table();
+		my $table = some_table();
 		$psql->ask("DELETE FROM $table WHERE k = " . int rand $shared_keys);
 	},
 	shared_again => sub {
-		my $table = exact_table();
+		my $table = some_table();
 		my $k = int rand $shared_keys;
 		my $part = int rand 3;
 		my $id = ++$next_id;
@@ -856,7 +859,7 @@ my %steps = (
 		  if $psql->{error} eq '23505' || (!$psql->{error} && !@landed);
 	},
 	shared_move => sub {
-		my $table = exact_table();
+		my $table = some_table();
 		my $k = int rand $shared_keys;
 		my $part = int rand 3;
 		$psql->ask("UPDATE $table SET part = $part WHERE k = $k");
@@ -1060,7 +1063,7 @@ sub session
 
 # What must never give a row, at any time.
 my $exact_twice = join(' UNION ALL ',
-	map { "SELECT '$_', k FROM $_ GROUP BY k HAVING count(*) > 1" } 'single', 'strict');
+	map { "SELECT '$_', k FROM $_ GROUP BY k HAVING count(*) > 1" } 'single', 'strict', 'freed');
 
 # Takes a partition out, puts rows into it, and attaches it again: an error while there
 # are duplicates, which are deleted then.
@@ -1118,7 +1121,7 @@ sub maintenance
 		{
 			foreach my $twice ($session->ask($exact_twice))
 			{
-				note("X 0 two rows of one key under an exact guard: $twice");
+				note("X 0 two rows of one key: $twice");
 			}
 			last if $session->{error} eq 'gone';
 			if (rand() < 0.3)
@@ -1244,23 +1247,28 @@ sub compare
 
 	# Exact guards.
 	delete @expected_own{ grep { !$expected_own{$_} } keys %expected_own };
-	foreach my $table ('single', 'strict')
+	foreach my $table ('single', 'strict', 'freed')
 	{
 		foreach my $line ($session->ask("SELECT k, id FROM $table WHERE k >= $first_own"))
 		{
 			my ($k, $id) = split /\|/, $line;
 			my $own = delete $expected_own{"$table|$k"} || 0;
 			violation("$table has the row $id, and not $own, with the key $k") if $own != $id;
-			$figures{'rows under exact guards'}++;
+			$figures{'rows of one session each'}++;
 		}
 	}
-	violation(scalar(keys %expected_own) . ' rows under exact guards are lost: ' . few(%expected_own)) if %expected_own;
+	violation(scalar(keys %expected_own) . ' rows of one session each are lost: ' . few(%expected_own)) if %expected_own;
 	@alone = grep { !$was_there{$_} } keys %refused_exact;
-	violation(scalar(@alone) . ' keys were refused by exact guards without a twin: ' . few(map { "$_ by $refused_exact{$_}" } @alone)) if @alone;
+	violation(scalar(@alone) . ' keys were refused by exact or forgetting guards without a twin: ' . few(map { "$_ by $refused_exact{$_}" } @alone)) if @alone;
 	foreach my $twice ($session->ask($exact_twice))
 	{
-		violation("two rows of one key under an exact guard: $twice");
+		violation("two rows of one key: $twice");
 	}
+
+	my @differ = $session->ask("SELECT k, dedup_seen('freed_keys', k) FROM (SELECT generate_series(0, $shared_keys) k
+		UNION ALL SELECT $first_own * s + k FROM generate_series(1, $sessions) s, generate_series(0, $own_keys) k) x
+		WHERE dedup_seen('freed_keys', k) <> EXISTS (SELECT FROM freed WHERE freed.k = x.k)");
+	violation(scalar(@differ) . ' keys are seen and not in the table, or the other way round: ' . few(@differ)) if @differ;
 
 	# Keys.
 	my @twice = $session->ask('SELECT k FROM clicks GROUP BY k HAVING count(*) > 1');
@@ -1309,7 +1317,7 @@ sub compare
 	$figures{'refused without a twin'} += @alone;
 
 	# Pages.
-	foreach my $filter ('seen', 'recent', 'single_keys', 'strict_keys')
+	foreach my $filter ('seen', 'recent', 'single_keys', 'strict_keys', 'freed_keys')
 	{
 		my @bad = $session->ask("SELECT * FROM dedup_check('$filter')");
 		violation("dedup_check('$filter'): " . few(@bad)) if @bad;
@@ -1325,7 +1333,7 @@ sub next_generation
 {
 	my ($session) = @_;
 	# A partition that a killed session has left detached is not truncated with its table.
-	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, single3, strict, strict3, single_keys, strict_keys');
+	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, single3, strict, strict3, single_keys, strict_keys, freed');
 	violation("TRUNCATE failed with $session->{error}") if $session->{error};
 	%effects_of = %acknowledged = %refused = %refused_views = %was_there = %refused_exact = ();
 	return;
@@ -1415,7 +1423,7 @@ foreach my $sql (
 		(map { "CREATE TABLE $table$_ PARTITION OF $table FOR VALUES IN ($_)" } 0 .. 3),
 		"CREATE INDEX ON $table (k)",
 		# few keys, so that one line and entry serves many of them
-		"SELECT dedup_create('${table}_keys', dedup_filter(2000, 0.5, $seed))") } 'single', 'strict'),
+		"SELECT dedup_create('${table}_keys', dedup_filter(2000, @{[ $table eq 'freed' ? 1e-9 : 0.5 ]}, $seed))") } 'single', 'strict', 'freed'),
 	'CREATE TABLE done (tx bigint PRIMARY KEY)',
 	'CREATE TABLE history (seq bigserial, k bigint, taken boolean DEFAULT true)',
 	'CREATE UNLOGGED TABLE taken (k bigint PRIMARY KEY, taken boolean)',
@@ -1426,6 +1434,7 @@ foreach my $sql (
 	q{SELECT dedup_guard('views', 'recent', ARRAY['k'])},
 	q{SELECT dedup_guard('single', 'single_keys', ARRAY['k'], exact => true)},
 	q{SELECT dedup_guard('strict', 'strict_keys', ARRAY['k'], 'reject', exact => true)},
+	q{SELECT dedup_guard('freed', 'freed_keys', ARRAY['k'], on_delete => 'forget')},
 	q{CREATE FUNCTION remember() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO public.history (k) VALUES (NEW.k); RETURN NULL; END $$},
 	q{CREATE TRIGGER remember_new AFTER INSERT ON clicks FOR EACH ROW EXECUTE FUNCTION remember()},

@@ -45,6 +45,49 @@ inline bool AddToLine(uint8_t* line, const LineLayout& layout, uint64_t rest, ui
   return fifo::Insert(line, layout, fifo::FingerprintOf(rest, layout), generation, clock);
 }
 
+// Returns whether the line, which has time, holds the key in generation `now`. Sets
+// `*generation` to that of its last sight then.
+inline bool LastSightInLine(const uint8_t* line, const LineLayout& layout, uint64_t rest,
+                            uint32_t clock, uint32_t now, uint32_t* generation) noexcept {
+  uint64_t slots =
+      fifo::SlotsEqual(line, layout, fifo::FingerprintOf(rest, layout) << fifo::kGenerationBits,
+                       LowMask(fifo::kGenerationBits));
+  bool found = false;
+  for (; slots != 0; slots &= slots - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(slots));
+    const uint32_t seen = fifo::GenerationOf(fifo::LoadSlot(line, slot, layout.slot_bytes), clock);
+    if (!Alive(seen, now) || (found && seen <= *generation)) continue;
+    *generation = seen;
+    found = true;
+  }
+  return found;
+}
+
+// Adds a key to a line that has time, of which the line keeps the last sight only. Returns
+// whether the oldest key of the line gave way.
+inline bool AddSightToLine(uint8_t* line, const LineLayout& layout, uint64_t rest,
+                           uint32_t generation, uint32_t clock) noexcept {
+  uint32_t last = 0;
+  if (LastSightInLine(line, layout, rest, clock, clock, &last)) {
+    if (last >= generation) return false;
+    (void)fifo::Remove(line, layout, fifo::FingerprintOf(rest, layout));
+  }
+  return AddToLine(line, layout, rest, generation, clock);
+}
+
+// Returns whether a line that has time may have lost a key of the window of `generation`
+// before its time. A line gives up its oldest key, and only when it is full. It stays full
+// until one of the keys that it had then expires, and these were no older than the one that
+// it gave up. So a line with room has lost nothing that would not have expired by now, and a
+// full one nothing younger than its oldest key.
+inline bool MayHaveLost(const uint8_t* line, const LineLayout& layout, uint32_t clock,
+                        uint32_t generation) noexcept {
+  const fifo::Run run = fifo::RunOf(line, layout);
+  if (run.length < layout.usable()) return false;
+  return Alive(fifo::GenerationOf(fifo::LoadSlot(line, run.first, layout.slot_bytes), clock),
+               generation);
+}
+
 // Where the key stands among the keys of a line without time, by when they came: from 0, the
 // oldest, to 1. Negative if the line does not hold it.
 inline double AgeInLine(const uint8_t* line, const LineLayout& layout, uint64_t rest) noexcept {
@@ -56,20 +99,31 @@ inline double AgeInLine(const uint8_t* line, const LineLayout& layout, uint64_t 
   return (behind + 0.5) / run.length;
 }
 
-// Takes a key out. Returns false if the line does not hold it. In a line with time,
-// `generation` receives the one that the key was added in.
+// Takes a key out. Returns false if the line does not hold it. In a line with time it is the
+// youngest key of this fingerprint, and `generation` receives the one that it was added in.
 inline bool TakeFromLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t clock,
                          uint32_t* generation) noexcept {
   const uint64_t fingerprint = fifo::FingerprintOf(rest, layout);
-  if (layout.timed) {
-    const uint64_t slots = fifo::SlotsEqual(line, layout, fingerprint << fifo::kGenerationBits,
-                                            LowMask(fifo::kGenerationBits));
-    if (slots != 0) {
-      const auto slot = static_cast<unsigned>(std::countr_zero(slots));
-      *generation = fifo::GenerationOf(fifo::LoadSlot(line, slot, layout.slot_bytes), clock);
-    }
+  if (!layout.timed) return fifo::Remove(line, layout, fingerprint);
+  uint64_t slots = fifo::SlotsEqual(line, layout, fingerprint << fifo::kGenerationBits,
+                                    LowMask(fifo::kGenerationBits));
+  uint64_t youngest = 0;
+  uint32_t age = ~uint32_t{0};
+  for (; slots != 0; slots &= slots - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(slots));
+    const uint64_t value = fifo::LoadSlot(line, slot, layout.slot_bytes);
+    if (fifo::AgeOf(value, clock) >= age) continue;
+    age = fifo::AgeOf(value, clock);
+    youngest = value;
   }
-  return fifo::Remove(line, layout, fingerprint);
+  if (youngest == 0) return false;
+  *generation = fifo::GenerationOf(youngest, clock);
+  bool found = false;
+  fifo::RemoveIf(line, layout, [&](uint64_t slot) {
+    if (found || slot != youngest) return false;
+    return found = true;
+  });
+  return true;
 }
 
 // Takes out the keys that have expired when the clock moves on to `new_clock`.

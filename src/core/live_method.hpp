@@ -11,6 +11,7 @@
 #include "core/methods/fifo.hpp"
 #include "core/page.hpp"
 #include "core/registry.hpp"
+#include "core/settling.hpp"
 
 namespace dedup::live {
 

@@ -4,7 +4,7 @@
 // A main page, in lines of 64 bytes:
 //   line 0        PostgreSQL's page header (24 bytes) with our checksum (page_sum.hpp),
 //                 then our header (below)
-//   lines 1-4     16 tags: {transaction id u64, generation u32, 0 u32}
+//   lines 1-4     16 tags: {transaction id u64, generation u32, base u32}
 //   lines 5-24    the area: 160 entries of 8 bytes
 //   lines 25-127  103 lines of fingerprints (live_line.hpp)
 // An overflow page, of which a main page has a chain while it needs them:
@@ -21,9 +21,15 @@
 // An entry, from the low bits: 8 tag (0: taken back), 4 epoch, 4 turn, 7 line, 1
 // forgotten, 40 rest. It is there if its epoch is the page's: so emptying an area is one
 // byte. Turns tell roughly in which order the entries of one transaction came: the page's
-// turn moves on at about one key in ten (so that the byte is rarely logged). A forgotten
-// entry is a committed key that its tag's transaction forgets: it is there unless that
-// transaction commits.
+// turn moves on at about one key in ten (so that the byte is rarely logged).
+//
+// A forgotten entry is a key that its tag's transaction forgets: the key is there unless that
+// transaction commits. The tag's base says since when it was there: 0 for a key that was
+// committed for all, else the low half of the id of the transaction that had added it. That is
+// one that encloses the forgetting one, or that has committed but not for every snapshot. So
+// the key of such an entry is there if the base has committed and the tag's transaction has
+// not. A key that is added again after that gets another entry: a key is there if one of its
+// entries says so. Entries that are not forgotten have tags without a base.
 //
 // Entries are hashed to lines of the area: a key is in the first of kProbeLines lines
 // from its own on that had room. A line with a free entry ends the search, so that it
@@ -49,7 +55,7 @@ inline constexpr size_t kLinesAt = 25 * kLineBytes;
 static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
-inline constexpr uint8_t kPageVersion = 4;
+inline constexpr uint8_t kPageVersion = 5;
 
 // How often the filter's number of pages was doubled since it was made. Only 0 is known.
 inline constexpr uint8_t kLevel = 0;
@@ -110,11 +116,12 @@ static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
 static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPageBytes);
 
 // In the page of counters: who has said whether the filter covers its table
-// (live/cover.cpp), u64 each. The rest of that page, behind the header, changes without a
-// lock of its own.
-inline constexpr size_t kCoverAt = 160;
+// (live/cover.cpp), u64 each, and from which generation on, u32, then u32 0. The rest of that
+// page, behind the header, changes without a lock of its own.
+inline constexpr size_t kCoverAt = 192;
 inline constexpr unsigned kCoverWords = 4;
-inline constexpr size_t kCoverEnd = kCoverAt + 8 * kCoverWords;
+inline constexpr size_t kCoverFromAt = kCoverAt + 8 * kCoverWords;
+inline constexpr size_t kCoverEnd = kCoverFromAt + 8;
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
 inline constexpr unsigned kProbeLines = 20;  // all of a main page
@@ -220,35 +227,50 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
 struct Tag {
   uint64_t xid;
   uint32_t generation;
+  uint32_t base = 0;  // of forgotten entries
 };
+
+// A transaction id from its low half and another id of about the same age.
+inline uint64_t WidenXid(uint32_t low, uint64_t near) noexcept {
+  return near +
+         static_cast<uint64_t>(int64_t{static_cast<int32_t>(low - static_cast<uint32_t>(near))});
+}
+
+// The id of a tag's base, or kNoXid.
+inline uint64_t BaseOf(const Tag& tag) noexcept {
+  return tag.base == 0 ? kNoXid : WidenXid(tag.base, tag.xid);
+}
 
 inline size_t TagAt(unsigned tag) noexcept { return kTagsAt + (tag - 1) * kTagBytes; }
 
 // `tag` counts from 1.
 inline Tag LoadTag(const uint8_t* page, unsigned tag) noexcept {
-  return {LoadU64(page + TagAt(tag)), LoadU32(page + TagAt(tag) + 8)};
+  const uint8_t* at = page + TagAt(tag);
+  return {LoadU64(at), LoadU32(at + 8), LoadU32(at + 12)};
 }
 // The bytes of a tag.
 inline void PackTag(uint8_t* bytes, const Tag& tag) noexcept {
   StoreU64(bytes, tag.xid);
   StoreU32(bytes + 8, tag.generation);
-  StoreU32(bytes + 12, 0);
+  StoreU32(bytes + 12, tag.base);
 }
 inline void StoreTag(uint8_t* page, unsigned tag, const Tag& value) noexcept {
   PackTag(page + TagAt(tag), value);
 }
 
-// The tag of a transaction and generation, or a free one, or 0.
+// The tag with these contents, or a free one, or 0.
 struct TagChoice {
   unsigned tag;
   bool found;
 };
-inline TagChoice ChooseTag(const uint8_t* page, const AreaShape& area, uint64_t xid,
-                           uint32_t generation) noexcept {
+inline TagChoice ChooseTag(const uint8_t* page, const AreaShape& area, const Tag& wanted) noexcept {
   unsigned free_tag = 0;
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
     const Tag have = LoadTag(page, tag);
-    if (have.xid == xid && have.generation == generation) return {tag, true};
+    if (have.xid == wanted.xid && have.generation == wanted.generation &&
+        have.base == wanted.base) {
+      return {tag, true};
+    }
     if (have.xid == kNoXid && free_tag == 0) free_tag = tag;
   }
   return {free_tag, false};
@@ -373,7 +395,7 @@ inline unsigned CountEntries(const uint8_t* page, const AreaShape& area) noexcep
 // is no room for one of them.
 inline bool PutEntry(uint8_t* page, const AreaShape& area, const Tag& tag, unsigned line,
                      uint64_t rest, bool forgotten) noexcept {
-  const TagChoice choice = ChooseTag(page, area, tag.xid, tag.generation);
+  const TagChoice choice = ChooseTag(page, area, tag);
   const int place = PlaceFor(page, area, line, rest);
   if (choice.tag == 0 || place < 0) return false;
   if (!choice.found) StoreTag(page, choice.tag, tag);
@@ -381,259 +403,6 @@ inline bool PutEntry(uint8_t* page, const AreaShape& area, const Tag& tag, unsig
              {choice.tag, page[kTurnAt], line, forgotten, rest});
   page[kTurnAt] = TurnBehind(page, area, rest);
   return true;
-}
-
-// ---- settling -------------------------------------------------------------------
-
-// What is known of a tag's transaction.
-enum class Verdict : uint8_t {
-  kKeep,       // in progress, or not yet seen by every snapshot
-  kCommitted,  // for every snapshot
-  kAborted
-};
-
-struct Settled {
-  unsigned committed = 0;  // entries that were folded or frozen
-  unsigned aborted = 0;    // entries dropped
-  unsigned kept = 0;       // entries still there, frozen ones included
-  unsigned early = 0;      // keys of a time window that gave way before their time
-};
-
-// Moves the lines' clock on and drops what has expired by then.
-inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) noexcept {
-  const uint32_t before = ClockOf(main);
-  if (clock <= before) return;
-  if (before != 0) {
-    for (unsigned line = 0; line < kLines; ++line) {
-      ExpireLine(LineAt(main, line), layout, before, clock);
-    }
-  }
-  SetClock(main, clock);
-}
-
-// Folds a committed key into its line. Returns false if the line is full and the filter
-// does not forget. A set keeps a fingerprint once, however often its key, or another with
-// the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
-inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
-                 uint32_t generation, unsigned* early) noexcept {
-  uint8_t* bytes = LineAt(main, line);
-  const LineLayout& layout = geometry.layout;
-  if (layout.timed) {
-    MoveClock(main, layout, generation);
-    if (!Alive(generation, ClockOf(main))) return true;
-  }
-  if (!geometry.forgets) {
-    if (LineHolds(bytes, layout, rest, 0, 0)) return true;
-    if (IsFullLine(bytes, layout)) return false;
-  }
-  if (AddToLine(bytes, layout, rest, generation, ClockOf(main)) && layout.timed) ++*early;
-  return true;
-}
-
-// Gives all entries of the area a new epoch's bytes: those in `entries`, with tags as
-// they are in the page. Returns false if one finds no place, which only a change of
-// order can cause; area, epoch and turn are then spoilt.
-inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entries,
-                        unsigned count) noexcept {
-  if (page[kEpochAt] == kLastEpoch) {
-    std::memset(page + area.lines_at, 0, area.lines * kLineBytes);
-    page[kEpochAt] = 1;
-  } else {
-    ++page[kEpochAt];
-  }
-  page[kTurnAt] = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    const int place = PlaceFor(page, area, entries[i].line, entries[i].rest);
-    if (place < 0) return false;
-    Entry entry = entries[i];
-    entry.turn = i * (kLastTurn + 1) / (area.lines * kEntriesPerLine);
-    page[kTurnAt] = static_cast<uint8_t>(entry.turn);
-    StoreEntry(page, area, static_cast<unsigned>(place), entry);
-  }
-  return true;
-}
-
-// What Settle() works on.
-struct Settling {
-  uint8_t* main;
-  uint8_t* page;
-  const AreaShape* area;
-  const Geometry* geometry;
-  bool fold;
-  Settled* settled;
-  Entry kept[kMaxEntries];  // that stay in the area
-  unsigned kept_count;
-  uint16_t left[kMaxEntries];  // places of the entries that leave it
-  unsigned left_count;
-  bool used[kMaxTags + 1];  // tags of the entries that stay
-};
-
-// Tags in use, the older transaction first; frozen ones come before all. Returns how many.
-inline unsigned OrderTags(const uint8_t* page, const AreaShape& area, unsigned* order) noexcept {
-  unsigned tags = 0;
-  for (unsigned tag = 1; tag <= area.tags; ++tag) {
-    const uint64_t xid = LoadTag(page, tag).xid;
-    if (xid == kNoXid) continue;
-    unsigned at = tags++;
-    for (; at > 0 && LoadTag(page, order[at - 1]).xid > xid; --at) order[at] = order[at - 1];
-    order[at] = tag;
-  }
-  return tags;
-}
-
-// The entries of a page by tag and turn, as chains of places.
-struct PlacesByTurn {
-  static constexpr unsigned kTurns = kLastTurn + 1;
-  static constexpr uint16_t kEnd = 0xffff;
-  uint16_t next[kMaxEntries];
-  uint16_t first[256 * kTurns];
-
-  PlacesByTurn(const uint8_t* page, const AreaShape& area) noexcept {
-    std::memset(first, 0xff, sizeof first);
-    ForEachEntry(page, area, [this](unsigned place, const Entry& entry) {
-      uint16_t* list = first + entry.tag * kTurns + entry.turn;
-      next[place] = *list;
-      *list = static_cast<uint16_t>(place);
-    });
-  }
-
-  // Places of a tag's entries in the order of their turns. Returns how many.
-  unsigned Of(unsigned tag, uint16_t* places) const noexcept {
-    unsigned count = 0;
-    for (unsigned turn = 0; turn < kTurns; ++turn) {
-      for (uint16_t at = first[tag * kTurns + turn]; at != kEnd; at = next[at]) {
-        places[count++] = at;
-      }
-    }
-    return count;
-  }
-};
-
-// Gives an entry the tag of what is committed for all, which is made of a free tag, or else
-// of the entry's own.
-inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* frozen,
-                   Entry* entry) noexcept {
-  if (frozen->tag == 0) {
-    *frozen = ChooseTag(s->page, *s->area, kFrozen, generation);
-    if (frozen->tag == 0) *frozen = {tag, false};
-    if (!frozen->found) StoreTag(s->page, frozen->tag, {kFrozen, generation});
-  }
-  entry->tag = frozen->tag;
-  entry->forgotten = false;
-}
-
-// Whether a page has a frozen entry of this key, besides that at `place`, which would say
-// nothing more.
-inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place,
-                      const Entry& entry) noexcept {
-  return VisitKey(page, area, entry.line, entry.rest, [&](unsigned at, const Entry& other) {
-    return at != place && !other.forgotten && LoadTag(page, other.tag).xid == kFrozen;
-  });
-}
-
-// Settles one entry of a transaction: it leaves the area, or is added to those that stay.
-inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict verdict,
-                        uint16_t place, TagChoice* frozen) noexcept {
-  Entry entry = LoadEntry(s->page, *s->area, place);
-  if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
-    ++s->settled->aborted;  // added and rolled back, or forgotten and committed
-    s->left[s->left_count++] = place;
-    return;
-  }
-  if (verdict != Verdict::kKeep && entry.line < kLines) {
-    if (s->fold &&
-        Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
-      ++s->settled->committed;
-      s->left[s->left_count++] = place;
-      return;
-    }
-    if (value.xid != kFrozen || entry.forgotten) {
-      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry)) {
-        ++s->settled->committed;
-        s->left[s->left_count++] = place;
-        // At once: two entries whose tag was frozen in place must not both leave for the other.
-        TakeBack(s->page, *s->area, place);
-        return;
-      }
-      Freeze(s, tag, value.generation, frozen, &entry);
-      ++s->settled->committed;
-      StoreEntry(s->page, *s->area, place, entry);
-    }
-  }
-  s->used[entry.tag] = true;
-  s->kept[s->kept_count++] = entry;
-}
-
-// Moves the entries that stay to where they belong once the others have left. A nearly full
-// area may have no place for an entry in the new order. Then all stay where they are, and
-// those that leave are taken back: else a page that stays full would name a transaction for
-// ever.
-inline void CloseRanks(Settling* s) noexcept {
-  uint8_t* page = s->page;
-  const AreaShape& area = *s->area;
-  uint8_t saved[kMaxEntries * 8];
-  const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
-  std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
-  if (RebuildArea(page, area, s->kept, s->kept_count)) return;
-  std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
-  page[kEpochAt] = epoch;
-  page[kTurnAt] = turn;
-  for (unsigned i = 0; i < s->left_count; ++i) TakeBack(page, area, s->left[i]);
-}
-
-// Settles the entries of `page` (the main page itself, or one of its chain): drops those
-// of aborted transactions, and either folds the committed ones into the lines of `main`
-// (`fold`), or only frees their tags.
-inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const Verdict* verdicts,
-                   bool fold, Settled* settled) noexcept {
-  const AreaShape& area = AreaOf(page);
-  Settling s;
-  s.main = main;
-  s.page = page;
-  s.area = &area;
-  s.geometry = &geometry;
-  s.fold = fold;
-  s.settled = settled;
-  s.kept_count = s.left_count = 0;
-  std::memset(s.used, 0, sizeof s.used);
-
-  unsigned order[kMaxTags];
-  const unsigned tags = OrderTags(page, area, order);
-  const PlacesByTurn by_turn(page, area);
-  for (unsigned i = 0; i < tags; ++i) {
-    const unsigned tag = order[i];
-    const Tag value = LoadTag(page, tag);
-    if (verdicts[tag] == Verdict::kCommitted && value.xid != kFrozen) NoteSettled(main, value.xid);
-    TagChoice frozen = {0, false};
-    uint16_t places[kMaxEntries];
-    const unsigned count = by_turn.Of(tag, places);
-    for (unsigned j = 0; j < count; ++j) {
-      SettleEntry(&s, tag, value, verdicts[tag], places[j], &frozen);
-    }
-  }
-  settled->kept += s.kept_count;
-  for (unsigned tag = 1; tag <= area.tags; ++tag) {
-    if (!s.used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
-  }
-  if (s.left_count > 0) CloseRanks(&s);
-}
-
-// Gives the entries of a tag another transaction's: of a subtransaction that has ended
-// that of its parent.
-inline void Retag(uint8_t* page, unsigned tag, uint64_t xid) noexcept {
-  const AreaShape& area = AreaOf(page);
-  const Tag value = LoadTag(page, tag);
-  const TagChoice choice = ChooseTag(page, area, xid, value.generation);
-  if (!choice.found) {
-    StoreTag(page, tag, {xid, value.generation});
-    return;
-  }
-  ForEachEntry(page, area, [&](unsigned place, Entry entry) {
-    if (entry.tag != tag) return;
-    entry.tag = choice.tag;
-    StoreEntry(page, area, place, entry);
-  });
-  StoreTag(page, tag, {kNoXid, 0});
 }
 
 // ---- checking -------------------------------------------------------------------
@@ -650,6 +419,8 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
       flaw = "An entry has no transaction.";
     } else if (entry.line >= kLines) {
       flaw = "An entry belongs to no line.";
+    } else if (!entry.forgotten && LoadTag(page, entry.tag).base != 0) {
+      flaw = "An entry that is not forgotten has a base.";
     } else if (!VisitKey(page, area, entry.line, entry.rest,
                          [](unsigned, const Entry&) { return true; })) {
       flaw = "An entry cannot be found where it is.";
@@ -658,6 +429,9 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
     const Tag value = LoadTag(page, tag);
     if (value.xid == 1) flaw = "A transaction has an impossible number.";
+    if (value.base != 0 && (value.base <= kFrozen || value.xid <= kFrozen)) {
+      flaw = "A base is out of place.";
+    }
     if (!geometry.layout.timed && value.generation != 0) flaw = "A generation is out of place.";
   }
   if (kind == Kind::kMain) {

@@ -48,6 +48,7 @@ struct BroughtRows
 {
 	LiveFilter filter;
 	uint32 generation;
+	TimestampTz now;
 	TableKeys keys;
 	int64 blocks; /* of all tables */
 	int64 blocks_read;
@@ -58,6 +59,14 @@ struct BroughtRows
 };
 
 } /* namespace */
+
+/* Whether a row is older than the window: then the filter need not have its key. */
+static bool
+IsOlder(const BroughtRows &brought, const GuardKey &key)
+{
+	return key.has_time && key.at < brought.now &&
+		   !dedup::live::Alive(LiveGeneration(brought.filter, key.at), brought.generation);
+}
 
 /* Counts the rows of a scan whose keys the filter does not have. */
 static void
@@ -73,7 +82,7 @@ CountRows(BroughtRows *brought, const KeyScan &scan)
 		bool unknown;
 
 		CHECK_FOR_INTERRUPTS();
-		unknown = ReadRowKey(brought->keys, scan, &key, &hash) &&
+		unknown = ReadRowKey(brought->keys, scan, &key, &hash) && !IsOlder(*brought, key) &&
 				  !LiveSeen(brought->filter, hash, brought->generation);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(row_context);
@@ -148,23 +157,39 @@ RoundedEstimate(double rows)
 static char *
 LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 {
-	StringInfoData text;
+	const Oid relid = RelationGetRelid(rel);
+	const Expr *where = brought.keys.clause.where;
 	const char *schema = get_namespace_name(get_func_namespace(function));
+	const Expr *time = brought.keys.clause.at;
+	const char *from = psprintf("FROM %s", QualifiedGuardName(relid));
+	/* As the guard has it: none, and one ahead of the clock, is now. */
+	const char *is_new =
+		psprintf("WHERE %s(%s::pg_catalog.regclass, %s%s)",
+				 quote_qualified_identifier(schema, time != NULL ? "is_new_at" : "is_new"),
+				 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))),
+				 time == NULL
+					 ? ""
+					 : psprintf("LEAST(%s, pg_catalog.now()), ", ExpressionText(relid, time)),
+				 ElementsText(relid, brought.keys.clause));
 
-	initStringInfo(&text);
-	appendStringInfo(&text, "SELECT count(*) FROM %s%s WHERE %s(%s::pg_catalog.regclass",
-					 rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relhassubclass
-						 ? "ONLY "
-						 : "",
-					 QualifiedGuardName(RelationGetRelid(rel)),
-					 quote_qualified_identifier(schema, "is_new"),
-					 quote_literal_cstr(QualifiedGuardName(RelationGetRelid(brought.filter.rel))));
-	appendStringInfo(&text, ", %s)", ElementsText(RelationGetRelid(rel), brought.keys.clause));
-	if (brought.keys.clause.where != NULL)
-		appendStringInfo(&text, " AND %s",
-						 ExpressionText(RelationGetRelid(rel), brought.keys.clause.where));
-	appendStringInfoChar(&text, ';');
-	return text.data;
+	if (where == NULL)
+		return psprintf("SELECT count(*) %s %s;", from, is_new);
+	/* In one WHERE the server could call is_new() first. */
+	return psprintf("SELECT count(*) FILTER (%s) %s WHERE %s;", is_new, from,
+					ExpressionText(relid, where));
+}
+
+/*
+ * Returns the HINT: how the keys are loaded. is_new() gives a row with a NULL in its key none, so
+ * where NULL is a value only dedup_guard() can.
+ */
+static char *
+LoadHint(Relation rel, const BroughtRows &brought, Oid function)
+{
+	if (brought.keys.clause.nulls == NullKeys::Equal)
+		return pstrdup(_("To load the keys, take the guard off with dedup_unguard(), and make it "
+						 "again with load => true."));
+	return psprintf(_("To load the keys, run: %s"), LoadStatement(rel, brought, function));
 }
 
 /* Returns the DETAIL: what the guard does, and what the filter does with keys that are loaded. */
@@ -181,7 +206,7 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 						 ngettext(" %d of these rows repeats the key of another.",
 								  " %d of these rows repeat the key of another.", repeated),
 						 repeated);
-	if (parameters.ttl != 0)
+	if (parameters.ttl != 0 && brought.keys.clause.at == NULL)
 	{
 		Interval ttl = {};
 
@@ -193,7 +218,7 @@ BroughtDetail(const BroughtRows &brought, int repeated)
 						 DatumGetCString(
 							 DirectFunctionCall1(interval_out, IntervalPGetDatum(&ttl))));
 	}
-	else if (parameters.forgets)
+	else if (parameters.forgets && parameters.ttl == 0)
 		appendStringInfo(&text, _(" The filter keeps the last " UINT64_FORMAT " keys."),
 						 parameters.prototype_keys);
 	return text.data;
@@ -222,8 +247,7 @@ WarnOfUnknown(Relation rel, BroughtRows *brought, Oid function)
 							" rows of table \"%s\"",
 							LiveName(brought->filter), rows, RelationGetRelationName(rel)),
 			 errdetail_internal("%s", BroughtDetail(*brought, exact ? CountRepeated(brought) : 0)),
-			 errhint("To load the keys, run: %s%s", LoadStatement(rel, *brought, function),
-					 hidden)));
+			 errhint("%s%s", LoadHint(rel, *brought, function), hidden)));
 }
 
 void
@@ -242,9 +266,11 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
-		brought.generation = brought.filter.parameters.ttl == 0
-								 ? 0
-								 : LiveGeneration(brought.filter, GetCurrentTimestamp());
+		brought.now = GetCurrentTimestamp();
+		/* By the rows' own times the present is that of the newest one. */
+		if (brought.filter.parameters.ttl != 0)
+			brought.generation = clause.at != NULL ? LiveClock(brought.filter)
+												   : LiveGeneration(brought.filter, brought.now);
 		brought.keys = TableKeysOf(rel, clause, brought.filter);
 		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
@@ -311,9 +337,10 @@ GuardTriggerCreated(HeapTuple tuple)
 	/* The table's own trigger for INSERT need not be there yet. */
 	const Oid guarded = GuardedTable(trigger->tgparentid);
 
-	clause.nulls = NullsOf(ReadGuardRows(guarded).options);
+	ApplyOptions(ReadGuardRows(guarded).options, &clause);
 	rel = table_open(trigger->tgrelid, NoLock);
-	if (IsGuardClauseOf(rel, clause) && !LoadAttachedRows(rel, clause, guarded) &&
+	if (IsGuardClauseOf(rel, clause) &&
+		!LoadAttachedRows(rel, clause, guarded, "ALTER TABLE ... ATTACH PARTITION") &&
 		trigger->tgenabled != TRIGGER_DISABLED && TableOwnerMayAdd(guarded, clause.filter))
 		WarnOfBroughtRows(rel, clause, trigger->tgfoid);
 	table_close(rel, NoLock);

@@ -2,7 +2,7 @@
  * What a guard goes by: see clause.hpp. Any role that owns a table can make triggers by hand,
  * so nothing that a clause says is taken for granted. A flaw is the DETAIL of an error.
  */
-#include "guard/guard.hpp"
+#include "guard/table_keys.hpp"
 
 extern "C" {
 #include "access/attmap.h"
@@ -293,8 +293,20 @@ HasUsableColumns(TupleDesc desc, const Expr *expression)
 	return true;
 }
 
+/* As CREATE INDEX does: what can be inlined is looked at from the inside. */
+static bool
+IsMutable(Relation rel, const Expr *expression)
+{
+	const AsOwner before = BecomeOwner(rel);
+	const bool is_mutable =
+		contain_mutable_functions((Node *) expression_planner((Expr *) copyObjectImpl(expression)));
+
+	BecomeAgain(before);
+	return is_mutable;
+}
+
 const char *
-FlawOfExpression(const Expr *expression)
+FlawOfExpression(Relation rel, const Expr *expression)
 {
 	Node *node = (Node *) const_cast<Expr *>(expression);
 
@@ -302,8 +314,7 @@ FlawOfExpression(const Expr *expression)
 		return gettext_noop("One of its expressions returns a set.");
 	if (contain_subplans(node))
 		return gettext_noop("One of its expressions has a subquery.");
-	/* As CREATE INDEX does: what can be inlined is looked at from the inside. */
-	if (contain_mutable_functions((Node *) expression_planner((Expr *) copyObjectImpl(expression))))
+	if (IsMutable(rel, expression))
 		return gettext_noop("One of its expressions is not immutable.");
 	return NULL;
 }
@@ -332,17 +343,17 @@ FlawOfElement(TupleDesc desc, const GuardClause &clause, int i)
 }
 
 const char *
-FlawOfExpressions(const GuardClause &clause)
+FlawOfExpressions(Relation rel, const GuardClause &clause)
 {
 	const char *flaw = NULL;
 
 	for (int i = 0; i < clause.columns && flaw == NULL; i++)
 		if (clause.expressions[i] != NULL)
-			flaw = FlawOfExpression(clause.expressions[i]);
+			flaw = FlawOfExpression(rel, clause.expressions[i]);
 	if (flaw == NULL && clause.where != NULL)
-		flaw = FlawOfExpression(clause.where);
+		flaw = FlawOfExpression(rel, clause.where);
 	if (flaw == NULL && clause.at != NULL)
-		flaw = FlawOfExpression(clause.at);
+		flaw = FlawOfExpression(rel, clause.at);
 	return flaw;
 }
 
@@ -373,6 +384,37 @@ FlawOfClause(Relation rel, const GuardClause &clause)
 			"The relation that its trigger BEFORE DELETE names is not a live filter.");
 	if (get_rel_persistence(clause.filter) == RELPERSISTENCE_TEMP)
 		return gettext_noop("Its live filter is temporary.");
+	return NULL;
+}
+
+const char *
+FlawOfOptions(const GuardOptions &options, const GuardClause &clause)
+{
+	if (options.skip_too_old && clause.at == NULL)
+		return gettext_noop("It leaves out rows that are too old, but rows have no time.");
+	if (options.skip_too_old && options.exact)
+		return gettext_noop("It leaves out rows that are too old, but an exact guard knows rows of "
+							"any age.");
+	return NULL;
+}
+
+const char *
+FlawOfFilter(const LiveParameters &parameters, const GuardOptions &options,
+			 const GuardClause &clause)
+{
+	if (clause.at != NULL && parameters.ttl == 0)
+		return gettext_noop("Its rows have times, but its live filter has no ttl.");
+	if (!options.exact)
+		return NULL;
+	if (parameters.forgets && parameters.ttl == 0)
+		return gettext_noop(
+			"It is exact, and its live filter is a window, which forgets keys whose "
+			"rows are there.");
+	if (parameters.ttl != 0 && clause.at == NULL)
+		return gettext_noop("It is exact, and its live filter has a ttl, but rows have no time.");
+	if (parameters.renew)
+		return gettext_noop("It is exact, and its live filter renews the time of a key, which is "
+							"that of a row.");
 	return NULL;
 }
 

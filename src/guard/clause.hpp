@@ -21,6 +21,7 @@
 #ifndef STREAMDEDUP_GUARD_CLAUSE_HPP
 #define STREAMDEDUP_GUARD_CLAUSE_HPP
 
+#include "live/live.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -79,6 +80,7 @@ struct GuardClause
 	Expr *where;     /* NULL: all rows are guarded */
 	Expr *at;        /* NULL: the time is the clock's */
 	NullKeys nulls;  /* an option: not in the clause itself */
+	bool needs_time; /* the same: rows without a time do not count */
 
 	/* The columns of key, predicate and time, each once; the guard index has these. */
 	int used_count;
@@ -97,6 +99,21 @@ IsComputed(const GuardClause &clause)
 	return false;
 }
 
+/* Sets what the options of a guard mean to its clause. */
+static inline void
+ApplyOptions(const GuardOptions &options, GuardClause *clause)
+{
+	clause->nulls = NullsOf(options);
+	clause->needs_time = options.exact && clause->at != NULL;
+}
+
+/* Whether options and clause agree; returns a flaw, or NULL. */
+extern const char *FlawOfOptions(const GuardOptions &options, const GuardClause &clause);
+
+/* Why a live filter with these parameters cannot serve a guard; a flaw, or NULL. */
+extern const char *FlawOfFilter(const LiveParameters &parameters, const GuardOptions &options,
+								const GuardClause &clause);
+
 /* Reads a clause as pg_trigger has it; returns a flaw, or NULL. Options are not filled in. */
 extern const char *ReadClause(const char *qual, GuardClause *clause);
 extern bool ReadGuardClause(const char *qual, GuardClause *clause);
@@ -110,9 +127,12 @@ extern const char *FindUsedColumns(GuardClause *clause);
 /* Holds a clause against the table and the filter as they are now. Returns a flaw, or NULL. */
 extern const char *FlawOfClause(Relation rel, const GuardClause &clause);
 
-/* Why an expression, or one of a clause, cannot be computed for a guard; a flaw, or NULL. */
-extern const char *FlawOfExpression(const Expr *expression);
-extern const char *FlawOfExpressions(const GuardClause &clause);
+/*
+ * Why an expression over a table, or one of a clause, cannot be computed for a guard; a flaw, or
+ * NULL. Functions of constants are called, as the table's owner.
+ */
+extern const char *FlawOfExpression(Relation rel, const Expr *expression);
+extern const char *FlawOfExpressions(Relation rel, const GuardClause &clause);
 
 /*
  * Makes the clause of a guard of `from` one of another table, by the names of columns, which

@@ -137,15 +137,21 @@ IsUndone(SubTransactionId id)
 	return low < undone_count && undone[low].from <= id;
 }
 
+static SubTransactionId
+UsedBy(const DeletedRow &row)
+{
+	return row.used & ~kAwaited;
+}
+
 static bool
 IsUsed(const DeletedRow &row)
 {
-	return row.used != InvalidSubTransactionId && !IsUndone(row.used);
+	return UsedBy(row) != InvalidSubTransactionId && !IsUndone(UsedBy(row));
 }
 
 /*
- * Whether nothing can make the row count again: its deletion was undone, or is undone
- * whenever its use is, since what is still running of the two is the current
+ * Whether nothing can make the row count again, nor asks for it: its deletion was undone, or
+ * is undone whenever its use is, since what is still running of the two is the current
  * subtransaction.
  */
 bool
@@ -153,7 +159,8 @@ IsOver(const DeletedRow &row)
 {
 	SubTransactionId current = GetCurrentSubTransactionId();
 
-	return IsUndone(row.deleted) || (IsUsed(row) && row.deleted >= current);
+	return IsUndone(row.deleted) ||
+		   (IsUsed(row) && row.deleted >= current && (row.used & kAwaited) == 0);
 }
 
 static void
@@ -438,17 +445,30 @@ VisitRows(uint64 key, bool usable, Visit visit)
 }
 
 static void
-PutDeleted(uint64 key, SubTransactionId deleted)
+PutDeleted(uint64 key, SubTransactionId deleted, SubTransactionId awaited)
 {
-	CollectRow({key, deleted, InvalidSubTransactionId});
+	CollectRow({key, deleted, awaited});
 	NoteSubtransaction(deleted);
 }
 
 void
-NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted)
+NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited)
 {
 	Activate();
-	PutDeleted(KeyOf(filter, hash), deleted);
+	PutDeleted(KeyOf(filter, hash), deleted, awaited ? kAwaited : InvalidSubTransactionId);
+}
+
+/* The id of a subtransaction, which must leave room for the bit beside it. */
+static SubTransactionId
+CurrentUser(void)
+{
+	const SubTransactionId current = GetCurrentSubTransactionId();
+
+	if (unlikely(current >= kAwaited))
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("too many subtransactions in a transaction that has deleted rows "
+							   "from a guarded table")));
+	return current;
 }
 
 bool
@@ -459,13 +479,13 @@ UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use)
 
 	if (likely(context == NULL))
 		return false;
-	current = GetCurrentSubTransactionId();
+	current = CurrentUser();
 	key = KeyOf(filter, hash);
 	return VisitRows(key, true, [&](DeletedRow *row, bool in_table) {
 		if (IsUndone(row->deleted) || IsUsed(*row))
 			return false;
 		*use = {key, row->deleted, current};
-		row->used = current;
+		row->used = current | (row->used & kAwaited);
 		NoteSubtransaction(current);
 		if (in_table && IsOver(*row))
 			TakeFromTable((Size) (row - table));
@@ -480,12 +500,12 @@ ReturnDeletedRow(const DeletedRowUse &use)
 		return;
 	ForgetRunHints();
 	if (!VisitRows(use.key, false, [&](DeletedRow *row, bool) {
-			if (row->deleted != use.deleted || row->used != use.used)
+			if (row->deleted != use.deleted || UsedBy(*row) != use.used)
 				return false;
-			row->used = InvalidSubTransactionId;
+			row->used &= kAwaited;
 			return true;
 		}))
-		PutDeleted(use.key, use.deleted);
+		PutDeleted(use.key, use.deleted, InvalidSubTransactionId);
 }
 
 void
@@ -501,4 +521,56 @@ RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted)
 			TakeFromTable((Size) (row - table));
 		return true;
 	});
+}
+
+/* ---- rows that free their keys ------------------------------------------------------- */
+
+static bool
+IsAwaited(const DeletedRow &row)
+{
+	return (row.used & kAwaited) != 0 && !IsUndone(row.deleted);
+}
+
+/* Nobody asks for one deleted row of a key any more, and it is not used again. */
+static void
+StopAwaiting(uint64 key, bool used)
+{
+	const SubTransactionId current = CurrentUser();
+
+	VisitRows(key, false, [&](DeletedRow *row, bool in_table) {
+		if (!IsAwaited(*row) || IsUsed(*row) != used)
+			return false;
+		row->used = current;
+		NoteSubtransaction(current);
+		if (in_table && IsOver(*row))
+			TakeFromTable((Size) (row - table));
+		return true;
+	});
+}
+
+bool
+AskDeletedRow(Oid filter, uint64 hash)
+{
+	const uint64 key = KeyOf(filter, hash);
+	bool used = false;
+	bool unused = false;
+
+	if (context == NULL)
+		return false;
+	VisitRows(key, false, [&](DeletedRow *row, bool) {
+		if (IsAwaited(*row))
+			(IsUsed(*row) ? used : unused) = true;
+		return used && unused;
+	});
+	/* Those that were inserted again tell the others of the key, which are asked for later. */
+	if (used)
+		StopAwaiting(key, !unused);
+	return used;
+}
+
+void
+DropDeletedRow(Oid filter, uint64 hash)
+{
+	if (context != NULL)
+		StopAwaiting(KeyOf(filter, hash), false);
 }

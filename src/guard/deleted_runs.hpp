@@ -15,9 +15,12 @@ struct DeletedRow
 {
 	uint64 key;               /* see KeyOf() */
 	SubTransactionId deleted; /* by; invalid: an empty place */
-	SubTransactionId used;    /* inserted again by, or invalid */
+	SubTransactionId used;    /* inserted again by, or invalid; and whether it is awaited */
 };
 static_assert(sizeof(DeletedRow) == 16, "rows are written to files");
+
+/* In `used`: a trigger AFTER DELETE OR UPDATE asks yet whether the row was inserted again. */
+constexpr SubTransactionId kAwaited = (SubTransactionId) 1 << 31;
 
 /* Whether nothing can make the row count again; such rows need not be kept. */
 extern bool IsOver(const DeletedRow &row);

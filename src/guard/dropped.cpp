@@ -3,17 +3,23 @@
  * that come before somebody makes it again would be unknown to the filter, so it does not
  * cover its table from then on.
  *
+ * A partition is dropped whose rows would have freed their keys one by one: a NOTICE says that
+ * the filter keeps them.
+ *
  * The extension's event trigger calls us before such a command, so that this also holds in a
  * session that has not loaded the library.
  */
 #include "guard/request.hpp"
+#include "guard/truncation.hpp"
 #include "pg/catalog.hpp"
 
 extern "C" {
 #include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_trigger.h"
 #include "commands/defrem.h"
@@ -92,6 +98,20 @@ MayDrop(Oid relid)
 #endif
 }
 
+/* Whether a table and its partitions have no rows, nor had any when they were vacuumed last. */
+static bool
+HasNoRows(Oid table)
+{
+	List *tables = find_all_inheritors(table, NoLock, NULL);
+	bool none = true;
+	ListCell *cell;
+
+	foreach(cell, tables)
+		none = none && HasNoBlocks(lfirst_oid(cell));
+	list_free(tables);
+	return none;
+}
+
 /* Takes the filter's coverage away, in the order of locks that the command itself has. */
 static void
 Uncover(Oid table, bool concurrently)
@@ -114,8 +134,39 @@ Uncover(Oid table, bool concurrently)
 	CloseLive(live);
 }
 
+/* Whether one of a table's ancestors is among the objects that are dropped. */
+static bool
+GoesWithParent(Oid table, const List *objects)
+{
+	List *ancestors = get_partition_ancestors(table);
+	bool goes = false;
+	ListCell *cell;
+
+	foreach(cell, objects)
+		goes = goes || list_member_oid(ancestors, RelationOfNames((List *) lfirst(cell), 0));
+	list_free(ancestors);
+	return goes;
+}
+
+/* A partition is about to be dropped. */
+static void
+NoticePartition(Oid table, const List *objects)
+{
+	GuardRows rows;
+
+	if (!OidIsValid(table) || !get_rel_relispartition(table) || !MayDrop(table))
+		return;
+	rows = ReadGuardRows(table);
+	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove) || !rows.options.forget ||
+		!IsLiveRelationId(rows.clause.filter) || GuardedTable(rows.remove) == table ||
+		GoesWithParent(table, objects) || HasNoRows(table))
+		return;
+	NoticeKeptKeys(table, rows.clause.filter);
+}
+
 /*
- * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER and DROP INDEX
+ * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER, DROP INDEX and
+ * DROP TABLE
  */
 DEDUP_FUNCTION(dedup_guard_dropped)
 {
@@ -150,6 +201,8 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 			if (OidIsValid(table) && MayDrop(table))
 				Uncover(table, statement->concurrent);
 		}
+		else if (statement->removeType == OBJECT_TABLE)
+			NoticePartition(RelationOfNames(names, 0), statement->objects);
 	}
 	PG_RETURN_NULL();
 }

@@ -54,7 +54,7 @@ FindEmptied(Oid filter)
 
 /* ---- what has no rows ---------------------------------------------------------------- */
 
-static bool
+bool
 HasNoBlocks(Oid table)
 {
 	Relation rel = RelationIdGetRelation(table);
@@ -201,8 +201,25 @@ ForgetEmptied(SubTransactionId id)
 
 /* ---- the table ------------------------------------------------------------------------ */
 
+/*
+ * A table with rows gets the index of its exact guard after its triggers: dedup_guard() and
+ * ATTACH PARTITION do not do that. So nobody has loaded the keys of these rows. TimescaleDB does
+ * when a table becomes a chunk.
+ */
+static void
+UncoverUnseen(Oid filter)
+{
+	LiveFilter live;
+
+	if (!IsLiveRelationId(filter))
+		return;
+	live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);
+	SetLiveCovers(live, false);
+	CloseLive(live);
+}
+
 void
-ExactGuardIndexBuilt(Relation heap)
+ExactGuardIndexBuilt(Relation heap, Relation index)
 {
 	Oid function;
 	const GuardPlan *plan;
@@ -224,4 +241,6 @@ ExactGuardIndexBuilt(Relation heap)
 				 errhint("Run dedup_unguard(), and dedup_guard() with a logged filter.")));
 	if (HasNoBlocks(RelationGetRelid(heap)))
 		CoverEmptied();
+	else if (index->rd_createSubid != InvalidSubTransactionId)
+		UncoverUnseen(plan->clause.filter);
 }

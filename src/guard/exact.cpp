@@ -13,6 +13,14 @@
  *
  * Nobody waits with the key in flight: a transaction that deletes the row and inserts it
  * again would wait for us.
+ *
+ * In a window of time rows whose times are a ttl or more apart have a key together. The search
+ * passes over them. The filter has the key of each row until that has left the window, as the
+ * key's page knows it; LiveAddIfNew() says when a key that is not there is proof. All other rows
+ * are looked for in the table, those that are late or older than the window among them. They,
+ * too, put their keys in flight before the last look: so two of them do not miss each other. A
+ * row of ours that we have deleted keeps nobody out whose time is far from its own, but near to
+ * the new row's: so there the third step is taken then, too.
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
@@ -39,11 +47,15 @@ OpenExactFilter(const ExactSite *site)
 /*
  * Whether this transaction may have attached a partition, or one that it is in. Others see
  * the rows that it inserts there as soon as it has committed, and that the partition is there
- * a moment later: so they must not search in between.
+ * a moment later: so they must not search in between. Tables that inherit are looked up by the
+ * snapshot that shows the rows, so that TimescaleDB can make chunks side by side; but the
+ * constraints of one that was there before, by which it may be passed over, are not.
  */
 static bool
-IsNewPartition(Oid table)
+IsNewPartition(Relation rel)
 {
+	Oid table = RelationGetRelid(rel);
+
 	while (OidIsValid(table))
 	{
 		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
@@ -55,8 +67,11 @@ IsNewPartition(Oid table)
 		is_new = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data));
 		is_partition = ((Form_pg_class) GETSTRUCT(tuple))->relispartition;
 		ReleaseSysCache(tuple);
-		if (is_new || !is_partition)
-			return is_new;
+		if (!is_partition)
+			return is_new && table == RelationGetRelid(rel) &&
+				   rel->rd_createSubid == InvalidSubTransactionId;
+		if (is_new)
+			return true;
 #if PG_VERSION_NUM >= 140000
 		table = get_partition_parent(table, true);
 #else
@@ -75,9 +90,8 @@ PrepareExactSite(ExactSite *site, Relation rel)
 		return;
 	/* A row that goes straight into a partition has not locked the guarded table yet. */
 	if (site->plan->guarded != RelationGetRelid(rel))
-		LockRelationOid(site->plan->guarded, IsNewPartition(RelationGetRelid(rel))
-												 ? ShareRowExclusiveLock
-												 : RowExclusiveLock);
+		LockRelationOid(site->plan->guarded,
+						IsNewPartition(rel) ? ShareRowExclusiveLock : RowExclusiveLock);
 	site->owner = OwnerOfTable(site->plan->guarded);
 	if (!OidIsValid(site->owner))
 		elog(ERROR, "cache lookup failed for relation %u", site->plan->guarded);
@@ -106,11 +120,8 @@ RequireCovered(const ExactSite *site)
 
 /* ---- judging --------------------------------------------------------------------------- */
 
-/*
- * A snapshot of now in which all that this transaction has done counts. It is ours alone, so
- * it can be changed; to be unregistered.
- */
-static Snapshot
+/* The snapshot is ours alone, so it can be changed. */
+Snapshot
 TakeSnapshot(void)
 {
 	Snapshot latest = GetLatestSnapshot();
@@ -140,26 +151,58 @@ SearchForProof(const SearchKey &key, TransactionId *deleter)
 	return result;
 }
 
+/* The generation of a row; 0 without times. */
+static uint32
+GenerationOf(const LiveFilter &filter, const GuardKey &row)
+{
+	return filter.parameters.ttl == 0 ? 0 : LiveGeneration(filter, row.at);
+}
+
+/* Warns if a row that is to land has moved the window ahead of the clock. */
+static void
+WarnAhead(const LiveFilter &filter, bool ahead)
+{
+	if (ahead)
+		ereport(WARNING,
+				(errmsg("time of a row is ahead of the clock and moves the window of live filter "
+						"\"%s\"",
+						LiveName(filter)),
+				 errdetail(
+					 "When the transaction commits, that time becomes the present of the "
+					 "filter. Rows with earlier times are looked for in the table then, which "
+					 "is slower.")));
+}
+
 ExactVerdict
 JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &row)
 {
-	const SearchKey key = {site->plan, row.rel, row.key, row.self, &filter, row.hash};
+	Oid found = InvalidOid;
+	const int64 ttl = filter.parameters.ttl;
+	const uint32 generation = GenerationOf(filter, *row.key);
+	const bool ahead = ttl != 0 && LiveIsAhead(filter, generation);
+	/* Only a set knows the order in which its keys came. */
+	const SearchKey key = {site->plan, row.rel, row.key, ttl, row.self, ttl == 0 ? &filter : NULL,
+						   row.hash,   &found};
 
 	for (;;)
 	{
 		TransactionId deleter = InvalidTransactionId;
 		SearchResult result;
+		uint32 put_as;
 		LivePut put;
 
 		/* A row that has not landed cannot be found, and keeps its key all the same. */
-		if (IsKeyInHand(site->plan, row.hash, row.key->columns, row.row))
-			return {true, false, false};
-		if (LiveTestAndAdd(filter, row.hash, 0) == LiveAnswer::New)
-			return {false, false, true};
+		if (IsKeyInHand(site->plan, row.hash, *row.key, ttl, row.row))
+			return {true, false, false, 0, InvalidOid};
+		if (LiveAddIfNew(filter, row.hash, generation))
+		{
+			WarnAhead(filter, ahead);
+			return {false, false, true, generation, InvalidOid};
+		}
 
 		result = SearchNow(key, &deleter);
 		if (result == SearchResult::Live)
-			return {true, true, false};
+			return {true, true, false, 0, found};
 		if (result == SearchResult::Deleting)
 		{
 			LiveWait(deleter);
@@ -171,18 +214,21 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		 * and to wait for that would be a deadlock.
 		 */
 		if (result == SearchResult::Ours)
-			return {false, true, false};
+			return {false, true, false, 0, InvalidOid};
 
-		put = LivePutKey(filter, row.hash);
+		put = LivePutKey(filter, row.hash, generation, &put_as);
 		if (put == LivePut::Waited)
 			continue;
 		result = SearchForProof(key, &deleter);
 		if (result == SearchResult::None)
-			return {false, true, put == LivePut::Added};
+		{
+			WarnAhead(filter, ahead);
+			return {false, true, put == LivePut::Added, put_as, InvalidOid};
+		}
 		if (put == LivePut::Added)
-			LiveTakeBack(filter, row.hash, GetCurrentTransactionId());
+			LiveTakeBack(filter, row.hash, GetCurrentTransactionId(), put_as);
 		if (result == SearchResult::Live)
-			return {true, true, false};
+			return {true, true, false, 0, found};
 		LiveWait(deleter);
 	}
 }
@@ -237,19 +283,21 @@ LandsWithKey(const GuardRow *row, Relation heap, Relation index, const Datum *va
 
 	/* An index that does not tell is not the guard's. */
 	return !ReadLandedKey(*row->reader, heap, index, values, isnull, &key, NULL) ||
-		   (key.counts && EqualGuardKeys(row->plan, row->key, key.columns));
+		   (key.counts && EqualGuardKeys(row->plan, row->key, key.columns) &&
+			key.has_time == row->has_time && (!key.has_time || key.at == row->at));
 }
 
 /* Puts the key of a row in flight that stays, whatever else has its key. */
 static bool
-AddLandedKey(const LiveFilter &filter, uint64 hash)
+AddLandedKey(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
+	uint32 put_as;
 	LivePut put;
 
-	if (LiveTestAndAdd(filter, hash, 0) == LiveAnswer::New)
+	if (LiveAddIfNew(filter, hash, generation))
 		return true;
 	do
-		put = LivePutKey(filter, hash);
+		put = LivePutKey(filter, hash, generation, &put_as);
 	while (put == LivePut::Waited);
 	return put == LivePut::Added;
 }
@@ -259,11 +307,12 @@ static void
 JudgeLanded(const ExactSite *site, const LiveFilter &filter, const ExactRow &landed, GuardRow *row)
 {
 	const GuardPlan *plan = site->plan;
+	uint32 generation = 0;
 	bool added;
 
 	/* A duplicate that no trigger has seen cannot be left out or marked any more. */
 	if (row == NULL && plan->mode != GuardMode::Reject)
-		added = AddLandedKey(filter, landed.hash);
+		added = AddLandedKey(filter, landed.hash, GenerationOf(filter, *landed.key));
 	else
 	{
 		const ExactVerdict verdict = JudgeExactRow(site, filter, landed);
@@ -272,13 +321,15 @@ JudgeLanded(const ExactSite *site, const LiveFilter &filter, const ExactRow &lan
 		if (verdict.duplicate)
 			RejectRow(landed.rel, plan, filter, landed.key->columns);
 		added = verdict.added;
+		generation = verdict.generation;
 	}
 	if (!added)
 		return;
 	if (row == NULL)
 		CountLive(filter, LiveCounter::New, 1);
 	else
-		NoteLandedRow(row, filter, landed.hash, landed.rel, landed.self, site->may_kill);
+		NoteLandedRow(row, filter, landed.hash, generation, landed.rel, landed.self,
+					  site->may_kill);
 }
 
 void

@@ -22,7 +22,7 @@ struct ExactSite
 	MemoryContext query;   /* where the site is */
 	MemoryContext memory;  /* below that, for one row that lands at a time */
 	Oid owner;             /* of the guarded table; valid: all of the site is known */
-	bool covers;           /* the filter has the key of every row that is there */
+	bool covers;           /* the filter has the key of every row that it is to have */
 	bool may_kill;         /* ON CONFLICT can kill a row that has landed */
 	KeyReader reader;      /* of rows that land */
 };
@@ -49,8 +49,10 @@ struct ExactRow
 struct ExactVerdict
 {
 	bool duplicate;
-	bool searched; /* the table was asked */
-	bool added;    /* the key is in flight for this row, as this subtransaction's */
+	bool searched;     /* the table was asked */
+	bool added;        /* the key is in flight for this row, as this subtransaction's */
+	uint32 generation; /* under which, in a window of time */
+	Oid found;         /* the table of the row that has the key, if it was found */
 };
 
 /*
@@ -59,6 +61,12 @@ struct ExactVerdict
  */
 extern ExactVerdict JudgeExactRow(const ExactSite *site, const LiveFilter &filter,
 								  const ExactRow &row);
+
+/*
+ * Takes a snapshot of now in which all that this transaction has done counts; to be
+ * unregistered.
+ */
+extern Snapshot TakeSnapshot(void);
 
 /*
  * Looks for live rows in all tables of a guard so that none found is proof, as long as nobody

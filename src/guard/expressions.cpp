@@ -127,9 +127,9 @@ CheckColumns(Relation rel, const Expr *expression, const ParsedText &parsed)
 }
 
 static void
-CheckImmutable(const Expr *expression, const ParsedText &parsed)
+CheckImmutable(Relation rel, const Expr *expression, const ParsedText &parsed)
 {
-	if (FlawOfExpression(expression) != NULL)
+	if (FlawOfExpression(rel, expression) != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 						errmsg("\"%s\" is not immutable", parsed.text),
 						errdetail("Its result must depend on the row alone, not on settings, the "
@@ -156,7 +156,7 @@ ReadText(Relation rel, const ParsedText &parsed, bool boolean)
 	assign_expr_collations(state, node);
 	free_parsestate(state);
 	CheckColumns(rel, (const Expr *) node, parsed);
-	CheckImmutable((const Expr *) node, parsed);
+	CheckImmutable(rel, (const Expr *) node, parsed);
 	return (Expr *) node;
 }
 

@@ -1,12 +1,15 @@
 /*
  * What the parts of the guard share.
  *
- * A guarded table has three objects:
+ * A guarded table has these objects:
  *
  *   trigger ~dedup_guard          BEFORE INSERT OR UPDATE, each row; its arguments are
  *                                 the mode, the constraint name for errors, and options
  *   trigger ~dedup_guard_delete   BEFORE DELETE, each row; its WHEN clause, which is
  *                                 always true, describes the guard (clause.hpp)
+ *   trigger ~dedup_guard_forget   AFTER DELETE OR UPDATE, each row; and
+ *   trigger ~dedup_guard_truncate AFTER TRUNCATE, each statement, not on partitions: both only
+ *                                 where rows that go free their keys (freed.cpp)
  *   index <table>_dedup_guard     of access method streamdedup_guard on the columns that
  *                                 the guard goes by, and on the column for marks if it is
  *                                 exact: stores nothing, tells us that a row landed
@@ -24,6 +27,7 @@
 #include "live/live.hpp"
 
 extern "C" {
+#include "commands/trigger.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 #include "storage/itemptr.h"
@@ -31,6 +35,7 @@ extern "C" {
 }
 
 struct ExactSite;
+struct GuardKey;
 struct KeyReader;
 
 /* One more element of an array that doubles. */
@@ -57,6 +62,8 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 /* Triggers fire in the order of their names' bytes: these after every usual one. */
 #define GUARD_TRIGGER "~dedup_guard"
 #define GUARD_DELETE_TRIGGER "~dedup_guard_delete"
+#define GUARD_FORGET_TRIGGER "~dedup_guard_forget"
+#define GUARD_TRUNCATE_TRIGGER "~dedup_guard_truncate"
 
 /* Registers callbacks and hooks; once, from _PG_init (init.cpp). */
 extern void InitGuard(void);
@@ -66,8 +73,10 @@ extern void InitGuard(void);
 /* The triggers of a guarded table. */
 struct GuardTriggers
 {
-	const Trigger *write;  /* BEFORE INSERT OR UPDATE */
-	const Trigger *remove; /* BEFORE DELETE */
+	const Trigger *write;    /* BEFORE INSERT OR UPDATE */
+	const Trigger *remove;   /* BEFORE DELETE */
+	const Trigger *forget;   /* AFTER DELETE OR UPDATE, if rows that go free their keys */
+	const Trigger *truncate; /* AFTER TRUNCATE, of the table that dedup_guard() was called for */
 };
 
 /*
@@ -90,8 +99,8 @@ extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &
 extern Oid FindGuardFunction(Relation rel, bool fires);
 
 /*
- * The table whose trigger this one was cloned from, for a partition; 0 if a trigger is
- * gone.
+ * The table whose trigger this one was cloned from, for a partition or a table that inherits;
+ * 0 if a trigger is gone.
  */
 extern Oid GuardedTable(Oid trigger);
 
@@ -162,6 +171,11 @@ extern Oid GuardedBy(Oid filter);
 /* The table that dedup_guard() was called for of some guard, enabled or not, or InvalidOid. */
 extern Oid TableOfAnyGuard(Oid filter);
 
+/* The table of some guard, enabled or not, whose refused rows go into this one, or InvalidOid. */
+extern Oid TableOfSide(Oid side);
+/* The tables that dedup_guard() was called for of all guards, enabled or not, each once. */
+extern List *TablesOfGuards(Oid filter);
+
 /* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
 extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
 
@@ -177,9 +191,19 @@ struct GuardRows
 	GuardOptions options;
 	Oid remove;
 	char remove_enabled;
+	Oid forget;
+	char forget_enabled;
+	Oid truncate;
+	char truncate_enabled;
 	GuardClause clause;
 };
 extern GuardRows ReadGuardRows(Oid table);
+
+/*
+ * Whether the rows of a guarded table are all that its filter has to know: the guard is no
+ * ledger, whose keys outlive their rows.
+ */
+extern bool MayBeRebuilt(const GuardRows &rows);
 
 /* The table of an enabled exact guard that uses the filter, or InvalidOid. */
 extern Oid ExactlyGuardedBy(Oid filter);
@@ -210,9 +234,17 @@ extern Oid RootOfPartition(Relation rel);
 /*
  * A row that this transaction deletes from a guarded table may be inserted again: its key
  * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
- * deleted it. May write to a temporary file.
+ * deleted it. `awaited`: AskDeletedRow() is called for it. May write to a temporary file.
  */
-extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
+extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false);
+
+/*
+ * What has become of a deleted row, when the statement that deleted it is over. Returns true if
+ * it, or another deleted row of its key, was inserted again; then the note is gone. Otherwise
+ * the key is free, and DropDeletedRow() drops the note once nobody needs it any more.
+ */
+extern bool AskDeletedRow(Oid filter, uint64 hash);
+extern void DropDeletedRow(Oid filter, uint64 hash);
 
 /* A deleted row that was inserted again. */
 struct DeletedRowUse
@@ -245,6 +277,35 @@ extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
 /* `close`: closes the files, too; else the end of the transaction does. */
 extern void ForgetDeletedRows(bool close);
 
+/* ---- rows that free their keys (freed.cpp) ------------------------------------- */
+
+/* The trigger AFTER DELETE OR UPDATE of a guard fires. */
+extern void GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger);
+
+/* The trigger AFTER TRUNCATE of a guard fires. */
+extern void GuardTruncated(const TriggerData *trigger);
+
+/* Whether a guard of another table uses a filter, too. */
+extern bool IsSharedFilter(Oid filter, Oid guarded);
+
+/*
+ * Whether the TRUNCATE that is running removes all rows of the table that dedup_guard() was
+ * called for, so that the filter is emptied.
+ */
+extern bool TruncateEmptiesFilter(const GuardPlan *plan);
+
+/*
+ * Empties the filter of a guard whose table this transaction has truncated as a whole. Returns
+ * false if there are rows, or if others use the table or the filter.
+ */
+extern bool EmptyFilterOf(const GuardPlan *plan);
+
+/* The NOTICE that a filter keeps keys of rows that went with their whole table. */
+extern void NoticeKeptKeys(Oid table, Oid filter);
+
+/* At the end of a transaction. */
+extern void ForgetFreeing(void);
+
 /* ---- rows that TRUNCATE has removed (truncate.cpp) ---------------------- */
 
 /*
@@ -265,7 +326,10 @@ extern void ReadTruncatedRows(const LiveFilter &filter);
  */
 extern bool MayBeRemovedRow(Oid filter);
 
-/* Before a transaction commits: warns of keys that it leaves behind. */
+/*
+ * Before a transaction commits: empties filters whose tables are empty, and warns of keys that it
+ * leaves behind.
+ */
 extern void WarnOfTruncatedKeys(void);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
@@ -287,10 +351,11 @@ extern void CoverEmptied(void);
 extern void CheckEmptied(void);
 
 /*
- * Called when the guard index of a table is built: when the table was truncated, and when
- * it has become logged, which it must not if the filter of its exact guard is not.
+ * Called when the guard index of a table is built: when the table was truncated, when it has
+ * become logged, which it must not if the filter of its exact guard is not, and when the index
+ * comes to a table with rows that has an exact guard already, which then does not know them.
  */
-extern void ExactGuardIndexBuilt(Relation heap);
+extern void ExactGuardIndexBuilt(Relation heap, Relation index);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetEmptied(SubTransactionId id);
@@ -315,17 +380,17 @@ extern void ForgetMadeTriggers(void);
 
 /* ---- tables that look guarded (unguarded.cpp) --------------------------- */
 
-/* Warns of tables that inherit from a table, not as partitions, without such a guard. */
-extern void WarnOfUnguardedChildren(Relation rel, Oid filter);
-
-/* A table has become the child or partition of another. */
-extern void GuardChildCreated(Oid child, Oid parent);
+/*
+ * The event trigger was called for a statement: if that has loaded the library, and detaches
+ * nothing, then nothing was detached before.
+ */
+extern void NothingDetachedBy(const Node *statement);
 
 /* Before a transaction commits: says what this transaction has left without a guard. */
 extern void LookAtUnguarded(void);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
-extern void ForgetUnguarded(SubTransactionId id);
+/* What ends at the end of the transaction. */
+extern void ForgetUnguarded(void);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardUnguarded(void);
@@ -360,7 +425,9 @@ struct GuardRow
 	ExactSite *exact;         /* NULL: the guard is not exact */
 	bool judged;              /* exact: it needs no judgement where it lands */
 	const NullableDatum *key; /* exact: that it takes, if it has not landed yet; or NULL */
-	bool changeable;          /* by triggers that fire after the guard's */
+	bool has_time;            /* the same */
+	TimestampTz at;
+	bool changeable; /* by triggers that fire after the guard's */
 
 	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
 	Oid updated_in;
@@ -396,6 +463,7 @@ struct GuardEffect
 	bool counts;              /* in `counter` */
 	LiveCounter counter;      /* New: the key was added, too */
 	const DeletedRowUse *use; /* or NULL */
+	uint32 generation;        /* exact: that the key was put under, in a window of time; or 0 */
 };
 extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 						 uint64 hash, bool may_kill);
@@ -404,11 +472,14 @@ extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEff
  * The same for a row that has just landed. `may_kill`: ON CONFLICT may kill it yet, and its
  * key is taken back then.
  */
-extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap,
-						  ItemPointer tid, bool may_kill);
+extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, uint32 generation,
+						  Relation heap, ItemPointer tid, bool may_kill);
 
-/* Whether a row that has not landed yet, another than this one, has taken a key of `plan`. */
-extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const NullableDatum *columns,
+/*
+ * Whether a row that has not landed yet, another than this one, has taken a key of `plan`;
+ * `ttl`: not if their times are as far apart, unless it is 0.
+ */
+extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key, int64 ttl,
 						const GuardRow *except);
 
 /*
@@ -493,10 +564,26 @@ extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relat
 extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
 /*
- * Before a duplicate is left out of a table: 55000 if the table inherits, not as a
- * partition, from one that the same filter guards and that has rows of its own.
+ * The table with rows of its own and the same filter that a table inherits from, not as a
+ * partition; or InvalidOid. A duplicate may be a copy of one of these rows, which are to be
+ * removed there.
  */
-extern void CheckGuardedParents(Relation rel, Oid filter, Oid function);
+extern Oid GuardedParentWithRows(Relation rel, Oid filter, Oid function);
+
+/* The same of an exact guard, which has found the row with the key in a table. */
+extern Oid FoundInParent(Relation rel, Oid found);
+
+/* 55000: a duplicate cannot be left out of a table that inherits from such a parent. */
+[[noreturn]] extern void RefuseWhileParentHasRows(Relation rel, Oid parent);
+
+/* A duplicate is marked instead: then the parent must not be truncated in this transaction. */
+extern void NoteMarkedCopy(Oid parent);
+
+/* Called when the guard index of a table is built: if the table was truncated, checks that. */
+extern void CheckMarkedCopies(Relation heap);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetMarkedCopies(SubTransactionId id);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);

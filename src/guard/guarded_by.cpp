@@ -49,10 +49,13 @@ ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause)
 	return !isnull && ReadGuardClause(TextDatumGetCString(qual), clause);
 }
 
-/* Runs visit(trigger) over the delete triggers of guards that use a filter, until it is true. */
+/*
+ * Runs visit(row of pg_trigger, its descriptor) over the triggers that depend on a relation, until
+ * it is true.
+ */
 template <typename Visit>
 static void
-VisitGuardsOf(Oid filter, Visit visit)
+VisitTriggersNaming(Oid relid, Visit visit)
 {
 	Relation depend = table_open(DependRelationId, AccessShareLock);
 	Relation triggers = table_open(TriggerRelationId, AccessShareLock);
@@ -64,7 +67,7 @@ VisitGuardsOf(Oid filter, Visit visit)
 	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(RelationRelationId));
 	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(filter));
+				ObjectIdGetDatum(relid));
 	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
 	while (!done && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
@@ -79,14 +82,43 @@ VisitGuardsOf(Oid filter, Visit visit)
 					ObjectIdGetDatum(form->objid));
 		trigger_scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &by_oid);
 		trigger_tuple = systable_getnext(trigger_scan);
-		if (HeapTupleIsValid(trigger_tuple) &&
-			IsGuardOf(trigger_tuple, RelationGetDescr(triggers), filter))
-			done = visit((Form_pg_trigger) GETSTRUCT(trigger_tuple));
+		if (HeapTupleIsValid(trigger_tuple))
+			done = visit(trigger_tuple, RelationGetDescr(triggers));
 		systable_endscan(trigger_scan);
 	}
 	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
 	table_close(depend, AccessShareLock);
+}
+
+/* Runs visit(trigger) over the delete triggers of guards that use a filter, until it is true. */
+template <typename Visit>
+static void
+VisitGuardsOf(Oid filter, Visit visit)
+{
+	VisitTriggersNaming(filter, [&](HeapTuple tuple, TupleDesc desc) {
+		return IsGuardOf(tuple, desc, filter) && visit((Form_pg_trigger) GETSTRUCT(tuple));
+	});
+}
+
+Oid
+TableOfSide(Oid side)
+{
+	Oid table = InvalidOid;
+
+	/* Anybody can name a table: it counts if the guard could write there. */
+	VisitTriggersNaming(side, [&](HeapTuple tuple, TupleDesc desc) {
+		GuardClause clause;
+		Oid guarded;
+
+		if (!ReadDeleteTrigger(tuple, desc, &clause) || clause.side != side)
+			return false;
+		guarded = GuardedTable(((Form_pg_trigger) GETSTRUCT(tuple))->oid);
+		if (OidIsValid(guarded) && TableOwnerMayAdd(guarded, side))
+			table = guarded;
+		return OidIsValid(table);
+	});
+	return table;
 }
 
 Oid
@@ -115,6 +147,27 @@ TableOfAnyGuard(Oid filter)
 		return OidIsValid(table);
 	});
 	return table;
+}
+
+List *
+TablesOfGuards(Oid filter)
+{
+	List *tables = NIL;
+
+	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
+		const Oid table = GuardedTable(trigger->oid);
+
+		if (OidIsValid(table))
+			tables = list_append_unique_oid(tables, table);
+		return false;
+	});
+	return tables;
+}
+
+bool
+IsSharedFilter(Oid filter, Oid guarded)
+{
+	return list_difference_oid(TablesOfGuards(filter), list_make1_oid(guarded)) != NIL;
 }
 
 /* ---- exact guards ---------------------------------------------------------------- */
@@ -190,6 +243,16 @@ ReadGuardRows(Oid table)
 			found.remove = trigger->oid;
 			found.remove_enabled = trigger->tgenabled;
 		}
+		if (trigger->tgtype == (TRIGGER_TYPE_ROW | TRIGGER_TYPE_DELETE | TRIGGER_TYPE_UPDATE))
+		{
+			found.forget = trigger->oid;
+			found.forget_enabled = trigger->tgenabled;
+		}
+		if (trigger->tgtype == TRIGGER_TYPE_TRUNCATE)
+		{
+			found.truncate = trigger->oid;
+			found.truncate_enabled = trigger->tgenabled;
+		}
 		if (trigger->tgtype ==
 			(TRIGGER_TYPE_ROW | TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE))
 		{
@@ -203,8 +266,14 @@ ReadGuardRows(Oid table)
 				found.options = OptionsOf(arguments);
 		}
 	});
-	found.clause.nulls = NullsOf(found.options);
+	ApplyOptions(found.options, &found.clause);
 	return found;
+}
+
+bool
+MayBeRebuilt(const GuardRows &rows)
+{
+	return rows.options.exact || rows.options.forget;
 }
 
 /* Runs visit(rows) over the exact guards, enabled or not, that use a filter. */
@@ -241,9 +310,7 @@ TablesOfExactGuard(Oid filter, Oid *guarded)
 	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
 		const Oid table = trigger->tgrelid;
 
-		tables = list_concat_unique_oid(tables, get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE
-													? find_all_inheritors(table, NoLock, NULL)
-													: list_make1_oid(table));
+		tables = list_concat_unique_oid(tables, find_all_inheritors(table, NoLock, NULL));
 		*guarded = GuardedTable(trigger->oid);
 		return false;
 	});

@@ -1,9 +1,10 @@
 /*
  * Sorting the hashes of many keys by the server's tuplesort, in a bounded amount of memory.
  *
- * A hash can carry an age: the number of the partition that its row is in. Equal hashes come
- * in the order of their ages. Hashes without ages are sorted as int8, the fastest sort; those
- * with ages as uuid, which the server compares by their first 8 bytes: the hash.
+ * A hash can carry an age: the number of the partition that its row is in, or the time of its
+ * row. Equal hashes come in the order of their ages. Hashes without ages are sorted as int8, the
+ * fastest sort; those with ages as uuid, which the server compares by their first 8 bytes: the
+ * hash.
  */
 #ifndef STREAMDEDUP_GUARD_HASH_SORT_HPP
 #define STREAMDEDUP_GUARD_HASH_SORT_HPP
@@ -46,13 +47,25 @@ StartHashSort(bool aged, int memory)
 #endif
 }
 
+/* The same for times. */
+static inline uint64
+SortableTime(int64 at)
+{
+	return (uint64) at ^ UINT64CONST(1) << 63;
+}
+static inline int64
+TimeOf(uint64 sortable)
+{
+	return (int64) (sortable ^ UINT64CONST(1) << 63);
+}
+
 /* Adds a hash. The age is ignored in a sort without ages. */
 static inline void
-PutHash(const HashSort &sort, uint64 hash, uint32 age)
+PutHash(const HashSort &sort, uint64 hash, uint64 age)
 {
 	if (sort.aged)
 	{
-		const uint64 parts[] = {pg_hton64(hash), pg_hton64((uint64) age)};
+		const uint64 parts[] = {pg_hton64(hash), pg_hton64(age)};
 		pg_uuid_t value;
 
 		memcpy(value.data, parts, UUID_LEN);
@@ -64,7 +77,7 @@ PutHash(const HashSort &sort, uint64 hash, uint32 age)
 
 /* Gets the next hash. Returns false after the last one. */
 static inline bool
-NextHash(const HashSort &sort, uint64 *hash, uint32 *age)
+NextHash(const HashSort &sort, uint64 *hash, uint64 *age)
 {
 	Datum value;
 	bool isnull;
@@ -81,7 +94,7 @@ NextHash(const HashSort &sort, uint64 *hash, uint32 *age)
 
 		memcpy(parts, DatumGetUUIDP(value)->data, UUID_LEN);
 		*hash = pg_ntoh64(parts[0]);
-		*age = (uint32) pg_ntoh64(parts[1]);
+		*age = pg_ntoh64(parts[1]);
 	}
 	else
 	{

@@ -38,7 +38,8 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 							   GUARD_ACCESS_METHOD),
 						errdetail("A guard's key consists of plain columns.")));
 
-	ExactGuardIndexBuilt(heap);
+	CheckMarkedCopies(heap);
+	ExactGuardIndexBuilt(heap, index);
 	GuardIndexBuilt(heap);
 
 	/* A negative count of rows leaves the table's statistics as they are. */

@@ -8,7 +8,6 @@
 extern "C" {
 #include "catalog/indexing.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 }
 
@@ -34,7 +33,9 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
 			ForgetEmptied(TopSubTransactionId);
-			ForgetUnguarded(TopSubTransactionId);
+			ForgetMarkedCopies(TopSubTransactionId);
+			ForgetUnguarded();
+			ForgetFreeing();
 			TrimGuardPlans();
 			break;
 		default:
@@ -64,7 +65,7 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 			DeletedRowsSubtransactionAborts(level, id, parent);
 			ForgetTruncations(id);
 			ForgetEmptied(id);
-			ForgetUnguarded(id);
+			ForgetMarkedCopies(id);
 			break;
 	}
 }
@@ -93,9 +94,6 @@ GuardObjectAccess(ObjectAccessType access, Oid catalog, Oid object, int column, 
 		previous_object_access(access, catalog, object, column, arg);
 	if (access == OAT_POST_CREATE && catalog == TriggerRelationId)
 		TriggerCreated(object);
-	if (access == OAT_POST_ALTER && catalog == InheritsRelationId)
-		GuardChildCreated(object,
-						  arg != NULL ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
 }
 
 /* ---- registering ----------------------------------------------------------- */

@@ -12,8 +12,8 @@
  * the one that is expected.
  */
 static bool
-HasKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values,
-		 const bool *isnull, bool *expected)
+ReadsKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values,
+		   const bool *isnull, bool *expected)
 {
 	GuardKey key;
 	uint64 hash;
@@ -26,9 +26,53 @@ HasKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values
 	return true;
 }
 
-[[noreturn]] static void
-ReportChangedKey(Relation heap)
+/* Runs `read` in memory of its own: the server calls us in the query's, and expressions leave some.
+ */
+template <typename Read>
+static bool
+InRowMemory(const KeyReader &reader, Read read)
 {
+	MemoryContext memory;
+	MemoryContext old;
+	bool result;
+
+	if (reader.context == NULL)
+		return read();
+	memory = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
+										   ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(memory);
+	result = read();
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(memory);
+	return result;
+}
+
+static bool
+HasKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values,
+		 const bool *isnull, bool *expected)
+{
+	return InRowMemory(*row->reader,
+					   [&] { return ReadsKeyOf(row, heap, index, values, isnull, expected); });
+}
+
+/* Whether the key of a row can change between its trigger and its landing. */
+static bool
+CanChange(const GuardRow *row)
+{
+	return row->changeable || row->reader->context != NULL;
+}
+
+[[noreturn]] static void
+ReportChangedKey(const GuardRow *row, Relation heap)
+{
+	if (!row->changeable)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the key of a row of table \"%s\" is another one after the guard has "
+						"tested it",
+						RelationGetRelationName(heap)),
+				 errdetail("A function that the guard's key or predicate calls is declared "
+						   "IMMUTABLE, and returns different results for the same row.")));
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -53,13 +97,14 @@ ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *
 		return;
 	if (!expected)
 	{
-		if (row->changeable)
-			ReportChangedKey(heap);
+		if (CanChange(row))
+			ReportChangedKey(row, heap);
 		return;
 	}
 	if (row->freed.exists)
 	{
-		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId());
+		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId(),
+					   row->plan->options.forget);
 		row->freed.exists = false;
 	}
 	GuardNoteLanded(row, heap, tid);
@@ -76,8 +121,9 @@ LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values
 {
 	if (!row->judged)
 		return false;
-	if (row->changeable && row->key != NULL && !LandsWithKey(row, heap, index, values, isnull))
-		ReportChangedKey(heap);
+	if (row->key != NULL && CanChange(row) &&
+		!InRowMemory(*row->reader, [&] { return LandsWithKey(row, heap, index, values, isnull); }))
+		ReportChangedKey(row, heap);
 	GuardNoteLanded(row, heap, tid);
 	return !row->changeable || row->key != NULL;
 }

@@ -2,7 +2,8 @@
  * What the view dedup_guards shows of a guard. Reads catalogs without locks on what they name:
  * so it never waits, and what is dropped or altered meanwhile is shown as one of both.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
+#include "guard/divert.hpp"
 #include "pg/catalog.hpp"
 #include "pg/sets.hpp"
 
@@ -18,13 +19,14 @@ extern "C" {
 #include "commands/defrem.h"
 #include "commands/trigger.h"
 #include "funcapi.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 }
 
 /* Columns of what dedup_guard_state() returns. */
-static constexpr int COLUMNS = 10;
+static constexpr int COLUMNS = 16;
 
 /* ---- whether a table is guarded ------------------------------------------------------ */
 
@@ -62,11 +64,15 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 {
 	const GuardRows rows = ReadGuardRows(table);
 
-	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove))
+	const bool forgets = OidIsValid(rows.write) && rows.options.forget;
+
+	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove) ||
+		(forgets && !OidIsValid(rows.forget)))
 		return "one of its triggers is missing";
 	if (rows.clause.filter != filter)
 		return "it is guarded by another filter";
-	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled))
+	if (!Fires(rows.write, rows.write_enabled) || !Fires(rows.remove, rows.remove_enabled) ||
+		(forgets && !Fires(rows.forget, rows.forget_enabled)))
 		return "a trigger of it is disabled";
 	if (get_rel_relkind(table) == RELKIND_RELATION &&
 		!HasUsableGuardIndex(table, access_method, rows))
@@ -74,7 +80,10 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 	return NULL;
 }
 
-/* Counts the partitions of a table, at all levels, that can hold rows. */
+/*
+ * Counts the tables that can hold rows below a table, at all levels: partitions, or what
+ * inherits from it, and then itself, too.
+ */
 static void
 CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *unguarded)
 {
@@ -86,7 +95,7 @@ CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *ung
 		const Oid partition = lfirst_oid(cell);
 		const char kind = get_rel_relkind(partition);
 
-		if (partition == table || kind == RELKIND_PARTITIONED_TABLE || kind == '\0')
+		if (kind == RELKIND_PARTITIONED_TABLE || kind == '\0' || list_length(tables) == 1)
 			continue;
 		if (FlawOfTable(partition, filter, access_method) == NULL)
 			(*guarded)++;
@@ -97,9 +106,39 @@ CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *ung
 
 /* ---- the row ---------------------------------------------------------------------------- */
 
+/*
+ * Whether expressions over a table can be shown: the server opens the table for that, which must
+ * neither wait nor fail. The lock is to be let go.
+ */
+static bool
+LockToShow(Oid table, const GuardClause &clause)
+{
+	if (!IsComputed(clause) || !ConditionalLockRelationOid(table, AccessShareLock))
+		return false;
+	if (get_rel_relkind(table) != '\0')
+		return true;
+	UnlockRelationOid(table, AccessShareLock);
+	return false;
+}
+
+/* A text; NULL is shown as NULL. */
+static void
+ShowText(const char *text, Datum *value, bool *isnull)
+{
+	*isnull = text == NULL;
+	*value = text == NULL ? (Datum) 0 : CStringGetTextDatum(text);
+}
+
+/* An expression; NULL if it cannot be shown just now. */
+static const char *
+ShownExpression(Oid table, const Expr *expression, bool locked)
+{
+	return expression != NULL && locked ? ExpressionText(table, expression) : NULL;
+}
+
 /* The elements of the key; a column that is gone is NULL. */
 static Datum
-ColumnNames(Oid table, const GuardClause &clause)
+ColumnNames(Oid table, const GuardClause &clause, bool locked)
 {
 	Datum names[INDEX_MAX_KEYS];
 	bool isnull[INDEX_MAX_KEYS] = {};
@@ -109,24 +148,51 @@ ColumnNames(Oid table, const GuardClause &clause)
 	for (int i = 0; i < clause.columns; i++)
 	{
 		const char *name = clause.expressions[i] != NULL
-							   ? ExpressionText(table, clause.expressions[i])
+							   ? ShownExpression(table, clause.expressions[i], locked)
 							   : get_attname(table, clause.attnums[i], true);
 
-		isnull[i] = name == NULL;
-		names[i] = name == NULL ? (Datum) 0 : CStringGetTextDatum(name);
+		ShowText(name, &names[i], &isnull[i]);
 	}
 	return PointerGetDatum(
 		construct_md_array(names, isnull, 1, &n, &from, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* What dedup_guard() was given: mark with the name of its column. */
+/* What dedup_guard() was given: mark with the name of its column, divert with that of its table. */
 static const char *
 OnDuplicate(Oid table, const GuardRows &rows)
 {
 	const char *column = rows.clause.mark != 0 ? get_attname(table, rows.clause.mark, true) : NULL;
 
+	if (strcmp(rows.mode, "divert") == 0 && OidIsValid(rows.clause.side))
+		return psprintf("divert:%s",
+						DatumGetCString(
+							DirectFunctionCall1(regclassout, ObjectIdGetDatum(rows.clause.side))));
 	return column != NULL && strcmp(rows.mode, "mark") == 0 ? psprintf("mark:%s", column)
 															: rows.mode;
+}
+
+/* What dedup_guard() was given for the options behind exact; returns how many columns they are. */
+static int
+ShowOptions(Oid table, const GuardRows &rows, bool locked, Datum *values, bool *isnull)
+{
+	const GuardClause &clause = rows.clause;
+	int n = 0;
+
+	ShowText(ShownExpression(table, clause.where, locked), &values[n], &isnull[n]);
+	n++;
+	isnull[n] = false;
+	values[n++] = BoolGetDatum(rows.options.nulls_not_distinct);
+	ShowText(ShownExpression(table, clause.at, locked), &values[n], &isnull[n]);
+	n++;
+	ShowText(clause.at == NULL ? NULL : (rows.options.skip_too_old ? "skip" : "keep"), &values[n],
+			 &isnull[n]);
+	n++;
+	ShowText(rows.options.exact ? NULL : (rows.options.forget ? "forget" : "keep"), &values[n],
+			 &isnull[n]);
+	n++;
+	isnull[n] = !OidIsValid(clause.side);
+	values[n++] = ObjectIdGetDatum(clause.side);
+	return n;
 }
 
 /* The first thing that is wrong with a guard, or NULL. */
@@ -135,12 +201,27 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 {
 	const char *flaw = FlawOfTable(table, rows.clause.filter, access_method);
 
+	if (flaw == NULL && rows.options.forget && !OidIsValid(rows.truncate))
+		flaw = "one of its triggers is missing";
+	if (flaw == NULL && rows.options.forget && !Fires(rows.truncate, rows.truncate_enabled))
+		flaw = "a trigger of it is disabled";
 	if (flaw == NULL && !IsLiveRelationId(rows.clause.filter))
 		flaw = "what it names is not a live filter";
 	if (flaw == NULL && !TableOwnerMayAdd(table, rows.clause.filter))
 		flaw = "the owner of the table may not add keys to the filter";
+	if (flaw == NULL && OidIsValid(rows.clause.side))
+	{
+		const char *side_flaw = FlawOfSideTableId(rows.clause.side, table);
+
+		if (side_flaw != NULL)
+			flaw = psprintf("its side table: %s", side_flaw);
+		else if (!TableOwnerMayAdd(table, rows.clause.side))
+			flaw = "the owner of the table may not insert rows into its side table";
+	}
 	if (flaw == NULL && unguarded > 0)
-		flaw = "not all of its partitions are guarded";
+		flaw = get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE
+				   ? "not all of its partitions are guarded"
+				   : "not all tables that inherit from it are guarded";
 	if (flaw == NULL && uncovered)
 		flaw = "the filter does not have the keys of all rows";
 	return flaw;
@@ -150,7 +231,7 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
  * dedup_guard_state(trigger oid) returns record
  *
  * What the view dedup_guards shows of the guard with this trigger for DELETE. A row of NULLs
- * for what is not the trigger of a guard, or is gone.
+ * for what is not the trigger of a guard, is gone, or belongs to the guard of a table above.
  */
 DEDUP_FUNCTION(dedup_guard_state)
 {
@@ -162,6 +243,7 @@ DEDUP_FUNCTION(dedup_guard_state)
 	bool isnull[COLUMNS];
 	LiveCounts counts = {};
 	bool covers = true;
+	bool locked;
 	int guarded = 0;
 	int unguarded = 0;
 	int n = 0;
@@ -176,17 +258,20 @@ DEDUP_FUNCTION(dedup_guard_state)
 	const Oid table = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
 	const GuardRows rows = ReadGuardRows(table);
 
-	if (rows.remove != PG_GETARG_OID(0))
+	if (rows.remove != PG_GETARG_OID(0) || OidIsValid(ParentOfClone(table)))
 		PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 	memset(isnull, false, sizeof isnull);
-	if (get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE)
-		CountPartitions(table, rows.clause.filter, access_method, &guarded, &unguarded);
+	CountPartitions(table, rows.clause.filter, access_method, &guarded, &unguarded);
 	values[n++] = ObjectIdGetDatum(rows.clause.filter);
-	values[n++] = ColumnNames(table, rows.clause);
+	locked = LockToShow(table, rows.clause);
+	values[n++] = ColumnNames(table, rows.clause, locked);
 	isnull[n] = isnull[n + 1] = !OidIsValid(rows.write);
 	values[n++] =
 		OidIsValid(rows.write) ? CStringGetTextDatum(OnDuplicate(table, rows)) : (Datum) 0;
 	values[n++] = BoolGetDatum(rows.options.exact);
+	n += ShowOptions(table, rows, locked, &values[n], &isnull[n]);
+	if (locked)
+		UnlockRelationOid(table, AccessShareLock);
 	values[n++] = Int32GetDatum(guarded);
 	values[n++] = Int32GetDatum(unguarded);
 

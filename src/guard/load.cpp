@@ -9,11 +9,17 @@
  * come one by one. The best guess is the order of the partitions' bounds: each hash carries the
  * number of its partition as its age.
  *
+ * Where rows have times, each hash carries that of its row, and the filter gets the last one of
+ * each key. Rows that are older than the window are passed over. A row of a partition that is
+ * attached to an exact guard is looked for in the other partitions, however old it is: the
+ * filter would not tell.
+ *
  * Where keys must be unique, hashes that occur twice are looked for in a second scan, which
  * compares the keys (twins.cpp). When a partition is attached to an exact guard, the same is
  * done with the keys that the filter may have had already, in the other partitions, too.
  */
 #include "guard/load.hpp"
+#include "guard/chunk.hpp"
 #include "guard/exact.hpp"
 #include "guard/hash_sort.hpp"
 #include "guard/request.hpp"
@@ -67,8 +73,16 @@ struct Load
 	List *others; /* the other partitions, if one is attached */
 	Progress progress;
 	HashSort sort;
+	bool by_time;
+	TimestampTz now;
+	uint32 newest;  /* by time: the newest generation of a row, or of the filter */
+	uint32 from;    /* the same: rows of earlier generations may have been passed over */
 	int64 rows;     /* with a key */
 	int64 repeated; /* whose key is that of another one */
+
+	/* Called for each row with the hash of another one that was read before; or NULL. */
+	void (*repeats_hash)(void *arg, uint64 hash);
+	void *repeats_arg;
 
 	HashList repeats; /* hashes that occur twice; keys are still to be compared */
 	HashList known;   /* hashes of an attached partition that the filter may have had */
@@ -116,9 +130,18 @@ AdvanceScan(Progress *progress, BlockNumber block)
 
 /* ---- sorting --------------------------------------------------------------------------- */
 
-/* Reads all rows, and sorts the hashes of their keys. */
+/* The time of a row. What an approximate guard cannot know by the row is as of now. */
+static TimestampTz
+TimeOfRow(const Load &load, const GuardKey &key)
+{
+	if (load.how->exact)
+		return key.at;
+	return key.has_time ? Min(key.at, load.now) : load.now;
+}
+
+/* Reads the rows of the tables, and puts the hashes of their keys into the sort. */
 static void
-SortKeys(Load *load, Snapshot snapshot)
+ReadKeys(Load *load, Snapshot snapshot)
 {
 	ListCell *cell;
 
@@ -139,16 +162,21 @@ SortKeys(Load *load, Snapshot snapshot)
 			load->rows++;
 			if (load->how->refuse_rows)
 				return true;
-			PutHash(load->sort, row.hash, age);
+			if (load->by_time)
+			{
+				const TimestampTz at = TimeOfRow(*load, *row.key);
+
+				load->newest = Max(load->newest, LiveGeneration(load->filter, at));
+				PutHash(load->sort, row.hash, SortableTime(at));
+			}
+			else
+				PutHash(load->sort, row.hash, age);
 			return false;
 		});
 		progress->before += blocks;
 		if (load->how->refuse_rows && load->rows > 0)
 			return;
 	}
-	AdvanceScan(&load->progress, 0);
-	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
-	tuplesort_performsort(load->sort.state);
 }
 
 /* ---- rows with equal keys -------------------------------------------------------------- */
@@ -157,8 +185,13 @@ SortKeys(Load *load, Snapshot snapshot)
 static void
 CheckRepeats(Load *load)
 {
-	TwinSearch search = {&load->keys,  load->rel,    LiveName(load->filter),
-						 load->clause, load->tables, load->others};
+	TwinSearch search = {&load->keys,
+						 load->rel,
+						 LiveName(load->filter),
+						 load->clause,
+						 load->filter.parameters.ttl,
+						 load->tables,
+						 load->others};
 
 	if (load->repeats.count > 0)
 		CheckNoTwins(search, &load->repeats);
@@ -184,23 +217,23 @@ FewSuspects(const Load &load)
 		   4.0 * (double) BlocksOfTables(load.others);
 }
 
-/* Whether another row of the guarded table has the key of one that is attached. */
-static bool
-HasTwin(const Load &load, const KeyRow &row)
+bool
+HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row)
 {
 	ItemPointerData self = row.slot->tts_tid;
 	GuardPlan plan = {};
 	SearchResult result;
 
-	plan.guarded = load.how->guarded;
-	if (!MapGuardClause(load.clause, load.rel, row.table, &plan.clause))
+	plan.guarded = guarded;
+	if (!MapGuardClause(keys.clause, keys.from, row.table, &plan.clause))
 		elog(ERROR, "table \"%s\" does not have the columns of the guard",
 			 RelationGetRelationName(row.table));
 	for (;;)
 	{
 		TransactionId deleter = InvalidTransactionId;
 
-		result = SearchForProof({&plan, row.table, row.key, &self, NULL, 0}, &deleter);
+		result =
+			SearchForProof({&plan, row.table, row.key, keys.ttl, &self, NULL, 0, NULL}, &deleter);
 		if (result != SearchResult::Deleting)
 			return result == SearchResult::Live;
 		LiveWait(deleter);
@@ -227,7 +260,8 @@ CheckKnown(Load *load)
 			VisitKeys(load->keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
 				const int64 at = FindHash(load->known, row.hash);
 
-				if (at >= 0 && !seen[at] && (!by_index || HasTwin(*load, row)))
+				if (at >= 0 && !seen[at] &&
+					(!by_index || HasTwin(load->how->guarded, load->keys, row)))
 				{
 					seen[at] = true;
 					seen_count++;
@@ -244,6 +278,27 @@ CheckKnown(Load *load)
 	EmptyHashList(&load->known);
 }
 
+/* Looks in the other partitions for the keys of rows that have times. */
+static void
+CheckTimes(Load *load)
+{
+	Snapshot snapshot;
+	ListCell *cell;
+
+	CheckRepeats(load);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	foreach(cell, load->tables)
+		VisitKeys(load->keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
+			if (HasTwin(load->how->guarded, load->keys, row))
+			{
+				NoteRepeat(load, row.hash);
+				CheckRepeats(load);
+			}
+			return false;
+		});
+	UnregisterSnapshot(snapshot);
+}
+
 static void
 NoteKnown(void *arg, uint64 hash)
 {
@@ -256,38 +311,80 @@ NoteKnown(void *arg, uint64 hash)
 
 /* ---- loading --------------------------------------------------------------------------- */
 
+/* Whether a row repeats the key of the one before it, as far as their hashes tell. */
+static bool
+IsRepeated(const Load &load, uint64 age, uint64 before)
+{
+	return !load.by_time || !AreApart(TimeOf(age), TimeOf(before), load.filter.parameters.ttl);
+}
+
+/* Adds a key by the time of its last row, unless that is older than the window. */
+static void
+AddTimedKey(Load *load, LiveBulk *bulk, uint64 hash, uint64 age)
+{
+	const uint32 generation = LiveGeneration(load->filter, TimeOf(age));
+
+	if (dedup::live::Alive(generation, load->newest))
+		AddToLiveBulk(bulk, hash, generation);
+	else
+		load->from = Max(load->from, generation + 1);
+}
+
 /* Adds the sorted keys to the filter. */
 static void
 AddKeys(Load *load)
 {
-	LiveBulk *bulk = StartLiveBulk(load->filter, load->others != NIL ? NoteKnown : NULL, load);
+	const bool by_time = load->by_time;
+	LiveBulk *bulk;
 	uint64 before = 0;
+	uint64 before_age = 0;
 	uint64 hash;
-	uint32 age;
+	uint64 age;
 	bool first = true;
 	int64 rows = 0;
 
+	AdvanceScan(&load->progress, 0);
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_TOTAL, load->rows);
+	tuplesort_performsort(load->sort.state);
+	if (by_time)
+		load->newest = Max(Max(load->newest, LiveClock(load->filter)), (uint32) 1);
+	bulk = StartLiveBulk(load->filter, load->newest,
+						 load->others != NIL && !by_time ? NoteKnown : NULL, load);
 	while (NextHash(load->sort, &hash, &age))
 	{
 		rows++;
 		if (!first && hash == before)
 		{
-			if (load->how->unique &&
-				(load->repeats.count == 0 || load->repeats.hashes[load->repeats.count - 1] != hash))
-				NoteRepeat(load, hash);
-			load->repeated++;
+			if (IsRepeated(*load, age, before_age))
+			{
+				if (load->how->unique && (load->repeats.count == 0 ||
+										  load->repeats.hashes[load->repeats.count - 1] != hash))
+					NoteRepeat(load, hash);
+				if (load->repeats_hash != NULL)
+					load->repeats_hash(load->repeats_arg, hash);
+				load->repeated++;
+			}
+			before_age = age;
 			continue;
 		}
-		AddToLiveBulk(bulk, hash, age);
+		if (!by_time)
+			AddToLiveBulk(bulk, hash, (uint32) age);
+		else if (!first)
+			AddTimedKey(load, bulk, before, before_age);
 		first = false;
 		before = hash;
+		before_age = age;
 		if (rows % 65536 == 0)
 		{
 			pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, rows);
 			Advance(&load->progress, 0.5 + 0.5 * (double) rows / (double) load->rows);
 		}
 	}
+	if (by_time && !first)
+		AddTimedKey(load, bulk, before, before_age);
 	FinishLiveBulk(bulk);
+	if (by_time && load->others != NIL)
+		CheckTimes(load);
 	CheckKnown(load);
 	Advance(&load->progress, 1);
 }
@@ -330,10 +427,10 @@ LoadRows(Load *load)
 		load->known = MakeHashList(Min((int64) 1 << 28, (int64) maintenance_work_mem * 1024 / 32));
 	}
 	StartProgress(load);
-	load->sort = StartHashSort(list_length(load->tables) > 1,
+	load->sort = StartHashSort(load->by_time || list_length(load->tables) > 1,
 							   attaches ? Max(64, maintenance_work_mem / 2) : maintenance_work_mem);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SortKeys(load, snapshot);
+	ReadKeys(load, snapshot);
 	UnregisterSnapshot(snapshot);
 	if (load->how->refuse_rows && load->rows > 0)
 		ReportRows(*load);
@@ -358,6 +455,7 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	const Oid owner = OidIsValid(how.guarded) ? OwnerOfTable(how.guarded) : rel->rd_rel->relowner;
 	Load load = {};
+	ListCell *cell;
 
 	/* Nobody may forget a key between its load and the word that it is there. */
 	if (how.exact && !OidIsValid(how.guarded))
@@ -368,9 +466,15 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	load.filter = OpenLive(clause.filter, LiveUse::Add, owner, how.function);
 	load.tables = CoveredTables(rel);
 	load.context = context;
+	foreach(cell, load.tables)
+		if (!get_rel_relispartition(lfirst_oid(cell)))
+			RequireUncompressed(lfirst_oid(cell));
+	load.by_time = clause.at != NULL;
+	load.now = load.by_time ? GetCurrentTimestamp() : 0;
 	/* A filter that does not cover its table is loaded as a whole, later. */
 	if (BlocksOfTables(load.tables) > 0 && (!OidIsValid(how.guarded) || LiveCovers(load.filter)))
 		LoadRows(&load);
+	RaiseLiveCoversFrom(load.filter, how.exact ? load.from : 0);
 	if (how.exact && !OidIsValid(how.guarded))
 		SetLiveCovers(load.filter, true);
 	CloseLive(load.filter);
@@ -386,6 +490,43 @@ LoadForGuard(Relation rel, const GuardRequest &request)
 						   !request.load, InvalidOid};
 
 	LoadGuardedRows(rel, request.clause, how);
+}
+
+/* ---- rebuilding ------------------------------------------------------------------------ */
+
+void
+LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
+			   const RebuildLoad &how)
+{
+	const GuardLoad plain = {"dedup_rebuild()", how.unique, how.unique, false, InvalidOid};
+	const KeySource *first = (const KeySource *) linitial(sources);
+	Load load = {};
+	ListCell *cell;
+
+	load.how = &plain;
+	load.rel = first->keys.from;
+	load.clause = first->keys.clause;
+	load.keys = first->keys;
+	load.filter = filter;
+	load.repeats_hash = how.repeats_hash;
+	load.repeats_arg = how.arg;
+	load.repeats = MakeHashList(REPEATED_AT_ONCE);
+	foreach(cell, sources)
+		load.tables = list_concat_copy(load.tables, ((const KeySource *) lfirst(cell))->tables);
+	StartProgress(&load);
+	load.sort = StartHashSort(list_length(load.tables) > 1, maintenance_work_mem);
+	foreach(cell, sources)
+	{
+		const KeySource *source = (const KeySource *) lfirst(cell);
+
+		load.keys = source->keys;
+		load.tables = source->tables;
+		ReadKeys(&load, snapshot);
+	}
+	if (load.rows > 0)
+		AddKeys(&load);
+	tuplesort_end(load.sort.state);
+	CheckRepeats(&load);
 }
 
 /* ---- partitions that are attached ------------------------------------------------------ */
@@ -418,15 +559,15 @@ CheckAttached(Oid relid, Relation rel, const GuardClause &clause, Oid guarded)
 {
 	Relation table = table_open(relid, NoLock);
 
-	RequireSearchIndex(table, clause, rel, guarded);
+	RequireSearchIndex(table, clause, rel, table->rd_rel->relispartition ? guarded : relid);
 	RequireLoggedAlike(table, clause.filter);
 	table_close(table, NoLock);
 }
 
 bool
-LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded)
+LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded, const char *command)
 {
-	const GuardLoad how = {"ALTER TABLE ... ATTACH PARTITION", true, true, false, guarded};
+	const GuardLoad how = {command, true, true, false, guarded};
 	List *tables;
 	ListCell *cell;
 
@@ -477,88 +618,26 @@ LockForAttach(const AlterTableStmt *statement)
 		Oid guarded;
 		Oid child;
 
-		if (command->subtype != AT_AttachPartition)
+		if (command->subtype == AT_AttachPartition)
+		{
+			parent = RangeVarGetRelid(statement->relation, NoLock, true);
+			child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
+		}
+		else if (command->subtype == AT_AddInherit)
+		{
+			parent = RangeVarGetRelid((const RangeVar *) command->def, NoLock, true);
+			child = RangeVarGetRelid(statement->relation, NoLock, true);
+		}
+		else
 			continue;
-		parent = RangeVarGetRelid(statement->relation, NoLock, true);
-		if (!OidIsValid(parent) || get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE ||
+		if (!OidIsValid(parent) ||
+			get_rel_relkind(parent) != (command->subtype == AT_AddInherit
+											? RELKIND_RELATION
+											: RELKIND_PARTITIONED_TABLE) ||
 			!OwnsTable(parent))
 			continue;
-		child = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
 		guarded = ExactlyGuarded(parent);
 		if (OidIsValid(guarded) && OidIsValid(child) && OwnsTable(child) && MayHaveRows(child))
 			LockRelationOid(guarded, ShareRowExclusiveLock);
 	}
-}
-
-/* ---- rebuilding ------------------------------------------------------------------------ */
-
-[[noreturn]] static void
-ReportNoExactGuard(Oid filter)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" is not that of an exact guard", get_rel_name(filter)),
-			 errdetail("Only the filter of an exact guard has the keys of the rows of a "
-					   "table, and can be rebuilt from them.")));
-	pg_unreachable();
-}
-
-/* Raises an error if a running query of this session may have rows that are not seen yet. */
-static void
-CheckNotInUse(Oid relid)
-{
-	Relation rel = table_open(relid, NoLock);
-
-	if (rel->rd_refcnt > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot load the keys of table \"%s\"", RelationGetRelationName(rel)),
-				 errdetail("It is being used by active queries in this session.")));
-	table_close(rel, NoLock);
-}
-
-/*
- * dedup_rebuild(filter regclass) returns void
- *
- * Loads the keys of the table that the filter guards exactly. As the owner of the table. The
- * filter keeps what it has.
- */
-DEDUP_FUNCTION(dedup_rebuild)
-{
-	static const GuardLoad how = {"dedup_rebuild()", true, true, false, InvalidOid};
-	Oid filter;
-	Oid table;
-	Relation rel;
-	const GuardPlan *plan;
-	ListCell *cell;
-
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("argument \"filter\" must not be NULL")));
-	filter = PG_GETARG_OID(0);
-	LockRelationOid(filter, AccessShareLock);
-	CheckIsFilter(filter);
-	table = TableOfExactGuard(filter);
-	if (OidIsValid(table))
-		table = ExactlyGuarded(table);
-	if (!OidIsValid(table))
-		ReportNoExactGuard(filter);
-
-	PreventCommandDuringRecovery(how.function);
-	SettleGuardRows();
-	rel = OpenOwnTable(table, ShareRowExclusiveLock);
-	foreach(cell, find_all_inheritors(table, ShareRowExclusiveLock, NULL))
-		if (lfirst_oid(cell) != table)
-			CheckNotInUse(lfirst_oid(cell));
-	relation_close(rel, NoLock);
-	CheckNotInUse(table);
-
-	/* The guard may be another by now. */
-	rel = table_open(table, NoLock);
-	plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
-	if (plan == NULL || !plan->options.exact || plan->clause.filter != filter)
-		ReportNoExactGuard(filter);
-	LoadGuardedRows(rel, plan->clause, how);
-	table_close(rel, NoLock);
-	PG_RETURN_VOID();
 }

@@ -4,7 +4,7 @@
 #ifndef STREAMDEDUP_GUARD_LOAD_HPP
 #define STREAMDEDUP_GUARD_LOAD_HPP
 
-#include "guard/guard.hpp"
+#include "guard/table_keys.hpp"
 
 extern "C" {
 #include "nodes/parsenodes.h"
@@ -32,11 +32,41 @@ extern void LoadGuardedRows(Relation rel, const GuardClause &clause, const Guard
 extern void LoadForGuard(Relation rel, const GuardRequest &request);
 
 /*
- * A partition is attached below a guarded table, whose clause is mapped to the partition. If
- * the guard is exact: locks the guarded table, loads the keys of the partition's rows, and
- * holds them against the rest of the table. Returns whether it is.
+ * A table becomes a partition or child below a guarded table, whose clause is mapped to it, by
+ * a command. If the guard is exact: locks the guarded table, loads the keys of the rows that
+ * it brings along, and holds them against the rest of the table. Returns whether it is.
  */
-extern bool LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded);
+extern bool LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded,
+							 const char *command);
+
+/* A guarded table whose keys are read, and the tables with rows below it. */
+struct KeySource
+{
+	TableKeys keys;
+	List *tables; /* OIDs */
+};
+
+struct RebuildLoad
+{
+	bool unique; /* rows with equal keys are an error; then there is one source */
+
+	/* Called for each row with the hash of another one that was read before; or NULL. */
+	void (*repeats_hash)(void *arg, uint64 hash);
+	void *arg;
+};
+
+/*
+ * Adds the keys of all rows that a snapshot shows to a filter that nobody else uses. The
+ * report of progress goes on when this is done: to be ended by the caller.
+ */
+extern void LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
+						   const RebuildLoad &how);
+
+/*
+ * Whether another row of a table with an exact guard has the key of this one, by the search
+ * indexes.
+ */
+extern bool HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row);
 
 /*
  * Before a table with rows is attached below a table with an exact guard, locks the table

@@ -13,7 +13,7 @@
  * moved row is inserted. Queries are known from the executor's hook; but a query that was
  * running when the library was loaded is not, nor is a worker that applies changes.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -30,6 +30,7 @@ extern "C" {
 #include "nodes/plannodes.h"
 #include "pgstat.h"
 #include "replication/logicalworker.h"
+#include "storage/bufmgr.h"
 #include "tcop/pquery.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -357,24 +358,19 @@ HasTriggerOf(Relation rel, Oid function)
 	return false;
 }
 
-/* The tables that a table inherits from directly. */
-static List *
-ParentsOf(Oid relid)
+void
+RefuseWhileParentHasRows(Relation rel, Oid parent)
 {
-	Relation catalog = table_open(InheritsRelationId, AccessShareLock);
-	List *parents = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple tuple;
-
-	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		parents = lappend_oid(parents, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return parents;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
+					RelationGetRelationName(rel), get_rel_name(parent)),
+			 errdetail("If the rows of the parent are being moved here, they would be lost."),
+			 errhint(
+				 "To move them, delete and insert them in one transaction, for example by one "
+				 "statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take "
+				 "the guard off with dedup_unguard() first.")));
+	pg_unreachable();
 }
 
 /*
@@ -383,39 +379,101 @@ ParentsOf(Oid relid)
  * them out would lose them. So while a parent with the same filter has rows of its own,
  * a duplicate is an error.
  */
-void
-CheckGuardedParents(Relation rel, Oid filter, Oid function)
+Oid
+GuardedParentWithRows(Relation rel, Oid filter, Oid function)
 {
-	List *tables;
+	List *tables = ParentsOf(RelationGetRelid(rel));
 
-	if (rel->rd_rel->relispartition)
-		return;
-	tables = ParentsOf(RelationGetRelid(rel));
 	while (tables != NIL)
 	{
 		Oid relid = linitial_oid(tables);
 		Relation parent = try_relation_open(relid, AccessShareLock);
 		const GuardPlan *plan;
+		bool found;
 
 		tables = list_delete_first(tables);
 		if (parent == NULL)
 			continue;
 		plan = FindGuardPlan(parent, function);
-		if ((plan != NULL ? plan->clause.filter == filter : HasTriggerOf(parent, function)) &&
-			HasRows(parent))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" "
-							"has rows",
-							RelationGetRelationName(rel), RelationGetRelationName(parent)),
-					 errdetail(
-						 "If the rows of the parent are being moved here, they would be lost."),
-					 errhint("To move them, delete and insert them in one transaction, for example "
-							 "by one statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) "
-							 "INSERT ..., or take the guard off with dedup_unguard() first.")));
+		found = (plan != NULL ? plan->clause.filter == filter : HasTriggerOf(parent, function)) &&
+				HasRows(parent);
 		relation_close(parent, AccessShareLock);
+		if (found)
+			return relid;
 		tables = list_concat_unique_oid(tables, ParentsOf(relid));
 	}
+	return InvalidOid;
+}
+
+Oid
+FoundInParent(Relation rel, Oid found)
+{
+	return OidIsValid(found) && found != RelationGetRelid(rel) && !rel->rd_rel->relispartition &&
+				   InheritsFrom(RelationGetRelid(rel), found)
+			   ? found
+			   : InvalidOid;
+}
+
+namespace
+{
+
+/* A parent whose rows may have been copied to a table that inherits from it, and marked there. */
+struct MarkedCopy
+{
+	Oid parent;
+	SubTransactionId subid;
+};
+
+} /* namespace */
+
+/* In TopTransactionContext. */
+static List *marked_copies = NIL;
+
+void
+NoteMarkedCopy(Oid parent)
+{
+	MemoryContext old;
+	MarkedCopy *copy;
+	ListCell *cell;
+
+	foreach(cell, marked_copies)
+		if (((const MarkedCopy *) lfirst(cell))->parent == parent)
+			return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	copy = (MarkedCopy *) palloc(sizeof(MarkedCopy));
+	*copy = {parent, GetCurrentSubTransactionId()};
+	marked_copies = lappend(marked_copies, copy);
+	MemoryContextSwitchTo(old);
+}
+
+void
+CheckMarkedCopies(Relation heap)
+{
+	ListCell *cell;
+
+	if (likely(marked_copies == NIL) || RelationGetNumberOfBlocks(heap) != 0)
+		return;
+	foreach(cell, marked_copies)
+		if (((const MarkedCopy *) lfirst(cell))->parent == RelationGetRelid(heap))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot truncate table \"%s\" after duplicates of its rows were marked "
+							"in a table that inherits from it",
+							RelationGetRelationName(heap)),
+					 errdetail("If its rows were moved there, they are no duplicates."),
+					 errhint("Take the guard off with dedup_unguard() first.")));
+}
+
+void
+ForgetMarkedCopies(SubTransactionId id)
+{
+	ListCell *cell;
+
+	if (id == TopSubTransactionId)
+		marked_copies = NIL;
+	foreach(cell, marked_copies)
+		if (((const MarkedCopy *) lfirst(cell))->subid >= id)
+			marked_copies = foreach_delete_current(marked_copies, cell);
 }
 
 void

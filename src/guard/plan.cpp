@@ -2,7 +2,7 @@
  * What a table's guard is, read from its triggers and indexes (guard.hpp), and the
  * session's cache of it.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -20,6 +20,7 @@ extern "C" {
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 }
@@ -30,6 +31,8 @@ namespace
 struct GuardPlanEntry
 {
 	Oid trigger;
+	Oid table;
+	bool changed; /* the table, perhaps: it may have another parent */
 	GuardPlan *plan;
 };
 
@@ -62,6 +65,33 @@ IsWriteTrigger(const Trigger *trigger)
 	return IsKindOfTrigger(trigger, TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE);
 }
 
+static bool
+IsForgetTrigger(const Trigger *trigger)
+{
+	return trigger->tgtype == (TRIGGER_TYPE_ROW | TRIGGER_TYPE_DELETE | TRIGGER_TYPE_UPDATE);
+}
+
+static bool
+IsTruncateTrigger(const Trigger *trigger)
+{
+	return trigger->tgtype == TRIGGER_TYPE_TRUNCATE;
+}
+
+/* Why a trigger that fires afterwards is not one of a guard, or NULL if it is. */
+static const char *
+FlawOfLateTrigger(const Trigger *trigger)
+{
+	if (trigger->tgnargs != 0)
+		return gettext_noop("It fires AFTER the change and has arguments.");
+	if (trigger->tgqual != NULL)
+		return gettext_noop("It fires AFTER the change and has a WHEN condition.");
+	if (trigger->tgnattr != 0)
+		return gettext_noop("It fires for an UPDATE of some columns only.");
+	if (trigger->tgdeferrable)
+		return gettext_noop("It can be deferred.");
+	return NULL;
+}
+
 /* Why a trigger is not one of a guard, or NULL if it is. */
 static const char *
 FlawOfTrigger(const Trigger *trigger)
@@ -91,8 +121,22 @@ FlawOfTrigger(const Trigger *trigger)
 								"filter and the columns.");
 		return NULL;
 	}
-	return gettext_noop("A guard has one trigger BEFORE INSERT OR UPDATE and one BEFORE DELETE, "
-						"both FOR EACH ROW.");
+	if (IsForgetTrigger(trigger) || IsTruncateTrigger(trigger))
+		return FlawOfLateTrigger(trigger);
+	return gettext_noop(
+		"A guard has one trigger BEFORE INSERT OR UPDATE and one BEFORE DELETE, "
+		"both FOR EACH ROW. One that forgets has one AFTER DELETE OR UPDATE FOR EACH "
+		"ROW and one AFTER TRUNCATE, too.");
+}
+
+/* Where a trigger belongs that is one of a guard. */
+static const Trigger **
+PlaceOfTrigger(GuardTriggers *triggers, const Trigger *trigger)
+{
+	return IsWriteTrigger(trigger)      ? &triggers->write
+		   : IsForgetTrigger(trigger)   ? &triggers->forget
+		   : IsTruncateTrigger(trigger) ? &triggers->truncate
+										: &triggers->remove;
 }
 
 /*
@@ -108,7 +152,7 @@ FindTriggers(Relation rel, Oid function, GuardTriggers *found, const Trigger **o
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
-		const Trigger **place = IsWriteTrigger(trigger) ? &found->write : &found->remove;
+		const Trigger **place = PlaceOfTrigger(found, trigger);
 		const char *flaw;
 
 		if (trigger->tgfoid != function)
@@ -159,6 +203,7 @@ FindGuardFunction(Relation rel, bool fires)
 	/* The list can go when a function is looked up. */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 		if (TRIGGER_FOR_DELETE(triggers->triggers[i].tgtype) &&
+			TRIGGER_FOR_BEFORE(triggers->triggers[i].tgtype) &&
 			(!fires || GuardTriggerFires(triggers->triggers[i].tgenabled)))
 			functions = lappend_oid(functions, triggers->triggers[i].tgfoid);
 	foreach(cell, functions)
@@ -193,26 +238,28 @@ GuardedTable(Oid trigger)
 		systable_endscan(scan);
 	}
 	table_close(pg_trigger, AccessShareLock);
-	return table;
+	return OidIsValid(table) ? UppermostGuarded(table) : InvalidOid;
 }
 
 /* ---- the clause ------------------------------------------------------------- */
 
 /*
- * Whether a live filter was made with parameters, and not by hand without them. Needs no
- * lock: the filter cannot be dropped while the trigger that names it is there.
+ * Why the live filter that a guard names cannot serve it; a flaw, or NULL. Needs no lock: the
+ * filter cannot be dropped while the trigger that names it is there.
  */
-static bool
-HasParameters(Oid filter)
+static const char *
+FlawOfItsFilter(const GuardOptions &options, const GuardClause &clause)
 {
-	Relation rel = RelationIdGetRelation(filter);
-	bool has;
+	Relation rel = RelationIdGetRelation(clause.filter);
+	const char *flaw =
+		gettext_noop("Its live filter has no parameters; dedup_create() makes those that have.");
 
 	if (!RelationIsValid(rel))
-		return false;
-	has = LiveHasParameters(rel);
+		return flaw;
+	if (LiveHasParameters(rel))
+		flaw = FlawOfFilter(LiveParametersOf(rel), options, clause);
 	RelationClose(rel);
-	return has;
+	return flaw;
 }
 
 static bool
@@ -227,8 +274,8 @@ HasUnhashableColumn(const GuardClause &clause)
 bool
 IsGuardClauseOf(Relation rel, const GuardClause &clause)
 {
-	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(clause) == NULL &&
-		   HasParameters(clause.filter) && !HasUnhashableColumn(clause);
+	return FlawOfClause(rel, clause) == NULL && FlawOfExpressions(rel, clause) == NULL &&
+		   FlawOfItsFilter({}, clause) == NULL && !HasUnhashableColumn(clause);
 }
 
 /* ---- plans ------------------------------------------------------------------ */
@@ -238,13 +285,37 @@ static const char *const no_write_trigger =
 static const char *const no_delete_trigger = gettext_noop("Its trigger BEFORE DELETE is missing.");
 static const char *const not_enabled_alike =
 	gettext_noop("A row that moves to another partition could be lost.");
+static const char *const no_forget_trigger =
+	gettext_noop("Its trigger AFTER DELETE OR UPDATE is missing.");
+static const char *const no_truncate_trigger =
+	gettext_noop("Its trigger AFTER TRUNCATE is missing.");
+static const char *const not_forgetting_alike =
+	gettext_noop("The key of a row that is deleted could stay taken.");
 static const char *const not_a_heap_table =
 	gettext_noop("A guard works on heap tables only, and on partitions that are.");
 
 static void
+TableChanged(Datum, Oid table)
+{
+	HASH_SEQ_STATUS status;
+	GuardPlanEntry *entry;
+
+	if (guard_plans == NULL)
+		return;
+	hash_seq_init(&status, guard_plans);
+	while ((entry = (GuardPlanEntry *) hash_seq_search(&status)) != NULL)
+		entry->changed = entry->changed || !OidIsValid(table) || entry->table == table;
+}
+
+static void
 MakeGuardPlanCache(void)
 {
+	static bool watching = false;
 	HASHCTL info = {};
+
+	if (!watching)
+		CacheRegisterRelcacheCallback(TableChanged, (Datum) 0);
+	watching = true;
 
 	guard_plan_context = AllocSetContextCreateInternal(TopMemoryContext, "dedup_guard plans",
 													   ALLOCSET_DEFAULT_SIZES);
@@ -280,6 +351,13 @@ FindCachedPlan(const GuardTriggers &triggers)
 		!HasArguments(entry->plan, triggers.write) ||
 		entry->plan->function != triggers.write->tgfoid)
 		return NULL;
+	/* What is said below can move the triggers. */
+	if (unlikely(entry->changed))
+	{
+		entry->changed = false;
+		if (GuardedTable(entry->trigger) != entry->plan->guarded)
+			return NULL;
+	}
 	return entry->plan;
 }
 
@@ -317,17 +395,21 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (flaw == NULL)
 		flaw = FlawOfClause(rel, plan->clause);
 	if (flaw == NULL)
-		flaw = FlawOfExpressions(plan->clause);
+		flaw = FlawOfExpressions(rel, plan->clause);
 	if (flaw != NULL)
 		return flaw;
-	if (!HasParameters(plan->clause.filter))
-		return gettext_noop(
-			"Its live filter has no parameters; dedup_create() makes those that have.");
 	if (HasUnhashableColumn(plan->clause))
 		return gettext_noop("The type of a column of its key has no hash function.");
 	(void) ReadGuardMode(plan->arguments[0], &plan->mode);
 	(void) ReadGuardOptions(plan->arguments + 2, plan->argument_count - 2, &plan->options);
-	plan->clause.nulls = NullsOf(plan->options);
+	if (plan->options.exact && plan->options.forget)
+		return gettext_noop("It is exact, so it cannot forget.");
+	ApplyOptions(plan->options, &plan->clause);
+	flaw = FlawOfOptions(plan->options, plan->clause);
+	if (flaw == NULL)
+		flaw = FlawOfItsFilter(plan->options, plan->clause);
+	if (flaw != NULL)
+		return flaw;
 	if ((plan->mode == GuardMode::Mark) != (plan->clause.mark != 0))
 		return gettext_noop("Its triggers do not agree on whether a column marks duplicates.");
 	if ((plan->mode == GuardMode::Divert) != OidIsValid(plan->clause.side))
@@ -344,10 +426,35 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	if (guard_plans == NULL)
 		MakeGuardPlanCache();
 	entry = (GuardPlanEntry *) hash_search(guard_plans, &trigger, HASH_ENTER, &found);
+	entry->table = RelationGetRelid(rel);
+	entry->changed = false;
 	entry->plan = plan;
 	MemoryContextSetParent(context, guard_plan_context);
 	guard_plans_made++;
 	*made = plan;
+	return NULL;
+}
+
+/* What is wrong with the triggers by which a guard forgets, or NULL. */
+static const char *
+FlawOfForgetting(Relation rel, const GuardTriggers &triggers, const GuardPlan *plan, bool deletes)
+{
+	const Trigger *write = triggers.write;
+
+	if (!plan->options.forget)
+		return triggers.forget != NULL || triggers.truncate != NULL
+				   ? gettext_noop("It has a trigger of a guard that forgets.")
+				   : NULL;
+	if (triggers.forget == NULL)
+		return no_forget_trigger;
+	/* TRUNCATE fires no triggers of rows, and others are not cloned, for whatever table below. */
+	if (triggers.truncate == NULL && plan->guarded == RelationGetRelid(rel))
+		return no_truncate_trigger;
+	if (!deletes &&
+		(triggers.forget->tgenabled != write->tgenabled ||
+		 triggers.remove->tgenabled != write->tgenabled ||
+		 (triggers.truncate != NULL && triggers.truncate->tgenabled != write->tgenabled)))
+		return not_forgetting_alike;
 	return NULL;
 }
 
@@ -379,9 +486,12 @@ ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan, Guar
 		return not_enabled_alike;
 
 	*plan = FindCachedPlan(*triggers);
-	if (*plan != NULL)
-		return FlawOfClause(rel, (*plan)->clause);
-	return MakeGuardPlan(rel, *triggers, plan);
+	flaw = *plan != NULL ? FlawOfClause(rel, (*plan)->clause) : MakeGuardPlan(rel, *triggers, plan);
+	if (flaw != NULL)
+		return flaw;
+	/* The relation's triggers can be others, at another place, after a look-up. */
+	flaw = FindTriggers(rel, function, triggers, odd);
+	return flaw != NULL ? flaw : FlawOfForgetting(rel, *triggers, *plan, deletes);
 }
 
 [[noreturn]] static void
@@ -397,7 +507,8 @@ ReportUnguardable(Relation rel)
 void
 ReportIncompleteGuard(Relation rel, const char *flaw)
 {
-	bool incomplete = flaw == NULL || flaw == no_write_trigger || flaw == no_delete_trigger;
+	bool incomplete = flaw == NULL || flaw == no_write_trigger || flaw == no_delete_trigger ||
+					  flaw == no_forget_trigger || flaw == no_truncate_trigger;
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -430,6 +541,15 @@ GetGuardPlan(Relation rel, Oid function)
 				 errdetail_internal("%s", _(flaw)),
 				 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" in the same way.",
 						 triggers.write->tgname, triggers.remove->tgname)));
+	if (flaw == not_forgetting_alike)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
+							   RelationGetRelationName(rel)),
+						errdetail_internal("%s", _(flaw)),
+						errhint("ALTER TABLE ... ENABLE TRIGGER each of \"%s\", \"%s\", \"%s\" and "
+								"\"%s\" in the same way.",
+								GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
+								GUARD_TRUNCATE_TRIGGER)));
 	if (flaw == not_a_heap_table)
 		ReportUnguardable(rel);
 	ReportIncompleteGuard(rel, flaw);

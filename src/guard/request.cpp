@@ -2,6 +2,8 @@
  * Reading what dedup_guard() is asked for: see request.hpp.
  */
 #include "guard/request.hpp"
+#include "guard/divert.hpp"
+#include "guard/inherit.hpp"
 #include "guard/search.hpp"
 #include "pg/keys.hpp"
 
@@ -26,49 +28,52 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-[[noreturn]] static void
-CannotGuard(Relation rel, const char *detail)
+const char *
+WhyUnguardable(Relation rel)
 {
-	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
-					errdetail_internal("%s", detail)));
-	pg_unreachable();
-}
-
-/* A table, or one of its partitions. */
-void
-CheckTable(Relation rel, Oid function)
-{
-	GuardTriggers triggers;
-
 	switch (rel->rd_rel->relkind)
 	{
 		case RELKIND_RELATION:
 		case RELKIND_PARTITIONED_TABLE:
 			break;
 		case RELKIND_FOREIGN_TABLE:
-			CannotGuard(rel, rel->rd_rel->relispartition
-								 ? _("It is a foreign partition: this server cannot tell whether a "
-									 "row lands there.")
-								 : _("It is a foreign table: this server cannot tell whether a row "
-									 "lands there."));
+			return rel->rd_rel->relispartition
+					   ? _("It is a foreign partition: this server cannot tell whether a row lands "
+						   "there.")
+					   : _("It is a foreign table: this server cannot tell whether a row lands "
+						   "there.");
 		default:
-			CannotGuard(rel, _("Only tables and partitioned tables can be guarded."));
+			return _("Only tables and partitioned tables can be guarded.");
 	}
 	if (IsLiveRelation(rel))
-		CannotGuard(rel, _("It is a live filter."));
+		return _("It is a live filter.");
 	if (IsCatalogRelation(rel))
-		CannotGuard(rel, _("It is a system catalog."));
+		return _("It is a system catalog.");
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
-		CannotGuard(rel, _("It is a temporary table."));
+		return _("It is a temporary table.");
 	if (rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relam != HEAP_TABLE_AM_OID)
-		CannotGuard(rel, _("A guard works on tables of access method heap only."));
+		return _("A guard works on tables of access method heap only.");
+	return NULL;
+}
+
+/* A table, one of its partitions, or one that inherits from it. */
+void
+CheckTable(Relation rel, Oid function)
+{
+	const char *flaw = WhyUnguardable(rel);
+	GuardTriggers triggers;
+
+	if (flaw != NULL)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
+						errdetail_internal("%s", flaw)));
 
 	triggers = FindGuardTriggers(rel, function);
 	if (triggers.write != NULL || triggers.remove != NULL)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
 						errmsg("table \"%s\" is guarded already", RelationGetRelationName(rel)),
 						errhint("Call dedup_unguard() first.")));
+	CheckIsNoSideTable(rel);
 }
 
 void
@@ -146,18 +151,45 @@ CheckOnlyGuard(Oid filter, bool exact)
 					errhint("Make another filter with dedup_create().")));
 }
 
-static void
-CheckExactFilter(Oid filter)
+[[noreturn]] static void
+ReportNotExact(Relation live, const char *detail, const char *hint)
 {
-	Relation live = relation_open(filter, NoLock);
+	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					errmsg("live filter \"%s\" cannot be that of an exact guard",
+						   RelationGetRelationName(live)),
+					errdetail_internal("%s", _(detail)), errhint("%s", _(hint))));
+	pg_unreachable();
+}
+
+/* Whether the filter knows time as the guard does. */
+static void
+CheckWindow(const GuardRequest &request)
+{
+	Relation live = relation_open(request.clause.filter, NoLock);
 	const LiveParameters parameters = LiveParametersOf(live);
 
-	if (parameters.forgets)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("live filter \"%s\" cannot be that of an exact guard",
-							   RelationGetRelationName(live)),
-						errdetail("It is a window, which forgets keys whose rows are there."),
-						errhint("Make a filter from dedup_filter(), without a ttl.")));
+	if (request.clause.at != NULL && parameters.ttl == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("live filter \"%s\" has no window of time", RelationGetRelationName(live)),
+				 errdetail("The argument at is for filters with a ttl."),
+				 errhint("Give dedup_create() a ttl, or leave the argument at out.")));
+	if (request.options.exact && parameters.forgets && parameters.ttl == 0)
+		ReportNotExact(live,
+					   gettext_noop("It is a window of keys, which forgets keys whose rows are "
+									"there."),
+					   gettext_noop("Make a filter from dedup_filter(), or one with a ttl."));
+	if (request.options.exact && parameters.ttl != 0 && request.clause.at == NULL)
+		ReportNotExact(live,
+					   gettext_noop("It has a ttl: it forgets keys whose rows are there, by the "
+									"clock."),
+					   gettext_noop("Give dedup_guard() the time of a row: at => 'column'. Or make "
+									"a filter from dedup_filter(), without a ttl."));
+	if (request.options.exact && parameters.renew)
+		ReportNotExact(live,
+					   gettext_noop("It renews its keys: then the time of a key is not that of its "
+									"row."),
+					   gettext_noop("Make a filter without renew."));
 	relation_close(live, NoLock);
 }
 
@@ -180,16 +212,21 @@ CheckExact(Relation rel, const GuardRequest &request)
 	List *leaves;
 
 	CheckOnlyGuard(request.clause.filter, request.options.exact);
+	CheckWindow(request);
 	if (!request.options.exact)
 		return;
-	CheckExactFilter(request.clause.filter);
 	leaves = LeavesOf(RelationGetRelid(rel));
+	/* What inherits from a table gets an index with it where that is its extension's way. */
+	if (rel->rd_rel->relkind == RELKIND_RELATION)
+		leaves = lcons_oid(RelationGetRelid(rel), leaves);
 	foreach(cell, leaves)
 	{
-		Relation leaf = relation_open(lfirst_oid(cell), NoLock);
+		const Oid table = lfirst_oid(cell);
+		Relation leaf = relation_open(table, NoLock);
 
 		RequireLoggedAlike(leaf, request.clause.filter);
-		RequireSearchIndex(leaf, request.clause, rel, RelationGetRelid(rel));
+		RequireSearchIndex(leaf, request.clause, rel,
+						   leaf->rd_rel->relispartition ? RelationGetRelid(rel) : table);
 		relation_close(leaf, NoLock);
 	}
 }
@@ -212,12 +249,31 @@ FindColumnIfAny(Relation rel, const char *name)
 	return NULL;
 }
 
+/* A column whose name differs from a text by upper and lower case, or NULL. */
+static const char *
+ColumnInOtherCase(Relation rel, const char *name)
+{
+	TupleDesc desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const char *other = NameStr(TupleDescAttr(desc, i)->attname);
+
+		if (!TupleDescAttr(desc, i)->attisdropped && pg_strcasecmp(other, name) == 0)
+			return other;
+	}
+	return NULL;
+}
+
 [[noreturn]] static void
 ReportNoColumn(Relation rel, const char *name)
 {
+	const char *other = ColumnInOtherCase(rel, name);
+
 	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 					errmsg("column \"%s\" of table \"%s\" does not exist", name,
-						   RelationGetRelationName(rel))));
+						   RelationGetRelationName(rel)),
+					other != NULL ? errhint("Perhaps you meant the column \"%s\".", other) : 0));
 	pg_unreachable();
 }
 
@@ -283,6 +339,10 @@ AddElement(Expr *expression, const char *text, GuardClause *clause)
 						errmsg("\"%s\" cannot be an element of a key: it is of type %s", text,
 							   format_type_be(clause->types[n])),
 						errhint("Give each column or expression as an element of its own.")));
+	if (type_is_collatable(clause->types[n]) && !OidIsValid(clause->collations[n]))
+		ereport(ERROR, (errcode(ERRCODE_INDETERMINATE_COLLATION),
+						errmsg("could not determine which collation to use for \"%s\"", text),
+						errhint("Use the COLLATE clause to set the collation explicitly.")));
 	if (IsA(expression, Var))
 		clause->attnums[n] = ((const Var *) expression)->varattno;
 	else
@@ -352,6 +412,9 @@ ReadTime(Relation rel, const char *text, GuardRequest *request)
 				 getBaseType(exprType((Node *) time)) == TIMESTAMPOID
 					 ? errhint("Give its time zone: %s AT TIME ZONE 'UTC'.", text)
 					 : errhint("Use a column or an expression of type timestamp with time zone.")));
+	/* The clause tells it by its type. */
+	if (exprType((Node *) time) != TIMESTAMPTZOID)
+		time = (Expr *) makeRelabelType(time, TIMESTAMPTZOID, -1, InvalidOid, COERCE_EXPLICIT_CAST);
 	request->clause.at = time;
 }
 
@@ -374,6 +437,11 @@ ReadTooOld(const char *text, GuardRequest *request)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("too_old is given without at"),
 				 errdetail("No row is older than the window if its time is the clock's.")));
+	if (request->options.skip_too_old && request->options.exact)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("too_old is 'skip' for an exact guard"),
+						errdetail("An exact guard finds duplicates of rows of any age."),
+						errhint("Leave the argument too_old out.")));
 }
 
 void
@@ -396,7 +464,6 @@ ReadNullsNotDistinct(bool value, GuardRequest *request)
 						errmsg("nulls_not_distinct needs PostgreSQL 15 or later")));
 #endif
 	request->options.nulls_not_distinct = value;
-	request->clause.nulls = NullsOf(request->options);
 }
 
 void
@@ -404,6 +471,7 @@ FinishRequest(Relation rel, GuardRequest *request)
 {
 	const char *flaw = FindUsedColumns(&request->clause);
 
+	ApplyOptions(request->options, &request->clause);
 	if (flaw != NULL)
 		ereport(ERROR, (errcode(ERRCODE_TOO_MANY_COLUMNS),
 						errmsg("cannot guard \"%s\"", RelationGetRelationName(rel)),
@@ -457,7 +525,8 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 		if (UsesColumn(request->clause, column->attnum))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key",
+					 errmsg("column \"%s\" cannot both mark duplicates and be part of the key, "
+							"predicate or time",
 							name)));
 	}
 	request->mark = pstrdup(NameStr(column->attname));
@@ -476,11 +545,14 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 		request->mode = GuardMode::Mark;
 		ReadMarkColumn(rel, text[4] == ':' ? text + 5 : NULL, request);
 	}
+	else if (strcmp(text, "divert") == 0 || strncmp(text, "divert:", 7) == 0)
+		ReadSideTable(rel, text[6] == ':' ? text + 7 : NULL, request);
 	else
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("unknown value \"%s\" of on_duplicate", text),
-						errhint("Use skip (the row is left out), reject (an error) or mark (a "
-								"boolean column is set; mark:column names it).")));
+						errhint("Use skip (the row is left out), reject (an error), mark (a "
+								"boolean column is set; mark:column names it) or divert (the row "
+								"goes into another table; divert:table names it).")));
 }
 
 /*
@@ -523,16 +595,14 @@ WarnUnique(Relation rel, bool exact)
 	return true;
 }
 
-/* Checks the table and all of its partitions. */
+/* Checks the table, all of its partitions and what inherits from it. */
 void
 CheckTables(Relation rel, Oid function, const GuardRequest &request)
 {
-	bool warned = request.mode != GuardMode::Skip;
-	List *tables = list_make1_oid(RelationGetRelid(rel));
+	bool warned = request.mode != GuardMode::Skip && request.mode != GuardMode::Divert;
+	List *tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
 	ListCell *cell;
 
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		tables = find_all_inheritors(RelationGetRelid(rel), ShareRowExclusiveLock, NULL);
 	foreach(cell, tables)
 	{
 		Relation table = table_open(lfirst_oid(cell), NoLock);

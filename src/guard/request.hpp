@@ -8,6 +8,7 @@
 #include "guard/guard.hpp"
 
 extern "C" {
+#include "nodes/primnodes.h"
 #include "utils/array.h"
 }
 
@@ -17,6 +18,7 @@ struct GuardRequest
 	GuardOptions options;
 	GuardMode mode;
 	const char *mark; /* column name, or NULL */
+	RangeVar *side;   /* the table that refused rows go into, or NULL */
 	bool load;        /* add the keys of the rows that are there */
 };
 

@@ -62,6 +62,7 @@ ComputeGuardKey(const KeyReader &reader, TupleTableSlot *slot, GuardKey *key)
 	{
 		key->at = DatumGetTimestampTz(ExecEvalExpr(reader.at, reader.context, &isnull));
 		key->has_time = !isnull;
+		key->counts = key->has_time || !clause.needs_time;
 	}
 }
 

@@ -15,7 +15,8 @@ extern "C" {
 /* What a row is to a guard. */
 struct GuardKey
 {
-	bool counts;   /* false: the predicate is not true, and the rest is not known */
+	bool counts;   /* false: the predicate is not true, and the rest is not known; or it has no
+					* time that it needs */
 	bool has_time; /* in `at`; false: the guard has none, or it is NULL */
 	TimestampTz at;
 	NullableDatum columns[INDEX_MAX_KEYS]; /* the elements of its key */
@@ -83,6 +84,14 @@ HashGuardKey(const GuardPlan *plan, const GuardKey &key, dedup::KeySeed seed, ui
 
 /* Whether two rows have the same key to the last bit, or none both because they do not count. */
 extern bool SameGuardKey(const GuardPlan *plan, const GuardKey &a, const GuardKey &b);
+
+/* Whether the times of two rows are a ttl or more apart: then neither is the other's duplicate. */
+static inline bool
+AreApart(TimestampTz a, TimestampTz b, int64 ttl)
+{
+	/* Infinite ones are at the ends of the range. */
+	return (a < b ? (uint64) b - (uint64) a : (uint64) a - (uint64) b) >= (uint64) ttl;
+}
 
 /* Whether two rows have the same time, or none both. */
 static inline bool

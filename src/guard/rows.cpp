@@ -39,6 +39,7 @@ struct GuardNote
 	Oid filter;
 	Oid filter_file; /* another: it was truncated, and the key went along */
 	uint64 hash;
+	uint32 generation; /* that it was put under, if that is known, or 0 */
 	TransactionId xid; /* subtransaction that added it */
 	int level;         /* and its nesting level */
 	SubTransactionId subid;
@@ -164,12 +165,13 @@ EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, const KeyReade
 }
 
 bool
-IsKeyInHand(const GuardPlan *plan, uint64 hash, const NullableDatum *columns,
+IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key, int64 ttl,
 			const GuardRow *except)
 {
 	for (const GuardRow *row = guard_rows; row != NULL; row = row->below)
 		if (row != except && row->key != NULL && row->hash == hash &&
-			row->plan->guarded == plan->guarded && EqualGuardKeys(plan, row->key, columns))
+			row->plan->guarded == plan->guarded && (ttl == 0 || !AreApart(row->at, key.at, ttl)) &&
+			EqualGuardKeys(plan, row->key, key.columns))
 			return true;
 	return false;
 }
@@ -220,6 +222,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 	note->filter = RelationGetRelid(filter.rel);
 	note->filter_file = RelationFile(filter.rel);
 	note->hash = hash;
+	note->generation = effect.generation;
 	note->xid = xid;
 	note->level = GetCurrentTransactionNestLevel();
 	note->subid = GetCurrentSubTransactionId();
@@ -394,7 +397,7 @@ SettleNote(int i)
 	}
 	if (!note->taken_back && note->counts && note->counted == LiveCounter::New &&
 		IsSameFile(note->filter_file, RelationFile(filter.rel)))
-		LiveTakeBack(filter, note->hash, note->xid);
+		LiveTakeBack(filter, note->hash, note->xid, note->generation);
 	note->taken_back = true;
 	if (same_level && note->counts)
 		CountLive(filter, note->counted, -1);
@@ -573,8 +576,8 @@ GuardNoteLanded(const GuardRow *row, Relation heap, ItemPointer tid)
 }
 
 void
-NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation heap, ItemPointer tid,
-			  bool may_kill)
+NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, uint32 generation,
+			  Relation heap, ItemPointer tid, bool may_kill)
 {
 	/* A row has one note. If it is killed and has another, the key stays: so it is looked for. */
 	if (HasGuardNote(row))
@@ -582,7 +585,7 @@ NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, Relation hea
 		CountLive(filter, LiveCounter::New, 1);
 		return;
 	}
-	NoteGuardRow(row, filter, {true, LiveCounter::New, NULL}, hash, may_kill);
+	NoteGuardRow(row, filter, {true, LiveCounter::New, NULL, generation}, hash, may_kill);
 	GuardNoteLanded(row, heap, tid);
 }
 

@@ -4,6 +4,8 @@
  * Each table is searched by an index that the user has made, read with SnapshotAny: so no
  * predicate locks are taken, and every version of a row is judged here.
  */
+#include "guard/chunk.hpp"
+#include "guard/inherit.hpp"
 #include "guard/search_index.hpp"
 
 extern "C" {
@@ -12,14 +14,21 @@ extern "C" {
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "catalog/pg_opfamily.h"
+#include "catalog/pg_type.h"
+#include "partitioning/partbounds.h"
 #include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/partcache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 }
 
 /* ---- searching a table --------------------------------------------------------------- */
@@ -78,7 +87,10 @@ NeedsNoCheck(const SearchKey &key, const SearchIndex &with, bool recheck)
 	return !recheck && with.proves_where && key.plan->clause.at == NULL;
 }
 
-/* Whether a row has the key, and counts. */
+/*
+ * Whether a row has the key, and counts. Only for rows that some snapshot shows: the values of
+ * others can be gone, and expressions can fail for them.
+ */
 static bool
 PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, const SearchIndex &with,
 			bool recheck, Relation rel, TupleTableSlot *slot)
@@ -88,11 +100,14 @@ PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, cons
 	GuardKey found;
 	bool passes;
 
+	if (likely(NeedsNoCheck(key, with, recheck)))
+		return true;
 	PrepareCheck(check, key, rel);
 	row = AllocSetContextCreateInternal(check->memory, "dedup_guard row", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(row);
 	ReadGuardKey(check->reader, slot, &found);
-	passes = found.counts && (!recheck || HasKey(keys, with, found.columns));
+	passes = found.counts && (key.ttl == 0 || !AreApart(found.at, key.row->at, key.ttl)) &&
+			 (!recheck || HasKey(keys, with, found.columns));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(row);
 	return passes;
@@ -143,8 +158,8 @@ NextVersion(IndexScanDesc scan, Relation rel, TupleTableSlot **slot)
 }
 
 /*
- * Runs look(table, slot) over all versions of the rows of a table, which is locked, that have
- * the key and count, until it returns true.
+ * Runs look(table, slot, passes) over all versions of the rows of a table, which is locked, that
+ * may have the key, until it returns true. passes() says whether one has it, and counts.
  */
 template <typename Look>
 static void
@@ -171,10 +186,9 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 		CHECK_FOR_INTERRUPTS();
 		if (is_target && key.self != NULL && ItemPointerEquals(&slot->tts_tid, key.self))
 			continue;
-		if (unlikely(!NeedsNoCheck(key, with, scan->xs_recheck)) &&
-			!PassesCheck(&check, key, keys, with, scan->xs_recheck, rel, slot))
-			continue;
-		if (!IsMarked(with, slot) && look(rel, slot))
+		if (!IsMarked(with, slot) && look(rel, slot, [&] {
+				return PassesCheck(&check, key, keys, with, scan->xs_recheck, rel, slot);
+			}))
 			break;
 	}
 	index_endscan(scan);
@@ -194,29 +208,86 @@ struct Partition
 {
 	Oid table;
 	bool is_leaf;
+	bool apart; /* by its bounds no row of it can count */
+};
+
+/* The rows that count, where rows have times: which are less than the ttl away. */
+struct Near
+{
+	const char *column; /* the name of the column that is the time; NULL: none is, or no ttl */
+	TimestampTz at;
+	int64 ttl;
 };
 
 } /* namespace */
 
-/* A copy of the partitions of a table: the server's can be replaced while others are opened. */
-static Partition *
-CopyPartitions(PartitionDesc partitions)
+static Near
+NearOf(const SearchKey &key)
 {
-	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(partitions->nparts, 1));
+	const Expr *time = key.plan->clause.at;
 
-	for (int i = 0; i < partitions->nparts; i++)
-		copy[i] = {partitions->oids[i], partitions->is_leaf[i]};
+	if (key.ttl == 0 || time == NULL || !IsA(time, Var))
+		return {};
+	return {get_attname(RelationGetRelid(key.target), ((const Var *) time)->varattno, false),
+			key.row->at, key.ttl};
+}
+
+/* Whether a table is partitioned by ranges of a column, first of all, in the usual order. */
+static bool
+IsByRangeOf(Relation parent, const char *column)
+{
+	const PartitionKey by = RelationGetPartitionKey(parent);
+
+	return column != NULL && by->strategy == PARTITION_STRATEGY_RANGE &&
+		   by->partattrs[0] == get_attnum(RelationGetRelid(parent), column) &&
+		   by->partopcintype[0] == TIMESTAMPTZOID &&
+		   by->partopfamily[0] ==
+			   lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+}
+
+/*
+ * A copy of the partitions of a table: the server's can be replaced while others are opened.
+ * Those of which all rows are a ttl or more away are told by their bounds alone.
+ */
+static Partition *
+CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
+{
+	const int n = partitions->nparts;
+	const PartitionBoundInfo bounds = partitions->boundinfo;
+	Partition *copy = (Partition *) palloc(sizeof(Partition) * (Size) Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		copy[i] = {partitions->oids[i], partitions->is_leaf[i], false};
+	if (n == 0 || !IsByRangeOf(parent, near.column))
+		return copy;
+	for (int i = 0; i < bounds->ndatums; i++)
+	{
+		TimestampTz bound;
+
+		if (bounds->kind[i][0] != PARTITION_RANGE_DATUM_VALUE)
+			continue;
+		bound = DatumGetTimestampTz(bounds->datums[i][0]);
+		if (!AreApart(bound, near.at, near.ttl))
+			continue;
+		/* The range before a bound, or behind it; there may be no partition for it. */
+		if (bound < near.at && bounds->indexes[i] >= 0)
+			copy[bounds->indexes[i]].apart = true;
+		if (bound > near.at && bounds->indexes[i + 1] >= 0)
+			copy[bounds->indexes[i + 1]].apart = true;
+	}
 	return copy;
 }
 
-static void AddLeaves(Relation parent, List **leaves, List **leaving);
+static void AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving);
 
-/* Adds a partition, or the tables below it. */
+/* Adds a partition, or the tables below it, unless it is all too far away. */
 static void
-AddPartition(const Partition &partition, List **leaves, List **leaving)
+AddPartition(const Partition &partition, const Near &near, List **leaves, List **leaving)
 {
 	Relation rel;
 
+	if (partition.apart)
+		return;
 	if (partition.is_leaf)
 	{
 		*leaves = lappend_oid(*leaves, partition.table);
@@ -225,7 +296,7 @@ AddPartition(const Partition &partition, List **leaves, List **leaving)
 	rel = try_relation_open(partition.table, AccessShareLock);
 	if (rel == NULL)
 		return;
-	AddLeaves(rel, leaves, leaving);
+	AddLeaves(rel, near, leaves, leaving);
 	relation_close(rel, AccessShareLock);
 }
 
@@ -234,7 +305,7 @@ AddPartition(const Partition &partition, List **leaves, List **leaving)
  * being detached concurrently go into another list, if there is one.
  */
 static void
-AddLeaves(Relation parent, List **leaves, List **leaving)
+AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
 {
 #if PG_VERSION_NUM >= 140000
 	PartitionDesc desc = RelationGetPartitionDesc(parent, true);
@@ -243,16 +314,16 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	PartitionDesc desc = RelationGetPartitionDesc(parent);
 #endif
 	const int n = desc->nparts;
-	Partition *partitions = CopyPartitions(desc);
+	Partition *partitions = CopyPartitions(parent, desc, near);
 
 	for (int i = n - 1; i >= 0; i--)
-		AddPartition(partitions[i], leaves, leaving);
+		AddPartition(partitions[i], near, leaves, leaving);
 #if PG_VERSION_NUM >= 140000
 	if (detached && leaving != NULL)
 	{
 		PartitionDesc with = RelationGetPartitionDesc(parent, false);
 		const int m = with->nparts;
-		Partition *all = CopyPartitions(with);
+		Partition *all = CopyPartitions(parent, with, near);
 
 		for (int i = m - 1; i >= 0; i--)
 		{
@@ -261,7 +332,7 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 			while (stays < n && partitions[stays].table != all[i].table)
 				stays++;
 			if (stays == n)
-				AddPartition(all[i], leaving, leaving);
+				AddPartition(all[i], near, leaving, leaving);
 		}
 		pfree(all);
 	}
@@ -269,17 +340,51 @@ AddLeaves(Relation parent, List **leaves, List **leaving)
 	pfree(partitions);
 }
 
-/* Returns the tables of a guard; `leaving`: where those go that are being detached, or NULL. */
+/* Whether no row of a table that inherits is near, by the CHECK constraints of its time. */
+static bool
+IsApart(Oid table, const Near &near)
+{
+	TimeBounds bounds;
+
+	if (near.column == NULL)
+		return false;
+	bounds = CheckedTimes(table, near.column);
+	return (bounds.to < near.at && AreApart(bounds.to, near.at, near.ttl)) ||
+		   (bounds.from > near.at && AreApart(bounds.from, near.at, near.ttl));
+}
+
+/*
+ * The tables that inherit from one and are near, without the temporary ones of other sessions,
+ * which nobody else sees.
+ */
 static List *
-AllLeavesOf(Oid table, List **leaving)
+InheritingLeaves(Oid table, Snapshot snapshot, const Near &near)
+{
+	List *leaves = InheritorsOf(table, snapshot);
+	ListCell *cell;
+
+	foreach(cell, leaves)
+		if (isOtherTempNamespace(get_rel_namespace(lfirst_oid(cell))) ||
+			IsApart(lfirst_oid(cell), near))
+			leaves = foreach_delete_current(leaves, cell);
+	return leaves;
+}
+
+/*
+ * Returns the tables of a guard that are near; `leaving`: where those go that are being detached,
+ * or NULL. Tables that inherit are those that a snapshot shows: so they are there as soon as a
+ * row in them is.
+ */
+static List *
+AllLeavesOf(Oid table, Snapshot snapshot, const Near &near, List **leaving)
 {
 	Relation rel = relation_open(table, NoLock);
 	List *leaves = NIL;
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		AddLeaves(rel, &leaves, leaving);
+		AddLeaves(rel, near, &leaves, leaving);
 	else
-		leaves = list_make1_oid(table);
+		leaves = lappend_oid(InheritingLeaves(table, snapshot, near), table);
 	relation_close(rel, NoLock);
 	return leaves;
 }
@@ -287,7 +392,7 @@ AllLeavesOf(Oid table, List **leaving)
 List *
 LeavesOf(Oid table)
 {
-	return AllLeavesOf(table, NULL);
+	return AllLeavesOf(table, NULL, {}, NULL);
 }
 
 /* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
@@ -355,11 +460,11 @@ LikelyLeaf(const List *leaves, double age)
 
 /*
  * Searches a partition. Returns false if it is locked so that one would have to wait, and
- * `wait` is false.
+ * `wait` is false. `proves`: that nothing is found must mean that there is nothing.
  */
 template <typename Look>
 static bool
-ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look look)
+ScanLeaf(Oid table, bool wait, bool proves, const SearchKey &key, SearchResult *result, Look look)
 {
 	Relation leaf;
 
@@ -371,10 +476,17 @@ ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look 
 	 * It may have been detached since the list was made: its rows are another table's. To
 	 * do that, the server has waited for transactions whose rows we have passed over.
 	 */
-	if (leaf == NULL || !leaf->rd_rel->relispartition)
+	if (leaf == NULL || (!leaf->rd_rel->relispartition &&
+						 get_rel_relkind(key.plan->guarded) == RELKIND_PARTITIONED_TABLE))
 		*result = SearchResult::Gone;
 	else
 		ScanTable(leaf, key, look);
+	if (proves && *result == SearchResult::None && !leaf->rd_rel->relispartition)
+		RequireUncompressed(table);
+	/* The same of a table that inherited. Only one that has something is asked. */
+	if (*result != SearchResult::None && leaf != NULL && !leaf->rd_rel->relispartition &&
+		table != key.plan->guarded && !InheritsFrom(table, key.plan->guarded))
+		*result = SearchResult::Gone;
 	if (leaf != NULL)
 		relation_close(leaf, AccessShareLock);
 	else if (!wait)
@@ -389,7 +501,7 @@ ScanLeaf(Oid table, bool wait, const SearchKey &key, SearchResult *result, Look 
  */
 template <typename Look>
 static void
-ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look look)
+ScanLeaves(const SearchKey &key, const List *leaves, bool proves, SearchResult *result, Look look)
 {
 	const int n = list_length(leaves);
 	bool *done = (bool *) palloc0((Size) Max(n, 1));
@@ -406,37 +518,65 @@ ScanLeaves(const SearchKey &key, const List *leaves, SearchResult *result, Look 
 			const int i = step % 2 == 0 ? likely - step / 2 : likely + (step + 1) / 2;
 
 			if (i >= 0 && i < n && !done[i])
-				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, key, result, look);
+				done[i] = ScanLeaf(list_nth_oid(leaves, i), false, proves, key, result, look);
 		}
 	}
 	for (int i = 0; i < n && *result == SearchResult::None; i++)
 		if (!done[i])
-			(void) ScanLeaf(list_nth_oid(leaves, i), true, key, result, look);
+			(void) ScanLeaf(list_nth_oid(leaves, i), true, proves, key, result, look);
 	pfree(done);
 }
 
 /*
- * Searches the target, then the other partitions of the guarded table. look(table, slot,
+ * Whether a guarded table consists of the target alone. As far as the session knows, or, for a
+ * proof, as a snapshot shows.
+ */
+static bool
+IsAlone(const SearchKey &key, Snapshot snapshot)
+{
+	List *children;
+	bool alone;
+
+	if (key.plan->guarded != RelationGetRelid(key.target))
+		return false;
+	if (snapshot == NULL)
+		return !key.target->rd_rel->relhassubclass;
+	children = InheritorsOf(key.plan->guarded, snapshot);
+	alone = children == NIL;
+	list_free(children);
+	return alone;
+}
+
+/*
+ * Searches the target, then the other partitions of the guarded table, or what inherits from
+ * it. look(table, slot, passes,
  * leaving) sets `result`, and returns whether that is all; `leaving`: the partition is being
  * detached concurrently. A row of that is none of the guarded table, but whoever deletes it
  * may count on us to wait for him (exact.cpp).
  */
 template <typename Look>
 static void
-ScanAll(const SearchKey &key, SearchResult *result, Look look)
+ScanAll(const SearchKey &key, Snapshot snapshot, SearchResult *result, Look look)
 {
 	List *leaving = NIL;
 	List *leaves;
 
-	ScanTable(key.target, key,
-			  [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
-	if (*result != SearchResult::None || key.plan->guarded == RelationGetRelid(key.target))
+	ScanTable(key.target, key, [&](Relation rel, TupleTableSlot *slot, auto passes) {
+		return look(rel, slot, passes, false);
+	});
+	if (*result != SearchResult::None || IsAlone(key, snapshot))
 		return;
-	leaves = AllLeavesOf(key.plan->guarded, &leaving);
-	ScanLeaves(key, leaves, result,
-			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, false); });
-	ScanLeaves(key, leaving, result,
-			   [&](Relation rel, TupleTableSlot *slot) { return look(rel, slot, true); });
+	if (snapshot != NULL && !key.target->rd_rel->relispartition)
+		RequireUncompressed(RelationGetRelid(key.target));
+	leaves = AllLeavesOf(key.plan->guarded, snapshot, NearOf(key), &leaving);
+	ScanLeaves(key, leaves, snapshot != NULL, result,
+			   [&](Relation rel, TupleTableSlot *slot, auto passes) {
+				   return look(rel, slot, passes, false);
+			   });
+	ScanLeaves(key, leaving, snapshot != NULL, result,
+			   [&](Relation rel, TupleTableSlot *slot, auto passes) {
+				   return look(rel, slot, passes, true);
+			   });
 	list_free(leaves);
 	list_free(leaving);
 }
@@ -486,18 +626,23 @@ SearchNow(const SearchKey &key, TransactionId *deleter)
 	SearchResult result = SearchResult::None;
 	bool ours = false;
 
-	ScanAll(key, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
+	ScanAll(key, NULL, &result, [&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
 		bool inserting;
-		const SearchResult now = JudgeNow(rel, slot, &inserting, deleter);
+		TransactionId xid = InvalidTransactionId;
+		const SearchResult now = JudgeNow(rel, slot, &inserting, &xid);
 
 		if (now == SearchResult::Gone)
-			ours = ours || IsDeletedByUs(slot);
-		if (inserting || now == SearchResult::Gone || (leaving && now == SearchResult::Live))
+			ours = ours || (IsDeletedByUs(slot) && passes());
+		if (inserting || now == SearchResult::Gone || (leaving && now == SearchResult::Live) ||
+			!passes())
 			return false;
 		result = now;
+		*deleter = xid;
+		if (now == SearchResult::Live && key.found != NULL)
+			*key.found = RelationGetRelid(rel);
 		return now == SearchResult::Live;
 	});
-	return result == SearchResult::None && ours ? SearchResult::Ours : result;
+	return result == SearchResult::None && ours && key.ttl == 0 ? SearchResult::Ours : result;
 }
 
 SearchResult
@@ -508,17 +653,20 @@ SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter
 
 	/* Nearly always there is nothing: then the order does not matter. */
 	proof.filter = NULL;
-	ScanAll(proof, &result, [&](Relation rel, TupleTableSlot *slot, bool leaving) {
-		SearchResult now;
-		bool inserting;
+	ScanAll(proof, snapshot, &result,
+			[&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {
+				SearchResult now;
+				bool inserting;
 
-		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot))
-			return false;
-		now = JudgeNow(rel, slot, &inserting, deleter);
-		if (leaving && now == SearchResult::Live)
-			return false;
-		result = now;
-		return result == SearchResult::Live;
-	});
+				if (!table_tuple_satisfies_snapshot(rel, slot, snapshot) || !passes())
+					return false;
+				now = JudgeNow(rel, slot, &inserting, deleter);
+				if (leaving && now == SearchResult::Live)
+					return false;
+				result = now;
+				if (now == SearchResult::Live && key.found != NULL)
+					*key.found = RelationGetRelid(rel);
+				return result == SearchResult::Live;
+			});
 	return result;
 }

@@ -20,9 +20,11 @@ struct SearchKey
 	const GuardPlan *plan;    /* of the guard of `target` */
 	Relation target;          /* where the row goes; it is searched first */
 	const GuardKey *row;      /* what is to have a key of its own, which it has */
+	int64 ttl;                /* rows whose times are as far apart do not count; 0: no times */
 	ItemPointer self;         /* a row of `target` that does not count, or NULL */
 	const LiveFilter *filter; /* knows roughly when the key came; NULL: do not ask */
 	uint64 hash;
+	Oid *found; /* gets the table of a Live row; NULL: nobody asks */
 };
 
 enum class SearchResult
@@ -31,7 +33,8 @@ enum class SearchResult
 	Live,     /* a row that nobody is deleting */
 	Deleting, /* no such row; one that `deleter` is deleting */
 	Gone,     /* a row that the snapshot shows was deleted, or has moved, since */
-	Ours      /* no such row; a committed one that this transaction has deleted */
+	Ours      /* no such row; a committed one that this transaction has deleted. Where rows have
+			   * times others can have the same key, so there the answer is None */
 };
 
 /*
@@ -52,13 +55,19 @@ extern SearchResult SearchBySnapshot(const SearchKey &key, Snapshot snapshot,
  */
 extern bool HasSearchIndex(Relation rel, const GuardClause &clause);
 
+/* That index, or InvalidOid. */
+extern Oid FindSearchIndex(Relation rel, const GuardClause &clause);
+
 /*
  * Raises 55000 with the CREATE INDEX for `on` if a table has none. The clause is that of a
  * guard of `from`.
  */
 extern void RequireSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on);
 
-/* The tables with rows of their own below a table, which is locked; itself, if it is one. */
+/*
+ * The tables with rows of their own below a table, which is locked, those with the newest
+ * bounds first; itself as the last, if it is one.
+ */
 extern List *LeavesOf(Oid table);
 
 #endif /* STREAMDEDUP_GUARD_SEARCH_HPP */

@@ -2,16 +2,20 @@
  * Choosing the index by which an exact guard searches a table: see search_index.hpp.
  */
 #include "guard/search_index.hpp"
+#include "guard/table_keys.hpp"
 #include "pg/equality.hpp"
 
 extern "C" {
 #include "access/genam.h"
 #include "access/stratnum.h"
+#include "access/sysattr.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
+#include "nodes/bitmapset.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/prep.h"
 #include "utils/builtins.h"
@@ -99,11 +103,15 @@ AddNullTest(List *list, Expr *column, NullTestType type)
 	return lappend(list, test);
 }
 
-/* An expression as the server has those of indexes. */
+/* An expression as the server has those of indexes, where a collation is the column's. */
 static Node *
 AsIndexHasIt(const Expr *expression)
 {
-	Node *node = eval_const_expressions(NULL, (Node *) copyObjectImpl(expression));
+	Node *node;
+
+	while (IsA(expression, CollateExpr))
+		expression = ((const CollateExpr *) expression)->arg;
+	node = eval_const_expressions(NULL, (Node *) copyObjectImpl(expression));
 
 	fix_opfuncids(node);
 	return node;
@@ -118,6 +126,25 @@ AsPredicate(const Expr *expression)
 	return make_ands_implicit((Expr *) canonicalize_qual((Expr *) node, false));
 }
 
+/* That an expression is not NULL, and so its columns are not, if all in it is strict. */
+static List *
+AddNotNull(List *list, Relation rel, Expr *expression)
+{
+	Bitmapset *attnums = NULL;
+	int attnum = -1;
+
+	list = AddNullTest(list, expression, IS_NOT_NULL);
+	if (contain_nonstrict_functions((Node *) expression))
+		return list;
+	pull_varattnos((Node *) expression, 1, &attnums);
+	while ((attnum = bms_next_member(attnums, attnum)) >= 0)
+		list =
+			AddNullTest(list,
+						ColumnOf(rel, (AttrNumber) (attnum + FirstLowInvalidHeapAttributeNumber)),
+						IS_NOT_NULL);
+	return list;
+}
+
 /*
  * What is true of all rows that count: their predicate, that no element of their key is NULL,
  * and that their mark is not true.
@@ -128,11 +155,9 @@ KnownOfRows(Relation rel, const GuardClause &clause)
 	List *known = clause.where != NULL ? AsPredicate(clause.where) : NIL;
 
 	for (int i = 0; clause.nulls == NullKeys::Skip && i < clause.columns; i++)
-		known =
-			AddNullTest(known,
-						clause.expressions[i] != NULL ? (Expr *) AsIndexHasIt(clause.expressions[i])
-													  : ColumnOf(rel, clause.attnums[i]),
-						IS_NOT_NULL);
+		known = clause.expressions[i] != NULL
+					? AddNotNull(known, rel, (Expr *) AsIndexHasIt(clause.expressions[i]))
+					: AddNullTest(known, ColumnOf(rel, clause.attnums[i]), IS_NOT_NULL);
 	if (clause.mark != 0)
 	{
 		BooleanTest *unmarked = makeNode(BooleanTest);
@@ -148,16 +173,43 @@ KnownOfRows(Relation rel, const GuardClause &clause)
 	return known;
 }
 
-/* Which element of the key a column of an index is, or clause.columns. */
+/* Whether a column of an index is an element of the key, in whatever collation. */
+static bool
+IsElement(const GuardClause &clause, int i, AttrNumber attnum, const Node *expression)
+{
+	const Node *element;
+
+	if (clause.expressions[i] == NULL)
+		return attnum != 0 && clause.attnums[i] == attnum;
+	element = AsIndexHasIt(clause.expressions[i]);
+	if (attnum != 0)
+		return IsA(element, Var) && ((const Var *) element)->varattno == attnum;
+	return equal(expression, element);
+}
+
+/* Whether one of the first columns of an index is that element. */
+static bool
+IsTaken(const SearchIndex &chosen, int columns, int element)
+{
+	for (int i = 0; i < columns; i++)
+		if (chosen.order[i] == element)
+			return true;
+	return false;
+}
+
+/*
+ * Which element of the key, that none of the columns before is, a column of an index is; or
+ * clause.columns.
+ */
 static int
-ElementOf(const GuardClause &clause, AttrNumber attnum, const Node *expression)
+ElementOf(const GuardClause &clause, const SearchIndex &chosen, int at, AttrNumber attnum,
+		  const Node *expression, Oid collation)
 {
 	int i = 0;
 
 	while (i < clause.columns &&
-		   (attnum != 0 ? clause.attnums[i] != attnum
-						: clause.expressions[i] == NULL ||
-							  !equal(expression, AsIndexHasIt(clause.expressions[i]))))
+		   (IsTaken(chosen, at, i) || !IsElement(clause, i, attnum, expression) ||
+			!AgreeOnEquality(collation, clause.collations[i])))
 		i++;
 	return i;
 }
@@ -179,22 +231,17 @@ HasKeyColumns(Relation index, const GuardClause &clause, const Oid *equal, Searc
 	{
 		const AttrNumber attnum = form->indkey.values[at];
 		const int element =
-			ElementOf(clause, attnum,
-					  attnum == 0 ? (const Node *) list_nth(expressions, expression++) : NULL);
+			ElementOf(clause, *chosen, at, attnum,
+					  attnum == 0 ? (const Node *) list_nth(expressions, expression++) : NULL,
+					  index->rd_indcollation[at]);
 		Oid operator_;
 
 		if (element == clause.columns)
 			return false;
-		/* No element of the key stands in the index twice among the first. */
-		for (int before = 0; before < at; before++)
-			if (chosen->order[before] == element)
-				return false;
 		operator_ = get_opfamily_member(index->rd_opfamily[at], index->rd_opcintype[at],
 										index->rd_opcintype[at], (int16) chosen->strategy);
-		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[element] ||
-			!AgreeOnEquality(index->rd_indcollation[at], clause.collations[element]))
+		if (!OidIsValid(operator_) || get_opcode(operator_) != equal[element])
 			return false;
-		chosen->attnums[at] = clause.attnums[element];
 		chosen->order[at] = (int16) element;
 		chosen->equal[at] = equal[element];
 	}
@@ -265,12 +312,18 @@ ChooseIndex(Relation rel, const GuardClause &clause, SearchIndex *chosen)
 	return found;
 }
 
-bool
-HasSearchIndex(Relation rel, const GuardClause &clause)
+Oid
+FindSearchIndex(Relation rel, const GuardClause &clause)
 {
 	SearchIndex chosen;
 
-	return ChooseIndex(rel, clause, &chosen);
+	return ChooseIndex(rel, clause, &chosen) ? chosen.index : InvalidOid;
+}
+
+bool
+HasSearchIndex(Relation rel, const GuardClause &clause)
+{
+	return OidIsValid(FindSearchIndex(rel, clause));
 }
 
 [[noreturn]] static void
@@ -284,8 +337,13 @@ ReportNoSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid 
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" has no index by which an exact guard can find rows",
 					RelationGetRelationName(rel)),
-			 errdetail("It needs a valid index, btree or hash, whose first columns are those of "
-					   "the key, with their own equality, and of all rows that the guard covers."),
+			 clause.nulls == NullKeys::Equal
+				 ? errdetail("It needs a valid btree index, whose first columns are those of the "
+							 "key, with their own equality, and of all rows that the guard "
+							 "covers, also of those with a NULL in the key.")
+				 : errdetail("It needs a valid index, btree or hash, whose first columns are "
+							 "those of the key, with their own equality, and of all rows that "
+							 "the guard covers."),
 			 errhint("Run: CREATE INDEX ON %s (%s);", QualifiedGuardName(on),
 					 ElementsText(RelationGetRelid(from), clause))));
 	pg_unreachable();
@@ -294,9 +352,12 @@ ReportNoSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid 
 void
 RequireSearchIndex(Relation rel, const GuardClause &clause, Relation from, Oid on)
 {
+	const AsOwner before = BecomeOwner(rel);
 	GuardClause mapped;
+	const bool found = MapGuardClause(clause, from, rel, &mapped) && HasSearchIndex(rel, mapped);
 
-	if (!MapGuardClause(clause, from, rel, &mapped) || !HasSearchIndex(rel, mapped))
+	BecomeAgain(before);
+	if (!found)
 		ReportNoSearchIndex(rel, clause, from, on);
 }
 

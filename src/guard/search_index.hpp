@@ -17,9 +17,8 @@ struct SearchIndex
 	Oid index;
 	uint64 equalities; /* that it was chosen by */
 	int columns;
-	AttrNumber attnums[INDEX_MAX_KEYS]; /* of the table, by the index's columns; 0: expression */
-	int16 order[INDEX_MAX_KEYS];        /* which of the key's elements each of them is */
-	Oid equal[INDEX_MAX_KEYS];          /* functions */
+	int16 order[INDEX_MAX_KEYS]; /* which of the key's elements each column of the index is */
+	Oid equal[INDEX_MAX_KEYS];   /* functions */
 	StrategyNumber strategy;
 	AttrNumber mark;   /* of the table, or 0 */
 	bool proves_where; /* it has no rows but those for which the guard's predicate is true */

@@ -2,6 +2,8 @@
  * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
  * the DDL that a user would write, as the user who asks.
  */
+#include "guard/inherit.hpp"
+#include "guard/divert.hpp"
 #include "guard/load.hpp"
 #include "guard/request.hpp"
 
@@ -28,7 +30,7 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-/* A guard has two triggers and an index; whoever made more calls twice. */
+/* A guard has up to four triggers and an index; whoever made more calls twice. */
 constexpr int MAX_DROPPED = 8;
 
 char *
@@ -205,6 +207,27 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 	return command.data;
 }
 
+/* The triggers of a guard whose rows free their keys; NULL for others. */
+static char *
+ForgetTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
+{
+	if (!request.options.forget)
+		return NULL;
+	return psprintf("CREATE TRIGGER \"" GUARD_FORGET_TRIGGER "\" AFTER DELETE OR UPDATE ON %s"
+					" FOR EACH ROW EXECUTE FUNCTION %s()",
+					QualifiedGuardName(RelationGetRelid(rel)), function);
+}
+
+static char *
+TruncateTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
+{
+	if (!request.options.forget)
+		return NULL;
+	return psprintf("CREATE TRIGGER \"" GUARD_TRUNCATE_TRIGGER "\" AFTER TRUNCATE ON %s"
+					" FOR EACH STATEMENT EXECUTE FUNCTION %s()",
+					QualifiedGuardName(RelationGetRelid(rel)), function);
+}
+
 /* The arguments of dedup_guard(). */
 enum GuardArgument
 {
@@ -263,7 +286,7 @@ DEDUP_FUNCTION(dedup_guard)
 	Oid function;
 	char *schema;
 	char *index_name;
-	char *commands[3];
+	char *commands[5];
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
@@ -272,11 +295,14 @@ DEDUP_FUNCTION(dedup_guard)
 	ReadRequest(fcinfo, rel, &request);
 	CheckTables(rel, function, request);
 	CheckExact(rel, request);
+	MakeSideTable(rel, &request);
 
 	schema = pstrdup(quote_qualified_identifier(schema, GUARD_FUNCTION));
 	commands[0] = IndexCommand(rel, request, &index_name);
 	commands[1] = WriteTriggerCommand(rel, schema, request, index_name);
 	commands[2] = DeleteTriggerCommand(rel, schema, request);
+	commands[3] = ForgetTriggerCommand(rel, schema, request);
+	commands[4] = TruncateTriggerCommand(rel, schema, request);
 
 	if (rel->rd_rel->relispartition)
 		ereport(NOTICE,
@@ -290,6 +316,7 @@ DEDUP_FUNCTION(dedup_guard)
 	/* DDL refuses tables that are in use; the lock stays. */
 	relation_close(rel, NoLock);
 	RunAll(commands, lengthof(commands));
+	GuardInheritors(PG_GETARG_OID(0));
 
 	SettleGuardRows();
 	rel = table_open(PG_GETARG_OID(ARG_TABLE), NoLock);
@@ -297,7 +324,6 @@ DEDUP_FUNCTION(dedup_guard)
 		LoadForGuard(rel, request);
 	else if (PG_ARGISNULL(ARG_LOAD))
 		WarnOfBroughtRows(rel, request.clause, function);
-	WarnOfUnguardedChildren(rel, request.clause.filter);
 	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }
@@ -338,6 +364,12 @@ DropTriggerCommands(Relation rel, Oid function, char **commands)
 	const TriggerDesc *triggers = rel->trigdesc;
 	int n = 0;
 
+	if (OidIsValid(ParentOfClone(RelationGetRelid(rel))))
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("the guard of table \"%s\" belongs to a table above it",
+							   RelationGetRelationName(rel)),
+						errhint("Call dedup_unguard() for table \"%s\".",
+								get_rel_name(UppermostGuarded(RelationGetRelid(rel))))));
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
@@ -367,6 +399,7 @@ DEDUP_FUNCTION(dedup_unguard)
 	Oid function;
 	char *schema;
 	char *commands[2 * MAX_DROPPED];
+	List *clones;
 	Oid filter;
 	int n;
 
@@ -382,7 +415,9 @@ DEDUP_FUNCTION(dedup_unguard)
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
 	filter = FilterOfExactGuard(PG_GETARG_OID(0));
+	clones = LockClones(PG_GETARG_OID(0));
 	RunAll(commands, n);
+	DropGuardsOf(clones, function);
 	if (OidIsValid(filter))
 	{
 		LiveFilter live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);

@@ -80,6 +80,7 @@ TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
 	keys.plan =
 		MakeColumnsKeyPlan(CurrentMemoryContext, clause.columns, clause.types, clause.collations);
 	keys.seed = filter.key_seed();
+	keys.ttl = clause.at != NULL ? filter.parameters.ttl : 0;
 	keys.row_context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 													 ALLOCSET_DEFAULT_SIZES);
 	return keys;
@@ -88,13 +89,18 @@ TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter)
 void
 OpenKeyTable(const TableKeys &keys, Oid table, KeyScan *scan)
 {
+	AsOwner before;
+
 	*scan = {};
 	scan->table = table_open(table, NoLock);
 	scan->clause = (GuardClause *) palloc(sizeof(GuardClause));
 	if (!MapGuardClause(keys.clause, keys.from, scan->table, scan->clause))
 		elog(ERROR, "table \"%s\" does not have the columns of the guard",
 			 RelationGetRelationName(scan->table));
+	/* That calls functions of constants. */
+	before = BecomeOwner(scan->table);
 	MakeKeyReader(&scan->reader, scan->clause);
+	BecomeAgain(before);
 }
 
 KeyScan
@@ -103,10 +109,10 @@ StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot)
 	KeyScan scan;
 
 	OpenKeyTable(keys, table, &scan);
+	scan.owner = BecomeOwner(scan.table);
 	scan.slot = table_slot_create(scan.table, NULL);
 	/* From the first page on, so that the number of pages read can be told. */
 	scan.scan = table_beginscan_strat(scan.table, snapshot, 0, NULL, true, false);
-	scan.owner = BecomeOwner(scan.table);
 	return scan;
 }
 

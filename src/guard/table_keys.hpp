@@ -47,6 +47,7 @@ struct TableKeys
 	GuardClause clause; /* rows that are marked as duplicates do not count if it has a mark */
 	KeyPlan *plan;
 	dedup::KeySeed seed;
+	int64 ttl; /* rows with times so far apart have nothing to do with each other; or 0 */
 	MemoryContext row_context; /* reset for each row */
 };
 

@@ -5,8 +5,9 @@
  * the key count only if it does. plan.cpp reads what the table's guard is. A row
  * that this transaction has deleted may be inserted again: deleted.cpp and
  * truncate.cpp remember it. moves.cpp finds rows that come from a partition
- * without a guard.
+ * without a guard. freed.cpp frees the keys of rows that go.
  */
+#include "guard/divert.hpp"
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
 #include "pg/catalog.hpp"
@@ -38,8 +39,9 @@ struct GuardSite
 	bool parents_checked;
 	bool has_seed; /* and what follows it */
 	dedup::KeySeed seed;
-	bool may_delete; /* the owner may add keys, so deleted rows may come again */
-	ExactSite exact; /* without a plan: the guard is not exact */
+	bool may_delete;    /* the owner may add keys, so deleted rows may come again */
+	ExactSite exact;    /* without a plan: the guard is not exact */
+	DivertSite *divert; /* NULL: no row has gone into the side table yet */
 	KeyReader reader;
 	GuardKey key;
 	GuardKey old_key;
@@ -132,10 +134,14 @@ OpenGuardFilter(GuardSite *site)
 	return filter;
 }
 
+/* Tests and adds a key as of the row's time. An event ahead of the clock counts as of now. */
 static LiveAnswer
-TestAndAdd(const LiveFilter &filter, uint64 hash)
+TestAndAdd(const LiveFilter &filter, uint64 hash, const GuardKey &key)
 {
-	return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
+	if (likely(!key.has_time))
+		return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
+	return LiveTestAndAdd(filter, hash, LiveGeneration(filter, Min(key.at, GetCurrentTimestamp())),
+						  LiveTime::Event);
 }
 
 /* A row that moves has been deleted already: to leave it out would lose it. */
@@ -180,11 +186,14 @@ struct InsertedRow
 	GuardRow *row;  /* or NULL: nothing is known of it */
 	bool moving;    /* from another partition, by an UPDATE */
 	bool unguarded; /* may come from a partition without a guard */
+	bool too_old;   /* older than the window: the filter cannot tell */
 	bool has_key;
 	uint64 hash;
 	LiveAnswer answer;
 	bool uses; /* a deleted row, in `use`: so it is no duplicate */
 	DeletedRowUse use;
+	Oid found;     /* exact: the table of the row that has the key, if it was found */
+	uint32 put_as; /* exact: the generation of its key, in a window of time */
 };
 
 /* What becomes of the row, as far as its key decides. */
@@ -211,8 +220,8 @@ EnterInserted(InsertedRow *in)
 static void
 NoteInserted(const InsertedRow *in, bool counts, LiveCounter counter)
 {
-	NoteGuardRow(in->row, in->filter, {counts, counter, in->uses ? &in->use : NULL}, in->hash,
-				 in->site->may_kill);
+	NoteGuardRow(in->row, in->filter, {counts, counter, in->uses ? &in->use : NULL, in->put_as},
+				 in->hash, in->site->may_kill);
 }
 
 /*
@@ -247,20 +256,49 @@ KeepsMovedKey(InsertedRow *in)
 	return true;
 }
 
+/* Whether a duplicate does not land, and is no error. */
+static bool
+LeavesOut(GuardMode mode)
+{
+	return mode == GuardMode::Skip || mode == GuardMode::Divert;
+}
+
+/* Whether a row is left out because it is too old. An UPDATE would lose a row that it moves. */
+static bool
+SkipsTooOld(const InsertedRow *in)
+{
+	return in->too_old && in->site->plan->options.skip_too_old && !in->uses && !in->moving;
+}
+
+/*
+ * Whether a row may not be left out, nor be an error: the filter does not know that its key is
+ * free. What a worker cannot tell from a row that moves it keeps: an error would stop it.
+ */
+static bool
+MustStay(const InsertedRow *in)
+{
+	return MayBeRemovedRow(in->filter_oid) || IsReadmitted(in->site->plan, in->hash) ||
+		   (in->too_old && in->unguarded) ||
+		   (IsLogicalWorker() && (in->too_old || LeavesOut(in->site->plan->mode)) && !in->moving &&
+			in->rel->rd_rel->relispartition && ComesFromUnguarded(in->site, in->trigger));
+}
+
 /* Tests and adds the key. */
 static void
 AskForKey(InsertedRow *in)
 {
 	ReadTruncatedRows(in->filter);
 	in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
-	in->answer = TestAndAdd(in->filter, in->hash);
-
-	/* What a worker cannot tell from a row that moves it keeps: an error would stop it. */
-	if (in->answer == LiveAnswer::Duplicate && !in->uses &&
-		(MayBeRemovedRow(in->filter_oid) ||
-		 (IsLogicalWorker() && in->site->plan->mode == GuardMode::Skip && !in->moving &&
-		  in->rel->rd_rel->relispartition && ComesFromUnguarded(in->site, in->trigger))))
+	in->answer = TestAndAdd(in->filter, in->hash, in->site->key);
+	in->too_old = in->answer == LiveAnswer::TooOld;
+	/* That of a row that moves was counted when it was updated. */
+	if (in->too_old && !in->moving)
+		CountLive(in->filter, LiveCounter::TooOld, 1);
+	if ((in->answer == LiveAnswer::Duplicate || SkipsTooOld(in)) && !in->uses && MustStay(in))
+	{
 		in->answer = LiveAnswer::TooOld;
+		in->too_old = false;
+	}
 }
 
 static bool
@@ -279,10 +317,12 @@ AskExactly(InsertedRow *in)
 	in->answer = LiveAnswer::TooOld;
 	verdict = JudgeExactRow(site, in->filter, {in->rel, &in->site->key, in->hash, NULL, in->row});
 	CountExactSearch(in->filter, verdict, verdict.duplicate && in->moving);
+	in->found = verdict.found;
 	if (verdict.duplicate)
 		in->answer = LiveAnswer::Duplicate;
 	else if (verdict.added)
 		in->answer = LiveAnswer::New;
+	in->put_as = verdict.generation;
 }
 
 static Fate
@@ -290,25 +330,54 @@ FateOf(const InsertedRow *in)
 {
 	const GuardMode mode = in->site->plan->mode;
 
+	if (SkipsTooOld(in))
+		return Fate::LeftOut;
 	if (!IsDuplicate(in))
 		return Fate::Lands;
 	if (mode == GuardMode::Reject || in->moving)
 		return Fate::Fails;
-	return mode == GuardMode::Skip ? Fate::LeftOut : Fate::Lands;
+	return LeavesOut(mode) ? Fate::LeftOut : Fate::Lands;
 }
 
-/* Counts a row that is left out, unless that would lose it. */
+/*
+ * The table that a row, which is a duplicate, may have been copied from, to be removed there;
+ * or InvalidOid. The filter alone does not tell which row it repeats: then a query asks once.
+ */
+static Oid
+MayBeCopiedFrom(const InsertedRow *in)
+{
+	GuardSite *site = in->site;
+
+	if (site->plan->options.exact)
+		return FoundInParent(in->rel, in->found);
+	if (site->parents_checked)
+		return InvalidOid;
+	site->parents_checked = true;
+	return GuardedParentWithRows(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
+}
+
+/*
+ * Counts a row that is left out, unless that would lose it, and keeps it elsewhere if it goes
+ * there.
+ */
 static void
 LeaveOut(const InsertedRow *in)
 {
 	GuardSite *site = in->site;
+	Oid parent;
 
 	if (in->unguarded)
 		RefuseMove(in->rel);
-	if (!site->parents_checked)
-		CheckGuardedParents(in->rel, in->filter_oid, in->trigger->tg_trigger->tgfoid);
-	site->parents_checked = true;
-	CountLive(in->filter, LiveCounter::Skipped, 1);
+	parent = MayBeCopiedFrom(in);
+	if (OidIsValid(parent))
+		RefuseWhileParentHasRows(in->rel, parent);
+	if (site->plan->mode == GuardMode::Divert && StaysRefused(site->plan))
+		return;
+	if (site->plan->mode == GuardMode::Divert)
+		DivertRow(&site->divert, GetMemoryChunkContext(site), site->plan, in->rel,
+				  in->trigger->tg_trigslot);
+	if (!in->too_old)
+		CountLive(in->filter, LiveCounter::Skipped, 1);
 }
 
 /* Enters and notes a row that goes on with a key. */
@@ -328,7 +397,11 @@ LetGoOn(InsertedRow *in)
 	{
 		in->row->judged = true;
 		if (!IsDuplicate(in))
+		{
 			in->row->key = CopyGuardKey(in->site->plan, in->site->key.columns);
+			in->row->has_time = in->site->key.has_time;
+			in->row->at = in->site->key.at;
+		}
 	}
 }
 
@@ -368,8 +441,10 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 	in.rel = rel;
 	in.row = FindGuardRow();
 	in.moving = in.row != NULL && in.row->moving && in.row->root == site->root;
-	in.unguarded = in.uses = false;
+	in.unguarded = in.uses = in.too_old = false;
+	in.found = InvalidOid;
 	in.hash = 0;
+	in.put_as = 0;
 	ReadGuardKey(site->reader, trigger->tg_trigslot, &site->key);
 	in.filter = OpenGuardFilter(site);
 	in.filter_oid = plan->clause.filter;
@@ -422,6 +497,13 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 				LetGoOn(&in);
 		}
 		marked = IsDuplicate(&in);
+		if (marked)
+		{
+			const Oid parent = MayBeCopiedFrom(&in);
+
+			if (OidIsValid(parent))
+				NoteMarkedCopy(parent);
+		}
 	}
 	CloseLive(in.filter);
 	return MarkGuardRow(rel, plan, tuple, marked);
@@ -502,18 +584,21 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 			bool uses = false;
 			LiveAnswer answer = LiveAnswer::TooOld;
 
-			if (has_key)
+			/* A marked row that comes back among those that are guarded has the key of another. */
+			if (has_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
 				uses = UseDeletedRow(filter_oid, hash, &use);
-				answer = TestAndAdd(filter, hash);
+				answer = TestAndAdd(filter, hash, site->key);
+				if (answer == LiveAnswer::TooOld)
+					CountLive(filter, LiveCounter::TooOld, 1);
 				if (answer == LiveAnswer::Duplicate && !uses)
 					RejectRow(rel, plan, filter, site->key.columns);
 			}
 			row = EnterGuardRow(row, rel, plan, &site->reader, seed, has_key, hash);
 			if (answer == LiveAnswer::New || uses)
 				NoteGuardRow(row, filter,
-							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL},
+							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL, 0},
 							 hash, false);
 			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid,
 						  old_hash};
@@ -611,7 +696,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	if (has_key && !marked && site->may_delete &&
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{
-		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId());
+		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget);
 		if (site->removable)
 		{
 			if (row == NULL)
@@ -621,6 +706,16 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		}
 	}
 	return trigger->tg_trigtuple;
+}
+
+/* Whether the triggers of a guard whose rows free their keys fire so. */
+static bool
+FiresAfterwards(const TriggerData *trigger)
+{
+	return TRIGGER_FIRED_AFTER(trigger->tg_event) &&
+		   (TRIGGER_FIRED_FOR_ROW(trigger->tg_event)
+				? !TRIGGER_FIRED_BY_INSERT(trigger->tg_event)
+				: TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event));
 }
 
 /*
@@ -634,6 +729,15 @@ DEDUP_FUNCTION(dedup_guard_trigger)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function %s must be called as a trigger", GUARD_FUNCTION)));
+	if (FiresAfterwards(trigger))
+	{
+		SettleGuardRows();
+		if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+			GuardFreesRow(fcinfo, trigger);
+		else
+			GuardTruncated(trigger);
+		PG_RETURN_POINTER(NULL);
+	}
 	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
 		ReportNoGuardTrigger(trigger->tg_relation, trigger->tg_trigger,
 							 gettext_noop("It is not fired BEFORE each row."));

@@ -14,6 +14,7 @@
  * in a hook. A worker that applies changes does not call that: there it is known that rows
  * were removed, but not which, and so all keys of the filter may come again.
  */
+#include "guard/inherit.hpp"
 #include "guard/truncation.hpp"
 
 extern "C" {
@@ -197,6 +198,9 @@ TruncatedWhole(Oid table)
 		table = lfirst_oid(cell);
 	}
 	list_free(ancestors);
+	if (!partition)
+		for (Oid parent; OidIsValid(parent = ParentOfClone(table)) && IsTruncated(parent);)
+			table = parent;
 	return table;
 }
 
@@ -205,8 +209,9 @@ TruncatedWhole(Oid table)
  * is truncated only the table itself is named.
  */
 static void
-WarnOfKeys(Oid table, Oid filter)
+WarnOfKeys(Oid table, const GuardPlan *plan)
 {
+	const Oid filter = plan->clause.filter;
 	static TimestampTz warned_at;
 	static CommandId warned_in;
 	static Oid warned_table;
@@ -222,6 +227,13 @@ WarnOfKeys(Oid table, Oid filter)
 	warned_in = command;
 	warned_table = table;
 	warned_filter = filter;
+	if (plan->options.forget)
+	{
+		/* Else the filter is emptied next. */
+		if (!TruncateEmptiesFilter(plan))
+			NoticeKeptKeys(table, filter);
+		return;
+	}
 	ereport(
 		WARNING,
 		(errmsg("live filter \"%s\" still has the keys of the rows that were removed from \"%s\"",
@@ -333,7 +345,7 @@ NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 	truncation->warn =
 		!truncation->done && truncating == NIL && HoldsExclusively(plan->clause.filter);
 	if (!truncation->done && !truncation->warn)
-		WarnOfKeys(truncation->heap, plan->clause.filter);
+		WarnOfKeys(truncation->heap, plan);
 }
 
 void
@@ -397,7 +409,7 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 	MemoryContextDelete(context);
 	(void) AddTruncation(heap, plan);
 	if (any && !list_member_oid(truncating, plan->clause.filter))
-		WarnOfKeys(RelationGetRelid(heap), plan->clause.filter);
+		WarnOfKeys(RelationGetRelid(heap), plan);
 }
 
 /* Whether a trigger could still change what the table holds when it is truncated. */
@@ -511,7 +523,8 @@ ReadTruncatedRows(const LiveFilter &filter)
 
 		/* If the filter was truncated since, its keys went along. */
 		if (!truncation->done && truncation->plan->clause.filter == RelationGetRelid(filter.rel) &&
-			IsSameFile(truncation->filter_file, FileNumberOf(filter.rel)))
+			IsSameFile(truncation->filter_file, FileNumberOf(filter.rel)) &&
+			!EmptyFilterOf(truncation->plan))
 			ReadTruncation(truncation, filter);
 	}
 }
@@ -526,13 +539,16 @@ WarnOfTruncatedKeys(void)
 	foreach(cell, truncations)
 	{
 		Truncation *truncation = (Truncation *) lfirst(cell);
-		Relation rel =
-			truncation->warn ? RelationIdGetRelation(truncation->plan->clause.filter) : NULL;
+		const bool forget = !truncation->done && truncation->plan->options.forget;
+		Relation rel = truncation->warn || forget
+						   ? RelationIdGetRelation(truncation->plan->clause.filter)
+						   : NULL;
 
 		if (!RelationIsValid(rel))
 			continue;
-		if (IsSameFile(truncation->filter_file, FileNumberOf(rel)))
-			WarnOfKeys(truncation->heap, truncation->plan->clause.filter);
+		if (IsSameFile(truncation->filter_file, FileNumberOf(rel)) &&
+			!(forget && EmptyFilterOf(truncation->plan)) && truncation->warn)
+			WarnOfKeys(truncation->heap, truncation->plan);
 		RelationClose(rel);
 	}
 }

@@ -66,6 +66,9 @@ extern bool HoldsExclusively(Oid relid);
 /* Whether a relation is one that is being truncated: by the statement, or by its lock. */
 extern bool IsTruncated(Oid relid);
 
+/* Whether a table's file is empty, or it has none (emptied.cpp). */
+extern bool HasNoBlocks(Oid table);
+
 /* The row of pg_class of a relation as a snapshot sees it; a copy, or NULL. */
 extern HeapTuple ReadClass(Oid relid, Snapshot snapshot);
 

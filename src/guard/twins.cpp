@@ -85,6 +85,7 @@ struct KeyEquality
 struct TwinRow
 {
 	TwinRow *next; /* with the same hash */
+	TimestampTz at;
 	NullableDatum columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -214,6 +215,7 @@ KeepRow(Twins *twins, int64 at, const KeyRow &row)
 			kept->columns[i].value =
 				datumCopy(kept->columns[i].value, equality.typbyval[i], equality.typlen[i]);
 	}
+	kept->at = row.key->has_time ? row.key->at : 0;
 	kept->next = twins->rows[at];
 	twins->rows[at] = kept;
 	MemoryContextSwitchTo(old);
@@ -233,6 +235,8 @@ LookAtRow(Twins *twins, const KeyRow &row, bool kept)
 	for (TwinRow *other = twins->rows[at]; other != NULL; other = other->next)
 	{
 		CHECK_FOR_INTERRUPTS();
+		if (twins->search->ttl != 0 && AreApart(other->at, row.key->at, twins->search->ttl))
+			continue;
 		if (!KeysEqual(&twins->equality, other->columns, row.key->columns))
 			continue;
 		if (kept || IsStillThere(twins, row))

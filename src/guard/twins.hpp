@@ -45,6 +45,7 @@ struct TwinSearch
 	Relation table;     /* named by the error */
 	const char *filter; /* the same */
 	GuardClause clause; /* of `table` */
+	int64 ttl;          /* equal keys do if the times are as far apart, unless it is 0 */
 	const List *tables; /* each row of these is held against the others, */
 	const List *others; /* and against those of these, which can be deleted meanwhile */
 };

@@ -2,14 +2,14 @@
  * Tables that look guarded and are not.
  *
  * A NOTICE says that a partition which was detached is not guarded any more, and that
- * CREATE TABLE ... LIKE does not copy a guard: it would copy the index, and no trigger. A
- * WARNING names tables that inherit from a guarded table and are not guarded.
+ * CREATE TABLE ... LIKE does not copy a guard: it would copy the index, and no trigger.
  *
  * CREATE TABLE ... LIKE opens the index that it copies before it runs the command that
  * makes the copy, so the library is loaded for that command. DETACH PARTITION opens the
  * index too late for any hook; so the end of the transaction that has loaded the library
  * looks at all guard indexes.
  */
+#include "guard/inherit.hpp"
 #include "guard/load.hpp"
 #include "guard/truncation.hpp"
 
@@ -25,29 +25,14 @@ extern "C" {
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 }
 
-/* ---- children -------------------------------------------------------------------- */
-
-namespace
-{
-
-/* A table that has become a child of a table that is not partitioned. */
-struct NewChild
-{
-	Oid child;
-	Oid parent;
-	SubTransactionId subid;
-};
-
-} /* namespace */
-
-/* Checked when the command is over, which may guard the child yet. In TopTransactionContext. */
-static List *new_children = NIL;
+/* ---- the guard of a table --------------------------------------------------------- */
 
 /* Returns the guard of a table, even if its triggers do not fire in this session; or NULL. */
 static const GuardPlan *
@@ -68,94 +53,6 @@ GuardFilterOf(Oid relid)
 	if (RelationIsValid(rel))
 		RelationClose(rel);
 	return plan != NULL ? plan->clause.filter : InvalidOid;
-}
-
-/* Lists the names of tables, but no more than ten. */
-static char *
-TableNames(const List *tables)
-{
-	StringInfoData names;
-	ListCell *cell;
-	int n = 0;
-
-	initStringInfo(&names);
-	foreach(cell, tables)
-	{
-		if (n == 10)
-		{
-			appendStringInfo(&names, _(" and %d more"), list_length(tables) - n);
-			break;
-		}
-		appendStringInfo(&names, "%s%s", n++ == 0 ? "" : ", ",
-						 QualifiedGuardName(lfirst_oid(cell)));
-	}
-	return names.data;
-}
-
-static void
-WarnOfChildren(Oid parent, const List *children)
-{
-	ereport(WARNING, (errmsg_plural("a table that inherits from \"%s\" is not guarded",
-									"tables that inherit from \"%s\" are not guarded",
-									(unsigned long) list_length(children), get_rel_name(parent)),
-					  errdetail("A guard covers the partitions of a partitioned table, but not the "
-								"children of another table. Not guarded: %s.",
-								TableNames(children)),
-					  errhint("Call dedup_guard() for each of them.")));
-}
-
-void
-WarnOfUnguardedChildren(Relation rel, Oid filter)
-{
-	List *children;
-	List *unguarded = NIL;
-	ListCell *cell;
-
-	if (rel->rd_rel->relkind != RELKIND_RELATION || !rel->rd_rel->relhassubclass)
-		return;
-	children = find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL);
-	foreach(cell, children)
-		if (lfirst_oid(cell) != RelationGetRelid(rel) && GuardFilterOf(lfirst_oid(cell)) != filter)
-			unguarded = lappend_oid(unguarded, lfirst_oid(cell));
-	if (unguarded != NIL)
-		WarnOfChildren(RelationGetRelid(rel), unguarded);
-	list_free(children);
-	list_free(unguarded);
-}
-
-void
-GuardChildCreated(Oid child, Oid parent)
-{
-	MemoryContext old;
-	NewChild *pair;
-
-	if (IsBinaryUpgrade || get_rel_relkind(parent) != RELKIND_RELATION)
-		return;
-	old = MemoryContextSwitchTo(TopTransactionContext);
-	pair = (NewChild *) palloc(sizeof(NewChild));
-	*pair = {child, parent, GetCurrentSubTransactionId()};
-	new_children = lappend(new_children, pair);
-	MemoryContextSwitchTo(old);
-}
-
-/* Warns of the new children that are not guarded. */
-static void
-LookAtNewChildren(void)
-{
-	List *pairs = new_children;
-	ListCell *cell;
-
-	new_children = NIL;
-	foreach(cell, pairs)
-	{
-		const NewChild *pair = (const NewChild *) lfirst(cell);
-		const Oid filter = GuardFilterOf(pair->parent);
-
-		/* NO INHERIT changes inheritance, too. */
-		if (OidIsValid(filter) && GuardFilterOf(pair->child) != filter &&
-			list_member_oid(find_inheritance_children(pair->parent, NoLock), pair->child))
-			WarnOfChildren(pair->parent, list_make1_oid(pair->child));
-	}
 }
 
 /* ---- partitions that are detached -------------------------------------------------- */
@@ -190,11 +87,15 @@ IdleGuardIndex(Oid relid)
 	return idle;
 }
 
+/* The same, and NoticeKeptKeys() if its rows would have freed their keys one by one. */
 static void
-NoticeDetached(Oid relid)
+NoticeDetached(Oid relid, Oid parent)
 {
 	const Oid index = IdleGuardIndex(relid);
+	const GuardRows rows = OidIsValid(parent) ? ReadGuardRows(parent) : GuardRows{};
 
+	if (OidIsValid(index) && OidIsValid(rows.remove) && rows.options.forget && !HasNoBlocks(relid))
+		NoticeKeptKeys(relid, rows.clause.filter);
 	if (OidIsValid(index))
 		ereport(NOTICE, (errmsg("table \"%s\" is not guarded any more", get_rel_name(relid)),
 						 errdetail("Its guard was that of the partitioned table. Index \"%s\" "
@@ -221,6 +122,16 @@ AtRelationChange(Datum, Oid relid)
 	changed = changed || OidIsValid(relid);
 }
 
+static bool
+IsDetach(const AlterTableCmd *command)
+{
+#if PG_VERSION_NUM >= 140000
+	if (command->subtype == AT_DetachPartitionFinalize)
+		return true;
+#endif
+	return command->subtype == AT_DetachPartition;
+}
+
 /* Reports the tables that a finished statement has detached. */
 static void
 LookAtDetached(const AlterTableStmt *statement)
@@ -232,19 +143,36 @@ LookAtDetached(const AlterTableStmt *statement)
 		const AlterTableCmd *command = (const AlterTableCmd *) lfirst(cell);
 		Oid relid;
 
-#if PG_VERSION_NUM >= 140000
-		if (command->subtype != AT_DetachPartition &&
-			command->subtype != AT_DetachPartitionFinalize)
+		if (!IsDetach(command))
 			continue;
-#else
-		if (command->subtype != AT_DetachPartition)
-			continue;
-#endif
 		relid = RangeVarGetRelid(((const PartitionCmd *) command->def)->name, NoLock, true);
 		if (OidIsValid(relid) &&
 			OidIsValid(GuardFilterOf(RangeVarGetRelid(statement->relation, NoLock, true))))
-			NoticeDetached(relid);
+			NoticeDetached(relid, RangeVarGetRelid(statement->relation, NoLock, true));
 	}
+}
+
+/* The table that a table was a partition of before this transaction's first command. */
+static Oid
+FormerParent(Oid relid)
+{
+	Relation catalog = table_open(InheritsRelationId, AccessShareLock);
+	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Oid parent = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple tuple;
+
+	snapshot->curcid = FirstCommandId;
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, snapshot, 1, &key);
+	if (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(catalog, AccessShareLock);
+	return parent;
 }
 
 /*
@@ -292,7 +220,12 @@ LookAtFirstTransaction(void)
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	foreach(cell, detached)
-		NoticeDetached(IndexGetRelation(lfirst_oid(cell), true));
+	{
+		const Oid relid = IndexGetRelation(lfirst_oid(cell), true);
+
+		if (OidIsValid(relid))
+			NoticeDetached(relid, FormerParent(relid));
+	}
 	list_free(detached);
 }
 
@@ -326,9 +259,13 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 
 	if (IsCopyOfGuardIndex(tree, context))
 	{
-		ereport(NOTICE, (errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
-								((const IndexStmt *) tree)->relation->relname),
-						 errhint("Call dedup_guard() to guard the new table.")));
+		const RangeVar *table = ((const IndexStmt *) tree)->relation;
+
+		/* A table that inherits, too, gets the guard of its parent in a moment. */
+		if (!InheritsGuard(RangeVarGetRelid(table, NoLock, true)))
+			ereport(NOTICE, (errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
+									table->relname),
+							 errhint("Call dedup_guard() to guard the new table.")));
 		return;
 	}
 	if (context != PROCESS_UTILITY_SUBCOMMAND)
@@ -346,8 +283,6 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 		 context, params, environment, dest, completion);
 	if (IsA(tree, AlterTableStmt))
 		LookAtDetached((const AlterTableStmt *) tree);
-	if (context == PROCESS_UTILITY_TOPLEVEL && new_children != NIL && IsTransactionState())
-		LookAtNewChildren();
 }
 
 /* ---- ends of transactions ------------------------------------------------------------- */
@@ -355,29 +290,31 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 void
 LookAtUnguarded(void)
 {
-	if (new_children != NIL)
-		LookAtNewChildren();
 	if (first_transaction && changed && TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		LookAtFirstTransaction();
 }
 
 void
-ForgetUnguarded(SubTransactionId id)
+ForgetUnguarded(void)
+{
+	ForgetMadeTriggers();
+	changed = false;
+	first_transaction = first_transaction && unseen_before == InvalidCommandId &&
+						loaded_at == GetCurrentStatementStartTimestamp();
+}
+
+void
+NothingDetachedBy(const Node *statement)
 {
 	ListCell *cell;
 
-	if (id == TopSubTransactionId)
-	{
-		ForgetMadeTriggers();
-		new_children = NIL;
-		changed = false;
-		first_transaction = first_transaction && unseen_before == InvalidCommandId &&
-							loaded_at == GetCurrentStatementStartTimestamp();
+	if (!first_transaction || unseen_before != InvalidCommandId)
 		return;
-	}
-	foreach(cell, new_children)
-		if (((const NewChild *) lfirst(cell))->subid >= id)
-			new_children = foreach_delete_current(new_children, cell);
+	if (IsA(statement, AlterTableStmt))
+		foreach(cell, ((const AlterTableStmt *) statement)->cmds)
+			if (IsDetach((const AlterTableCmd *) lfirst(cell)))
+				return;
+	first_transaction = false;
 }
 
 void

@@ -372,11 +372,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 -- Not STRICT: no ttl is a window of keys, or none.
 CREATE FUNCTION dedup_create(name text, prototype dedup_filter, ttl interval DEFAULT NULL,
-	unlogged boolean DEFAULT false)
+	unlogged boolean DEFAULT false, renew boolean DEFAULT false)
 RETURNS regclass
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
-COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean) IS 'makes a live filter: a relation that all sessions share';
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean) IS 'makes a live filter: a relation that all sessions share';
 
 -- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
 -- column is new, and not remembered.
@@ -438,16 +438,18 @@ COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a va
 
 CREATE FUNCTION dedup_stats(name text,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
-	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
+	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
+	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 CREATE FUNCTION dedup_stats(name regclass,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
-	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
+	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
+	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
 RETURNS record
@@ -468,8 +470,9 @@ COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a 
 -- subtransaction, which a parallel plan does not allow.
 CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
-	OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
-	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint, OUT since timestamptz, OUT count bigint,
+	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
+	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
+	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
 	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT problem text)
 RETURNS record
@@ -523,39 +526,58 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';
 
-CREATE FUNCTION dedup_rebuild(filter regclass) RETURNS void
+CREATE FUNCTION dedup_rebuild(filter regclass, prototype dedup_filter DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_rebuild(regclass) IS 'loads the keys of a table into the live filter of its exact guard';
+COMMENT ON FUNCTION dedup_rebuild(regclass, dedup_filter) IS 'fills the live filter of guards anew from the rows of their tables, in another size if a prototype is given';
 
--- Drops of a guard's trigger or index by hand, also in a session that has not loaded the
--- library.
+CREATE FUNCTION dedup_readmit("table" regclass) RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows that a diverting guard has refused although no row has their key';
+
+-- Drops of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
+-- session that has not loaded the library.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand';
+COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, or a partition whose keys stay';
 
 CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
-WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX') EXECUTE FUNCTION dedup_guard_dropped();
+WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE') EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
+
+-- Tables that come to inherit from a guarded table, or cease to, also in a session that has not
+-- loaded the library.
+CREATE FUNCTION dedup_guard_inherited() RETURNS event_trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger: guards tables that come to inherit from a guarded table';
+
+CREATE EVENT TRIGGER streamdedup_guard_inherited ON ddl_command_end
+WHEN TAG IN ('CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'ALTER TABLE', 'ALTER FOREIGN TABLE')
+EXECUTE FUNCTION dedup_guard_inherited();
+ALTER EVENT TRIGGER streamdedup_guard_inherited ENABLE ALWAYS;
 
 -- What the view shows of one guard, by its trigger for DELETE. It runs in a subtransaction,
 -- which a parallel plan does not allow.
 CREATE FUNCTION dedup_guard_state(trigger oid,
 	OUT filter regclass, OUT columns text[], OUT on_duplicate text, OUT exact boolean,
-	OUT partitions_guarded int, OUT partitions_unguarded int, OUT refused bigint,
+	OUT "where" text, OUT nulls_not_distinct boolean, OUT at text, OUT too_old text, OUT on_delete text,
+	OUT side_table regclass, OUT partitions_guarded int, OUT partitions_unguarded int, OUT refused bigint,
 	OUT checked_found bigint, OUT checked_not_found bigint, OUT problem text)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
 
 COMMENT ON FUNCTION dedup_guard_state(oid) IS 'what the view dedup_guards shows of a guard';
 
--- Triggers of partitions that have a parent are parts of another guard.
+-- Its trigger is the one BEFORE DELETE. Those of partitions that have a parent are parts of
+-- another guard.
 CREATE VIEW dedup_guards AS
 SELECT t.tgrelid::regclass AS "table", s.*
 FROM pg_catalog.pg_trigger t
 CROSS JOIN LATERAL dedup_guard_state(CASE
-	WHEN t.tgfoid = 'dedup_guard_trigger()'::regprocedure AND t.tgparentid = 0 AND t.tgtype & 8 <> 0
+	WHEN t.tgfoid = 'dedup_guard_trigger()'::regprocedure AND t.tgparentid = 0 AND t.tgtype & 10 = 10
 	THEN t.oid END) s
 WHERE s.filter IS NOT NULL;
 

@@ -9,6 +9,9 @@
  * that they fit its area of entries for good, the keys are added as entries: these make next
  * to no false positives.
  *
+ * If the lines are empty again, so is their clock: so a page whose clock says which keys have
+ * expired is not written as a whole either.
+ *
  * A line has its keys in the order of their arrival. So the keys of a line are put in the order
  * of their ages before they are added; keys of one age stay in the order of their hashes. In a
  * set, the keys that find their line full are the youngest ones.
@@ -62,7 +65,10 @@ SortByAge(LiveBulk *bulk)
 		from = to;
 	}
 	for (int i = 0; i < bulk->count; i++)
+	{
 		bulk->sorted[i] = bulk->hashes[(uint32) order[i]];
+		bulk->ages[i] = (uint32) (order[i] >> 32);
+	}
 	std::swap(bulk->hashes, bulk->sorted);
 }
 
@@ -83,6 +89,14 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 		const Address address = AddressIn(*bulk->filter, bulk->hashes[i]);
 		uint8_t *line = LineAt(scratch, address.line);
 
+		if (bulk->by_time)
+		{
+			if (!Alive(bulk->ages[i], clock))
+				continue;
+			bulk->added += !LineHolds(line, layout, address.rest, clock, clock);
+			bulk->early += AddSightToLine(line, layout, address.rest, bulk->ages[i], clock);
+			continue;
+		}
 		if (LineHolds(line, layout, address.rest, clock, clock))
 			continue;
 		if (!forgets && IsFullLine(line, layout))
@@ -97,9 +111,22 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 	if (layout.timed)
 	{
 		SetClock(scratch, clock);
-		SetEarly(scratch, EarlyOf(scratch) + bulk->left_out);
+		SetEarly(scratch, EarlyOf(scratch) + bulk->left_out + bulk->early);
 	}
 	return left;
+}
+
+/* Whether keys can be written into the lines of a main page as a whole. */
+static bool
+CanFill(const LiveBulk *bulk, const uint8_t *main)
+{
+	if (!bulk->filter->parameters.geometry.layout.timed)
+		return IsEmptyPage(*bulk->filter, main);
+	/* More keys of the page that this load has begun. */
+	if (bulk->by_time && LoaderOf(main) == bulk->own && NextOf(main) == 0 &&
+		CountEntries(main, kMainArea) == 0)
+		return true;
+	return ClockOf(main) == 0 && IsEmptyPage(*bulk->filter, main);
 }
 
 /* Writes the keys that wait into their page as a whole. Returns false if it is not empty. */
@@ -113,11 +140,11 @@ FillPage(LiveBulk *bulk)
 	const bool fresh = HoldPageToFill(filter, bulk->block, &main);
 	int left;
 
-	if (!fresh && !IsEmptyPage(filter, main.bytes))
+	if (!fresh && !CanFill(bulk, main.bytes))
 	{
 		/* It may hold only what was rolled back. */
 		SettlePage(filter, main, false);
-		if (!IsEmptyPage(filter, main.bytes))
+		if (!CanFill(bulk, main.bytes))
 		{
 			ReleasePage(main);
 			return false;
@@ -141,8 +168,8 @@ FillPage(LiveBulk *bulk)
 	bulk->added += left;
 	ReleasePage(main);
 	NoteLiveGeneration(filter, bulk->generation);
-	if (bulk->left_out > 0 && filter.parameters.ttl != 0)
-		NoteLiveEarly(filter, bulk->left_out);
+	if (bulk->left_out + bulk->early > 0 && filter.parameters.ttl != 0)
+		NoteLiveEarly(filter, bulk->left_out + bulk->early);
 	return true;
 }
 
@@ -153,6 +180,43 @@ CompareHashes(const void *left, const void *right)
 	const uint64 b = *(const uint64 *) right;
 
 	return a < b ? -1 : a > b;
+}
+
+/* Puts keys into a page as entries, those of each generation together. */
+static void
+PutFresh(LiveBulk *bulk, const HeldPage &main, int fresh)
+{
+	Address *addresses = bulk->addresses;
+	uint64 *generations = bulk->sorted;
+
+	for (int from = 0; from < fresh;)
+	{
+		const uint32 generation = (uint32) generations[from];
+		int to = from;
+
+		for (int i = from; i < fresh; i++)
+			if (generations[i] == generation)
+			{
+				std::swap(addresses[i], addresses[to]);
+				std::swap(generations[i], generations[to++]);
+			}
+		PutKeys(*bulk->filter, main, {bulk->own, generation}, addresses + from, to - from);
+		from = to;
+	}
+}
+
+/* Adds a key that another transaction had in flight. Returns whether it was new. */
+static bool
+AddAwaited(LiveBulk *bulk, uint64 hash, uint32 generation)
+{
+	const LiveFilter &filter = *bulk->filter;
+	uint32 put;
+
+	if (!bulk->by_time)
+		return LiveTestAndAdd(filter, hash, bulk->generation) == LiveAnswer::New;
+	while (LivePutKey(filter, hash, generation, &put) == LivePut::Waited)
+		CHECK_FOR_INTERRUPTS();
+	return false;
 }
 
 /*
@@ -168,34 +232,42 @@ AddToPage(LiveBulk *bulk)
 	int fresh = 0;
 	int waits = 0;
 	int known = 0;
+	int renewed = 0;
 
 	HoldPageToChange(filter, bulk->block, Kind::kMain, &main);
 	now = filter.parameters.ttl == 0 ? 0 : Max(bulk->generation, ClockOf(main.bytes));
 	for (int i = 0; i < bulk->count; i++)
 	{
 		const Address address = AddressIn(filter, bulk->hashes[i]);
+		const uint32 generation = bulk->by_time ? bulk->ages[i] : now;
+		const KeyState state = StateOfKey(filter, main, address, generation);
+		const bool renews = state == KeyState::Present &&
+							(bulk->by_time || filter.parameters.renew) &&
+							LastSight(filter, main, main.bytes, address, generation) < generation;
 
-		switch (StateOfKey(filter, main, address, now))
+		if (state == KeyState::Absent || renews)
 		{
-			case KeyState::Absent:
-				bulk->addresses[fresh++] = address;
-				break;
-			case KeyState::Present:
-				bulk->hashes[known++] = bulk->hashes[i];
-				break;
-			case KeyState::Waits:
-				bulk->waits[waits++] = bulk->hashes[i];
-				break;
+			bulk->sorted[fresh] = generation;
+			bulk->addresses[fresh++] = address;
 		}
+		if (state == KeyState::Present)
+			bulk->hashes[known++] = bulk->hashes[i];
+		else if (state == KeyState::Waits)
+		{
+			bulk->ages[waits] = generation;
+			bulk->waits[waits++] = bulk->hashes[i];
+		}
+		renewed += renews;
 	}
-	if (fresh > 0)
-		PutKeys(filter, main, {bulk->own, now}, bulk->addresses, fresh);
+	PutFresh(bulk, main, fresh);
 	ReleasePage(main);
-	bulk->added += fresh;
+	bulk->added += fresh - renewed;
+	if (renewed > 0 && filter.parameters.renew)
+		CountLive(filter, LiveCounter::Renewed, renewed);
 	if (fresh > 0)
 		NoteLiveGeneration(filter, now);
 	for (int i = 0; i < waits; i++)
-		if (LiveTestAndAdd(filter, bulk->waits[i], bulk->generation) == LiveAnswer::New)
+		if (AddAwaited(bulk, bulk->waits[i], bulk->ages[i]))
 			bulk->added++;
 		else
 			bulk->hashes[known++] = bulk->waits[i];
@@ -219,20 +291,24 @@ Flush(LiveBulk *bulk)
 	bulk->count = 0;
 	bulk->aged = false;
 	bulk->left_out = 0;
+	bulk->early = 0;
 	bulk->in_line = 0;
 }
 
 /* ---- a load ---------------------------------------------------------------------------- */
 
 LiveBulk *
-StartLiveBulk(const LiveFilter &filter, void (*known)(void *arg, uint64 hash), void *known_arg)
+StartLiveBulk(const LiveFilter &filter, uint32 newest, void (*known)(void *arg, uint64 hash),
+			  void *known_arg)
 {
 	LiveBulk *bulk = (LiveBulk *) palloc0(sizeof(LiveBulk));
 
-	Assert(!RecoveryInProgress());
+	Assert(!RecoveryInProgress() && (newest == 0 || filter.parameters.ttl != 0));
 	bulk->filter = &filter;
-	bulk->generation =
-		filter.parameters.ttl == 0 ? 0 : Max(LiveGenerationNow(filter), LiveClock(filter));
+	bulk->by_time = newest != 0;
+	if (filter.parameters.ttl != 0)
+		bulk->generation =
+			Max(bulk->by_time ? newest : LiveGenerationNow(filter), LiveClock(filter));
 	bulk->own = WideXid(GetCurrentTransactionId());
 	bulk->known = known;
 	bulk->known_arg = known_arg;
@@ -260,7 +336,8 @@ AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age)
 		bulk->line = address.line;
 		bulk->in_line = 0;
 	}
-	if (geometry.forgets && bulk->in_line == geometry.layout.usable())
+	/* By generation the oldest keys give way. */
+	if (geometry.forgets && !bulk->by_time && bulk->in_line == geometry.layout.usable())
 	{
 		bulk->left_out++;
 		return;

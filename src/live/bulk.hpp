@@ -10,7 +10,8 @@
 struct LiveBulk
 {
 	const LiveFilter *filter;
-	uint32 generation;
+	uint32 generation; /* the newest; the clock's unless by_time */
+	bool by_time;      /* the age of a key is its generation */
 	uint64 own;
 
 	/* Called, with nothing locked, for each key that the filter may have had already. */
@@ -24,6 +25,7 @@ struct LiveBulk
 	unsigned line; /* of the last key */
 	unsigned in_line;
 	unsigned left_out; /* keys of a window for which the page has no room */
+	unsigned early;    /* the same, of keys that were written: they gave way to younger ones */
 	uint64 *hashes;
 	uint32 *ages;
 	int count;
@@ -37,16 +39,19 @@ struct LiveBulk
 
 /*
  * Starts a load into a filter that is open to be added to. `known` can be NULL.
+ * `newest` is not 0 if the age of each key is its generation, in a window of time: then it is
+ * the newest of these, or of the filter, if that is newer. Else keys count from now on.
  * The LiveBulk is freed with the current memory context.
  */
-extern LiveBulk *StartLiveBulk(const LiveFilter &filter, void (*known)(void *arg, uint64 hash),
-							   void *known_arg);
+extern LiveBulk *StartLiveBulk(const LiveFilter &filter, uint32 newest,
+							   void (*known)(void *arg, uint64 hash), void *known_arg);
 
 /*
  * Adds a key. Hashes must come in ascending order, each once. Each line gets the keys with the
  * lowest age first, as if they had come in that order. Waits, with nothing locked, for
  * transactions that have the same key in flight. A window keeps as many keys as it has room
- * for.
+ * for. A key that is there already gets the generation, if that is newer than its own, in
+ * filters with renew and in loads by generation.
  */
 extern void AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age);
 

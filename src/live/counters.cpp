@@ -118,6 +118,60 @@ LiveClock(const LiveFilter &filter)
 	return clock;
 }
 
+/* ---- filters that are replaced -------------------------------------------------- */
+
+/* Writes counts into the page of a filter that nobody else uses; they are logged. */
+static void
+StoreCounts(const LiveFilter &filter, const LiveCounts &counts)
+{
+	PGAlignedBlock scratch;
+	HeldPage page;
+	LiveTally tally = {};
+
+	for (int i = 0; i < kLiveCounters; i++)
+		if (i != (int) LiveCounter::New)
+			tally.value[i] = counts.value[i];
+	tally.clock = counts.clock;
+	HoldPageToChange(filter, CountersBlock(filter), Kind::kCounters, &page);
+	memcpy(scratch.data, page.bytes, BLCKSZ);
+	ChangeWord(CountersOf((uint8_t *) scratch.data), Word::Since,
+			   [&](uint64) { return (uint64) counts.since; });
+	if (counts.since != 0)
+		AddTally(CountersOf((uint8_t *) scratch.data), tally);
+	StartChange();
+	ChangeToScratch(page, (const uint8_t *) scratch.data);
+	LogWhole(page);
+	MakeChange(filter);
+	ReleasePage(page);
+}
+
+void
+CarryLiveCounts(const LiveFilter &from, const LiveCounts &counts, const LiveFilter &to)
+{
+	LiveTally added = {};
+	int64 before = 0;
+	Pending *mine;
+
+	StoreCounts(to, counts);
+
+	/* What this transaction has counted as new was in the old file, or is counted again. */
+	for (int i = 0; i < pending_count; i++)
+	{
+		LiveTally &tally = pending[i].tally;
+
+		if (pending[i].relid == RelationGetRelid(from.rel))
+			before += tally.value[(int) LiveCounter::New];
+		if (pending[i].relid != RelationGetRelid(to.rel))
+			continue;
+		added.value[(int) LiveCounter::New] += tally.value[(int) LiveCounter::New];
+		added.clock = Max(added.clock, tally.clock);
+		tally = {};
+	}
+	mine = PendingOf(RelationGetRelid(from.rel));
+	mine->tally.value[(int) LiveCounter::New] += added.value[(int) LiveCounter::New] - before;
+	mine->tally.clock = Max(mine->tally.clock, added.clock);
+}
+
 /* ---- warnings ------------------------------------------------------------------ */
 
 static uint32 early_noted;

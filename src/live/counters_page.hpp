@@ -8,10 +8,10 @@
  * After a crash what was counted since it was last written is missing. But what says whether
  * the filter covers its table (cover.cpp) is changed and logged as keys are.
  *
- * The page, in the machine's own byte order, from line 1 on: seven counters, the time of
+ * The page, in the machine's own byte order, from line 1 on: nine counters, the time of
  * the first count, the newest generation committed, whether a warning was given, how many
- * slots are in use, how many keys of a time window gave way early; then four words of
- * cover.cpp; from line 3 on 111 slots. All but those words and the slots' values are words
+ * slots are in use, how many keys of a time window gave way early; in line 3 five words of
+ * cover.cpp; from line 4 on 90 slots. All but those words and the slots' values are words
  * that check themselves (core/page_sum.hpp); that of a slot checks its values too. A slot that
  * does not pass was lost in a crash, or damaged: it counts nothing.
  */
@@ -46,14 +46,14 @@ enum class Word
 
 /* Where the words and the slots are in the page. */
 constexpr size_t kCounterWordsAt = dedup::kLineBytes;
-constexpr size_t kPreparedSlotsAt = dedup::live::kCoverEnd;
+constexpr size_t kPreparedSlotsAt = 4 * dedup::kLineBytes;
 
 struct CountersPage
 {
 	pg_atomic_uint64 word[(int) Word::Count];
 };
 static_assert(kCounterWordsAt + sizeof(CountersPage) <= dedup::live::kCoverAt &&
-				  kPreparedSlotsAt == 3 * dedup::kLineBytes,
+				  kPreparedSlotsAt >= dedup::live::kCoverEnd,
 			  "the page of counters is stored");
 
 static inline CountersPage *

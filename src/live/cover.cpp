@@ -13,6 +13,9 @@
  * and whoever adds or forgets keys a weaker lock that conflicts. So nobody speaks at the same
  * time, and what a statement has read of it while it holds the filter's lock stays true.
  *
+ * A window of time covers its table from some generation on. That is said without a
+ * transaction: it only ever grows, and to cover less is never wrong.
+ *
  * There are four words, which savepoints alone can need. If they do not do, the oldest is
  * left out, and what it said is lost: as far as it counted, the filter covers nothing.
  */
@@ -90,6 +93,8 @@ LiveCoverFlaw(const uint8_t *page)
 	for (unsigned i = n; i < kCoverWords; i++)
 		if (words.word[i] != 0)
 			return "What says whether the filter covers its table is not valid.";
+	if (LoadU64(page + kCoverFromAt) > PG_UINT32_MAX)
+		return "What says from when on the filter covers its table is not valid.";
 	return NULL;
 }
 
@@ -134,6 +139,21 @@ bool
 LiveCovers(const LiveFilter &filter)
 {
 	return LiveCoversFor(filter, NULL) || LiveCoversAnew(filter);
+}
+
+uint32
+LiveCoversFrom(const LiveFilter &filter)
+{
+	HeldPage page;
+	uint64 from;
+
+	if (filter.parameters.ttl == 0 ||
+		!HoldPage(filter, CountersBlock(filter), Kind::kCounters, BUFFER_LOCK_SHARE, &page))
+		return 0;
+	CheckWords(filter, page.bytes);
+	from = LoadU64(page.bytes + kCoverFromAt);
+	ReleasePage(page);
+	return (uint32) from;
 }
 
 /* ---- saying ------------------------------------------------------------------------- */
@@ -211,12 +231,35 @@ AddWord(CoverWords *words, uint64 xid, bool covers)
 }
 
 void
-SetLiveCovers(const LiveFilter &filter, bool covers)
+RaiseLiveCoversFrom(const LiveFilter &filter, uint32 from)
+{
+	HeldPage page;
+	uint8_t bytes[8];
+
+	Assert(filter.parameters.ttl != 0 || from == 0);
+	if (from == 0)
+		return;
+	HoldPageToChange(filter, CountersBlock(filter), Kind::kCounters, &page);
+	CheckWords(filter, page.bytes);
+	if (LoadU64(page.bytes + kCoverFromAt) < from)
+	{
+		StoreU64(bytes, from);
+		StartChange();
+		ChangeBytes(page, kCoverFromAt, bytes, sizeof bytes);
+		LogWhole(page);
+		MakeChange(filter);
+	}
+	ReleasePage(page);
+}
+
+void
+SetLiveCovers(const LiveFilter &filter, bool covers, uint32 from)
 {
 	HeldPage page;
 	CoverWords words;
 
 	LockRelation(filter.rel, ShareRowExclusiveLock);
+	RaiseLiveCoversFrom(filter, from);
 	if (LiveCoversFor(filter, NULL) == covers)
 		return;
 

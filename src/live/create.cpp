@@ -63,8 +63,8 @@ RequirePlain(const dedup::Shape &prototype)
 							"dedup_method() with no other options than keys, fpr and hash.")));
 }
 
-static LiveParameters
-PlanParameters(const dedup::Shape &prototype, int64 ttl)
+LiveParameters
+PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 {
 	const dedup::Method *method = dedup::MethodByCode(prototype.method);
 	const uint64 seed = prototype.seed != 0 ? prototype.seed : RandomSeed();
@@ -85,7 +85,13 @@ PlanParameters(const dedup::Shape &prototype, int64 ttl)
 	{
 		parameters.ttl = ttl;
 		parameters.generation = (int64) GenerationFor((uint64) ttl);
+		parameters.renew = renew;
 	}
+	else if (renew)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("only a window of time can renew its keys"),
+						errdetail("Without a ttl no key expires."),
+						errhint("Give dedup_create() a ttl, or leave renew out.")));
 	status =
 		dedup::live::PlanLive(prototype, (uint64) parameters.generation, seed, &parameters.shape);
 	if (status != dedup::PlanStatus::kOk)
@@ -105,13 +111,13 @@ PlanParameters(const dedup::Shape &prototype, int64 ttl)
 }
 
 /*
- * dedup_create(name text, prototype dedup_filter, ttl interval, unlogged boolean)
+ * dedup_create(name text, prototype dedup_filter, ttl interval, unlogged boolean, renew boolean)
  * returns regclass
  *
  * Makes a live filter, by default in the current schema. Keys, rate, hash and seed are
  * the prototype's; without a seed a random one. With a ttl it is a window of time of so
- * many keys; else a window of the last so many keys, or, after dedup_filter(), a set
- * that never forgets.
+ * many keys, from the first sight of a key or, with renew, from the last; else a window of
+ * the last so many keys, or, after dedup_filter(), a set that never forgets.
  */
 DEDUP_FUNCTION(dedup_create)
 {
@@ -132,7 +138,8 @@ DEDUP_FUNCTION(dedup_create)
 						errmsg("name of the live filter must not be null")));
 	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
 	parameters =
-		PlanParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)));
+		PlanLiveParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)),
+						   !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
 
 	name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
 	schema = RangeVarGetCreationNamespace(name);

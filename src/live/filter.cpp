@@ -82,6 +82,21 @@ LiveHasParameters(Relation rel)
 	return value != NULL && TryDecodeParameters(value, &parameters);
 }
 
+void
+CacheLiveParameters(Relation rel, const LiveParameters &parameters)
+{
+	/* Main pages, counters and as many overflow pages; more are verified when read. */
+	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
+	CachedLive *cached =
+		(CachedLive *) MemoryContextAllocZero(CacheMemoryContext,
+											  offsetof(CachedLive, met) + met_count / 8 + 1);
+
+	Assert(rel->rd_amcache == NULL);
+	cached->parameters = parameters;
+	cached->met_count = met_count;
+	rel->rd_amcache = cached;
+}
+
 LiveParameters
 LiveParametersOf(Relation rel)
 {
@@ -99,17 +114,7 @@ LiveParametersOf(Relation rel)
 								  "of the column \"page\" that holds a filter's parameters."),
 						errhint("Drop it, and make a live filter with dedup_create().")));
 	DecodeParameters(value, &parameters);
-
-	/* Main pages, counters and as many overflow pages; more are verified when read. */
-	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
-	CachedLive *cached =
-		(CachedLive *) MemoryContextAllocZero(CacheMemoryContext,
-											  offsetof(CachedLive, met) + met_count / 8 + 1);
-
-	Assert(rel->rd_amcache == NULL);
-	cached->parameters = parameters;
-	cached->met_count = met_count;
-	rel->rd_amcache = cached;
+	CacheLiveParameters(rel, parameters);
 	return parameters;
 }
 

@@ -2,7 +2,11 @@
  * Forgetting a key of a live filter, and taking back one that was added.
  *
  * Both find the key's entry under the exclusive lock of its main page, under which alone
- * its chain changes too; decide; and change one or two pages.
+ * its chain changes too; decide; and change one to three pages.
+ *
+ * What this transaction forgets is there again if the subtransaction that forgets it rolls
+ * back. So a key that an enclosing subtransaction has added, or loaded, stays in an entry that
+ * names both (core/page.hpp); one of the same subtransaction is taken back.
  */
 #include "live/keys.hpp"
 
@@ -11,27 +15,27 @@ using namespace dedup::live;
 namespace
 {
 
-/* The first entry by which a key is there, or is in flight, in a main page or its chain. */
+/* An entry by which a key is there, or is in flight, in a main page or its chain. */
 struct FoundEntry
 {
 	BlockNumber block; /* of its page */
 	unsigned place;
-	Entry entry;
-	Tag tag;
-	Side side;      /* Present or InFlight */
-	TagChoice mine; /* the tag in its page of who forgets, or a free one, or 0 */
+	uint32 generation;
+	EntryView view; /* Present or InFlight */
+	Tag tag;        /* of the entry once the key is forgotten */
+	unsigned mine;  /* that tag in its page, or a free one, or 0 */
 };
 
 /* How a key can be forgotten. */
 enum class Way
 {
+	Nothing,  /* it is not there */
 	TakeBack, /* an entry that this subtransaction has added */
-	Mark,     /* a committed entry: it gets the tag of who forgets it */
-	Move,     /* the same, in an overflow page: no tag is free in this one */
-	Unfold,   /* no entry: the fingerprint goes, if there is one */
+	Mark,     /* an entry that gets the tag of who forgets it */
+	Move,     /* the same, in another page: no tag is free in this one */
+	Unfold,   /* a fingerprint leaves its line */
 	Wait,     /* another transaction has the key in flight */
-	OfParent, /* an enclosing transaction has added or loaded it */
-	NoTag     /* no tag is free, in a page that was not settled or overflows */
+	Settle    /* no tag is free, in a page that was not settled */
 };
 
 struct Decision
@@ -40,32 +44,54 @@ struct Decision
 	TransactionId wait_for;
 };
 
+/* A key that is to be forgotten by a subtransaction, this one or one around it. */
+struct Forgotten
+{
+	Address address;
+	uint64 own;
+	uint32 now; /* 0: at any age; to take back: the generation that it was added in */
+};
+
 } /* namespace */
 
 /* ---- finding ---------------------------------------------------------------------- */
 
+/* Whether the subtransaction that has added a key is, by now, the one that forgets it. */
 static bool
-FindEntry(const LiveFilter &filter, const HeldPage &main, const Address &address, uint64 own,
-		  FoundEntry *found)
+SameLevel(uint64 since, uint64 own)
 {
+	return since != kFrozen && HeirOf(since) == HeirOf(own);
+}
+
+/* Finds an entry by which the key is there, or else one that is in flight. */
+static bool
+FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, FoundEntry *found)
+{
+	const uint32 now = key.now == 0 ? 0 : Max(key.now, ClockOf(main.bytes));
 	bool any = false;
 
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
-		return VisitKey(page.bytes, area, address.line, address.rest,
+		return VisitKey(page.bytes, area, key.address.line, key.address.rest,
 						[&](unsigned place, const Entry &entry) {
-							const Tag tag = LoadTag(page.bytes, entry.tag);
-							const Side side = SideOf(filter, page.bytes, tag.xid);
+							if (entry.tag > area.tags)
+								ReportBadPage(filter.rel, page.block,
+											  "An entry has no transaction.");
 
-							/* Not there: added and rolled back, or forgotten. */
-							if (side != Side::InFlight &&
-								(side == Side::Present) == entry.forgotten)
+							const Tag tag = LoadTag(page.bytes, entry.tag);
+							const EntryView view = ViewEntry(filter, page.bytes, entry, tag);
+							const uint64 since = view.since;
+							const TransactionId base = since == kFrozen ? 0 : (TransactionId) since;
+
+							if (view.side == Side::Absent || (any && view.side == Side::InFlight) ||
+								(now != 0 && !Alive(tag.generation, now)))
 								return false;
-							*found = {page.block, place,
-									  entry,      tag,
-									  side,       ChooseTag(page.bytes, area, own, tag.generation)};
-							return any = true;
+							any = true;
+							*found = {page.block, place, tag.generation, view, {}, 0};
+							found->tag = {key.own, tag.generation, base};
+							found->mine = ChooseTag(page.bytes, area, found->tag).tag;
+							return view.side == Side::Present;
 						});
 	});
 	return any;
@@ -75,231 +101,262 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Address &address
 
 /* How to forget a key by the entry that was found. */
 static Decision
-DecideOnEntry(const HeldPage &main, const FoundEntry &found, uint64 own, bool settled)
+DecideOnEntry(const FoundEntry &found, const Forgotten &key, bool settled)
 {
-	const TransactionId xid = (TransactionId) found.tag.xid;
-
-	if (found.side == Side::InFlight)
-		return {Way::Wait, xid};
-	if (found.tag.xid == own)
+	if (found.view.side == Side::InFlight)
+		return {Way::Wait, found.view.other};
+	if (SameLevel(found.view.since, key.own))
 		return {Way::TakeBack, InvalidTransactionId};
-	if (TransactionIdIsCurrentTransactionId(xid))
-		return {Way::OfParent, InvalidTransactionId};
-	if (found.mine.tag != 0)
+	if (found.mine != 0)
 		return {Way::Mark, InvalidTransactionId};
-	return {settled && found.block == main.block ? Way::Move : Way::NoTag, InvalidTransactionId};
+	return {settled ? Way::Move : Way::Settle, InvalidTransactionId};
 }
 
-/* How to forget any key. `found` is null if it has no entry; `settled`: its page was settled. */
+/* How to forget a key that has no entry. */
 static Decision
-Decide(const LiveFilter &filter, const HeldPage &main, const FoundEntry *found, uint64 own,
-	   bool settled)
+DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 {
 	const uint64 loader = LoaderOf(main.bytes);
-	Decision decision = {Way::Unfold, InvalidTransactionId};
+	const uint32 clock = ClockOf(main.bytes);
 
-	if (found != NULL)
-		decision = DecideOnEntry(main, *found, own, settled);
-	if (loader == kNoXid || (decision.way != Way::Unfold && decision.way != Way::OfParent &&
-							 decision.way != Way::NoTag))
-		return decision;
-
-	/* Lines that a COPY has loaded are its own until it commits. */
-	if (TransactionIdIsCurrentTransactionId((TransactionId) loader))
-		return {Way::OfParent, InvalidTransactionId};
-	if (SideOf(filter, main.bytes, loader) == Side::InFlight)
-		return {Way::Wait, (TransactionId) loader};
-	return decision;
+	if (!LineHolds(LineAt(main.bytes, key.address.line), filter.parameters.geometry.layout,
+				   key.address.rest, clock, key.now == 0 ? clock : Max(key.now, clock)))
+		return {Way::Nothing, InvalidTransactionId};
+	switch (loader == kNoXid ? Side::Present : SideOf(filter, main.bytes, loader))
+	{
+		case Side::Present:
+			return {Way::Unfold, InvalidTransactionId};
+		case Side::InFlight:
+			return {Way::Wait, (TransactionId) loader};
+		case Side::Absent:
+			break;
+	}
+	return {Way::Nothing, InvalidTransactionId};
 }
 
 /* ---- applying --------------------------------------------------------------------- */
 
-/* Changes an entry where it is: it is taken back, or gets a tag. */
+/* Gives an entry the tag of who forgets it. */
 static void
-ChangeEntry(const LiveFilter &filter, const HeldPage &main, const FoundEntry &found, Way way,
-			uint64 own)
+MarkEntry(const LiveFilter &filter, const HeldPage &page, const FoundEntry &found)
 {
+	const AreaShape &area = AreaOf(page.bytes);
+	Entry entry = LoadEntry(page.bytes, area, found.place);
+	uint8_t tag[kTagBytes];
+	uint8_t bytes[8];
+
+	PackTag(tag, found.tag);
+	entry.tag = found.mine;
+	entry.forgotten = true;
+	dedup::StoreU64(bytes, PackEntry(entry, page.bytes[kEpochAt]));
+	StartChange();
+	if (memcmp(page.bytes + TagAt(found.mine), tag, sizeof tag) != 0)
+		ChangeBytes(page, TagAt(found.mine), tag, sizeof tag);
+	ChangeBytes(page, EntryAt(area, found.place), bytes, sizeof bytes);
+	MakeChange(filter);
+}
+
+/* Changes an entry: it is taken back, or gets a tag, in its page or in another one. */
+static void
+ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key,
+			const FoundEntry &found, Way way)
+{
+	const Address &address = key.address;
+	const bool in_main = found.block == main.block;
 	HeldPage page = main;
 	PGAlignedBlock scratch;
 	uint8_t *copy = (uint8_t *) scratch.data;
-	Entry entry = found.entry;
 
-	if (found.block != main.block &&
-		!HoldPage(filter, found.block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &page))
+	if (!in_main && !HoldPage(filter, found.block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, &page))
 		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
 
 	const AreaShape &area = AreaOf(page.bytes);
 
-	memcpy(copy, page.bytes, BLCKSZ);
-	if (way == Way::TakeBack)
-		TakeBack(copy, area, found.place);
-	else
-	{
-		StoreTag(copy, found.mine.tag, {own, found.tag.generation});
-		entry.tag = found.mine.tag;
-		entry.forgotten = true;
-		StoreEntry(copy, area, found.place, entry);
-	}
-	StartChange();
-	ChangeToScratch(page, copy);
-	MakeChange(filter);
-	if (found.block != main.block)
-		ReleasePage(page);
-}
-
-/* Takes an entry out of a main page whose tags are all in use, and puts it into its chain. */
-static void
-MoveEntry(const LiveFilter &filter, const HeldPage &main, const Address &address,
-		  const FoundEntry &found, uint64 own)
-{
-	PGAlignedBlock scratch;
-	uint8_t *copy = (uint8_t *) scratch.data;
-
-	Assert(found.block == main.block);
-	memcpy(copy, main.bytes, BLCKSZ);
-	TakeBack(copy, kMainArea, found.place);
-	PutKey(filter, main, copy, {own, found.tag.generation}, address.line, address.rest, true);
-}
-
-/*
- * Takes a fingerprint out of its line; an entry stands for it until this transaction
- * commits. Returns false if there is none. In a filter without ttl `generation` is 0.
- */
-static bool
-UnfoldKey(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 generation,
-		  uint64 own)
-{
-	const LineLayout &layout = filter.parameters.geometry.layout;
-	PGAlignedBlock scratch;
-	uint8_t *copy = (uint8_t *) scratch.data;
-
-	memcpy(copy, main.bytes, BLCKSZ);
-	if (!TakeFromLine(LineAt(copy, address.line), layout, address.rest, ClockOf(copy), &generation))
-		return false;
-	PutKey(filter, main, copy, {own, layout.timed ? generation : 0}, address.line, address.rest,
-		   true);
-	return true;
-}
-
-/* Applies a decision that changes something. Returns whether the key was there. */
-static bool
-Apply(const LiveFilter &filter, const HeldPage &main, const Address &address,
-	  const FoundEntry &found, Way way, uint32 generation, uint64 own)
-{
 	switch (way)
 	{
 		case Way::TakeBack:
+			StartChange();
+			ChangeBytes(page, EntryAt(area, found.place), &kTakenBack, sizeof kTakenBack);
+			MakeChange(filter);
+			break;
 		case Way::Mark:
-			ChangeEntry(filter, main, found, way, own);
-			return true;
-		case Way::Move:
-			MoveEntry(filter, main, address, found, own);
-			return true;
-		case Way::Unfold:
-			return UnfoldKey(filter, main, address, generation, own);
-		case Way::Wait:
-		case Way::OfParent:
-		case Way::NoTag:
+			MarkEntry(filter, page, found);
+			break;
+		default:
+			memcpy(copy, page.bytes, BLCKSZ);
+			TakeBack(copy, area, found.place);
+			if (in_main)
+				PutKey(filter, main, copy, found.tag, address.line, address.rest, true);
+			else
+				MoveKey(filter, main, page, copy, found.tag, address.line, address.rest, true);
 			break;
 	}
-	pg_unreachable();
+	if (!in_main)
+		ReleasePage(page);
 }
 
-[[noreturn]] static void
-ReportOfParent(const LiveFilter &filter)
+/*
+ * Takes a fingerprint out of its line. An entry stands for it until this transaction commits,
+ * unless this subtransaction itself has loaded the line.
+ */
+static void
+UnfoldKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 {
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("cannot forget a key in live filter \"%s\" that an enclosing "
-						   "transaction has added or loaded",
-						   LiveName(filter)),
-					errhint("Forget it outside of the savepoint or EXCEPTION block, or when the "
-							"transaction has committed.")));
-	pg_unreachable();
+	const LineLayout &layout = filter.parameters.geometry.layout;
+	const Address &address = key.address;
+	const uint64 loader = LoaderOf(main.bytes);
+	const TransactionId base = loader == kNoXid ? 0 : (TransactionId) loader;
+	uint32 generation = 0;
+	PGAlignedBlock scratch;
+	uint8_t *copy = (uint8_t *) scratch.data;
+
+	memcpy(copy, main.bytes, BLCKSZ);
+	(void) TakeFromLine(LineAt(copy, address.line), layout, address.rest, ClockOf(copy),
+						&generation);
+	if (loader == kNoXid || !SameLevel(loader, key.own))
+	{
+		PutKey(filter, main, copy, {key.own, generation, base}, address.line, address.rest, true);
+		return;
+	}
+	StartChange();
+	ChangeToScratch(main, copy);
+	MakeChange(filter);
 }
 
-/* Forgets a key when the subtransaction `own`, which is this one or around it, commits. */
-static bool
-ForgetFor(const LiveFilter &filter, uint64 hash, uint32 generation, uint64 own)
+namespace
 {
-	const Address address = AddressIn(filter, hash);
+
+/* What an attempt to forget a key has come to. */
+struct Attempt
+{
+	bool found;
+	TransactionId wait_for;
+};
+
+} /* namespace */
+
+/* Forgets a key that no other transaction has in flight. */
+static Attempt
+TryToForget(const LiveFilter &filter, const Forgotten &key)
+{
 	bool settled = false;
+	HeldPage main;
 
-	Assert(TransactionIdIsCurrentTransactionId((TransactionId) own));
+	Assert(TransactionIdIsCurrentTransactionId((TransactionId) key.own));
+	HoldPageToChange(filter, (BlockNumber) key.address.group, Kind::kMain, &main);
+	if (LoaderOf(main.bytes) != kNoXid)
+		SettlePage(filter, main, false);
 	for (;;)
 	{
-		HeldPage main;
 		FoundEntry found;
+		const bool any = FindEntry(filter, main, key, &found);
+		const Decision decision =
+			any ? DecideOnEntry(found, key, settled) : DecideOnLine(filter, main, key);
 
-		HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
-		if (LoaderOf(main.bytes) != kNoXid)
-			SettlePage(filter, main, false);
+		switch (decision.way)
+		{
+			case Way::Settle:
+				SettlePage(filter, main, true);
+				settled = true;
+				continue;
+			case Way::TakeBack:
+			case Way::Mark:
+			case Way::Move:
+				ChangeEntry(filter, main, key, found, decision.way);
+				break;
+			case Way::Unfold:
+				UnfoldKey(filter, main, key);
+				break;
+			case Way::Nothing:
+			case Way::Wait:
+				break;
+		}
+		ReleasePage(main);
+		return {decision.way != Way::Nothing && decision.way != Way::Wait, decision.wait_for};
+	}
+}
 
-		const bool any = FindEntry(filter, main, address, own, &found);
-		const Decision decision = Decide(filter, main, any ? &found : NULL, own, settled);
-		const bool stuck = decision.way == Way::OfParent || decision.way == Way::NoTag;
+/* Forgets a key when the subtransaction that forgets it commits. Waits if it must. */
+static bool
+ForgetKey(const LiveFilter &filter, const Forgotten &key)
+{
+	for (;;)
+	{
+		const Attempt attempt = TryToForget(filter, key);
 
-		if (decision.way == Way::Wait)
-		{
-			ReleasePage(main);
-			LiveWait(decision.wait_for);
-		}
-		else if (stuck && settled)
-		{
-			ReleasePage(main);
-			if (decision.way == Way::OfParent)
-				ReportOfParent(filter);
-			ReportNoTag(filter);
-		}
-		else if (stuck)
-		{
-			/* A key of a subtransaction that has ended is ours when the page is settled. */
-			SettlePage(filter, main, true);
-			ReleasePage(main);
-			settled = true;
-		}
-		else
-		{
-			const bool was_there =
-				Apply(filter, main, address, found, decision.way, generation, own);
-
-			ReleasePage(main);
-			return was_there;
-		}
+		if (!TransactionIdIsValid(attempt.wait_for))
+			return attempt.found;
+		LiveWait(attempt.wait_for);
 	}
 }
 
 bool
 LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
-	return ForgetFor(filter, hash, generation, WideXid(GetCurrentTransactionId()));
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	const bool found = ForgetKey(filter, key);
+
+	/* A key that was renewed has entries of several generations. */
+	while (found && filter.parameters.renew && ForgetKey(filter, key))
+		CHECK_FOR_INTERRUPTS();
+	return found;
+}
+
+bool
+LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation)
+{
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	const bool found = TryToForget(filter, key).found;
+
+	while (found && filter.parameters.renew && TryToForget(filter, key).found)
+		CHECK_FOR_INTERRUPTS();
+	return found;
 }
 
 /* ---- taking back ------------------------------------------------------------------ */
 
-void
-LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid)
+/*
+ * Takes back an entry of a key that a subtransaction has added: one by which the key is
+ * there, or (`forgotten`) one that has been forgotten since. Of a generation, unless that is 0;
+ * a key that was renewed has entries of several.
+ */
+static bool
+TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, bool forgotten)
 {
-	const Address address = AddressIn(filter, hash);
-	const uint64 own = WideXid(xid);
 	bool found = false;
-	HeldPage main;
 
-	HoldPageToChange(filter, (BlockNumber) address.group, Kind::kMain, &main);
 	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
-		return VisitKey(page.bytes, area, address.line, address.rest,
+		return VisitKey(page.bytes, area, key.address.line, key.address.rest,
 						[&](unsigned place, const Entry &entry) {
-							if (entry.forgotten || LoadTag(page.bytes, entry.tag).xid != own)
+							const Tag tag = LoadTag(page.bytes, entry.tag);
+							const uint64 since = entry.forgotten ? BaseOf(tag) : tag.xid;
+
+							if (entry.forgotten != forgotten || since != key.own ||
+								(key.now != 0 && tag.generation != key.now))
 								return false;
 							StartChange();
 							ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
 							MakeChange(filter);
-							return found = true;
+							found = true;
+							return !filter.parameters.renew;
 						});
 	});
+	return found;
+}
+
+void
+LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 generation)
+{
+	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), generation};
+	bool found;
+	HeldPage main;
+
+	HoldPageToChange(filter, (BlockNumber) key.address.group, Kind::kMain, &main);
+	found = TakeBackEntry(filter, main, key, false) || TakeBackEntry(filter, main, key, true);
 	ReleasePage(main);
-	/* It had been forgotten by that subtransaction before: it is so again. */
-	if (!found)
-		(void) ForgetFor(filter, hash, 0, own);
+	/* The subtransaction that has its keys now has taken over this one, too. */
+	if (!found && generation == 0)
+		(void) ForgetKey(filter, key);
 }

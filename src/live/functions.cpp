@@ -20,6 +20,14 @@ GetKeyLiveCall(FunctionCallInfo fcinfo, int first)
 	return call;
 }
 
+static LiveCounter
+CounterOf(LiveAnswer answer)
+{
+	return answer == LiveAnswer::New         ? LiveCounter::New
+		   : answer == LiveAnswer::Duplicate ? LiveCounter::Duplicate
+											 : LiveCounter::TooOld;
+}
+
 /* Test-and-add of the key from argument `first` on. */
 static Datum
 IsNew(FunctionCallInfo fcinfo, bool timed)
@@ -51,13 +59,13 @@ IsNew(FunctionCallInfo fcinfo, bool timed)
 			const bool ahead = LiveIsAhead(filter, generation);
 
 			answer = LiveTestAndAdd(filter, hash, generation, LiveTime::Event);
-			if (ahead && answer == LiveAnswer::New)
+			/* A duplicate moves the window, too, where it is a sight of its key. */
+			if (ahead && (answer == LiveAnswer::New || filter.parameters.renew))
 				WarnLiveAhead(filter, "event time is");
 		}
 		else
 			answer = LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
-		CountLive(filter,
-				  answer == LiveAnswer::Duplicate ? LiveCounter::Duplicate : LiveCounter::New, 1);
+		CountLive(filter, CounterOf(answer), 1);
 	}
 	CloseLive(filter);
 	PG_RETURN_BOOL(answer != LiveAnswer::Duplicate);

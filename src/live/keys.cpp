@@ -17,7 +17,6 @@ struct Look
 {
 	bool present;
 	TransactionId wait_for; /* has it in flight, or forgets it */
-	bool own_forgotten;     /* an entry that this very subtransaction forgets */
 };
 
 } /* namespace */
@@ -37,24 +36,24 @@ LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uin
 
 		if (filter.parameters.ttl != 0 && !Alive(tag.generation, now))
 			return false;
-		switch (SideOf(filter, page.bytes, tag.xid))
-		{
-			case Side::InFlight:
-				look->wait_for = (TransactionId) tag.xid;
-				break;
-			case Side::Present:
-				if (!entry.forgotten)
-					return look->present = true;
-				if ((TransactionId) tag.xid == GetCurrentTransactionIdIfAny())
-					look->own_forgotten = true;
-				break;
-			case Side::Absent:
-				if (entry.forgotten)
-					return look->present = true;
-				break;
-		}
+		const EntryView view = ViewEntry(filter, page.bytes, entry, tag);
+
+		if (view.side == Side::Present)
+			return look->present = true;
+		if (view.side == Side::InFlight)
+			look->wait_for = view.other;
 		return false;
 	});
+}
+
+/* A held main page as one that has other bytes: a scratch copy. */
+static HeldPage
+WithBytes(const HeldPage &main, const uint8_t *bytes)
+{
+	HeldPage copy = main;
+
+	copy.bytes = const_cast<uint8_t *>(bytes);
+	return copy;
 }
 
 /*
@@ -85,14 +84,36 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 		}
 	}
 
-	HeldPage copy = main;
-
-	copy.bytes = const_cast<uint8_t *>(bytes);
-	VisitChain(filter, copy, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+	VisitChain(filter, WithBytes(main, bytes), BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		LookAtEntries(filter, page, line, rest, now, &look);
 		return look.present;
 	});
 	return look;
+}
+
+uint32
+LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
+		  const Address &address, uint32 now)
+{
+	const uint64 loader = LoaderOf(bytes);
+	uint32 last = 0;
+
+	if (!LastSightInLine(LineAt(bytes, address.line), filter.parameters.geometry.layout,
+						 address.rest, ClockOf(bytes), now, &last) ||
+		(loader != kNoXid && SideOf(filter, bytes, loader) == Side::Absent))
+		last = 0;
+	VisitChain(filter, WithBytes(main, bytes), BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
+				 [&](unsigned, const Entry &entry) {
+					 const Tag tag = LoadTag(page.bytes, entry.tag);
+
+					 if (ViewEntry(filter, page.bytes, entry, tag).side != Side::Absent)
+						 last = Max(last, tag.generation);
+					 return false;
+				 });
+		return false;
+	});
+	return last;
 }
 
 KeyState
@@ -102,8 +123,7 @@ StateOfKey(const LiveFilter &filter, const HeldPage &main, const Address &addres
 
 	if (look.present)
 		return KeyState::Present;
-	return TransactionIdIsValid(look.wait_for) || look.own_forgotten ? KeyState::Waits
-																	 : KeyState::Absent;
+	return TransactionIdIsValid(look.wait_for) ? KeyState::Waits : KeyState::Absent;
 }
 
 void
@@ -113,17 +133,6 @@ LiveWait(TransactionId xid)
 	Assert(InterruptHoldoffCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
-}
-
-void
-ReportNoTag(const LiveFilter &filter)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many transactions have keys in flight on one page of live filter \"%s\"",
-					LiveName(filter)),
-			 errhint("Try again when some of them have ended.")));
-	pg_unreachable();
 }
 
 /*
@@ -147,42 +156,13 @@ NewestOf(const LiveFilter &filter)
 	return filter.parameters.ttl == 0 ? 0 : LiveClock(filter);
 }
 
-/* Makes a key that this subtransaction forgot a committed one again. */
-static void
-Unforget(const LiveFilter &filter, const HeldPage &main, unsigned line, uint64 rest, uint64 own)
+/* Whether a key that is there has not been seen in a generation yet that is to be noted. */
+static bool
+IsNewSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
+		   const Address &address, uint32 generation)
 {
-	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
-		PGAlignedBlock scratch;
-		uint8_t *copy = (uint8_t *) scratch.data;
-		const AreaShape &area = AreaOf(page.bytes);
-
-		return VisitKey(page.bytes, area, line, rest, [&](unsigned place, Entry entry) {
-			const Tag tag = LoadTag(page.bytes, entry.tag);
-
-			if (!entry.forgotten || tag.xid != own)
-				return false;
-			memcpy(copy, page.bytes, BLCKSZ);
-
-			const TagChoice frozen = ChooseTag(copy, area, kFrozen, tag.generation);
-
-			if (frozen.tag == 0 && page.block == main.block)
-			{
-				TakeBack(copy, area, place);
-				PutKey(filter, main, copy, {kFrozen, tag.generation}, line, rest, false);
-				return true;
-			}
-			if (frozen.tag == 0)
-				ReportNoTag(filter);
-			StoreTag(copy, frozen.tag, {kFrozen, tag.generation});
-			entry.tag = frozen.tag;
-			entry.forgotten = false;
-			StoreEntry(copy, area, place, entry);
-			StartChange();
-			ChangeToScratch(page, copy);
-			MakeChange(filter);
-			return true;
-		});
-	});
+	return filter.parameters.renew &&
+		   LastSight(filter, main, bytes, address, generation) < generation;
 }
 
 LiveAnswer
@@ -206,12 +186,12 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 			return LiveAnswer::TooOld;
 		}
 		look = LookUp(filter, main, main.bytes, address.line, address.rest, generation);
-		if (look.present)
+		if (look.present && !IsNewSight(filter, main, main.bytes, address, generation))
 		{
 			ReleasePage(main);
 			return LiveAnswer::Duplicate;
 		}
-		if (TransactionIdIsValid(look.wait_for))
+		if (!look.present && TransactionIdIsValid(look.wait_for))
 		{
 			ReleasePage(main);
 			LiveWait(look.wait_for);
@@ -224,15 +204,75 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 			(void) GetCurrentTransactionId();
 			continue;
 		}
-		if (look.own_forgotten)
-			Unforget(filter, main, address.line, address.rest, WideXid(own));
-		else
-			PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest,
-				   false);
+		PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest, false);
 		ReleasePage(main);
 		NoteLiveGeneration(filter, generation);
 		WarnLiveEarly(filter);
-		return LiveAnswer::New;
+		if (!look.present)
+			return LiveAnswer::New;
+		CountLive(filter, LiveCounter::Renewed, 1);
+		return LiveAnswer::Duplicate;
+	}
+}
+
+/*
+ * Whether the page, and what the filter covers of its table, prove that a key which is not
+ * there is in no row of the window of a generation: see live.hpp.
+ */
+static bool
+ProvesNew(const HeldPage &main, const Address &address, const LineLayout &layout, uint32 generation,
+		  uint32 from)
+{
+	return generation >= ClockOf(main.bytes) &&
+		   (from == 0 || generation >= from + kWindowGenerations) &&
+		   (EarlyOf(main.bytes) == 0 || !MayHaveLost(LineAt(main.bytes, address.line), layout,
+													 ClockOf(main.bytes), generation));
+}
+
+bool
+LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation)
+{
+	const Address address = AddressIn(filter, hash);
+	const LineLayout &layout = filter.parameters.geometry.layout;
+	uint32 from;
+
+	if (filter.parameters.ttl == 0)
+		return LiveTestAndAdd(filter, hash, 0) == LiveAnswer::New;
+	Assert(!RecoveryInProgress() && !filter.parameters.renew);
+	/* Times before all generations are in one. */
+	if (generation == 0)
+		return false;
+	from = LiveCoversFrom(filter);
+	for (;;)
+	{
+		TransactionId own = GetCurrentTransactionIdIfAny();
+		HeldPage main;
+		Look look = {};
+
+		HoldPageOfKey(filter, address, &main);
+		if (ProvesNew(main, address, layout, generation, from))
+			look = LookUp(filter, main, main.bytes, address.line, address.rest, generation);
+		else
+			look.present = true;
+		if (look.present)
+		{
+			ReleasePage(main);
+			return false;
+		}
+		if (TransactionIdIsValid(look.wait_for) || !TransactionIdIsValid(own))
+		{
+			ReleasePage(main);
+			if (TransactionIdIsValid(look.wait_for))
+				LiveWait(look.wait_for);
+			else
+				(void) GetCurrentTransactionId();
+			continue;
+		}
+		PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest, false);
+		ReleasePage(main);
+		NoteLiveGeneration(filter, generation);
+		WarnLiveEarly(filter);
+		return true;
 	}
 }
 
@@ -254,13 +294,15 @@ InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &addres
 								ReportBadPage(filter.rel, page.block,
 											  "An entry has no transaction.");
 
-							const uint64 xid = LoadTag(page.bytes, entry.tag).xid;
-							const Side side = SideOf(filter, page.bytes, xid);
+							const EntryView view = ViewEntry(filter, page.bytes, entry,
+															 LoadTag(page.bytes, entry.tag));
 
-							if (side == Side::InFlight)
-								other = (TransactionId) xid;
-							else if (side == Side::Present && !entry.forgotten && xid != kFrozen &&
-									 TransactionIdIsCurrentTransactionId((TransactionId) xid))
+							if (view.side == Side::InFlight)
+								other = view.other;
+							else if (view.side == Side::Present && filter.parameters.ttl == 0 &&
+									 view.since != kFrozen &&
+									 TransactionIdIsCurrentTransactionId(
+										 (TransactionId) view.since))
 								*own = true;
 							return *own;
 						});
@@ -268,8 +310,11 @@ InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	return other;
 }
 
+/* The generation of keys that are only in flight: they have expired when that is over. */
+constexpr uint32 kLongAgo = 1;
+
 LivePut
-LivePutKey(const LiveFilter &filter, uint64 hash)
+LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put)
 {
 	const Address address = AddressIn(filter, hash);
 	const TransactionId xid = GetCurrentTransactionId();
@@ -277,16 +322,25 @@ LivePutKey(const LiveFilter &filter, uint64 hash)
 	HeldPage main;
 	bool own = false;
 
-	Assert(!RecoveryInProgress() && !filter.parameters.forgets);
+	Assert(!RecoveryInProgress() &&
+		   (filter.parameters.ttl != 0 || (!filter.parameters.forgets && generation == 0)));
 	HoldPageOfKey(filter, address, &main);
 	other = InFlightIn(filter, main, address, &own);
+	/* A backfill has rows of many generations, and a page few tags. */
+	*put = filter.parameters.ttl == 0                                  ? 0
+		   : generation != 0 && Alive(generation, ClockOf(main.bytes)) ? generation
+																	   : kLongAgo;
 	if (!own && !TransactionIdIsValid(other))
-		PutKey(filter, main, NULL, {WideXid(xid), 0}, address.line, address.rest, false);
+		PutKey(filter, main, NULL, {WideXid(xid), *put}, address.line, address.rest, false);
 	ReleasePage(main);
 	if (own)
 		return LivePut::Own;
 	if (!TransactionIdIsValid(other))
+	{
+		NoteLiveGeneration(filter, *put);
+		WarnLiveEarly(filter);
 		return LivePut::Added;
+	}
 	LiveWait(other);
 	return LivePut::Waited;
 }
@@ -322,13 +376,15 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	/* A committed key that another transaction is about to forget is still there. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			return look.present = VisitKey(page.bytes, AreaOf(page.bytes), address.line,
-										   address.rest, [&](unsigned, const Entry &entry) {
-											   return entry.forgotten &&
-													  SideOf(filter, page.bytes,
-															 LoadTag(page.bytes, entry.tag).xid) ==
-														  Side::InFlight;
-										   });
+			return look.present =
+					   VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
+								[&](unsigned, const Entry &entry) {
+									const Tag tag = LoadTag(page.bytes, entry.tag);
+
+									return (filter.parameters.ttl == 0 ||
+											Alive(tag.generation, generation)) &&
+										   ViewEntry(filter, page.bytes, entry, tag).was_there;
+								});
 		});
 	ReleasePage(main);
 	return look.present;
@@ -383,6 +439,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		TransactionId own = GetCurrentTransactionIdIfAny();
 		TransactionId wait_for = InvalidTransactionId;
 		HeldPage main;
+		int64 renewed = 0;
 		bool stop = false;
 		bool single = false;
 
@@ -396,9 +453,9 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 
 			(void) IsTooOld(filter, ClockOf(scratch), LiveTime::Clock, &generation);
 			look = LookUp(filter, main, scratch, address.line, address.rest, generation);
-			if (look.present)
+			if (look.present && !IsNewSight(filter, main, scratch, address, generation))
 				answers[keys[i].index] = LiveAnswer::Duplicate;
-			else if (TransactionIdIsValid(look.wait_for))
+			else if (!look.present && TransactionIdIsValid(look.wait_for))
 			{
 				wait_for = look.wait_for;
 				break;
@@ -408,9 +465,12 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 				stop = true;
 				break;
 			}
-			else if (!look.own_forgotten && PutEntry(scratch, kMainArea, {WideXid(own), generation},
-													 address.line, address.rest, false))
-				answers[keys[i].index] = LiveAnswer::New;
+			else if (PutEntry(scratch, kMainArea, {WideXid(own), generation}, address.line,
+							  address.rest, false))
+			{
+				answers[keys[i].index] = look.present ? LiveAnswer::Duplicate : LiveAnswer::New;
+				renewed += look.present;
+			}
 			else
 			{
 				single = true;
@@ -425,6 +485,8 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 			NoteLiveGeneration(filter, generation);
 		}
 		ReleasePage(main);
+		if (renewed > 0)
+			CountLive(filter, LiveCounter::Renewed, renewed);
 		if (TransactionIdIsValid(wait_for))
 			LiveWait(wait_for);
 		if (stop)

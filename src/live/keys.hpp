@@ -43,17 +43,53 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
 }
 
+/* What an entry of a key says of it to this transaction. */
+struct EntryView
+{
+	Side side;
+	uint64 since;        /* who has added it; kFrozen: it was committed for all */
+	TransactionId other; /* InFlight: whom to wait for */
+	bool was_there;      /* InFlight: the key is committed, and may be forgotten */
+};
+
+static inline EntryView
+ViewEntry(const LiveFilter &filter, const uint8_t *page, const dedup::live::Entry &entry,
+		  const dedup::live::Tag &tag)
+{
+	const uint64 base = dedup::live::BaseOf(tag);
+	const uint64 since = !entry.forgotten              ? tag.xid
+						 : base == dedup::live::kNoXid ? dedup::live::kFrozen
+													   : base;
+	const Side added = SideOf(filter, page, since);
+
+	if (!entry.forgotten || added != Side::Present)
+		return {added, since, (TransactionId) since, false};
+	switch (SideOf(filter, page, tag.xid))
+	{
+		case Side::Present:
+			return {Side::Absent, since, InvalidTransactionId, false};
+		case Side::Absent:
+			return {Side::Present, since, InvalidTransactionId, false};
+		default:
+			return {Side::InFlight, since, (TransactionId) tag.xid, true};
+	}
+}
+
 /* What a page that is held, and its chain, say of a key. */
 enum class KeyState
 {
 	Absent,
 	Present,
-	Waits /* for another transaction, or to be forgotten by this one: LiveTestAndAdd() knows */
+	Waits /* for another transaction */
 };
 extern KeyState StateOfKey(const LiveFilter &filter, const HeldPage &main,
 						   const dedup::live::Address &address, uint32 now);
 
-/* Raises 53400: every tag of a page is that of a transaction that has not ended. */
-[[noreturn]] extern void ReportNoTag(const LiveFilter &filter);
+/*
+ * The generation of the last sight of a key that is there, by this transaction, a committed
+ * one, or one that has it in flight. `bytes` is the main page or a scratch copy of it.
+ */
+extern uint32 LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
+						const dedup::live::Address &address, uint32 now);
 
 #endif /* STREAMDEDUP_LIVE_KEYS_HPP */

@@ -29,6 +29,7 @@
  *   prepared.cpp   what prepared transactions have counted
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   create.cpp     making filters
+ *   replace.cpp    a new file, and new parameters, for a filter that stays the same relation
  *   watch.cpp      statistics and checks
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
@@ -71,6 +72,7 @@ struct LiveParameters
 	bool forgets;             /* a window; else keys spill to overflow pages for ever */
 	int64 ttl;                /* microseconds; 0: a window by count, or none */
 	int64 generation;         /* length of one in microseconds, ttl / 7; 0 without ttl */
+	bool renew;               /* with ttl: from the last sight, else from the first */
 	uint8_t prototype_method; /* that the filter was asked for with */
 	uint64 prototype_keys;    /* capacity, or window, as asked */
 	double prototype_fpr;
@@ -80,6 +82,9 @@ struct LiveFilter
 {
 	Relation rel;
 	LiveParameters parameters; /* a copy: the relation's cache can go at any lock */
+
+	/* The name of the filter that this one is going to replace (replace.hpp); else NULL. */
+	const char *replaces = NULL;
 
 	dedup::KeySeed key_seed() const { return dedup::KeySeedOf(parameters.shape); }
 };
@@ -148,7 +153,7 @@ extern void WarnLiveAhead(const LiveFilter &filter, const char *what);
 static inline const char *
 LiveName(const LiveFilter &filter)
 {
-	return RelationGetRelationName(filter.rel);
+	return filter.replaces != NULL ? filter.replaces : RelationGetRelationName(filter.rel);
 }
 
 /*
@@ -156,6 +161,9 @@ LiveName(const LiveFilter &filter)
  * XX001 if they are not valid.
  */
 extern LiveParameters LiveParametersOf(Relation rel);
+
+/* Puts parameters into the relation's cache, which has none. */
+extern void CacheLiveParameters(Relation rel, const LiveParameters &parameters);
 
 /*
  * False for a table of the access method that was made by hand, without valid ones. It
@@ -197,7 +205,11 @@ enum class LiveTime
 
 /*
  * Test-and-add in the current (sub)transaction. Waits, with nothing locked, for a
- * transaction that has the same key in flight. Counts nothing.
+ * transaction that has the same key in flight. Counts nothing but keys that are renewed.
+ *
+ * In a filter with renew a duplicate is a sight of its key: the key gets the generation, if
+ * that is newer than its own. Nobody waits for that: if another transaction has a newer sight
+ * in flight, nothing is written.
  */
 extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation,
 								 LiveTime time = LiveTime::Clock);
@@ -211,11 +223,28 @@ enum class LivePut
 };
 
 /*
- * Puts a key in flight in a set, whether the set has it or not, so that who asks for it from
- * now on waits for this transaction. Waits, with nothing locked, for another transaction
- * that has it in flight. Counts nothing.
+ * Test-and-add for an exact guard, whose filter covers a table. Returns true if there is proof
+ * that the key is in no row of the table, within the window of `generation`, and if it is in
+ * flight now, under that generation. Returns false, and has changed nothing, if the key may be
+ * in a row. Waits as LiveTestAndAdd() does. Counts nothing.
+ *
+ * In a window of time a key that is not there is proof only if the filter has the keys of all
+ * rows of the window: it covers them (LiveCoversFrom()); none of them has expired yet, as seen
+ * from a row that is late; and the key's line cannot have given one up before its time.
  */
-extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash);
+extern bool LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation);
+
+/*
+ * Puts a key in flight for an exact guard, whether the filter has it or not, so that who asks
+ * for it from now on waits for this transaction. Waits, with nothing locked, for another
+ * transaction that has it in flight. Counts nothing.
+ *
+ * In a window of time it gets the row's generation, or that of long ago if the row is too old
+ * for the window: such a key is only in flight. `put` receives which one. There it is put once
+ * more for each row that has it: rows whose times are apart have it together, and each may be
+ * taken back. So the answer is never Own.
+ */
+extern LivePut LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put);
 
 /*
  * When a key that the set may have came, among its keys: from 0, the oldest, to 1. A guess by
@@ -233,10 +262,18 @@ extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 extern bool LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation);
 
 /*
- * Takes back a key that this transaction added as subtransaction `xid` (what
- * GetCurrentTransactionId() said then), as if it had never been added.
+ * The same for a key whose row is deleted: never waits, and raises no error but for damaged
+ * pages or a full disk. What another transaction has in flight is left alone.
  */
-extern void LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid);
+extern bool LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation);
+
+/*
+ * Takes back a key that this transaction added as subtransaction `xid` (what
+ * GetCurrentTransactionId() said then), as if it had never been added. With a generation, that
+ * of LivePutKey(), only what was put under it; 0: all sights of the key.
+ */
+extern void LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid,
+						 uint32 generation = 0);
 
 /* Test-and-add of a batch, page by page, one WAL record a page. */
 extern void LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n,
@@ -252,9 +289,11 @@ enum class LiveCounter
 	Rejected,  /* rows that a guard raised 23505 for */
 	Marked,    /* rows marked by a guard */
 	Found,     /* looked for in the table of an exact guard, and found there */
-	NotFound   /* the same, not found */
+	NotFound,  /* the same, not found */
+	TooOld,    /* older than the window: neither remembered nor counted as new or duplicate */
+	Renewed    /* duplicates that count from now on, in filters with renew */
 };
-constexpr int kLiveCounters = 7;
+constexpr int kLiveCounters = 9;
 
 /*
  * Counts when the current (sub)transaction commits; never if it aborts. Rejected rows
@@ -295,6 +334,12 @@ extern LiveCounts ReadLiveCounts(const LiveFilter &filter);
  */
 extern bool ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **problem);
 
+/*
+ * The counts of a filter become those of the one that replaces it, but that of new keys: the
+ * keys that were added to the new one are counted there.
+ */
+extern void CarryLiveCounts(const LiveFilter &from, const LiveCounts &counts, const LiveFilter &to);
+
 /* Counts what ended prepared transactions have left: before their ids grow too old. */
 extern void SettleLiveCounters(const LiveFilter &filter);
 
@@ -312,9 +357,17 @@ extern bool LiveCovers(const LiveFilter &filter);
 /*
  * From now on, if this (sub)transaction commits. Locks the filter in ShareRowExclusiveLock.
  * Whoever loads keys to make it cover the table takes that lock before, so that nobody
- * forgets a key meanwhile.
+ * forgets a key meanwhile. `from`: as for RaiseLiveCoversFrom().
  */
-extern void SetLiveCovers(const LiveFilter &filter, bool covers);
+extern void SetLiveCovers(const LiveFilter &filter, bool covers, uint32 from = 0);
+
+/*
+ * The generation from which on a window of time covers its table: rows of older ones may have
+ * been passed over when their keys were loaded. It never goes down before the filter is emptied,
+ * whatever becomes of the transaction, and is exact after a crash.
+ */
+extern uint32 LiveCoversFrom(const LiveFilter &filter);
+extern void RaiseLiveCoversFrom(const LiveFilter &filter, uint32 from);
 
 /* The same as a snapshot sees it, or this transaction now if that is NULL. */
 extern bool LiveCoversFor(const LiveFilter &filter, Snapshot snapshot);
@@ -397,6 +450,11 @@ LiveCoversAnew(const LiveFilter &filter)
 {
 	return live_guard != NULL && live_guard->covers_anew(filter);
 }
+
+/* ---- making filters (create.cpp) --------------------------------------------- */
+
+/* The parameters of a filter that dedup_create() makes of a prototype. Raises errors. */
+extern LiveParameters PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew);
 
 /* ---- refusals (refuse.cpp) -------------------------------------------------- */
 

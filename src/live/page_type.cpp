@@ -27,6 +27,7 @@ static constexpr uint8_t PAGE = 1;
 static constexpr uint8_t COVERS = 2;
 static constexpr size_t PARAMETERS_BYTES = 88;
 static constexpr uint32 FORGETS = 1; /* of the flags */
+static constexpr uint32 RENEWS = 2;
 static constexpr int HASH_SHIFT = 4;
 static constexpr uint32 HASH_MASK = 0xf << HASH_SHIFT;
 static constexpr size_t PAGE_HEAD_BYTES = 64;
@@ -144,8 +145,9 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 	bytes[FORMAT_AT] = FORMAT;
 	bytes[KIND_AT] = kind;
 	bytes[LAYOUT_AT] = LayoutByte(parameters.geometry.layout);
-	StoreU32(bytes + FLAGS_AT,
-			 (parameters.forgets ? FORGETS : 0) | (uint32) parameters.shape.hash << HASH_SHIFT);
+	StoreU32(bytes + FLAGS_AT, (parameters.forgets ? FORGETS : 0) |
+								   (parameters.renew ? RENEWS : 0) |
+								   (uint32) parameters.shape.hash << HASH_SHIFT);
 	StoreU32(bytes + PAGES_AT, parameters.geometry.pages);
 	bytes[LEVEL_AT] = kLevel;
 	StoreU64(bytes + SEED_AT, parameters.shape.seed);
@@ -188,11 +190,14 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 	parameters->geometry.layout = LayoutOfByte(bytes[LAYOUT_AT]);
 	parameters->geometry.pages = LoadU32(bytes + PAGES_AT);
 	parameters->forgets = (flags & FORGETS) != 0;
+	parameters->renew = (flags & RENEWS) != 0;
 	parameters->geometry.forgets = parameters->forgets;
 	parameters->generation = (int64) LoadU64(bytes + GENERATION_AT);
 	parameters->ttl = (int64) LoadU64(bytes + TTL_AT);
-	if ((flags & ~(FORGETS | HASH_MASK)) != 0 || bytes[ZERO_AT] != 0 || bytes[ZERO_AT + 1] != 0 ||
-		parameters->geometry.pages < 1 || parameters->geometry.pages > kMaxPages ||
+	if ((flags & ~(FORGETS | RENEWS | HASH_MASK)) != 0 ||
+		(parameters->renew && parameters->ttl == 0) || bytes[ZERO_AT] != 0 ||
+		bytes[ZERO_AT + 1] != 0 || parameters->geometry.pages < 1 ||
+		parameters->geometry.pages > kMaxPages ||
 		(parameters->ttl != 0) != parameters->geometry.layout.timed ||
 		(parameters->ttl == 0) != (parameters->generation == 0) || parameters->ttl < 0 ||
 		parameters->generation < 0)
@@ -342,13 +347,14 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 }
 
 struct varlena *
-EncodeCovers(const LiveParameters &parameters)
+EncodeCovers(const LiveParameters &parameters, uint32 from)
 {
 	struct varlena *value = Allocate(PAGE_HEAD_BYTES);
 	uint8_t *bytes = (uint8_t *) VARDATA(value);
 
 	WriteHead(parameters, COVERS, bytes);
 	StoreU32(bytes + BLOCK_AT, parameters.geometry.pages);
+	StoreU32(bytes + CLOCK_AT, from);
 	StoreU64(bytes + CHECKSUM_AT, ChecksumOf(bytes, PAGE_HEAD_BYTES));
 	return value;
 }
@@ -405,9 +411,9 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	page->early = LoadU32(bytes + EARLY_AT);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
 	good = bytes[METHOD_AT] == 0 && (parameters.geometry.layout.timed || page->clock == 0) &&
-		   (page->covers ? page->block == parameters.geometry.pages && page->clock == 0 &&
-							   page->count == 0 && page->early == 0
-						 : page->block < parameters.geometry.pages);
+		   (page->covers
+				? page->block == parameters.geometry.pages && page->count == 0 && page->early == 0
+				: page->block < parameters.geometry.pages);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
 		uint64 word = LoadU64(from);

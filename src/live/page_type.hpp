@@ -10,7 +10,7 @@
  *   1   u8   2, the format
  *   2   u8   0 parameters, 1 page, 2 the filter covers its table
  *   3   u8   bytes of a slot (1: 12 bits), +128 if timed
- *   4   u32  bit 0 the filter forgets, bits 4 to 7 the number of the keys' hash
+ *   4   u32  bit 0 the filter forgets, bit 1 it renews, bits 4 to 7 the number of the keys' hash
  *            (core/method.hpp)
  *   8   u64  XXH3 of the rest, with this field 0
  *   16  u32  number of pages
@@ -32,7 +32,8 @@
  *            then, unless all are empty, the lines of fingerprints
  * the filter covers its table, 64 bytes in all:
  *   48  u32  block number: that of the page of counters, which follows the others
- *   52       0
+ *   52  u32  the generation from which on it does
+ *   56       0
  */
 #ifndef STREAMDEDUP_LIVE_PAGE_TYPE_HPP
 #define STREAMDEDUP_LIVE_PAGE_TYPE_HPP
@@ -51,7 +52,7 @@ struct DumpedPage
 {
 	bool covers; /* it says that the filter covers its table, and has no keys */
 	uint32 block;
-	uint32 clock;
+	uint32 clock; /* covers: from which generation on */
 	uint32 early;
 	uint32 count;
 	const DumpedEntry *entries;
@@ -60,7 +61,7 @@ struct DumpedPage
 
 extern struct varlena *EncodeParameters(const LiveParameters &parameters);
 extern struct varlena *EncodePage(const LiveParameters &parameters, const DumpedPage &page);
-extern struct varlena *EncodeCovers(const LiveParameters &parameters);
+extern struct varlena *EncodeCovers(const LiveParameters &parameters, uint32 from);
 
 /* Checks every field; a value of the other kind raises XX001. */
 extern void DecodeParameters(const struct varlena *value, LiveParameters *parameters);

@@ -20,7 +20,7 @@ struct PreparedSlot
 	int64 value[kLiveCounters];
 	uint64 clock;
 };
-static_assert(sizeof(PreparedSlot) == 72, "the page of counters is stored");
+static_assert(sizeof(PreparedSlot) == 88, "the page of counters is stored");
 constexpr uint64 SLOT_BUSY = 1;
 constexpr int PREPARED_SLOTS = (BLCKSZ - kPreparedSlotsAt) / sizeof(PreparedSlot);
 

@@ -79,8 +79,8 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 	{
 		memcpy(LineAt(scratch, 0), dumped.lines, kLines * dedup::kLineBytes);
 		SetLoader(scratch, own);
-		SetClock(scratch, dumped.clock);
 	}
+	SetClock(scratch, dumped.clock);
 	SetEarly(scratch, dumped.early);
 	for (; left < dumped.count; left++)
 	{
@@ -173,7 +173,7 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 		if (dumped.covers)
 		{
 			if (!IsLogicalWorker())
-				SetLiveCovers(filter, true);
+				SetLiveCovers(filter, true, dumped.clock);
 			MemoryContextSwitchTo(old);
 			continue;
 		}

@@ -224,7 +224,11 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 
 			if (entry.tag > area.tags || entry.line >= kLines)
 				ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
-			if (CommittedFor(filter, page.block, snapshot, tag.xid) == entry.forgotten)
+			const bool committed = CommittedFor(filter, page.block, snapshot, tag.xid);
+			const bool was_there =
+				tag.base == 0 || CommittedFor(filter, page.block, snapshot, BaseOf(tag));
+
+			if (entry.forgotten ? committed || !was_there : !committed)
 				return;
 			if ((int) result->count == room)
 			{
@@ -238,7 +242,8 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, BlockNumber block, Dum
 	ReleasePage(main);
 	result->entries = entries;
 	result->lines = has_lines ? lines : NULL;
-	return result->count > 0 || has_lines;
+	/* What says until when its keys have expired is more than nothing. */
+	return result->count > 0 || has_lines || result->clock != 0;
 }
 
 /* How many pages can have a row; none in a filter that was made by hand. */
@@ -255,7 +260,9 @@ EncodeRow(const LiveFilter &filter, Snapshot snapshot, BlockNumber block)
 	DumpedPage page;
 
 	if (block == CountersBlock(filter))
-		return LiveCoversFor(filter, snapshot) ? EncodeCovers(filter.parameters) : NULL;
+		return LiveCoversFor(filter, snapshot)
+				   ? EncodeCovers(filter.parameters, LiveCoversFrom(filter))
+				   : NULL;
 	return ReadLivePage(filter, snapshot, block, &page) ? EncodePage(filter.parameters, page)
 														: NULL;
 }

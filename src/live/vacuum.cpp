@@ -29,10 +29,12 @@ OldestTag(const LiveFilter &filter, const HeldPage &main)
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		for (unsigned tag = 1; tag <= AreaOf(page.bytes).tags; tag++)
 		{
-			uint64 xid = LoadTag(page.bytes, tag).xid;
+			const Tag value = LoadTag(page.bytes, tag);
+			const uint64 xids[] = {value.xid, BaseOf(value)};
 
-			if (xid != kNoXid && xid != kFrozen && (oldest == kNoXid || xid < oldest))
-				oldest = xid;
+			for (const uint64 xid : xids)
+				if (xid != kNoXid && xid != kFrozen && (oldest == kNoXid || xid < oldest))
+					oldest = xid;
 		}
 		return false;
 	});

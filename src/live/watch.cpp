@@ -4,6 +4,7 @@
 #include "live/call.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
+#include "pg/subtransaction.hpp"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -24,7 +25,7 @@ using namespace dedup::live;
 /* ---- what there is in a filter --------------------------------------------------------- */
 
 /* Columns of what dedup_stats() returns. */
-static constexpr int STATS_COLUMNS = 22;
+static constexpr int STATS_COLUMNS = 25;
 
 namespace
 {
@@ -56,21 +57,72 @@ AddLines(const LiveFilter &filter, const uint8_t *main, uint32 now, Holdings *ho
 	}
 }
 
+static bool
+IsUnderWay(const LiveFilter &filter, BlockNumber block, uint64 xid)
+{
+	return xid != kNoXid && JudgeXid(filter, block, xid) == Verdict::kKeep &&
+		   (TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
+			TransactionIdIsInProgress((TransactionId) xid));
+}
+
+static bool
+HasCommitted(uint64 xid)
+{
+	return xid == kFrozen || TransactionIdDidCommit((TransactionId) xid);
+}
+
+/* Whether an entry of ended transactions says that its key is there. */
+static bool
+IsHeld(const Tag &tag, const Entry &entry)
+{
+	const uint64 base = BaseOf(tag);
+
+	return entry.forgotten ? (base == kNoXid || HasCommitted(base)) && !HasCommitted(tag.xid)
+						   : HasCommitted(tag.xid);
+}
+
+/*
+ * Whether a key of a window of time that an entry holds is counted already: a key that has been
+ * seen again is there more than once, until its entries are folded.
+ */
+static bool
+IsCounted(const LiveFilter &filter, const HeldPage &main, const HeldPage &page, unsigned place,
+		  const Entry &entry, uint32 now)
+{
+	const LineLayout &layout = filter.parameters.geometry.layout;
+	uint32 last = 0;
+
+	if (!layout.timed)
+		return false;
+	if (LastSightInLine(LineAt(main.bytes, entry.line), layout, entry.rest, ClockOf(main.bytes),
+						now, &last))
+		return true;
+	return VisitKey(page.bytes, AreaOf(page.bytes), entry.line, entry.rest,
+					[&](unsigned other_place, const Entry &other) {
+						const Tag tag = LoadTag(page.bytes, other.tag);
+
+						return other_place < place && Alive(tag.generation, now) &&
+							   !TransactionIdIsCurrentTransactionId((TransactionId) tag.xid) &&
+							   !TransactionIdIsInProgress((TransactionId) tag.xid) &&
+							   IsHeld(tag, other);
+					});
+}
+
 /* Adds the entries of a page. */
 static void
-AddEntries(const LiveFilter &filter, const HeldPage &page, uint32 now, Holdings *holdings)
+AddEntries(const LiveFilter &filter, const HeldPage &main, const HeldPage &page, uint32 now,
+		   Holdings *holdings)
 {
-	ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
+	ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned place, const Entry &entry) {
 		const Tag tag = LoadTag(page.bytes, entry.tag);
 		const uint64 xid = tag.xid;
+		const uint64 base = BaseOf(tag);
 
 		if (filter.parameters.geometry.layout.timed && !Alive(tag.generation, now))
 			return;
-		if (JudgeXid(filter, page.block, xid) == Verdict::kKeep &&
-			(TransactionIdIsCurrentTransactionId((TransactionId) xid) ||
-			 TransactionIdIsInProgress((TransactionId) xid)))
+		if (IsUnderWay(filter, page.block, xid) || IsUnderWay(filter, page.block, base))
 			holdings->in_flight++;
-		else if ((xid == kFrozen || TransactionIdDidCommit((TransactionId) xid)) != entry.forgotten)
+		else if (IsHeld(tag, entry) && !IsCounted(filter, main, page, place, entry, now))
 			holdings->held++;
 	});
 }
@@ -93,7 +145,7 @@ ReadHoldings(const LiveFilter &filter, uint32 now)
 		AddLines(filter, main.bytes, now, &holdings);
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 			holdings.overflow += page.block != main.block;
-			AddEntries(filter, page, now, &holdings);
+			AddEntries(filter, main, page, now, &holdings);
 			return false;
 		});
 		ReleasePage(main);
@@ -131,6 +183,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	values[n++] = Int64GetDatum((int64) parameters.shape.seed);
 	isnull[n] = parameters.ttl == 0;
 	values[n++] = IntervalPGetDatum(ttl);
+	values[n++] = BoolGetDatum(parameters.renew);
 	values[n++] = BoolGetDatum(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT);
 	for (int i = 0; i < kLiveCounters; i++)
 		values[n++] = Int64GetDatum(counts.value[i]);
@@ -206,16 +259,9 @@ ErrorOf(Work work)
 	}
 	PG_CATCH();
 	{
-		ErrorData *error;
-		int category;
+		ErrorData *error = RollBackError(context, owner);
+		const int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
 		if (category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES)
 			ReThrowError(error);
 		problem = error->message;
@@ -343,8 +389,13 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
 		flaw = "It names a transaction that cannot exist.";
 	for (unsigned tag = 1; tag <= AreaOf(page).tags; tag++)
-		if (LoadTag(page, tag).xid != kNoXid && !IsPossibleXid(LoadTag(page, tag).xid))
+	{
+		const Tag value = LoadTag(page, tag);
+
+		if ((value.xid != kNoXid && !IsPossibleXid(value.xid)) ||
+			(value.base != 0 && !IsPossibleXid(BaseOf(value))))
 			flaw = "It names a transaction that cannot exist.";
+	}
 	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
 }
 

@@ -60,7 +60,7 @@ $node->safe_psql(
 	SELECT dedup_guard('more', 'zz', ARRAY['k'], 'mark:is_dup');
 	INSERT INTO more SELECT k % 800 + 1 FROM generate_series(0, 999) k;
 
-	SELECT dedup_create('timed', dedup_window(54321, 0.002, 42), '7 days');
+	SELECT dedup_create('timed', dedup_window(54321, 0.002, 42), '7 days', renew => true);
 	SELECT count(is_new('timed', k)) FROM generate_series(1, 1000) k;
 	SELECT count(is_new_at('timed', now() - interval '6 days', k)) FROM generate_series(1001, 2000) k;
 	SELECT dedup_create('empty', dedup_filter(777, 0.03));
@@ -74,7 +74,7 @@ $node->safe_psql(
 });
 
 my $parameters =
-  q{SELECT f, keys, fpr, ttl FROM unnest('{before,zz,timed,empty}'::text[]) f, dedup_stats(f) ORDER BY f};
+  q{SELECT f, keys, fpr, ttl, renew FROM unnest('{before,zz,timed,empty}'::text[]) f, dedup_stats(f) ORDER BY f};
 my $before = $node->safe_psql('postgres', $parameters);
 
 # All that a restored database must have. Ends with it changed.

@@ -1,5 +1,6 @@
 # Runs docs/recipes.md: the blocks of each recipe in order, in a database of its own, and
-# compares what they print with the page. Runs README's first two examples, too.
+# compares what they print with the page. Runs README's first two examples, too, and the
+# sections of docs/guards.md that show a result.
 #
 # A block that starts with ```sql is run by psql, on the server that a second word names
 # (publisher, subscriber; else the first one), and one that starts with ```python by Python. A
@@ -32,7 +33,7 @@ PY
 # they print.
 sub sections
 {
-	my ($file) = @_;
+	my ($file, $loose) = @_;
 	my ($block, @sections, $line);
 	foreach (split /\n/, slurp_file($file))
 	{
@@ -58,7 +59,7 @@ sub sections
 		}
 		elsif (/^\s*```/)
 		{
-			/^```(\w+)(?: (publisher|subscriber))?$/ or BAIL_OUT("$file:$line: not a start of a block");
+			/^```(\w+)(?: (publisher|subscriber))?$/ || $loose && /^```()()$/ or BAIL_OUT("$file:$line: not a start of a block");
 			$block = { language => $1, where => $2 || 'publisher', line => $line, text => '' };
 		}
 		elsif (/^## (.*)/)
@@ -162,6 +163,7 @@ sub missing_module
 
 my @recipes = sections("$top/docs/recipes.md");
 cmp_ok(scalar @recipes, '>', 15, 'recipes were found');
+push @recipes, grep { grep { defined $_->{prints} } @{ $_->{blocks} } } sections("$top/docs/guards.md", 'loose');
 my $number = 0;
 foreach my $recipe (@recipes)
 {

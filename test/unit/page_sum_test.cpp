@@ -42,7 +42,7 @@ TEST(PageSum, CoversAllButTheLsnAndTheServersChecksum) {
       for (unsigned mask : {1u, 0x80u, 0xffu}) {
         page.bytes[at] ^= static_cast<uint8_t>(mask);
         const bool counts =
-            at >= 10 && (kind != Kind::kCounters || at < 64 || (at >= 160 && at < 192));
+            at >= 10 && (kind != Kind::kCounters || at < 64 || (at >= 192 && at < 232));
         // The kind decides how much of a page of counters is covered.
         if (at != live::kKindAt) {
           ASSERT_EQ(counts, !page.sealed()) << at;

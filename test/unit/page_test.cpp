@@ -57,7 +57,7 @@ uint64_t SomeRest(Random* random) { return random->Next() >> (64 - fifo::kLongBi
 // Written down from the description at the top of page.hpp.
 TEST(LivePage, BytesAreFrozen) {
   Page page(Kind::kMain, kWindow, 0x01020304);
-  const uint8_t header[40] = {'S', 'D', 'P', 0, 4, 1, 1, 2, 4, 3, 2, 1};
+  const uint8_t header[40] = {'S', 'D', 'P', 0, 5, 1, 1, 2, 4, 3, 2, 1};
   EXPECT_EQ(0, std::memcmp(page.bytes + 24, header, sizeof header));
 
   ASSERT_TRUE(page.Put({0x1122334455667788, 0}, 5, 0xa1b2c3d4ff, true));
@@ -192,6 +192,75 @@ TEST(LivePage, SettlesByVerdict) {
                                       overflow ? 20 : 3, geometry));
     EXPECT_EQ(nullptr, live::PageFlaw(main.bytes, Kind::kMain, 3, geometry));
   }
+}
+
+// A tag of forgotten keys says who had added them, in the four bytes behind the generation.
+TEST(LivePage, ATagHasABase) {
+  Page page(Kind::kMain);
+  ASSERT_TRUE(page.Put({0x1122334455667788, 0, 0x55667700}, 5, 0xa1b2c3d4ff, true));
+  const uint8_t tag[16] = {0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+                           0,    0,    0,    0,    0x00, 0x77, 0x66, 0x55};
+  EXPECT_EQ(0, std::memcmp(page.bytes + 64, tag, sizeof tag));
+  EXPECT_EQ(0x1122334455667700u, live::BaseOf(live::LoadTag(page.bytes, 1)));
+  EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 3, kWindow));
+  // Each base has a tag of its own; keys that are not forgotten have none.
+  ASSERT_TRUE(page.Put({0x1122334455667788, 0}, 6, 0xa1b2c3d4ff, true));
+  ASSERT_TRUE(page.Put({0x1122334455667788, 0}, 7, 0xa1b2c3d4ff));
+  EXPECT_EQ(live::kNoXid, live::BaseOf(live::LoadTag(page.bytes, 2)));
+  EXPECT_EQ(live::kNoXid, live::LoadTag(page.bytes, 3).xid);
+  ASSERT_TRUE(page.Put({0x1122334455667788, 0, 0x55667700}, 8, 0xa1b2c3d4ff));
+  EXPECT_STREQ("An entry that is not forgotten has a base.",
+               live::PageFlaw(page.bytes, Kind::kMain, 3, kWindow));
+}
+
+// The low half of an id is widened next to another one, across the end of an epoch too.
+TEST(LivePage, BasesAreWidened) {
+  for (const uint64_t near :
+       {uint64_t{0x100000005}, uint64_t{0x1fffffffe}, uint64_t{0x180000000}}) {
+    for (const int64_t away : {-2000000000, -7, -1, 1, 6, 2000000000}) {
+      const uint64_t xid = near + static_cast<uint64_t>(away);
+      EXPECT_EQ(xid, live::WidenXid(static_cast<uint32_t>(xid), near));
+    }
+  }
+}
+
+// Tags are changed with all their entries, and their entries with no other.
+TEST(LivePage, TagsAreChanged) {
+  Random random(11);
+  Page page(Kind::kMain);
+  std::vector<uint64_t> of[4];
+  const Tag tags[4] = {{100, 0}, {101, 0, 100}, {102, 0, 100}, {103, 0}};
+  for (unsigned i = 0; i < 80; ++i) {
+    of[i % 4].push_back(SomeRest(&random));
+    ASSERT_TRUE(page.Put(tags[i % 4], 1, of[i % 4].back(), tags[i % 4].base != 0));
+  }
+  const auto has = [&](unsigned i, uint64_t xid, uint32_t base, bool forgotten) {
+    for (const uint64_t rest : of[i]) {
+      unsigned found = 0;
+      live::VisitKey(page.bytes, page.area(), 1, rest, [&](unsigned, const Entry& entry) {
+        const Tag tag = live::LoadTag(page.bytes, entry.tag);
+        found += tag.xid == xid && tag.base == base && entry.forgotten == forgotten;
+        return false;
+      });
+      if (found != 1) return false;
+    }
+    return true;
+  };
+  // 101 was rolled back: its keys are 100's again, beside those that always were.
+  live::Retag(page.bytes, 2, {100, 0}, true);
+  EXPECT_TRUE(has(1, 100, 0, false));
+  // 102 has ended and left its keys to 99; 100 committed.
+  live::Retag(page.bytes, 3, {99, 0}, false);
+  EXPECT_TRUE(has(2, 99, 0, true));
+  EXPECT_TRUE(has(0, 100, 0, false));
+  EXPECT_TRUE(has(3, 103, 0, false));
+  EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 3, kWindow));
+  live::DropTag(page.bytes, 3);
+  for (const uint64_t rest : of[2]) EXPECT_TRUE(page.Of(1, rest).empty());
+  EXPECT_TRUE(has(0, 100, 0, false));
+  EXPECT_TRUE(has(3, 103, 0, false));
+  EXPECT_EQ(60u, live::CountEntries(page.bytes, page.area()));
+  EXPECT_EQ(nullptr, live::PageFlaw(page.bytes, Kind::kMain, 3, kWindow));
 }
 
 // A window's line that is full gives up its oldest key, a set's keeps the entry.
@@ -371,6 +440,7 @@ TEST(LivePage, DamageIsFound) {
   EXPECT_TRUE(flaw(live::kVersionAt, 1));
   EXPECT_TRUE(flaw(live::kVersionAt, 2));
   EXPECT_TRUE(flaw(live::kVersionAt, 3));
+  EXPECT_TRUE(flaw(live::kVersionAt, 4));
   EXPECT_TRUE(flaw(live::kKindAt, 2));
   EXPECT_TRUE(flaw(live::kEpochAt, 0));
   EXPECT_TRUE(flaw(live::kEpochAt, 16));

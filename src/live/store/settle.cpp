@@ -96,30 +96,91 @@ NearestRunning(TransactionId ended, TransactionId current)
 	return ended == current ? ended : InvalidTransactionId;
 }
 
-/* Whether a tag is of a subtransaction of ours that has ended; who has its keys now. */
-static bool
-HasEnded(uint64 wide, TransactionId *heir)
+uint64
+HeirOf(uint64 wide)
 {
-	TransactionId xid = (TransactionId) wide;
-	TransactionId current = GetCurrentTransactionIdIfAny();
+	const TransactionId xid = (TransactionId) wide;
+	const TransactionId current = GetCurrentTransactionIdIfAny();
+	TransactionId heir;
 
 	if (wide == kNoXid || wide == kFrozen || !TransactionIdIsValid(current) || xid == current ||
 		!TransactionIdIsCurrentTransactionId(xid))
-		return false;
-	*heir = NearestRunning(xid, current);
-	return TransactionIdIsValid(*heir) && *heir != xid;
+		return wide;
+	heir = NearestRunning(xid, current);
+	return TransactionIdIsValid(heir) && heir != xid ? WideXid(heir) : wide;
 }
 
-/* Gives the keys of subtransactions of ours that have ended to their heirs. */
+namespace
+{
+
+/* What becomes of a tag before its page is settled. */
+struct TagFate
+{
+	enum
+	{
+		Stays,
+		Becomes, /* `tag` */
+		Adds,    /* `tag`, and its entries are not forgotten any more */
+		Goes     /* with its entries */
+	} what;
+	Tag tag;
+	uint64 settled; /* a base that `tag` does not name any more, or kNoXid */
+};
+
+} /* namespace */
+
+/* The fate of a tag of entries that are forgotten, whose keys are not committed for all. */
+static TagFate
+FateOfForgotten(const LiveFilter &filter, BlockNumber block, const Tag &tag)
+{
+	const uint64 base = BaseOf(tag);
+	const Verdict verdict = JudgeXid(filter, block, base);
+	const uint64 heir = HeirOf(tag.xid);
+	const uint64 base_heir = HeirOf(base);
+
+	/* The keys were never there, or the same subtransaction has added and forgotten them. */
+	if (verdict == Verdict::kAborted || heir == base_heir)
+		return {TagFate::Goes, tag, kNoXid};
+	if (JudgeXid(filter, block, tag.xid) == Verdict::kAborted)
+		return {TagFate::Adds, {base_heir, tag.generation}, kNoXid};
+	if (verdict == Verdict::kCommitted)
+		return {TagFate::Becomes, {heir, tag.generation}, base};
+	if (heir == tag.xid && base_heir == base)
+		return {TagFate::Stays, tag, kNoXid};
+	return {TagFate::Becomes, {heir, tag.generation, (TransactionId) base_heir}, kNoXid};
+}
+
+/* Subtransactions of ours that have ended leave their keys to their heirs. */
+static TagFate
+FateOf(const LiveFilter &filter, BlockNumber block, const Tag &tag)
+{
+	uint64 heir;
+
+	if (tag.base != 0)
+		return FateOfForgotten(filter, block, tag);
+	heir = HeirOf(tag.xid);
+	if (heir == tag.xid)
+		return {TagFate::Stays, tag, kNoXid};
+	return {TagFate::Becomes, {heir, tag.generation}, kNoXid};
+}
+
+/* Lets all tags of a page meet their fates. */
 static void
-RetagEnded(uint8_t *page)
+ReviseTags(const LiveFilter &filter, uint8_t *main, uint8_t *page)
 {
 	const AreaShape &area = AreaOf(page);
-	TransactionId heir;
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
-		if (HasEnded(LoadTag(page, tag).xid, &heir))
-			Retag(page, tag, WideXid(heir));
+	{
+		const TagFate fate = FateOf(filter, BlockOf(page), LoadTag(page, tag));
+
+		if (fate.what == TagFate::Goes)
+			DropTag(page, tag);
+		else if (fate.what != TagFate::Stays)
+			Retag(page, tag, fate.tag, fate.what == TagFate::Adds);
+		if (fate.settled != kNoXid)
+			NoteSettled(main, fate.settled);
+	}
 }
 
 /* ---- settling ----------------------------------------------------------------- */
@@ -133,14 +194,17 @@ CheckEntries(const LiveFilter &filter, const HeldPage &page)
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
-		const uint64 xid = LoadTag(page.bytes, tag).xid;
+		const Tag value = LoadTag(page.bytes, tag);
 
-		if (xid != kNoXid)
-			CheckPageXid(filter, page.block, xid);
+		if (value.xid != kNoXid)
+			CheckPageXid(filter, page.block, value.xid);
+		if (value.base != 0)
+			CheckPageXid(filter, page.block, BaseOf(value));
 	}
 	ForEachEntry(page.bytes, area, [&](unsigned, const Entry &entry) {
 		if (entry.tag > area.tags || entry.line >= kLines ||
-			LoadTag(page.bytes, entry.tag).xid == kNoXid)
+			LoadTag(page.bytes, entry.tag).xid == kNoXid ||
+			(!entry.forgotten && LoadTag(page.bytes, entry.tag).base != 0))
 			bad = true;
 	});
 	if (bad)
@@ -179,9 +243,10 @@ SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scra
 	bool loading = LoaderOf(main_scratch) != kNoXid;
 
 	CheckEntries(filter, page);
-	RetagEnded(page_scratch);
+	ReviseTags(filter, main_scratch, page_scratch);
 	if (JudgeTags(filter, page_scratch, loading, verdicts))
-		Settle(main_scratch, page_scratch, filter.parameters.geometry, verdicts, fold, settled);
+		Settle(main_scratch, page_scratch, filter.parameters.geometry, verdicts, fold && !loading,
+			   settled);
 }
 
 /* What became of a COPY that loaded the lines of this page. */
@@ -399,6 +464,17 @@ struct NewEntry
 	bool forgotten;
 };
 
+/*
+ * What is logged together with putting an entry: changed copies of the main page and of an
+ * overflow page. Null: they do not change.
+ */
+struct Along
+{
+	uint8_t *main;
+	const HeldPage *page;
+	const uint8_t *copy;
+};
+
 } /* namespace */
 
 static inline bool
@@ -413,7 +489,7 @@ PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
 {
 	const Tag &tag = put.tag;
 	const AreaShape &area = AreaOf(page.bytes);
-	const TagChoice choice = ChooseTag(page.bytes, area, tag.xid, tag.generation);
+	const TagChoice choice = ChooseTag(page.bytes, area, tag);
 	const int place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, put.line, put.rest);
 	uint8_t entry[8];
 	uint8_t turn;
@@ -447,36 +523,41 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
-		uint64 xid = LoadTag(page, tag).xid;
-		TransactionId heir;
+		const Tag value = LoadTag(page, tag);
+		const uint64 xid = value.xid;
 
-		if (xid != kNoXid && JudgeXid(filter, BlockOf(page), xid) != Verdict::kKeep &&
+		if (xid == kNoXid)
+			continue;
+		if (JudgeXid(filter, BlockOf(page), xid) != Verdict::kKeep &&
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
-		if (HasEnded(xid, &heir))
+		if (FateOf(filter, BlockOf(page), value).what != TagFate::Stays)
 			return true;
 	}
 	return false;
 }
 
-/* Logs a changed copy of the main page. */
+/* Starts a change with those of the pages that change along. */
 static void
-ChangeMain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scratch)
+StartChangeAlong(const HeldPage &main, const Along &along)
 {
 	StartChange();
-	ChangeToScratch(main, scratch);
-	MakeChange(filter);
+	ChangeToScratch(main, along.main);
+	if (along.page != NULL)
+		ChangeToScratch(*along.page, along.copy);
 }
 
 /* Puts an entry into the main page, which is settled if it has no room. */
 static bool
-PutIntoMain(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const NewEntry &entry)
+PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
+			const NewEntry &entry)
 {
-	if (scratch != NULL)
+	if (along.main != NULL)
 	{
-		if (!PutInto(scratch, kMainArea, entry))
+		if (!PutInto(along.main, kMainArea, entry))
 			return false;
-		ChangeMain(filter, main, scratch);
+		StartChangeAlong(main, along);
+		MakeChange(filter);
 		return true;
 	}
 	if (PutDirectly(filter, main, entry))
@@ -491,29 +572,28 @@ PutIntoMain(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, co
 	return PutDirectly(filter, main, entry);
 }
 
-/* Puts an entry into an overflow page, together with the change of the main page. */
+/* Puts an entry into an overflow page. */
 static bool
-PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const uint8_t *scratch,
+PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const Along &along,
 				const HeldPage &overflow, const NewEntry &entry)
 {
 	PGAlignedBlock block;
 	uint8_t *copy = (uint8_t *) block.data;
 
-	if (scratch == NULL)
+	if (along.main == NULL)
 		return PutDirectly(filter, overflow, entry);
 	memcpy(copy, overflow.bytes, BLCKSZ);
 	if (!PutInto(copy, kOverflowArea, entry))
 		return false;
-	StartChange();
-	ChangeToScratch(main, scratch);
+	StartChangeAlong(main, along);
 	ChangeToScratch(overflow, copy);
 	MakeChange(filter);
 	return true;
 }
 
-/* Puts an entry into the first overflow page with room, if there is one. */
+/* Puts an entry into the first overflow page with room that does not change along. */
 static bool
-PutIntoChain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scratch,
+PutIntoChain(const LiveFilter &filter, const HeldPage &main, const Along &along,
 			 const NewEntry &entry)
 {
 	BlockNumber next = NextOf(main.bytes);
@@ -523,9 +603,14 @@ PutIntoChain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scra
 		HeldPage overflow;
 		bool done;
 
+		if (along.page != NULL && next == along.page->block)
+		{
+			next = NextOf(along.page->bytes);
+			continue;
+		}
 		HoldChained(filter, main, next, &overflow);
 		next = NextOf(overflow.bytes);
-		done = PutIntoOverflow(filter, main, scratch, overflow, entry);
+		done = PutIntoOverflow(filter, main, along, overflow, entry);
 		ReleasePage(overflow);
 		if (done)
 			return true;
@@ -536,7 +621,7 @@ PutIntoChain(const LiveFilter &filter, const HeldPage &main, const uint8_t *scra
 /* Puts entries into a new overflow page, at the chain's head. Returns how many fit: one at least.
  */
 static int
-PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
+PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, const Along &along,
 			   const NewEntry *entries, int count)
 {
 	HeldPage overflow;
@@ -552,16 +637,16 @@ PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 		put++;
 	if (put == 0)
 		elog(ERROR, "no room in an empty overflow page");
-	StartChange();
-	if (scratch != NULL)
+	if (along.main != NULL)
 	{
-		SetNext(scratch, overflow.block);
-		ChangeToScratch(main, scratch);
+		SetNext(along.main, overflow.block);
+		StartChangeAlong(main, along);
 	}
 	else
 	{
 		uint8_t link[kNextBytes];
 
+		StartChange();
 		StoreU32(link, overflow.block);
 		ChangeBytes(main, kNextAt, link, sizeof link);
 	}
@@ -572,17 +657,35 @@ PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 	return put;
 }
 
+static void
+PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
+			const NewEntry &entry)
+{
+	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
+	Assert(entry.tag.xid != kNoXid && entry.line < kLines && entry.rest >> kRestBits == 0);
+	Assert(filter.parameters.geometry.layout.timed || entry.tag.generation == 0);
+	Assert(entry.forgotten || entry.tag.base == 0);
+	if (!PutIntoMain(filter, main, along, entry) && !PutIntoChain(filter, main, along, entry))
+		(void) PutIntoNewPage(filter, main, along, &entry, 1);
+}
+
 void
 PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
 	   unsigned line, uint64 rest, bool forgotten)
 {
-	const NewEntry entry = {tag, line, rest, forgotten};
+	PutAnywhere(filter, main, {scratch, NULL, NULL}, {tag, line, rest, forgotten});
+}
 
-	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
-	Assert(tag.xid != kNoXid && line < kLines && rest >> kRestBits == 0);
-	Assert(filter.parameters.geometry.layout.timed || tag.generation == 0);
-	if (!PutIntoMain(filter, main, scratch, entry) && !PutIntoChain(filter, main, scratch, entry))
-		(void) PutIntoNewPage(filter, main, scratch, &entry, 1);
+void
+MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPage &from, const uint8_t *copy,
+		const Tag &tag, unsigned line, uint64 rest, bool forgotten)
+{
+	PGAlignedBlock block;
+	uint8_t *scratch = (uint8_t *) block.data;
+
+	Assert(from.block != main.block && IsHeld(from, true));
+	memcpy(scratch, main.bytes, BLCKSZ);
+	PutAnywhere(filter, main, {scratch, &from, copy}, {tag, line, rest, forgotten});
 }
 
 void
@@ -600,7 +703,11 @@ PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const Ad
 	while (put < count && PutEntry(scratch, kMainArea, tag, keys[put].line, keys[put].rest, false))
 		put++;
 	if (put > 0)
-		ChangeMain(filter, main, scratch);
+	{
+		StartChange();
+		ChangeToScratch(main, scratch);
+		MakeChange(filter);
+	}
 	while (put < count)
 	{
 		const int some = Min(count - put, (int) lengthof(entries));
@@ -614,6 +721,6 @@ PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const Ad
 			put++;
 		}
 		else
-			put += PutIntoNewPage(filter, main, NULL, entries, some);
+			put += PutIntoNewPage(filter, main, {}, entries, some);
 	}
 }

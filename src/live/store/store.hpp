@@ -5,6 +5,7 @@
 #ifndef STREAMDEDUP_LIVE_STORE_HPP
 #define STREAMDEDUP_LIVE_STORE_HPP
 
+#include "core/settling.hpp"
 #include "live/live.hpp"
 
 extern "C" {
@@ -146,6 +147,12 @@ extern bool CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot s
 /* On a standby, 40001 if a held page no longer tells what an old snapshot sees of it. */
 extern void CheckSettledFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot);
 
+/*
+ * For a subtransaction of ours that has ended, the nearest one around it that is still
+ * running, which has its keys now. For any other id the id itself.
+ */
+extern uint64 HeirOf(uint64 xid);
+
 /* What settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
 
@@ -163,7 +170,15 @@ extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold
 extern void PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 				   const dedup::live::Tag &tag, unsigned line, uint64 rest, bool forgotten);
 
-/* The same for several keys that are new to the page; settles it first if it has no room. */
+/*
+ * Puts an entry that was in `from`, an overflow page that the caller holds exclusively, into
+ * another page of the same chain. `copy` is that page without the entry.
+ */
+extern void MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPage &from,
+					const uint8_t *copy, const dedup::live::Tag &tag, unsigned line, uint64 rest,
+					bool forgotten);
+
+/* As PutKey(), for several keys that are new to the page; settles it first if it has no room. */
 extern void PutKeys(const LiveFilter &filter, const HeldPage &main, const dedup::live::Tag &tag,
 					const dedup::live::Address *keys, int count);
 

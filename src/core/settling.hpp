@@ -1,0 +1,275 @@
+// Settling a page of a live filter (core/page.hpp): what becomes of entries whose
+// transactions have ended. Functions over pages that the caller owns and has locked; nothing
+// here knows PostgreSQL, allocates or throws.
+
+#ifndef STREAMDEDUP_CORE_SETTLING_HPP_
+#define STREAMDEDUP_CORE_SETTLING_HPP_
+
+#include "core/page.hpp"
+
+namespace dedup::live {
+
+// What is known of a tag's transaction.
+enum class Verdict : uint8_t {
+  kKeep,       // in progress, or not yet seen by every snapshot
+  kCommitted,  // for every snapshot
+  kAborted
+};
+
+struct Settled {
+  unsigned committed = 0;  // entries that were folded or frozen
+  unsigned aborted = 0;    // entries dropped
+  unsigned kept = 0;       // entries still there, frozen ones included
+  unsigned early = 0;      // keys of a time window that gave way before their time
+};
+
+// Moves the lines' clock on and drops what has expired by then.
+inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) noexcept {
+  const uint32_t before = ClockOf(main);
+  if (clock <= before) return;
+  if (before != 0) {
+    for (unsigned line = 0; line < kLines; ++line) {
+      ExpireLine(LineAt(main, line), layout, before, clock);
+    }
+  }
+  SetClock(main, clock);
+}
+
+// Folds a committed key into its line. Returns false if the line is full and the filter
+// does not forget. A set keeps a fingerprint once, however often its key, or another with
+// the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
+// A window of time keeps the last sight of it.
+inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
+                 uint32_t generation, unsigned* early) noexcept {
+  uint8_t* bytes = LineAt(main, line);
+  const LineLayout& layout = geometry.layout;
+  if (layout.timed) {
+    MoveClock(main, layout, generation);
+    if (!Alive(generation, ClockOf(main))) return true;
+    *early += AddSightToLine(bytes, layout, rest, generation, ClockOf(main));
+    return true;
+  }
+  if (!geometry.forgets) {
+    if (LineHolds(bytes, layout, rest, 0, 0)) return true;
+    if (IsFullLine(bytes, layout)) return false;
+  }
+  (void)AddToLine(bytes, layout, rest, generation, ClockOf(main));
+  return true;
+}
+
+// Gives all entries of the area a new epoch's bytes: those in `entries`, with tags as
+// they are in the page. Returns false if one finds no place, which only a change of
+// order can cause; area, epoch and turn are then spoilt.
+inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entries,
+                        unsigned count) noexcept {
+  if (page[kEpochAt] == kLastEpoch) {
+    std::memset(page + area.lines_at, 0, area.lines * kLineBytes);
+    page[kEpochAt] = 1;
+  } else {
+    ++page[kEpochAt];
+  }
+  page[kTurnAt] = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const int place = PlaceFor(page, area, entries[i].line, entries[i].rest);
+    if (place < 0) return false;
+    Entry entry = entries[i];
+    entry.turn = i * (kLastTurn + 1) / (area.lines * kEntriesPerLine);
+    page[kTurnAt] = static_cast<uint8_t>(entry.turn);
+    StoreEntry(page, area, static_cast<unsigned>(place), entry);
+  }
+  return true;
+}
+
+// What Settle() works on.
+struct Settling {
+  uint8_t* main;
+  uint8_t* page;
+  const AreaShape* area;
+  const Geometry* geometry;
+  bool fold;
+  Settled* settled;
+  Entry kept[kMaxEntries];  // that stay in the area
+  unsigned kept_count;
+  uint16_t left[kMaxEntries];  // places of the entries that leave it
+  unsigned left_count;
+  bool used[kMaxTags + 1];  // tags of the entries that stay
+};
+
+// Tags in use, the older transaction first; frozen ones come before all. Returns how many.
+inline unsigned OrderTags(const uint8_t* page, const AreaShape& area, unsigned* order) noexcept {
+  unsigned tags = 0;
+  for (unsigned tag = 1; tag <= area.tags; ++tag) {
+    const uint64_t xid = LoadTag(page, tag).xid;
+    if (xid == kNoXid) continue;
+    unsigned at = tags++;
+    for (; at > 0 && LoadTag(page, order[at - 1]).xid > xid; --at) order[at] = order[at - 1];
+    order[at] = tag;
+  }
+  return tags;
+}
+
+// The entries of a page by tag and turn, as chains of places.
+struct PlacesByTurn {
+  static constexpr unsigned kTurns = kLastTurn + 1;
+  static constexpr uint16_t kEnd = 0xffff;
+  uint16_t next[kMaxEntries];
+  uint16_t first[256 * kTurns];
+
+  PlacesByTurn(const uint8_t* page, const AreaShape& area) noexcept {
+    std::memset(first, 0xff, sizeof first);
+    ForEachEntry(page, area, [this](unsigned place, const Entry& entry) {
+      uint16_t* list = first + entry.tag * kTurns + entry.turn;
+      next[place] = *list;
+      *list = static_cast<uint16_t>(place);
+    });
+  }
+
+  // Places of a tag's entries in the order of their turns. Returns how many.
+  unsigned Of(unsigned tag, uint16_t* places) const noexcept {
+    unsigned count = 0;
+    for (unsigned turn = 0; turn < kTurns; ++turn) {
+      for (uint16_t at = first[tag * kTurns + turn]; at != kEnd; at = next[at]) {
+        places[count++] = at;
+      }
+    }
+    return count;
+  }
+};
+
+// Gives an entry the tag of what is committed for all, which is made of a free tag, or else
+// of the entry's own.
+inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* frozen,
+                   Entry* entry) noexcept {
+  if (frozen->tag == 0) {
+    *frozen = ChooseTag(s->page, *s->area, {kFrozen, generation});
+    if (frozen->tag == 0) *frozen = {tag, false};
+    if (!frozen->found) StoreTag(s->page, frozen->tag, {kFrozen, generation});
+  }
+  entry->tag = frozen->tag;
+  entry->forgotten = false;
+}
+
+// Whether a page has a frozen entry of this key, besides that at `place`, which would say
+// nothing more.
+inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place,
+                      const Entry& entry) noexcept {
+  return VisitKey(page, area, entry.line, entry.rest, [&](unsigned at, const Entry& other) {
+    return at != place && !other.forgotten && LoadTag(page, other.tag).xid == kFrozen;
+  });
+}
+
+// Settles one entry of a transaction: it leaves the area, or is added to those that stay.
+inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict verdict,
+                        uint16_t place, TagChoice* frozen) noexcept {
+  Entry entry = LoadEntry(s->page, *s->area, place);
+  if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
+    ++s->settled->aborted;  // added and rolled back, or forgotten and committed
+    s->left[s->left_count++] = place;
+    return;
+  }
+  if (verdict != Verdict::kKeep && entry.line < kLines) {
+    if (s->fold &&
+        Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
+      ++s->settled->committed;
+      s->left[s->left_count++] = place;
+      return;
+    }
+    if (value.xid != kFrozen || entry.forgotten) {
+      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry)) {
+        ++s->settled->committed;
+        s->left[s->left_count++] = place;
+        // At once: two entries whose tag was frozen in place must not both leave for the other.
+        TakeBack(s->page, *s->area, place);
+        return;
+      }
+      Freeze(s, tag, value.generation, frozen, &entry);
+      ++s->settled->committed;
+      StoreEntry(s->page, *s->area, place, entry);
+    }
+  }
+  s->used[entry.tag] = true;
+  s->kept[s->kept_count++] = entry;
+}
+
+// Moves the entries that stay to where they belong once the others have left. A nearly full
+// area may have no place for an entry in the new order. Then all stay where they are, and
+// those that leave are taken back: else a page that stays full would name a transaction for
+// ever.
+inline void CloseRanks(Settling* s) noexcept {
+  uint8_t* page = s->page;
+  const AreaShape& area = *s->area;
+  uint8_t saved[kMaxEntries * 8];
+  const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
+  std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
+  if (RebuildArea(page, area, s->kept, s->kept_count)) return;
+  std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
+  page[kEpochAt] = epoch;
+  page[kTurnAt] = turn;
+  for (unsigned i = 0; i < s->left_count; ++i) TakeBack(page, area, s->left[i]);
+}
+
+// Settles the entries of `page` (the main page itself, or one of its chain): drops those
+// of aborted transactions, and either folds the committed ones into the lines of `main`
+// (`fold`), or only frees their tags.
+inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const Verdict* verdicts,
+                   bool fold, Settled* settled) noexcept {
+  const AreaShape& area = AreaOf(page);
+  Settling s;
+  s.main = main;
+  s.page = page;
+  s.area = &area;
+  s.geometry = &geometry;
+  s.fold = fold;
+  s.settled = settled;
+  s.kept_count = s.left_count = 0;
+  std::memset(s.used, 0, sizeof s.used);
+
+  unsigned order[kMaxTags];
+  const unsigned tags = OrderTags(page, area, order);
+  const PlacesByTurn by_turn(page, area);
+  for (unsigned i = 0; i < tags; ++i) {
+    const unsigned tag = order[i];
+    const Tag value = LoadTag(page, tag);
+    if (verdicts[tag] == Verdict::kCommitted && value.xid != kFrozen) NoteSettled(main, value.xid);
+    TagChoice frozen = {0, false};
+    uint16_t places[kMaxEntries];
+    const unsigned count = by_turn.Of(tag, places);
+    for (unsigned j = 0; j < count; ++j) {
+      SettleEntry(&s, tag, value, verdicts[tag], places[j], &frozen);
+    }
+  }
+  settled->kept += s.kept_count;
+  for (unsigned tag = 1; tag <= area.tags; ++tag) {
+    if (!s.used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
+  }
+  if (s.left_count > 0) CloseRanks(&s);
+}
+
+// Gives the entries of a tag another one. `adds`: they are not forgotten any more.
+inline void Retag(uint8_t* page, unsigned tag, const Tag& value, bool adds) noexcept {
+  const AreaShape& area = AreaOf(page);
+  const TagChoice choice = ChooseTag(page, area, value);
+  const unsigned to = choice.found ? choice.tag : tag;
+  if (to != tag || adds) {
+    ForEachEntry(page, area, [&](unsigned place, Entry entry) {
+      if (entry.tag != tag) return;
+      entry.tag = to;
+      entry.forgotten = entry.forgotten && !adds;
+      StoreEntry(page, area, place, entry);
+    });
+  }
+  StoreTag(page, tag, to == tag ? value : Tag{kNoXid, 0});
+}
+
+// Takes back the entries of a tag, which becomes free.
+inline void DropTag(uint8_t* page, unsigned tag) noexcept {
+  const AreaShape& area = AreaOf(page);
+  ForEachEntry(page, area, [&](unsigned place, const Entry& entry) {
+    if (entry.tag == tag) TakeBack(page, area, place);
+  });
+  StoreTag(page, tag, {kNoXid, 0});
+}
+
+}  // namespace dedup::live
+
+#endif  // STREAMDEDUP_CORE_SETTLING_HPP_

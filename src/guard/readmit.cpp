@@ -1,0 +1,397 @@
+/*
+ * dedup_readmit(): rows that were refused wrongly come back from the side table (divert.hpp).
+ *
+ * Writers of the guarded table are kept out meanwhile. refused.cpp finds the rows that come back.
+ * They are inserted one by one, past the filter: the guard's trigger lets the one row pass that
+ * this session is bringing back. An exact guard judges them as any rows.
+ */
+#include "guard/readmit.hpp"
+#include "guard/request.hpp"
+#include "guard/table_keys.hpp"
+
+extern "C" {
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+#include "utils/snapmgr.h"
+}
+
+/* ---- the row that comes back ----------------------------------------------------------- */
+
+namespace
+{
+
+struct Returning
+{
+	Oid guarded;
+	int depth; /* of triggers, where the row is inserted */
+	bool has_key;
+	uint64 hash;
+	bool refused; /* in turn */
+};
+
+} /* namespace */
+
+/* NULL: dedup_readmit() inserts no row just now. */
+static Returning *returning = NULL;
+
+/* Whether the calling trigger is fired for a row of the INSERT itself. */
+static bool
+IsReturning(const GuardPlan *plan)
+{
+	return unlikely(returning != NULL) && returning->guarded == plan->guarded &&
+		   returning->depth + 1 == DatumGetInt32(pg_trigger_depth(NULL));
+}
+
+bool
+IsReadmitted(const GuardPlan *plan, uint64 hash)
+{
+	return IsReturning(plan) && returning->has_key && returning->hash == hash;
+}
+
+bool
+StaysRefused(const GuardPlan *plan)
+{
+	if (!IsReturning(plan))
+		return false;
+	returning->refused = true;
+	return true;
+}
+
+/* ---- bringing them back ------------------------------------------------------------------------
+ */
+
+static SPIPlanPtr
+Prepare(const char *command, int parameters, Oid *types)
+{
+	const SPIPlanPtr plan = SPI_prepare(command, parameters, types);
+
+	if (plan == NULL)
+		elog(ERROR, "could not prepare \"%s\": %s", command, SPI_result_code_string(SPI_result));
+	return plan;
+}
+
+/* The INSERT of the columns that the row has values for. */
+static void
+PrepareReturn(Readmission *readmission)
+{
+	TupleDesc desc = RelationGetDescr(readmission->rel);
+	Oid *types = (Oid *) palloc(sizeof(Oid) * (Size) Max(desc->natts, 1));
+	StringInfoData columns;
+	StringInfoData values;
+	int n = 0;
+
+	initStringInfo(&columns);
+	initStringInfo(&values);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = readmission->side.columns[i].column;
+
+		if (column == NULL || bms_is_member(i, readmission->side.defaults))
+			continue;
+		appendStringInfo(&columns, "%s%s", n == 0 ? "" : ", ",
+						 quote_identifier(NameStr(column->attname)));
+		appendStringInfo(&values, "%s$%d", n == 0 ? "" : ", ", n + 1);
+		types[n++] = column->atttypid;
+	}
+	/* A row without columns has no key, and no guard that refuses it. */
+	readmission->insert =
+		Prepare(psprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE VALUES (%s)",
+						 QualifiedGuardName(RelationGetRelid(readmission->rel)), columns.data,
+						 values.data),
+				n, types);
+}
+
+/* Inserts the row. Returns false if the guard refuses it. */
+static bool
+InsertRow(Readmission *readmission, const Refused &refused)
+{
+	const int natts = RelationGetDescr(readmission->rel)->natts;
+	const TupleTableSlot *row = readmission->side.row;
+	Datum *values = (Datum *) palloc(sizeof(Datum) * (Size) natts);
+	char *nulls = (char *) palloc((Size) natts);
+	Returning marked = {RelationGetRelid(readmission->rel), DatumGetInt32(pg_trigger_depth(NULL)),
+						refused.has_key, refused.hash, false};
+	Returning *const outer = returning;
+	volatile int result = 0;
+	MemoryContext old;
+	int n = 0;
+
+	if (readmission->insert == NULL ||
+		!bms_equal(readmission->side.defaults, readmission->insert_defaults))
+	{
+		if (readmission->insert != NULL)
+			SPI_freeplan(readmission->insert);
+		readmission->insert = NULL;
+		PrepareReturn(readmission);
+		old = MemoryContextSwitchTo(readmission->context);
+		readmission->insert_defaults = bms_copy(readmission->side.defaults);
+		MemoryContextSwitchTo(old);
+	}
+	for (int i = 0; i < natts; i++)
+	{
+		if (readmission->side.columns[i].column == NULL ||
+			bms_is_member(i, readmission->side.defaults))
+			continue;
+		values[n] = row->tts_values[i];
+		nulls[n++] = row->tts_isnull[i] ? 'n' : ' ';
+	}
+	returning = &marked;
+	PG_TRY();
+	{
+		result = SPI_execute_plan(readmission->insert, values, nulls, false, 0);
+	}
+	PG_FINALLY();
+	{
+		returning = outer;
+	}
+	PG_END_TRY();
+	if (result < 0)
+		elog(ERROR, "could not insert a row: %s", SPI_result_code_string(result));
+	if (marked.refused)
+		return false;
+	if (result != SPI_OK_INSERT || SPI_processed != 1)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("table \"%s\" has not kept a row that was to be brought back",
+							   RelationGetRelationName(readmission->rel)),
+						errdetail("A trigger or rule of the table has left the row out.")));
+	return true;
+}
+
+/* Takes the row out of the side table. */
+static void
+RemoveRefused(Readmission *readmission, Refused *refused)
+{
+	const SideLeaf *leaf = &readmission->side.leaves[refused->table];
+	Oid type = TIDOID;
+	Datum tid = PointerGetDatum(&refused->tid);
+	SPIPlanPtr *remove = &readmission->remove[refused->table];
+	int result;
+
+	if (*remove == NULL)
+		*remove = Prepare(psprintf("DELETE FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) $1",
+								   QualifiedGuardName(RelationGetRelid(leaf->rel))),
+						  1, &type);
+	result = SPI_execute_plan(*remove, &tid, NULL, false, 0);
+	if (result < 0)
+		elog(ERROR, "could not delete a row: %s", SPI_result_code_string(result));
+	if (result != SPI_OK_DELETE || SPI_processed != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("could not delete a row from table \"%s\"",
+						RelationGetRelationName(leaf->rel)),
+				 errdetail("Another transaction, or a trigger, rule or policy of the table, is in "
+						   "the way.")));
+}
+
+/* Reads a row as it was refused; its functions run as the table's owner. */
+static bool
+ReadAsOwner(Readmission *readmission, const Refused &refused)
+{
+	const AsOwner before = BecomeOwner(readmission->rel);
+	bool there;
+
+	SetPortableText();
+	there = FetchRefused(readmission, refused, true);
+	BecomeAgain(before);
+	return there;
+}
+
+static int64
+BringBack(Readmission *readmission)
+{
+	Oid user;
+	int security;
+	int64 count = 0;
+
+	GetUserIdAndSecContext(&user, &security);
+	SetUserIdAndSecContext(readmission->rel->rd_rel->relowner,
+						   security | SECURITY_LOCAL_USERID_CHANGE);
+	SPI_connect();
+	for (int i = 0; i < readmission->count; i++)
+	{
+		Refused *refused = &readmission->refused[i];
+		const MemoryContext old = MemoryContextSwitchTo(readmission->row_context);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!refused->stays && ReadAsOwner(readmission, *refused) &&
+			InsertRow(readmission, *refused))
+		{
+			RemoveRefused(readmission, refused);
+			count++;
+		}
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(readmission->row_context);
+	}
+	SPI_finish();
+	SetUserIdAndSecContext(user, security);
+	return count;
+}
+
+/* ---- the call
+ * ------------------------------------------------------------------------------------ */
+
+/* Raises an error if a running query of this session uses a table, beside so many references. */
+static void
+RequireUnused(Relation rel, int references)
+{
+	if (rel->rd_refcnt > references)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot bring rows back into table \"%s\"", RelationGetRelationName(rel)),
+				 errdetail("It is being used by active queries in this session.")));
+}
+
+/*
+ * Raises an error if rows would land in a table, which may be a partition, without its guard, or
+ * in the middle of a query.
+ */
+static void
+RequireEnabled(Oid relid, Oid function, bool is_guarded)
+{
+	Relation rel = relation_open(relid, NoLock);
+	const GuardTriggers triggers = FindGuardTriggers(rel, function);
+
+	RequireUnused(rel, is_guarded ? 2 : 1);
+	if (triggers.write == NULL || !GuardTriggerFires(triggers.write->tgenabled))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the guard of table \"%s\" is not enabled", RelationGetRelationName(rel)),
+				 errdetail("Rows that are brought back would not be judged.")));
+	relation_close(rel, NoLock);
+}
+
+/* The guarded table, with its partitions locked and its guard enabled. */
+static void
+OpenGuarded(Oid relid, Readmission *readmission)
+{
+	Relation rel = OpenOwnTable(relid, ShareRowExclusiveLock);
+	Oid function;
+	ListCell *cell;
+
+	readmission->rel = rel;
+	function = FindGuardFunction(rel, false);
+	if (OidIsValid(function))
+		readmission->plan = GetGuardPlan(rel, function);
+	if (readmission->plan == NULL || readmission->plan->mode != GuardMode::Divert)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("table \"%s\" has no guard that diverts rows",
+							   RelationGetRelationName(rel)),
+						errhint("Only dedup_guard(..., on_duplicate => 'divert') keeps the rows "
+								"that it refuses.")));
+	if (readmission->plan->guarded != relid)
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("the guard of partition \"%s\" belongs to a table above it",
+							   RelationGetRelationName(rel)),
+						errhint("Call dedup_readmit() for table \"%s\".",
+								get_rel_name(readmission->plan->guarded))));
+	RequireUnused(rel, 1);
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		list_free(find_all_inheritors(relid, ShareRowExclusiveLock, NULL));
+	foreach(cell, CoveredTables(rel))
+		RequireEnabled(lfirst_oid(cell), function, lfirst_oid(cell) == relid);
+}
+
+/* Raises an error unless the owner of the guarded table may read the side table and delete rows. */
+static void
+CheckSide(const Readmission *readmission)
+{
+	const Oid owner = readmission->rel->rd_rel->relowner;
+	const Oid relid = readmission->plan->clause.side;
+	const Oid guarded = RelationGetRelid(readmission->rel);
+	Relation side = NULL;
+	const char *flaw;
+
+	if (get_rel_name(relid) != NULL)
+	{
+		if (pg_class_aclcheck(relid, owner, ACL_SELECT) != ACLCHECK_OK ||
+			pg_class_aclcheck(relid, owner, ACL_DELETE) != ACLCHECK_OK)
+			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+							errmsg("permission denied for table \"%s\"", get_rel_name(relid)),
+							errdetail("The owner of table \"%s\" needs the privileges SELECT and "
+									  "DELETE on it.",
+									  get_rel_name(guarded))));
+		side = try_relation_open(relid, RowExclusiveLock);
+	}
+	flaw = side == NULL ? gettext_noop("It does not exist.") : FlawOfSideTable(side, guarded);
+	if (flaw != NULL)
+		ReportSideTable(relid, guarded, flaw);
+	if (check_enable_rls(relid, owner, true) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot read all rows of table \"%s\"", RelationGetRelationName(side)),
+				 errdetail("Its row-level security applies to the owner of table \"%s\".",
+						   RelationGetRelationName(readmission->rel))));
+	relation_close(side, NoLock);
+}
+
+/* Reads the refused rows, and finds those that come back. */
+static void
+FindRows(Readmission *readmission, const LiveFilter &filter)
+{
+	AsOwner before;
+
+	readmission->seed = filter.key_seed();
+	MakeKeyReader(&readmission->reader, &readmission->plan->clause);
+	OpenSideRows(&readmission->side, readmission->rel, readmission->plan->clause);
+	readmission->remove =
+		(SPIPlanPtr *) palloc0(sizeof(SPIPlanPtr) * (Size) Max(readmission->side.leaf_count, 1));
+	before = BecomeOwner(readmission->rel);
+	SetPortableText();
+	ScanSide(readmission);
+	ChooseRows(readmission, filter);
+	BecomeAgain(before);
+}
+
+/*
+ * dedup_readmit(table regclass) returns bigint
+ *
+ * Brings back the rows that the guard of a table has refused although there is no row of their
+ * key in it. As the owner of the table. Returns how many.
+ */
+DEDUP_FUNCTION(dedup_readmit)
+{
+	Readmission readmission = {};
+	MemoryContext old;
+	LiveFilter filter;
+	int64 count;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("argument \"table\" must not be NULL")));
+	PreventCommandDuringRecovery("dedup_readmit()");
+	PreventCommandIfReadOnly("dedup_readmit()");
+	SettleGuardRows();
+	OpenGuarded(PG_GETARG_OID(0), &readmission);
+	CheckSide(&readmission);
+
+	/* All that has committed until now, and that this transaction has done. */
+	CommandCounterIncrement();
+	readmission.snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	readmission.context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_readmit",
+														ALLOCSET_DEFAULT_SIZES);
+	readmission.row_context =
+		AllocSetContextCreateInternal(readmission.context, "dedup_readmit row",
+									  ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(readmission.context);
+	filter = OpenLive(readmission.plan->clause.filter, LiveUse::Add,
+					  readmission.rel->rd_rel->relowner, "dedup_readmit()");
+	FindRows(&readmission, filter);
+	CloseLive(filter);
+	count = BringBack(&readmission);
+	CloseSideRows(readmission.side);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(readmission.context);
+	UnregisterSnapshot(readmission.snapshot);
+	relation_close(readmission.rel, NoLock);
+	PG_RETURN_INT64(count);
+}

@@ -1,0 +1,600 @@
+/*
+ * dedup_rebuild(): fills the filter of guards anew from the rows of their tables, in the same
+ * size or another, while others write to the tables.
+ *
+ *   1. A second file is filled with the keys of all rows that a snapshot shows, as loading does
+ *      it (load.cpp). Writers go on with the old file.
+ *   2. What has changed since is made up for, still while writers go on: keys of rows that have
+ *      come are added, and keys of rows that have gone are taken out (changes.cpp).
+ *   3. Writers are locked out (rebuild_locks.cpp), and the rest is made up for.
+ *   4. The filter gets the new file (live/replace.cpp).
+ *
+ * All of it is one transaction: whatever ends it early leaves the filter as it was.
+ *
+ * Why nothing is missing in the end. Whoever lands a row with a key has opened the filter in
+ * RowExclusiveLock, and holds that lock to the end of his transaction. So when dedup_rebuild()
+ * holds AccessExclusiveLock, each such row is committed, or of this transaction, or was rolled
+ * back; and the last snapshot, which is taken then, shows which. No key is in flight in the old
+ * file but for this transaction, whose rows that snapshot shows too. Whoever waits for the
+ * lock has not looked at the filter yet, and finds the new file.
+ *
+ * Snapshots are of now, also in a transaction of isolation level REPEATABLE READ: its own
+ * snapshot does not show rows whose keys the old file has. If this transaction rolls back to a
+ * savepoint, the rows that it has inserted since are gone. If dedup_rebuild() was called since,
+ * too, the old file is back. If it was called before, the keys of those rows were in flight in
+ * the new file, and are taken back as always.
+ *
+ * What a key is worth, if several rows have its hash: the filter of an exact guard keeps a key
+ * whose row has gone. It costs a look at the table, no more. Another row can have the same
+ * hash, and its key must not go. For guards that forget, hashes that several rows have are
+ * counted, so that the last of them takes the key along.
+ */
+#include "guard/changes.hpp"
+#include "guard/exact.hpp"
+#include "guard/hash_sort.hpp"
+#include "guard/load.hpp"
+#include "guard/rebuild_locks.hpp"
+#include "guard/request.hpp"
+#include "guard/twins.hpp"
+#include "live/replace.hpp"
+
+extern "C" {
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_inherits.h"
+#include "commands/progress.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+}
+
+/* If a pass finds as many changes, there is another one before writers are locked out. */
+constexpr int64 MANY_CHANGES = 10000;
+constexpr int MOST_PASSES = 4;
+
+namespace
+{
+
+/* How many rows have a hash, if they may be more than one. */
+struct RowsOfHash
+{
+	uint64 hash;
+	int64 rows;
+};
+
+/* Where a row is, in 64 bits: the number of its table, block and offset. */
+struct Place
+{
+	int table;
+	ItemPointerData tid;
+};
+
+/* A row that has come, and may have the key of another one. */
+struct Suspect
+{
+	uint64 hash;
+	uint64 place;
+};
+
+struct Rebuild
+{
+	const char *function;
+	Oid filter;
+	LiveFilter old;
+	LiveFilter made;
+	bool exact;    /* the guard; else all guards forget */
+	List *sources; /* KeySource: guarded tables */
+	List *tables;  /* OIDs of those with rows, whose rows were read; they are known by number */
+	ChangeSpan span;
+	XLogRecPtr settled;
+	HTAB *repeated; /* RowsOfHash */
+	Suspect *suspects;
+	int suspect_count;
+	int suspect_room;
+	uint64 *places; /* of the hash in hand */
+	int place_count;
+	int place_room;
+	int64 changes; /* of the pass in hand */
+	int64 pages;
+	MemoryContext context;
+};
+
+} /* namespace */
+
+/* ---- places ----------------------------------------------------------------------------- */
+
+/* Offsets are below 2^11 in pages of 8 kB. */
+constexpr int OFFSET_BITS = 11;
+constexpr int BLOCK_BITS = 32;
+static_assert(MaxOffsetNumber <= 1 << OFFSET_BITS, "offsets have more bits");
+
+static uint64
+PackPlace(int table, const ItemPointerData &tid)
+{
+	return (uint64) table << (OFFSET_BITS + BLOCK_BITS) |
+		   (uint64) ItemPointerGetBlockNumber(&tid) << OFFSET_BITS |
+		   (ItemPointerGetOffsetNumber(&tid) & ((1 << OFFSET_BITS) - 1));
+}
+
+static Place
+UnpackPlace(uint64 packed)
+{
+	Place place;
+
+	place.table = (int) (packed >> (OFFSET_BITS + BLOCK_BITS));
+	ItemPointerSet(&place.tid, (BlockNumber) (packed >> OFFSET_BITS),
+				   (OffsetNumber) (packed & ((1 << OFFSET_BITS) - 1)));
+	return place;
+}
+
+/* ---- what may be rebuilt ---------------------------------------------------------------- */
+
+[[noreturn]] static void
+CannotRebuild(Oid filter, const char *detail)
+{
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("cannot rebuild live filter \"%s\"", get_rel_name(filter)),
+					errdetail_internal("%s", detail)));
+	pg_unreachable();
+}
+
+/*
+ * Raises an error if the rows of the tables do not say when the filter has seen their keys, and
+ * that matters: it forgets the oldest.
+ */
+static void
+CheckTimes(const LiveFilter &filter, const List *tables)
+{
+	const Oid relid = RelationGetRelid(filter.rel);
+	ListCell *cell;
+
+	if (!filter.parameters.forgets)
+		return;
+	if (filter.parameters.ttl == 0)
+		CannotRebuild(relid,
+					  _("It is a window of keys, and the rows of a table do not say in which "
+						"order their keys came."));
+	foreach(cell, tables)
+		if (ReadGuardRows(lfirst_oid(cell)).clause.at == NULL)
+			CannotRebuild(relid, psprintf(_("It is a window of time, and the guard of table \"%s\" "
+											"does not say when a row came."),
+										  get_rel_name(lfirst_oid(cell))));
+}
+
+/* Raises an error unless the rows of the tables are all that the filter has to know. */
+static void
+CheckGuards(Oid filter, const List *tables)
+{
+	ListCell *cell;
+
+	if (tables == NIL)
+		CannotRebuild(filter, _("It guards no table from whose rows it could be filled."));
+	if (OidIsValid(TableOfExactGuard(filter)) && list_length(tables) > 1)
+		CannotRebuild(filter, _("It is that of an exact guard, and guards another table, too."));
+	foreach(cell, tables)
+		if (!MayBeRebuilt(ReadGuardRows(lfirst_oid(cell))))
+			CannotRebuild(filter,
+						  psprintf(_("The guard of table \"%s\" keeps the keys of deleted rows, "
+									 "and these would be lost."),
+								   get_rel_name(lfirst_oid(cell))));
+}
+
+/*
+ * Raises an error if a running query of this session uses the filter, or a table, of which it
+ * may have rows that are not seen yet.
+ */
+static void
+CheckNotInUse(Oid filter, Oid relid)
+{
+	Relation rel = table_open(relid, NoLock);
+
+	if (rel->rd_refcnt > 1)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+						errmsg("cannot rebuild live filter \"%s\"", get_rel_name(filter)),
+						errdetail("Active queries in this session are using \"%s\".",
+								  RelationGetRelationName(rel))));
+	table_close(rel, NoLock);
+}
+
+static void
+CheckTablesNotInUse(Oid filter, const List *tables)
+{
+	ListCell *cell;
+	ListCell *below;
+
+	foreach(cell, tables)
+		foreach(below, find_all_inheritors(lfirst_oid(cell), NoLock, NULL))
+			CheckNotInUse(filter, lfirst_oid(below));
+}
+
+/* ---- the tables ------------------------------------------------------------------------- */
+
+/* Opens a guarded table. Raises an error if its guard is not whole. */
+static KeySource *
+OpenSource(Rebuild *rebuild, Oid table)
+{
+	KeySource *source = (KeySource *) palloc0(sizeof(KeySource));
+	Relation rel = table_open(table, NoLock);
+	const GuardPlan *plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
+
+	if (plan == NULL || plan->clause.filter != rebuild->filter)
+		CannotRebuild(rebuild->filter, psprintf(_("The guard of table \"%s\" is not complete."),
+												RelationGetRelationName(rel)));
+	rebuild->exact = plan->options.exact;
+	source->keys = TableKeysOf(rel, plan->clause, rebuild->made);
+	source->tables = CoveredTables(rel);
+	return source;
+}
+
+static void
+OpenSources(Rebuild *rebuild, const List *tables)
+{
+	ListCell *cell;
+
+	rebuild->sources = NIL;
+	foreach(cell, tables)
+		rebuild->sources = lappend(rebuild->sources, OpenSource(rebuild, lfirst_oid(cell)));
+}
+
+static void
+CloseSources(Rebuild *rebuild)
+{
+	ListCell *cell;
+
+	foreach(cell, rebuild->sources)
+		table_close(((KeySource *) lfirst(cell))->keys.from, NoLock);
+	rebuild->sources = NIL;
+}
+
+/* The number of a table with rows; `known`: its rows were read before. */
+static int
+NumberOfTable(Rebuild *rebuild, Oid table, bool *known)
+{
+	ListCell *cell;
+
+	foreach(cell, rebuild->tables)
+		if (lfirst_oid(cell) == table)
+		{
+			*known = true;
+			return foreach_current_index(cell);
+		}
+	rebuild->tables = lappend_oid(rebuild->tables, table);
+	*known = false;
+	return list_length(rebuild->tables) - 1;
+}
+
+/* ---- hashes of several rows --------------------------------------------------------------- */
+
+static int64
+RowsWith(const Rebuild *rebuild, uint64 hash)
+{
+	const RowsOfHash *found =
+		(const RowsOfHash *) hash_search(rebuild->repeated, &hash, HASH_FIND, NULL);
+
+	return found == NULL ? 0 : found->rows;
+}
+
+static void
+SetRowsWith(Rebuild *rebuild, uint64 hash, int64 rows)
+{
+	bool found;
+
+	if (rows > 1)
+		((RowsOfHash *) hash_search(rebuild->repeated, &hash, HASH_ENTER, &found))->rows = rows;
+	else
+		(void) hash_search(rebuild->repeated, &hash, HASH_REMOVE, &found);
+}
+
+/* Called for each row but the first that the load has read of a hash. */
+static void
+NoteRepeated(void *arg, uint64 hash)
+{
+	Rebuild *rebuild = (Rebuild *) arg;
+
+	SetRowsWith(rebuild, hash, Max(RowsWith(rebuild, hash), 1) + 1);
+}
+
+/* ---- loading ---------------------------------------------------------------------------- */
+
+static void
+LoadRows(Rebuild *rebuild)
+{
+	const RebuildLoad how = {rebuild->exact, NoteRepeated, rebuild};
+	ListCell *cell;
+	ListCell *table;
+	bool known;
+
+	rebuild->span.before = TakeSnapshot();
+	foreach(cell, rebuild->sources)
+		foreach(table, ((const KeySource *) lfirst(cell))->tables)
+			(void) NumberOfTable(rebuild, lfirst_oid(table), &known);
+	LoadBySnapshot(rebuild->sources, rebuild->made, rebuild->span.before, how);
+}
+
+/* ---- changes ---------------------------------------------------------------------------- */
+
+/* Rows that have the key of another one are looked for when no other row can come. */
+static void
+SuspectRows(Rebuild *rebuild, uint64 hash)
+{
+	for (int i = 0; rebuild->exact && i < rebuild->place_count; i++)
+		*OneMore(rebuild->context, &rebuild->suspects, &rebuild->suspect_count,
+				 &rebuild->suspect_room) = {hash, rebuild->places[i]};
+}
+
+/* Adds a key. Returns false if the filter seems to have it. */
+static bool
+AddKey(Rebuild *rebuild, uint64 hash)
+{
+	if (LiveTestAndAdd(rebuild->made, hash, LiveGenerationNow(rebuild->made)) != LiveAnswer::New)
+		return false;
+	CountLive(rebuild->made, LiveCounter::New, 1);
+	return true;
+}
+
+/* Rows of a hash have come, which are in `places`, and `gone` rows have gone. */
+static void
+ApplyHash(Rebuild *rebuild, uint64 hash, int64 gone)
+{
+	const int64 come = rebuild->place_count;
+	/* A row that has gone was counted; without one it is not known whether there was any. */
+	const int64 had = Max(RowsWith(rebuild, hash), gone);
+	int64 rows = had + come - gone;
+
+	rebuild->changes++;
+	if (had == 0 && !AddKey(rebuild, hash))
+		rows++;
+	SetRowsWith(rebuild, hash, rows);
+	if (rows > 1 && come > 0)
+		SuspectRows(rebuild, hash);
+	if (rows == 0 && !rebuild->exact)
+		(void) EraseFromReplacement(rebuild->made, hash);
+}
+
+/* Applies sorted hashes: those of rows that have come, with their places, and that have gone. */
+static void
+ApplyChanges(Rebuild *rebuild, const HashSort &come, const HashSort &gone)
+{
+	uint64 hash_come = 0;
+	uint64 hash_gone = 0;
+	uint64 place = 0;
+	uint64 none = 0;
+	bool more_come;
+	bool more_gone;
+
+	tuplesort_performsort(come.state);
+	tuplesort_performsort(gone.state);
+	more_come = NextHash(come, &hash_come, &place);
+	more_gone = NextHash(gone, &hash_gone, &none);
+	while (more_come || more_gone)
+	{
+		const uint64 hash =
+			!more_gone || (more_come && hash_come < hash_gone) ? hash_come : hash_gone;
+		int64 count = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		rebuild->place_count = 0;
+		for (; more_come && hash_come == hash; more_come = NextHash(come, &hash_come, &place))
+			*OneMore(rebuild->context, &rebuild->places, &rebuild->place_count,
+					 &rebuild->place_room) = place;
+		for (; more_gone && hash_gone == hash; more_gone = NextHash(gone, &hash_gone, &none))
+			count++;
+		ApplyHash(rebuild, hash, count);
+	}
+}
+
+/* Sorts the changes of all tables. */
+static void
+ReadChanges(Rebuild *rebuild, const HashSort &come, const HashSort &gone)
+{
+	ListCell *cell;
+	ListCell *table;
+
+	foreach(cell, rebuild->sources)
+	{
+		const KeySource *source = (const KeySource *) lfirst(cell);
+
+		foreach(table, source->tables)
+		{
+			ChangeSpan span = rebuild->span;
+			bool known;
+			const int number = NumberOfTable(rebuild, lfirst_oid(table), &known);
+
+			/* A partition that is new is read as a whole. */
+			if (!known)
+				span.before = NULL;
+			rebuild->pages +=
+				VisitChanges(source->keys, lfirst_oid(table), span,
+							 [&](const KeyRow &row, bool row_gone) {
+								 if (row_gone)
+									 PutHash(gone, row.hash, 0);
+								 else
+									 PutHash(come, row.hash, PackPlace(number, row.slot->tts_tid));
+							 });
+		}
+	}
+}
+
+/*
+ * Makes up for what has changed since the last snapshot, as a new one shows it. `settled` is a
+ * position in the WAL: transactions that had written to the tables before have ended.
+ */
+static void
+CatchUp(Rebuild *rebuild, XLogRecPtr settled)
+{
+	HashSort come;
+	HashSort gone;
+
+	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE,
+								 PROGRESS_CREATEIDX_PHASE_VALIDATE_TABLESCAN);
+	rebuild->span.now = TakeSnapshot();
+	rebuild->changes = 0;
+	rebuild->pages = 0;
+	come = StartHashSort(true, Max(64, maintenance_work_mem / 2));
+	gone = StartHashSort(false, Max(64, maintenance_work_mem / 2));
+	ReadChanges(rebuild, come, gone);
+	ApplyChanges(rebuild, come, gone);
+	tuplesort_end(come.state);
+	tuplesort_end(gone.state);
+	UnregisterSnapshot(rebuild->span.before);
+	rebuild->span = {rebuild->span.now, NULL, settled};
+	ereport(DEBUG1, (errmsg_internal("dedup_rebuild() has made up for " INT64_FORMAT
+									 " keys, and read " INT64_FORMAT " pages",
+									 rebuild->changes, rebuild->pages)));
+}
+
+/* While writers go on. */
+static void
+CatchUpUnlocked(Rebuild *rebuild, const List *tables)
+{
+	for (int pass = 0; pass < MOST_PASSES; pass++)
+	{
+		const XLogRecPtr end = GetXLogInsertRecPtr();
+
+		pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE, PROGRESS_CREATEIDX_PHASE_WAIT_2);
+		WaitForUsers(tables, rebuild->filter);
+		CatchUp(rebuild, end);
+		if (rebuild->changes < MANY_CHANGES)
+			break;
+	}
+}
+
+/* ---- rows with equal keys ----------------------------------------------------------------- */
+
+/* Raises 23505 if a row that has come while keys were loaded has the key of another one. */
+static void
+CheckSuspects(Rebuild *rebuild)
+{
+	const KeySource *source = (const KeySource *) linitial(rebuild->sources);
+	GuardKey key;
+
+	for (int i = 0; i < rebuild->suspect_count; i++)
+	{
+		const Suspect &suspect = rebuild->suspects[i];
+		Place place = UnpackPlace(suspect.place);
+		const Oid table = list_nth_oid(rebuild->tables, place.table);
+		bool twin = false;
+
+		CHECK_FOR_INTERRUPTS();
+		/* The partition may have gone. */
+		if (!list_member_oid(source->tables, table))
+			continue;
+
+		const KeyScan scan = StartKeyScan(source->keys, table, rebuild->span.before);
+		const MemoryContext old = MemoryContextSwitchTo(source->keys.row_context);
+		KeyRow row = {scan.table, scan.slot, &key, 0};
+
+		if (table_tuple_fetch_row_version(scan.table, &place.tid, rebuild->span.before,
+										  scan.slot) &&
+			ReadRowKey(source->keys, scan, &key, &row.hash))
+			twin = HasTwin(RelationGetRelid(source->keys.from), source->keys, row);
+		ExecClearTuple(scan.slot);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(source->keys.row_context);
+		EndKeyScan(scan);
+		if (twin)
+		{
+			const TwinSearch search = {&source->keys,
+									   source->keys.from,
+									   LiveName(rebuild->old),
+									   source->keys.clause,
+									   source->keys.ttl,
+									   source->tables,
+									   NIL};
+			HashList hashes = MakeHashList(1);
+
+			AppendHash(&hashes, suspect.hash);
+			CheckNoTwins(search, &hashes);
+		}
+	}
+}
+
+/* ---- rebuilding --------------------------------------------------------------------------- */
+
+static void
+StartRebuild(Rebuild *rebuild, const List *tables, bool same_size, Datum prototype)
+{
+	HASHCTL how = {};
+
+	CheckNotInUse(rebuild->filter, rebuild->filter);
+	CheckTablesNotInUse(rebuild->filter, tables);
+	CheckGuards(rebuild->filter, tables);
+	how.keysize = sizeof(uint64);
+	how.entrysize = sizeof(RowsOfHash);
+	how.hcxt = rebuild->context;
+	rebuild->repeated = hash_create("dedup_rebuild repeated hashes", 256, &how,
+									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	rebuild->old.rel = relation_open(rebuild->filter, NoLock);
+	rebuild->old.parameters = LiveParametersOf(rebuild->old.rel);
+	rebuild->made =
+		MakeLiveReplacement(rebuild->old, same_size ? rebuild->old.parameters
+													: ResizeLive(rebuild->old, prototype));
+	OpenSources(rebuild, tables);
+}
+
+/* What is done while nobody else writes. */
+static void
+FinishRebuild(Rebuild *rebuild)
+{
+	List *tables = LockOutUsers(rebuild->filter);
+	const TimestampTz start = GetCurrentTimestamp();
+
+	CloseSources(rebuild);
+	CheckGuards(rebuild->filter, tables);
+	CheckTimes(rebuild->old, tables);
+	OpenSources(rebuild, tables);
+	CatchUp(rebuild, InvalidXLogRecPtr);
+	if (rebuild->exact)
+	{
+		CheckSuspects(rebuild);
+		SetLiveCovers(rebuild->made, true);
+	}
+	UnregisterSnapshot(rebuild->span.before);
+	CloseSources(rebuild);
+	pgstat_progress_end_command();
+	ExchangeLive(rebuild->old, rebuild->made);
+	ereport(DEBUG1,
+			(errmsg_internal("dedup_rebuild() has kept other sessions out for %ld ms",
+							 TimestampDifferenceMilliseconds(start, GetCurrentTimestamp()))));
+}
+
+/*
+ * dedup_rebuild(filter regclass, prototype dedup_filter) returns void
+ *
+ * As the owner of the filter and of the tables that it guards.
+ */
+DEDUP_FUNCTION(dedup_rebuild)
+{
+	Rebuild rebuild = {};
+	List *tables;
+	MemoryContext old;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("argument \"filter\" must not be NULL")));
+	rebuild.function = "dedup_rebuild()";
+	rebuild.filter = PG_GETARG_OID(0);
+	CheckIsFilter(rebuild.filter);
+	CheckGuards(rebuild.filter, TablesOfGuards(rebuild.filter));
+	PreventCommandDuringRecovery(rebuild.function);
+	PreventCommandIfReadOnly(rebuild.function);
+	SettleGuardRows();
+
+	rebuild.context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_rebuild",
+													ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(rebuild.context);
+	tables = LockToRebuild(rebuild.filter);
+	StartRebuild(&rebuild, tables, PG_ARGISNULL(1),
+				 PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
+	LoadRows(&rebuild);
+	CatchUpUnlocked(&rebuild, tables);
+	FinishRebuild(&rebuild);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(rebuild.context);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,289 @@
+/*
+ * Which refused rows have no row of their key in the guarded table: see readmit.hpp.
+ *
+ * A guard that is not exact cannot say whether a row with a key is there. So the keys of the
+ * refused rows are hashed, and the table is read once; or each is looked for by an index, if there
+ * is one and the rows are few. Nobody else writes to the table meanwhile.
+ */
+#include "guard/exact.hpp"
+#include "guard/readmit.hpp"
+#include "guard/table_keys.hpp"
+
+extern "C" {
+#include "access/relation.h"
+#include "utils/snapmgr.h"
+}
+
+/* What a look into an index costs, in pages of a table that is read from its begin to its end. */
+constexpr int PAGES_OF_A_LOOK = 4;
+
+/* Adds the row in the slot to those that are looked at. */
+static void
+AddRefused(Readmission *readmission, int table, MemoryContext context)
+{
+	SideLeaf *leaf = &readmission->side.leaves[table];
+	Refused refused = {};
+	GuardKey key;
+	bool isnull;
+
+	ReadSideRow(&readmission->side, leaf, false);
+	ReadGuardKey(readmission->reader, readmission->side.row, &key);
+	refused.has_key = HashGuardKey(readmission->plan, key, readmission->seed, &refused.hash);
+	refused.at = DatumGetTimestampTz(slot_getattr(leaf->slot, leaf->at, &isnull));
+	if (isnull)
+		refused.at = DT_NOEND;
+	refused.table = table;
+	refused.tid = leaf->slot->tts_tid;
+	*OneMore(context, &readmission->refused, &readmission->count, &readmission->room) = refused;
+}
+
+void
+ScanSide(Readmission *readmission)
+{
+	const MemoryContext context = CurrentMemoryContext;
+
+	for (int table = 0; table < readmission->side.leaf_count; table++)
+	{
+		SideLeaf *leaf = &readmission->side.leaves[table];
+		TableScanDesc scan =
+			table_beginscan_strat(leaf->rel, readmission->snapshot, 0, NULL, true, false);
+
+		while (table_scan_getnextslot(scan, ForwardScanDirection, leaf->slot))
+		{
+			bool isnull;
+			const Datum by = slot_getattr(leaf->slot, leaf->by, &isnull);
+
+			CHECK_FOR_INTERRUPTS();
+			if (isnull || DatumGetObjectId(by) != RelationGetRelid(readmission->rel))
+				continue;
+			MemoryContextSwitchTo(readmission->row_context);
+			AddRefused(readmission, table, context);
+			MemoryContextSwitchTo(context);
+			MemoryContextReset(readmission->row_context);
+		}
+		table_endscan(scan);
+	}
+}
+
+bool
+FetchRefused(Readmission *readmission, const Refused &refused, bool all)
+{
+	SideLeaf *leaf = &readmission->side.leaves[refused.table];
+	ItemPointerData tid = refused.tid;
+
+	if (!table_tuple_fetch_row_version(leaf->rel, &tid, readmission->snapshot, leaf->slot))
+		return false;
+	ReadSideRow(&readmission->side, leaf, all);
+	return true;
+}
+
+/* ---- which rows come back -------------------------------------------------------------------- */
+
+static int
+Compare(int64 a, int64 b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* By their age; those of one instant by their place. */
+static int
+CompareAges(const void *a, const void *b)
+{
+	const Refused *one = (const Refused *) a;
+	const Refused *other = (const Refused *) b;
+	int result = Compare(one->at, other->at);
+
+	if (result == 0)
+		result = Compare(one->table, other->table);
+	if (result == 0)
+		result = ItemPointerCompare(const_cast<ItemPointer>(&one->tid),
+									const_cast<ItemPointer>(&other->tid));
+	return result;
+}
+
+/* By their keys' hashes; those of one hash by their age. */
+static int
+CompareHashes(const void *a, const void *b)
+{
+	const Refused *one = (const Refused *) a;
+	const Refused *other = (const Refused *) b;
+
+	if (one->has_key != other->has_key)
+		return one->has_key ? -1 : 1;
+	if (one->has_key && one->hash != other->hash)
+		return one->hash < other->hash ? -1 : 1;
+	return CompareAges(a, b);
+}
+
+/* Returns the first row with a hash, of so many that have a key, or `keyed`. */
+static int
+FindHash(const Readmission *readmission, int keyed, uint64 hash)
+{
+	int low = 0;
+	int high = keyed;
+
+	while (low < high)
+	{
+		const int middle = low + (high - low) / 2;
+
+		if (readmission->refused[middle].hash < hash)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Whether a refused row has a key, exactly. In the row's memory. */
+static bool
+HasThatKey(Readmission *readmission, const Refused &refused, const NullableDatum *columns)
+{
+	GuardKey key;
+
+	if (!FetchRefused(readmission, refused, false))
+		return false;
+	ReadGuardKey(readmission->reader, readmission->side.row, &key);
+	return key.counts && EqualGuardKeys(readmission->plan, key.columns, columns);
+}
+
+/* Lets stay what has the key of an older one, or of a row of the table. Sorted by hashes. */
+static void
+FindRepeats(Readmission *readmission, int keyed)
+{
+	for (int i = 0; i < keyed; i++)
+	{
+		const Refused &first = readmission->refused[i];
+		const NullableDatum *columns = NULL;
+
+		for (int j = i + 1; !first.stays && j < keyed && readmission->refused[j].hash == first.hash;
+			 j++)
+		{
+			const MemoryContext old = MemoryContextSwitchTo(readmission->row_context);
+
+			CHECK_FOR_INTERRUPTS();
+			if (columns == NULL && FetchRefused(readmission, first, false))
+			{
+				GuardKey key;
+
+				ReadGuardKey(readmission->reader, readmission->side.row, &key);
+				columns = CopyGuardKey(readmission->plan, key.columns);
+			}
+			if (columns != NULL && !readmission->refused[j].stays)
+				readmission->refused[j].stays =
+					HasThatKey(readmission, readmission->refused[j], columns);
+			MemoryContextSwitchTo(old);
+		}
+		MemoryContextReset(readmission->row_context);
+	}
+}
+
+/*
+ * Returns a table of the guard whose rows can be searched, if that is cheaper than to read all
+ * tables: each has an index, and the rows that are looked for are few. Else NULL.
+ */
+static Relation
+OpenSearched(const Readmission *readmission, const List *tables, int keyed)
+{
+	const double looks = (double) keyed * list_length(tables) * PAGES_OF_A_LOOK;
+	Relation first = NULL;
+	ListCell *cell;
+
+	if (tables == NIL || looks > (double) BlocksOfTables(tables))
+		return NULL;
+	foreach(cell, tables)
+	{
+		Relation table = relation_open(lfirst_oid(cell), NoLock);
+		GuardClause mapped;
+		const bool has =
+			MapGuardClause(readmission->plan->clause, readmission->rel, table, &mapped) &&
+			HasSearchIndex(table, mapped);
+
+		if (has && first == NULL)
+			first = table;
+		else
+			relation_close(table, NoLock);
+		if (has)
+			continue;
+		if (first != NULL)
+			relation_close(first, NoLock);
+		return NULL;
+	}
+	return first;
+}
+
+/* Lets stay what has the key of a row of the table, by its indexes. */
+static void
+SearchTable(Readmission *readmission, Relation target, int keyed)
+{
+	const GuardPlan *plan = GetGuardPlan(target, readmission->plan->function);
+
+	for (int i = 0; i < keyed; i++)
+	{
+		const MemoryContext old = MemoryContextSwitchTo(readmission->row_context);
+		Refused *refused = &readmission->refused[i];
+		TransactionId deleter;
+		GuardKey key;
+
+		CHECK_FOR_INTERRUPTS();
+		if (FetchRefused(readmission, *refused, false))
+		{
+			const SearchKey search = {plan, target, &key, 0, NULL, NULL, refused->hash, NULL};
+
+			ReadGuardKey(readmission->reader, readmission->side.row, &key);
+			/* Nobody else can be deleting a row just now. */
+			refused->stays = SearchForProof(search, &deleter) != SearchResult::None;
+		}
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(readmission->row_context);
+	}
+}
+
+/* Lets stay what has the key of a row of the table. Sorted by hashes. */
+static void
+FindInTable(Readmission *readmission, const LiveFilter &filter, int keyed)
+{
+	const TableKeys keys = TableKeysOf(readmission->rel, readmission->plan->clause, filter);
+	const List *tables = CoveredTables(readmission->rel);
+	Relation searched = OpenSearched(readmission, tables, keyed);
+	Snapshot snapshot;
+	ListCell *cell;
+
+	if (searched != NULL)
+	{
+		SearchTable(readmission, searched, keyed);
+		relation_close(searched, NoLock);
+		return;
+	}
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	foreach(cell, tables)
+		VisitKeys(keys, lfirst_oid(cell), snapshot, [&](const KeyRow &row) {
+			for (int i = FindHash(readmission, keyed, row.hash);
+				 i < keyed && readmission->refused[i].hash == row.hash; i++)
+				if (!readmission->refused[i].stays)
+					readmission->refused[i].stays =
+						HasThatKey(readmission, readmission->refused[i], row.key->columns);
+			return false;
+		});
+	UnregisterSnapshot(snapshot);
+}
+
+void
+ChooseRows(Readmission *readmission, const LiveFilter &filter)
+{
+	int keyed = 0;
+
+	if (readmission->count == 0)
+		return;
+	if (!readmission->plan->options.exact)
+	{
+		qsort(readmission->refused, (size_t) readmission->count, sizeof(Refused), CompareHashes);
+		while (keyed < readmission->count && readmission->refused[keyed].has_key)
+			keyed++;
+		if (keyed > 0)
+		{
+			FindInTable(readmission, filter, keyed);
+			FindRepeats(readmission, keyed);
+		}
+	}
+	qsort(readmission->refused, (size_t) readmission->count, sizeof(Refused), CompareAges);
+}
