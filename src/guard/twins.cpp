@@ -93,6 +93,7 @@ struct TwinRow
 struct Twins
 {
 	const TwinSearch *search;
+	TableKeys keys; /* with memory of its own: we may be called for a row of another scan */
 	const HashList *hashes;
 	KeyEquality equality;
 	TwinRow **rows;         /* by hash */
@@ -264,7 +265,7 @@ LookAtTables(Twins *twins, const List *tables, Snapshot snapshot, bool kept)
 	{
 		if (TransactionIdIsValid(twins->wait_for))
 			return;
-		VisitKeys(*twins->search->keys, lfirst_oid(cell), snapshot,
+		VisitKeys(twins->keys, lfirst_oid(cell), snapshot,
 				  [&](const KeyRow &row) { return LookAtRow(twins, row, kept); });
 	}
 }
@@ -281,6 +282,9 @@ CheckNoTwins(const TwinSearch &search, HashList *hashes)
 	if (hashes->directory == NULL)
 		IndexHashes(hashes);
 	twins.search = &search;
+	twins.keys = *search.keys;
+	twins.keys.row_context =
+		AllocSetContextCreateInternal(context, "dedup_guard row", ALLOCSET_DEFAULT_SIZES);
 	twins.hashes = hashes;
 	twins.context = AllocSetContextCreateInternal(context, "dedup_guard duplicate rows",
 												  ALLOCSET_DEFAULT_SIZES);

@@ -15,9 +15,6 @@ use lib $FindBin::Bin;
 use LiveFilter;
 use Test::More;
 
-# Whether the triggers of on_delete => 'forget' are there.
-my $forgetting = 0;
-
 my $node = start_node('partman', settings => ['fsync = off']);
 if ($node->safe_psql('postgres', q{SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_partman' AND default_version LIKE '4.%'}) eq '0')
 {
@@ -55,7 +52,7 @@ sub rows_are_there
 	return is(query("SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE is_duplicate) FROM $table"), "$count|$count|0", "$db: $what");
 }
 
-foreach my $case (map { my $k = $_; map { [ $k, $_ ] } 'skip', 'reject', 'mark' } 'approximate', $forgetting ? 'forgetting' : (), 'exact')
+foreach my $case (map { my $k = $_; map { [ $k, $_ ] } 'skip', 'reject', 'mark' } 'approximate', 'forgetting', 'exact')
 {
 	($kind, $mode) = @$case;
 	$db = "${kind}_$mode";
