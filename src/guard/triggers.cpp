@@ -144,6 +144,16 @@ TestAndAdd(const LiveFilter &filter, uint64 hash, const GuardKey &key)
 						  LiveTime::Event);
 }
 
+/*
+ * A marked row repeats the key of another one. Where keys go with their rows, it has none of its
+ * own: else the filter would keep a key after its row.
+ */
+static bool
+HasNoKeyOfItsOwn(const GuardPlan *plan, TupleTableSlot *slot)
+{
+	return plan->options.forget && IsMarkedRow(plan, slot);
+}
+
 /* A row that moves has been deleted already: to leave it out would lose it. */
 [[noreturn]] static void
 RefuseMove(Relation rel)
@@ -242,6 +252,8 @@ KeepsMovedKey(InsertedRow *in)
 	if (in->has_key && MoveGuardNote(in->row, in->filter_oid, in->hash))
 		return true;
 	SettleGuardRow(in->row);
+	if (HasNoKeyOfItsOwn(in->site->plan, in->trigger->tg_trigslot))
+		return true;
 
 	const GuardedKey &moved = in->row->moved;
 
@@ -569,23 +581,27 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		EnterExactUpdate(site, trigger, row);
 		return trigger->tg_newtuple;
 	}
-	if (!SameGuardKey(plan, site->old_key, site->key) || site->changeable)
+	const bool keyless = HasNoKeyOfItsOwn(plan, trigger->tg_newslot);
+	const bool was_keyless = HasNoKeyOfItsOwn(plan, trigger->tg_trigslot);
+
+	if (!SameGuardKey(plan, site->old_key, site->key) || keyless != was_keyless || site->changeable)
 	{
 		LiveFilter filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
 		uint64 hash = 0;
 		uint64 old_hash = 0;
-		bool has_key = HashGuardKey(plan, site->key, seed, &hash);
-		bool had_key = HashGuardKey(plan, site->old_key, seed, &old_hash);
+		const bool has_key = HashGuardKey(plan, site->key, seed, &hash);
+		const bool had_key = HashGuardKey(plan, site->old_key, seed, &old_hash) && !was_keyless;
+		const bool takes_key = has_key && !keyless;
 
-		if (has_key != had_key || (has_key && hash != old_hash))
+		if (takes_key != had_key || (takes_key && hash != old_hash))
 		{
 			DeletedRowUse use;
 			bool uses = false;
 			LiveAnswer answer = LiveAnswer::TooOld;
 
 			/* A marked row that comes back among those that are guarded has the key of another. */
-			if (has_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
+			if (takes_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
 				uses = UseDeletedRow(filter_oid, hash, &use);
