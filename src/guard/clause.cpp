@@ -17,6 +17,7 @@ extern "C" {
 #include "optimizer/optimizer.h"
 #include "rewrite/prs2lock.h"
 #include "rewrite/rewriteManip.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -293,14 +294,28 @@ HasUsableColumns(TupleDesc desc, const Expr *expression)
 	return true;
 }
 
-/* As CREATE INDEX does: what can be inlined is looked at from the inside. */
 static bool
-IsMutable(Relation rel, const Expr *expression)
+IsMutable(const Expr *expression)
 {
-	const AsOwner before = BecomeOwner(rel);
-	const bool is_mutable =
-		contain_mutable_functions((Node *) expression_planner((Expr *) copyObjectImpl(expression)));
+	return contain_mutable_functions(
+		(Node *) expression_planner((Expr *) copyObjectImpl(expression)));
+}
 
+/*
+ * As CREATE INDEX does: what can be inlined is looked at from the inside. That can call functions:
+ * as the table's owner if he has less rights, but never with more than those of the role that
+ * is here. The clause may be one of a role that may make triggers for the table, and no more.
+ */
+static bool
+IsMutableForOwner(Relation rel, const Expr *expression)
+{
+	AsOwner before;
+	bool is_mutable;
+
+	if (!has_privs_of_role(GetUserId(), rel->rd_rel->relowner))
+		return IsMutable(expression);
+	before = BecomeOwner(rel);
+	is_mutable = IsMutable(expression);
 	BecomeAgain(before);
 	return is_mutable;
 }
@@ -314,7 +329,7 @@ FlawOfExpression(Relation rel, const Expr *expression)
 		return gettext_noop("One of its expressions returns a set.");
 	if (contain_subplans(node))
 		return gettext_noop("One of its expressions has a subquery.");
-	if (IsMutable(rel, expression))
+	if (IsMutableForOwner(rel, expression))
 		return gettext_noop("One of its expressions is not immutable.");
 	return NULL;
 }

@@ -47,6 +47,13 @@ struct GuardOptions
 	bool forget;             /* rows that go free their keys */
 };
 
+/* Whether a row has a key of its own only as long as it is not marked. */
+static inline bool
+FollowsMarks(const GuardOptions &options)
+{
+	return options.exact || options.forget;
+}
+
 /* What a NULL in the key means to a guard. */
 static inline NullKeys
 NullsOf(const GuardOptions &options)

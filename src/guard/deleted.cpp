@@ -63,6 +63,7 @@ static int undone_count;
 static int undone_room;
 static SubTransactionId greatest; /* that any entry names */
 static SubTransactionId live;     /* the same, of those that were not undone */
+static bool used_awaited;         /* a row that is awaited was inserted again, some time */
 
 static Begun *begun;
 static int begun_count;
@@ -140,7 +141,7 @@ IsUndone(SubTransactionId id)
 static SubTransactionId
 UsedBy(const DeletedRow &row)
 {
-	return row.used & ~kAwaited;
+	return row.used & ~kFlags;
 }
 
 static bool
@@ -245,6 +246,7 @@ ForgetDeletedRows(bool close)
 	begun = NULL;
 	begun_count = begun_room = 0;
 	greatest = live = InvalidSubTransactionId;
+	used_awaited = false;
 }
 
 /* ---- the table ---------------------------------------------------------------- */
@@ -445,26 +447,73 @@ VisitRows(uint64 key, bool usable, Visit visit)
 }
 
 static void
-PutDeleted(uint64 key, SubTransactionId deleted, SubTransactionId awaited)
+PutDeleted(uint64 key, SubTransactionId deleted, SubTransactionId flags)
 {
-	CollectRow({key, deleted, awaited});
+	CollectRow({key, deleted, flags});
 	NoteSubtransaction(deleted);
+}
+
+static bool
+IsAwaited(const DeletedRow &row)
+{
+	return (row.used & kAwaited) != 0 && !IsUndone(row.deleted);
+}
+
+namespace
+{
+
+/* The deleted rows of a key that are awaited. */
+struct AwaitedRows
+{
+	int used;
+	int unused;
+	int again; /* of both */
+};
+
+} /* namespace */
+
+static AwaitedRows
+CountAwaited(uint64 key)
+{
+	AwaitedRows rows = {};
+
+	VisitRows(key, false, [&](DeletedRow *row, bool) {
+		if (IsAwaited(*row))
+		{
+			(IsUsed(*row) ? rows.used : rows.unused)++;
+			rows.again += (row->used & kAgain) != 0;
+		}
+		return false;
+	});
+	return rows;
+}
+
+/* Whether a row is there that was inserted in place of one that is awaited. */
+static bool
+IsThereAgain(const AwaitedRows &rows)
+{
+	return rows.used > rows.again;
 }
 
 void
 NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited)
 {
+	const uint64 key = KeyOf(filter, hash);
+	SubTransactionId flags = awaited ? kAwaited : InvalidSubTransactionId;
+
 	Activate();
-	PutDeleted(KeyOf(filter, hash), deleted, awaited ? kAwaited : InvalidSubTransactionId);
+	if (awaited && used_awaited && IsThereAgain(CountAwaited(key)))
+		flags |= kAgain;
+	PutDeleted(key, deleted, flags);
 }
 
-/* The id of a subtransaction, which must leave room for the bit beside it. */
+/* The id of a subtransaction, which must leave room for the flags beside it. */
 static SubTransactionId
 CurrentUser(void)
 {
 	const SubTransactionId current = GetCurrentSubTransactionId();
 
-	if (unlikely(current >= kAwaited))
+	if (unlikely(current >= kAgain))
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("too many subtransactions in a transaction that has deleted rows "
 							   "from a guarded table")));
@@ -485,7 +534,8 @@ UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use)
 		if (IsUndone(row->deleted) || IsUsed(*row))
 			return false;
 		*use = {key, row->deleted, current};
-		row->used = current | (row->used & kAwaited);
+		row->used = current | (row->used & kFlags);
+		used_awaited = used_awaited || (row->used & kAwaited) != 0;
 		NoteSubtransaction(current);
 		if (in_table && IsOver(*row))
 			TakeFromTable((Size) (row - table));
@@ -502,7 +552,7 @@ ReturnDeletedRow(const DeletedRowUse &use)
 	if (!VisitRows(use.key, false, [&](DeletedRow *row, bool) {
 			if (row->deleted != use.deleted || UsedBy(*row) != use.used)
 				return false;
-			row->used &= kAwaited;
+			row->used &= kFlags;
 			return true;
 		}))
 		PutDeleted(use.key, use.deleted, InvalidSubTransactionId);
@@ -525,20 +575,17 @@ RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted)
 
 /* ---- rows that free their keys ------------------------------------------------------- */
 
-static bool
-IsAwaited(const DeletedRow &row)
-{
-	return (row.used & kAwaited) != 0 && !IsUndone(row.deleted);
-}
-
-/* Nobody asks for one deleted row of a key any more, and it is not used again. */
+/*
+ * Nobody asks for one deleted row of a key any more, and it is not used again. Of those that are
+ * used the last ones come first, so that those that stay tell whether a row is there.
+ */
 static void
-StopAwaiting(uint64 key, bool used)
+StopAwaiting(uint64 key, bool used, bool again)
 {
 	const SubTransactionId current = CurrentUser();
 
 	VisitRows(key, false, [&](DeletedRow *row, bool in_table) {
-		if (!IsAwaited(*row) || IsUsed(*row) != used)
+		if (!IsAwaited(*row) || IsUsed(*row) != used || (again && (row->used & kAgain) == 0))
 			return false;
 		row->used = current;
 		NoteSubtransaction(current);
@@ -552,25 +599,21 @@ bool
 AskDeletedRow(Oid filter, uint64 hash)
 {
 	const uint64 key = KeyOf(filter, hash);
-	bool used = false;
-	bool unused = false;
+	AwaitedRows rows;
 
 	if (context == NULL)
 		return false;
-	VisitRows(key, false, [&](DeletedRow *row, bool) {
-		if (IsAwaited(*row))
-			(IsUsed(*row) ? used : unused) = true;
-		return used && unused;
-	});
+	rows = CountAwaited(key);
+	if (!IsThereAgain(rows))
+		return false;
 	/* Those that were inserted again tell the others of the key, which are asked for later. */
-	if (used)
-		StopAwaiting(key, !unused);
-	return used;
+	StopAwaiting(key, rows.unused == 0, rows.unused == 0 && rows.again > 0);
+	return true;
 }
 
 void
 DropDeletedRow(Oid filter, uint64 hash)
 {
 	if (context != NULL)
-		StopAwaiting(KeyOf(filter, hash), false);
+		StopAwaiting(KeyOf(filter, hash), false, false);
 }

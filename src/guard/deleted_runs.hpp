@@ -15,12 +15,17 @@ struct DeletedRow
 {
 	uint64 key;               /* see KeyOf() */
 	SubTransactionId deleted; /* by; invalid: an empty place */
-	SubTransactionId used;    /* inserted again by, or invalid; and whether it is awaited */
+	SubTransactionId used;    /* inserted again by, or invalid; and flags */
 };
 static_assert(sizeof(DeletedRow) == 16, "rows are written to files");
 
-/* In `used`: a trigger AFTER DELETE OR UPDATE asks yet whether the row was inserted again. */
+/*
+ * Bits in `used`: a trigger AFTER DELETE OR UPDATE asks yet whether the row was inserted again;
+ * and the row that was deleted had itself been inserted in place of one of which that is so.
+ */
 constexpr SubTransactionId kAwaited = (SubTransactionId) 1 << 31;
+constexpr SubTransactionId kAgain = (SubTransactionId) 1 << 30;
+constexpr SubTransactionId kFlags = kAwaited | kAgain;
 
 /* Whether nothing can make the row count again; such rows need not be kept. */
 extern bool IsOver(const DeletedRow &row);

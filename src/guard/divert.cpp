@@ -16,6 +16,7 @@ extern "C" {
 #include "access/relation.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -382,6 +383,34 @@ PrepareInsert(DivertSite *site)
 	SPI_keepplan(site->insert);
 }
 
+/*
+ * A command runs what the owners of the side table and its partitions have made for it, as the
+ * owner of the guarded table. So they must have his rights anyway. Whoever may make triggers for
+ * the guarded table, and no more, can name a side table of his own.
+ */
+static void
+RequireTrusted(const DivertSite *site)
+{
+	const Oid relid = site->plan->clause.side;
+	List *tables = find_all_inheritors(relid, NoLock, NULL);
+	ListCell *cell;
+
+	foreach(cell, tables)
+	{
+		if (has_privs_of_role(OwnerOfTable(lfirst_oid(cell)), site->owner))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" cannot take the rows that the guard of table \"%s\" refuses",
+						get_rel_name(relid), get_rel_name(site->plan->guarded)),
+				 errdetail("Triggers, constraints and the like of table \"%s\" would run as the "
+						   "owner of table \"%s\", whose rights its own owner does not have.",
+						   get_rel_name(lfirst_oid(cell)), get_rel_name(site->plan->guarded)),
+				 errhint("Give the two tables one owner.")));
+	}
+	list_free(tables);
+}
+
 /* Inserts the row by a command, as the owner of the guarded table. */
 static void
 InsertByCommand(DivertSite *site)
@@ -393,6 +422,8 @@ InsertByCommand(DivertSite *site)
 	char *nulls;
 	int result;
 
+	if (site->insert == NULL)
+		RequireTrusted(site);
 	GetUserIdAndSecContext(&user, &security);
 	SetUserIdAndSecContext(site->owner, security | SECURITY_LOCAL_USERID_CHANGE);
 	SPI_connect();

@@ -131,12 +131,15 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	LiveFilter filter;
 	uint64 hash;
 	uint64 new_hash;
+	bool stays;
 
 	if (guard == NULL || IsMarkedRow(guard->plan, trigger->tg_trigslot))
 		return;
 	plan = guard->plan;
 	ReadGuardKey(guard->reader, trigger->tg_trigslot, &guard->old_key);
-	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+	/* A row that is marked now has no key of its own any more. */
+	stays = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) && !IsMarkedRow(plan, trigger->tg_newslot);
+	if (stays)
 	{
 		ReadGuardKey(guard->reader, trigger->tg_newslot, &guard->new_key);
 		if (SameGuardKey(plan, guard->old_key, guard->new_key))
@@ -144,8 +147,8 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	}
 	filter = OpenLiveUnchecked(plan->clause.filter, RowExclusiveLock);
 	if (HashGuardKey(plan, guard->old_key, filter.key_seed(), &hash) &&
-		!(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) &&
-		  HashGuardKey(plan, guard->new_key, filter.key_seed(), &new_hash) && new_hash == hash))
+		!(stays && HashGuardKey(plan, guard->new_key, filter.key_seed(), &new_hash) &&
+		  new_hash == hash))
 		FreeKey(filter, guard->old_key, hash);
 	CloseLive(filter);
 }

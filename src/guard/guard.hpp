@@ -87,10 +87,11 @@ extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
 
 /*
  * Whether an index is a guard index that is in use and sees every change that matters: of
- * plain columns, with those that the clause uses among them, and the mark if the guard is
- * exact, and of all rows.
+ * plain columns, with those that the clause uses among them, and the mark if the guard
+ * follows it, and of all rows.
  */
-extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause, bool exact);
+extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause,
+							   const GuardOptions &options);
 
 /*
  * The function of the table's first trigger that is a guard's and fires when a row is

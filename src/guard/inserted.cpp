@@ -107,6 +107,8 @@ KeepsMovedKey(InsertedRow *in)
 	if (in->has_key && MoveGuardNote(in->row, in->filter_oid, in->hash))
 		return true;
 	SettleGuardRow(in->row);
+	if (HasNoKeyOfItsOwn(in->site->plan, in->trigger->tg_trigslot))
+		return true;
 
 	const GuardedKey &moved = in->row->moved;
 

@@ -44,7 +44,7 @@ HasUsableGuardIndex(Oid table, Oid access_method, const GuardRows &rows)
 	scan = systable_beginscan(indexes, IndexIndrelidIndexId, true, NULL, 1, &key);
 	while (!usable && HeapTupleIsValid(tuple = systable_getnext(scan)))
 		usable = IsUsableGuardIndex(((Form_pg_index) GETSTRUCT(tuple))->indexrelid, access_method,
-									rows.clause, rows.options.exact);
+									rows.clause, rows.options);
 	systable_endscan(scan);
 	table_close(indexes, AccessShareLock);
 	return usable;

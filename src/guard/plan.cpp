@@ -589,7 +589,8 @@ HasColumn(Form_pg_index index, AttrNumber attnum)
 }
 
 bool
-IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause, bool exact)
+IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause,
+				   const GuardOptions &options)
 {
 	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	Form_pg_index form;
@@ -611,7 +612,7 @@ IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause, bool
 			 heap_attisnull(tuple, Anum_pg_index_indexprs, NULL);
 	for (int i = 0; usable && i < clause.used_count; i++)
 		usable = HasColumn(form, clause.used[i]);
-	if (exact && clause.mark != 0)
+	if (FollowsMarks(options) && clause.mark != 0)
 		usable = usable && HasColumn(form, clause.mark);
 	ReleaseSysCache(tuple);
 	return usable;
@@ -641,8 +642,8 @@ CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 			*may_kill = true;
 		ReleaseSysCache(tuple);
 		if (!usable)
-			usable = IsUsableGuardIndex(lfirst_oid(cell), access_method, plan->clause,
-										plan->options.exact);
+			usable =
+				IsUsableGuardIndex(lfirst_oid(cell), access_method, plan->clause, plan->options);
 	}
 	list_free(indexes);
 	if (!usable)

@@ -125,8 +125,7 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 	StringInfoData command;
 
 	foreach(cell, indexes)
-		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.clause,
-							   request.options.exact))
+		if (IsUsableGuardIndex(lfirst_oid(cell), access_method, request.clause, request.options))
 		{
 			*name = get_rel_name(lfirst_oid(cell));
 			return NULL;
@@ -141,8 +140,8 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ",
 						 quote_identifier(
 							 get_attname(RelationGetRelid(rel), request.clause.used[i], false)));
-	/* An exact guard is told when a row is marked, or no longer. */
-	if (request.options.exact && request.mark != NULL)
+	/* Guards whose rows free their keys are told when a row is marked, or no longer. */
+	if (FollowsMarks(request.options) && request.mark != NULL)
 		appendStringInfo(&command, ", %s", quote_identifier(request.mark));
 	appendStringInfoChar(&command, ')');
 	return command.data;

@@ -41,6 +41,16 @@ extern LiveFilter OpenGuardFilter(GuardSite *site);
 /* Test-and-add by the time of the row, if the guard knows it. Counts nothing. */
 extern LiveAnswer TestAndAddKey(const LiveFilter &filter, uint64 hash, const GuardKey &key);
 
+/*
+ * A marked row repeats the key of another one. Where keys go with their rows, it has none of its
+ * own: else the filter would keep a key after its row.
+ */
+static inline bool
+HasNoKeyOfItsOwn(const GuardPlan *plan, TupleTableSlot *slot)
+{
+	return plan->options.forget && IsMarkedRow(plan, slot);
+}
+
 /* Returns the row as it goes on, or NULL if it is left out. */
 extern HeapTuple GuardInsertedRow(GuardSite *site, const TriggerData *trigger);
 

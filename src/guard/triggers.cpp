@@ -175,23 +175,27 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 		EnterExactUpdate(site, trigger, row);
 		return trigger->tg_newtuple;
 	}
-	if (!SameGuardKey(plan, site->old_key, site->key) || site->changeable)
+	const bool keyless = HasNoKeyOfItsOwn(plan, trigger->tg_newslot);
+	const bool was_keyless = HasNoKeyOfItsOwn(plan, trigger->tg_trigslot);
+
+	if (!SameGuardKey(plan, site->old_key, site->key) || keyless != was_keyless || site->changeable)
 	{
 		LiveFilter filter = OpenGuardFilter(site);
 		const dedup::KeySeed seed = filter.key_seed();
 		uint64 hash = 0;
 		uint64 old_hash = 0;
-		bool has_key = HashGuardKey(plan, site->key, seed, &hash);
-		bool had_key = HashGuardKey(plan, site->old_key, seed, &old_hash);
+		const bool has_key = HashGuardKey(plan, site->key, seed, &hash);
+		const bool had_key = HashGuardKey(plan, site->old_key, seed, &old_hash) && !was_keyless;
+		const bool takes_key = has_key && !keyless;
 
-		if (has_key != had_key || (has_key && hash != old_hash))
+		if (takes_key != had_key || (takes_key && hash != old_hash))
 		{
 			DeletedRowUse use;
 			bool uses = false;
 			LiveAnswer answer = LiveAnswer::TooOld;
 
 			/* A marked row that comes back among those that are guarded has the key of another. */
-			if (has_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
+			if (takes_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
 				uses = UseDeletedRow(filter_oid, hash, &use);
