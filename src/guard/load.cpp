@@ -80,8 +80,8 @@ struct Load
 	int64 rows;     /* with a key */
 	int64 repeated; /* whose key is that of another one */
 
-	/* Called for each row with the hash of another one that was read before; or NULL. */
-	void (*repeats_hash)(void *arg, uint64 hash);
+	/* See RebuildLoad; or NULL. */
+	void (*repeats_hash)(void *arg, uint64 hash, uint32 before, uint32 generation);
 	void *repeats_arg;
 
 	HashList repeats; /* hashes that occur twice; keys are still to be compared */
@@ -132,11 +132,17 @@ AdvanceScan(Progress *progress, BlockNumber block)
 
 /* The time of a row. What an approximate guard cannot know by the row is as of now. */
 static TimestampTz
-TimeOfRow(const Load &load, const GuardKey &key)
+TimeOfRow(const GuardKey &key, bool exact, TimestampTz now)
 {
-	if (load.how->exact)
+	if (exact)
 		return key.at;
-	return key.has_time ? Min(key.at, load.now) : load.now;
+	return key.has_time ? Min(key.at, now) : now;
+}
+
+uint32
+GenerationOfRow(const LiveFilter &filter, const GuardKey &key, bool exact, TimestampTz now)
+{
+	return LiveGeneration(filter, TimeOfRow(key, exact, now));
 }
 
 /* Reads the rows of the tables, and puts the hashes of their keys into the sort. */
@@ -164,7 +170,7 @@ ReadKeys(Load *load, Snapshot snapshot)
 				return true;
 			if (load->by_time)
 			{
-				const TimestampTz at = TimeOfRow(*load, *row.key);
+				const TimestampTz at = TimeOfRow(*row.key, load->how->exact, load->now);
 
 				load->newest = Max(load->newest, LiveGeneration(load->filter, at));
 				PutHash(load->sort, row.hash, SortableTime(at));
@@ -356,13 +362,15 @@ AddKeys(Load *load)
 		rows++;
 		if (!first && hash == before)
 		{
+			if (load->repeats_hash != NULL)
+				load->repeats_hash(load->repeats_arg, hash,
+								   by_time ? LiveGeneration(load->filter, TimeOf(before_age)) : 0,
+								   by_time ? LiveGeneration(load->filter, TimeOf(age)) : 0);
 			if (IsRepeated(*load, age, before_age))
 			{
 				if (load->how->unique && (load->repeats.count == 0 ||
 										  load->repeats.hashes[load->repeats.count - 1] != hash))
 					NoteRepeat(load, hash);
-				if (load->repeats_hash != NULL)
-					load->repeats_hash(load->repeats_arg, hash);
 				load->repeated++;
 			}
 			before_age = age;
@@ -495,7 +503,7 @@ LoadForGuard(Relation rel, const GuardRequest &request)
 
 /* ---- rebuilding ------------------------------------------------------------------------ */
 
-void
+LoadedTimes
 LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
 			   const RebuildLoad &how)
 {
@@ -509,13 +517,15 @@ LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
 	load.clause = first->keys.clause;
 	load.keys = first->keys;
 	load.filter = filter;
+	load.by_time = filter.parameters.ttl != 0;
+	load.now = load.by_time ? GetCurrentTimestamp() : 0;
 	load.repeats_hash = how.repeats_hash;
 	load.repeats_arg = how.arg;
 	load.repeats = MakeHashList(REPEATED_AT_ONCE);
 	foreach(cell, sources)
 		load.tables = list_concat_copy(load.tables, ((const KeySource *) lfirst(cell))->tables);
 	StartProgress(&load);
-	load.sort = StartHashSort(list_length(load.tables) > 1, maintenance_work_mem);
+	load.sort = StartHashSort(load.by_time || list_length(load.tables) > 1, maintenance_work_mem);
 	foreach(cell, sources)
 	{
 		const KeySource *source = (const KeySource *) lfirst(cell);
@@ -528,6 +538,7 @@ LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
 		AddKeys(&load);
 	tuplesort_end(load.sort.state);
 	CheckRepeats(&load);
+	return {load.newest, load.from};
 }
 
 /* ---- partitions that are attached ------------------------------------------------------ */

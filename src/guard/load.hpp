@@ -50,17 +50,31 @@ struct RebuildLoad
 {
 	bool unique; /* rows with equal keys are an error; then there is one source */
 
-	/* Called for each row with the hash of another one that was read before; or NULL. */
-	void (*repeats_hash)(void *arg, uint64 hash);
+	/*
+	 * Called for each two rows with the same hash, one after the other, with the generations of
+	 * their times, the older one first.
+	 */
+	void (*repeats_hash)(void *arg, uint64 hash, uint32 before, uint32 generation);
 	void *arg;
 };
+
+/* In a window of time: what the filter knows when keys were loaded. */
+struct LoadedTimes
+{
+	uint32 newest; /* generation of a row, or of the filter */
+	uint32 from;   /* rows of earlier generations may have been passed over */
+};
+
+/* The generation of the time of a row; `now`: that of rows of approximate guards without one. */
+extern uint32 GenerationOfRow(const LiveFilter &filter, const GuardKey &key, bool exact,
+							  TimestampTz now);
 
 /*
  * Adds the keys of all rows that a snapshot shows to a filter that nobody else uses. The
  * report of progress goes on when this is done: to be ended by the caller.
  */
-extern void LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
-						   const RebuildLoad &how);
+extern LoadedTimes LoadBySnapshot(const List *sources, const LiveFilter &filter, Snapshot snapshot,
+								  const RebuildLoad &how);
 
 /*
  * Whether another row of a table with an exact guard has the key of this one, by the search

@@ -437,7 +437,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 
 /* What is wrong with the triggers by which a guard forgets, or NULL. */
 static const char *
-FlawOfForgetting(Relation rel, const GuardTriggers &triggers, const GuardPlan *plan, bool deletes)
+FlawOfForgetting(Oid relid, const GuardTriggers &triggers, const GuardPlan *plan, bool deletes)
 {
 	const Trigger *write = triggers.write;
 
@@ -447,8 +447,8 @@ FlawOfForgetting(Relation rel, const GuardTriggers &triggers, const GuardPlan *p
 				   : NULL;
 	if (triggers.forget == NULL)
 		return no_forget_trigger;
-	/* TRUNCATE fires no triggers of rows, and others are not cloned, for whatever table below. */
-	if (triggers.truncate == NULL && plan->guarded == RelationGetRelid(rel))
+	/* TRUNCATE fires no triggers of rows; the trigger of the guarded table is for all below it. */
+	if (triggers.truncate == NULL && !write->tgisclone && plan->guarded == relid)
 		return no_truncate_trigger;
 	if (!deletes &&
 		(triggers.forget->tgenabled != write->tgenabled ||
@@ -491,7 +491,7 @@ ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan, Guar
 		return flaw;
 	/* The relation's triggers can be others, at another place, after a look-up. */
 	flaw = FindTriggers(rel, function, triggers, odd);
-	return flaw != NULL ? flaw : FlawOfForgetting(rel, *triggers, *plan, deletes);
+	return flaw != NULL ? flaw : FlawOfForgetting(RelationGetRelid(rel), *triggers, *plan, deletes);
 }
 
 [[noreturn]] static void

@@ -23,16 +23,12 @@
  * savepoint, the rows that it has inserted since are gone. If dedup_rebuild() was called since,
  * too, the old file is back. If it was called before, the keys of those rows were in flight in
  * the new file, and are taken back as always.
- *
- * What a key is worth, if several rows have its hash: the filter of an exact guard keeps a key
- * whose row has gone. It costs a look at the table, no more. Another row can have the same
- * hash, and its key must not go. For guards that forget, hashes that several rows have are
- * counted, so that the last of them takes the key along.
  */
 #include "guard/changes.hpp"
 #include "guard/exact.hpp"
 #include "guard/hash_sort.hpp"
 #include "guard/load.hpp"
+#include "guard/rebuild_keys.hpp"
 #include "guard/rebuild_locks.hpp"
 #include "guard/request.hpp"
 #include "guard/twins.hpp"
@@ -60,13 +56,6 @@ constexpr int MOST_PASSES = 4;
 namespace
 {
 
-/* How many rows have a hash, if they may be more than one. */
-struct RowsOfHash
-{
-	uint64 hash;
-	int64 rows;
-};
-
 /* Where a row is, in 64 bits: the number of its table, block and offset. */
 struct Place
 {
@@ -81,6 +70,31 @@ struct Suspect
 	uint64 place;
 };
 
+/* Rows that have come or gone, by hash. */
+struct ChangeSorts
+{
+	HashSort come;  /* with their places */
+	HashSort times; /* the same rows with their generations, in a window of time */
+	HashSort gone;  /* with their generations there */
+};
+
+/* The next row of a sort. */
+struct SortedRow
+{
+	const HashSort *sort; /* NULL: there is none */
+	bool more;
+	uint64 hash;
+	uint64 age;
+};
+
+/* The ages of the rows of one hash. */
+template <typename Age> struct Ages
+{
+	Age *ages;
+	int count;
+	int room;
+};
+
 struct Rebuild
 {
 	const char *function;
@@ -92,13 +106,14 @@ struct Rebuild
 	List *tables;  /* OIDs of those with rows, whose rows were read; they are known by number */
 	ChangeSpan span;
 	XLogRecPtr settled;
-	HTAB *repeated; /* RowsOfHash */
+	RebuiltKeys keys;
+	TimestampTz now; /* when the pass in hand has begun */
 	Suspect *suspects;
 	int suspect_count;
 	int suspect_room;
-	uint64 *places; /* of the hash in hand */
-	int place_count;
-	int place_room;
+	Ages<uint64> places; /* of the hash in hand: rows that have come */
+	Ages<uint32> come_in;
+	Ages<uint32> gone_in;
 	int64 changes; /* of the pass in hand */
 	int64 pages;
 	MemoryContext context;
@@ -159,6 +174,9 @@ CheckTimes(const LiveFilter &filter, const List *tables)
 		CannotRebuild(relid,
 					  _("It is a window of keys, and the rows of a table do not say in which "
 						"order their keys came."));
+	if (filter.parameters.renew)
+		CannotRebuild(relid, _("It counts keys from their last sight, and the rows of a table do "
+							   "not say when that was."));
 	foreach(cell, tables)
 		if (ReadGuardRows(lfirst_oid(cell)).clause.at == NULL)
 			CannotRebuild(relid, psprintf(_("It is a window of time, and the guard of table \"%s\" "
@@ -268,43 +286,19 @@ NumberOfTable(Rebuild *rebuild, Oid table, bool *known)
 	return list_length(rebuild->tables) - 1;
 }
 
-/* ---- hashes of several rows --------------------------------------------------------------- */
-
-static int64
-RowsWith(const Rebuild *rebuild, uint64 hash)
-{
-	const RowsOfHash *found =
-		(const RowsOfHash *) hash_search(rebuild->repeated, &hash, HASH_FIND, NULL);
-
-	return found == NULL ? 0 : found->rows;
-}
-
-static void
-SetRowsWith(Rebuild *rebuild, uint64 hash, int64 rows)
-{
-	bool found;
-
-	if (rows > 1)
-		((RowsOfHash *) hash_search(rebuild->repeated, &hash, HASH_ENTER, &found))->rows = rows;
-	else
-		(void) hash_search(rebuild->repeated, &hash, HASH_REMOVE, &found);
-}
-
-/* Called for each row but the first that the load has read of a hash. */
-static void
-NoteRepeated(void *arg, uint64 hash)
-{
-	Rebuild *rebuild = (Rebuild *) arg;
-
-	SetRowsWith(rebuild, hash, Max(RowsWith(rebuild, hash), 1) + 1);
-}
-
 /* ---- loading ---------------------------------------------------------------------------- */
+
+static void
+NoteRepeated(void *arg, uint64 hash, uint32 before, uint32 generation)
+{
+	NoteRepeatedRows(&((Rebuild *) arg)->keys, hash, before, generation);
+}
 
 static void
 LoadRows(Rebuild *rebuild)
 {
 	const RebuildLoad how = {rebuild->exact, NoteRepeated, rebuild};
+	LoadedTimes loaded;
 	ListCell *cell;
 	ListCell *table;
 	bool known;
@@ -313,7 +307,10 @@ LoadRows(Rebuild *rebuild)
 	foreach(cell, rebuild->sources)
 		foreach(table, ((const KeySource *) lfirst(cell))->tables)
 			(void) NumberOfTable(rebuild, lfirst_oid(table), &known);
-	LoadBySnapshot(rebuild->sources, rebuild->made, rebuild->span.before, how);
+	rebuild->keys = StartRebuiltKeys(rebuild->made, rebuild->exact, rebuild->context);
+	loaded = LoadBySnapshot(rebuild->sources, rebuild->made, rebuild->span.before, how);
+	rebuild->keys.newest = loaded.newest;
+	rebuild->keys.from = loaded.from;
 }
 
 /* ---- changes ---------------------------------------------------------------------------- */
@@ -322,75 +319,81 @@ LoadRows(Rebuild *rebuild)
 static void
 SuspectRows(Rebuild *rebuild, uint64 hash)
 {
-	for (int i = 0; rebuild->exact && i < rebuild->place_count; i++)
+	for (int i = 0; rebuild->exact && i < rebuild->places.count; i++)
 		*OneMore(rebuild->context, &rebuild->suspects, &rebuild->suspect_count,
-				 &rebuild->suspect_room) = {hash, rebuild->places[i]};
+				 &rebuild->suspect_room) = {hash, rebuild->places.ages[i]};
 }
 
-/* Adds a key. Returns false if the filter seems to have it. */
-static bool
-AddKey(Rebuild *rebuild, uint64 hash)
+static SortedRow
+FirstRow(const HashSort &sort)
 {
-	if (LiveTestAndAdd(rebuild->made, hash, LiveGenerationNow(rebuild->made)) != LiveAnswer::New)
-		return false;
-	CountLive(rebuild->made, LiveCounter::New, 1);
-	return true;
+	SortedRow row = {};
+
+	if (sort.state == NULL)
+		return row;
+	row.sort = &sort;
+	tuplesort_performsort(sort.state);
+	row.more = NextHash(sort, &row.hash, &row.age);
+	return row;
 }
 
-/* Rows of a hash have come, which are in `places`, and `gone` rows have gone. */
+/* Reads the rows of a hash. */
+template <typename Age>
 static void
-ApplyHash(Rebuild *rebuild, uint64 hash, int64 gone)
+ReadAges(Rebuild *rebuild, SortedRow *row, uint64 hash, Ages<Age> *ages)
 {
-	const int64 come = rebuild->place_count;
-	/* A row that has gone was counted; without one it is not known whether there was any. */
-	const int64 had = Max(RowsWith(rebuild, hash), gone);
-	int64 rows = had + come - gone;
-
-	rebuild->changes++;
-	if (had == 0 && !AddKey(rebuild, hash))
-		rows++;
-	SetRowsWith(rebuild, hash, rows);
-	if (rows > 1 && come > 0)
-		SuspectRows(rebuild, hash);
-	if (rows == 0 && !rebuild->exact)
-		(void) EraseFromReplacement(rebuild->made, hash);
+	ages->count = 0;
+	for (; row->more && row->hash == hash; row->more = NextHash(*row->sort, &row->hash, &row->age))
+		*OneMore(rebuild->context, &ages->ages, &ages->count, &ages->room) = (Age) row->age;
 }
 
-/* Applies sorted hashes: those of rows that have come, with their places, and that have gone. */
+/* Applies the changes, hash by hash. */
 static void
-ApplyChanges(Rebuild *rebuild, const HashSort &come, const HashSort &gone)
+ApplyChanges(Rebuild *rebuild, const ChangeSorts &sorts)
 {
-	uint64 hash_come = 0;
-	uint64 hash_gone = 0;
-	uint64 place = 0;
-	uint64 none = 0;
-	bool more_come;
-	bool more_gone;
+	SortedRow come = FirstRow(sorts.come);
+	SortedRow times = FirstRow(sorts.times);
+	SortedRow gone = FirstRow(sorts.gone);
 
-	tuplesort_performsort(come.state);
-	tuplesort_performsort(gone.state);
-	more_come = NextHash(come, &hash_come, &place);
-	more_gone = NextHash(gone, &hash_gone, &none);
-	while (more_come || more_gone)
+	while (come.more || gone.more)
 	{
 		const uint64 hash =
-			!more_gone || (more_come && hash_come < hash_gone) ? hash_come : hash_gone;
-		int64 count = 0;
+			!gone.more || (come.more && come.hash < gone.hash) ? come.hash : gone.hash;
 
 		CHECK_FOR_INTERRUPTS();
-		rebuild->place_count = 0;
-		for (; more_come && hash_come == hash; more_come = NextHash(come, &hash_come, &place))
-			*OneMore(rebuild->context, &rebuild->places, &rebuild->place_count,
-					 &rebuild->place_room) = place;
-		for (; more_gone && hash_gone == hash; more_gone = NextHash(gone, &hash_gone, &none))
-			count++;
-		ApplyHash(rebuild, hash, count);
+		ReadAges(rebuild, &come, hash, &rebuild->places);
+		ReadAges(rebuild, &times, hash, &rebuild->come_in);
+		ReadAges(rebuild, &gone, hash, &rebuild->gone_in);
+		rebuild->changes++;
+		if (ApplyKeyChanges(&rebuild->keys, hash,
+							{rebuild->places.count, rebuild->gone_in.count, rebuild->come_in.ages,
+							 rebuild->gone_in.ages}))
+			SuspectRows(rebuild, hash);
 	}
+}
+
+/* Sorts a row that has come or gone. `table`: the number of its table. */
+static void
+PutChange(Rebuild *rebuild, const ChangeSorts &sorts, int table, const KeyRow &row, bool gone)
+{
+	const bool timed = rebuild->made.parameters.ttl != 0;
+	const uint32 generation =
+		timed ? GenerationOfRow(rebuild->made, *row.key, rebuild->exact, rebuild->now) : 0;
+
+	if (gone)
+	{
+		PutHash(sorts.gone, row.hash, generation);
+		return;
+	}
+	rebuild->keys.newest = Max(rebuild->keys.newest, generation);
+	PutHash(sorts.come, row.hash, PackPlace(table, row.slot->tts_tid));
+	if (timed)
+		PutHash(sorts.times, row.hash, generation);
 }
 
 /* Sorts the changes of all tables. */
 static void
-ReadChanges(Rebuild *rebuild, const HashSort &come, const HashSort &gone)
+ReadChanges(Rebuild *rebuild, const ChangeSorts &sorts)
 {
 	ListCell *cell;
 	ListCell *table;
@@ -408,14 +411,10 @@ ReadChanges(Rebuild *rebuild, const HashSort &come, const HashSort &gone)
 			/* A partition that is new is read as a whole. */
 			if (!known)
 				span.before = NULL;
-			rebuild->pages +=
-				VisitChanges(source->keys, lfirst_oid(table), span,
-							 [&](const KeyRow &row, bool row_gone) {
-								 if (row_gone)
-									 PutHash(gone, row.hash, 0);
-								 else
-									 PutHash(come, row.hash, PackPlace(number, row.slot->tts_tid));
-							 });
+			rebuild->pages += VisitChanges(source->keys, lfirst_oid(table), span,
+										   [&](const KeyRow &row, bool row_gone) {
+											   PutChange(rebuild, sorts, number, row, row_gone);
+										   });
 		}
 	}
 }
@@ -427,20 +426,27 @@ ReadChanges(Rebuild *rebuild, const HashSort &come, const HashSort &gone)
 static void
 CatchUp(Rebuild *rebuild, XLogRecPtr settled)
 {
-	HashSort come;
-	HashSort gone;
+	const bool timed = rebuild->made.parameters.ttl != 0;
+	const int memory = Max(64, maintenance_work_mem / (timed ? 3 : 2));
+	ChangeSorts sorts = {};
 
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_PHASE,
 								 PROGRESS_CREATEIDX_PHASE_VALIDATE_TABLESCAN);
 	rebuild->span.now = TakeSnapshot();
 	rebuild->changes = 0;
 	rebuild->pages = 0;
-	come = StartHashSort(true, Max(64, maintenance_work_mem / 2));
-	gone = StartHashSort(false, Max(64, maintenance_work_mem / 2));
-	ReadChanges(rebuild, come, gone);
-	ApplyChanges(rebuild, come, gone);
-	tuplesort_end(come.state);
-	tuplesort_end(gone.state);
+	rebuild->now = timed ? GetCurrentTimestamp() : 0;
+	rebuild->keys.newest = Max(rebuild->keys.newest, timed ? LiveClock(rebuild->old) : 0);
+	sorts.come = StartHashSort(true, memory);
+	sorts.gone = StartHashSort(timed, memory);
+	if (timed)
+		sorts.times = StartHashSort(true, memory);
+	ReadChanges(rebuild, sorts);
+	ApplyChanges(rebuild, sorts);
+	tuplesort_end(sorts.come.state);
+	tuplesort_end(sorts.gone.state);
+	if (timed)
+		tuplesort_end(sorts.times.state);
 	UnregisterSnapshot(rebuild->span.before);
 	rebuild->span = {rebuild->span.now, NULL, settled};
 	ereport(DEBUG1, (errmsg_internal("dedup_rebuild() has made up for " INT64_FORMAT
@@ -516,18 +522,12 @@ CheckSuspects(Rebuild *rebuild)
 static void
 StartRebuild(Rebuild *rebuild, const List *tables, bool same_size, Datum prototype)
 {
-	HASHCTL how = {};
-
 	CheckNotInUse(rebuild->filter, rebuild->filter);
 	CheckTablesNotInUse(rebuild->filter, tables);
 	CheckGuards(rebuild->filter, tables);
-	how.keysize = sizeof(uint64);
-	how.entrysize = sizeof(RowsOfHash);
-	how.hcxt = rebuild->context;
-	rebuild->repeated = hash_create("dedup_rebuild repeated hashes", 256, &how,
-									HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	rebuild->old.rel = relation_open(rebuild->filter, NoLock);
 	rebuild->old.parameters = LiveParametersOf(rebuild->old.rel);
+	CheckTimes(rebuild->old, tables);
 	rebuild->made =
 		MakeLiveReplacement(rebuild->old, same_size ? rebuild->old.parameters
 													: ResizeLive(rebuild->old, prototype));
@@ -549,8 +549,11 @@ FinishRebuild(Rebuild *rebuild)
 	if (rebuild->exact)
 	{
 		CheckSuspects(rebuild);
-		SetLiveCovers(rebuild->made, true);
+		SetLiveCovers(rebuild->made, true, rebuild->keys.from);
 	}
+	/* The time of a window does not go back. */
+	if (rebuild->made.parameters.ttl != 0)
+		NoteLiveGeneration(rebuild->made, LiveClock(rebuild->old));
 	UnregisterSnapshot(rebuild->span.before);
 	CloseSources(rebuild);
 	pgstat_progress_end_command();

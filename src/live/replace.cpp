@@ -119,15 +119,37 @@ EraseFingerprint(const LiveFilter &filter, const HeldPage &main, const Address &
 	return true;
 }
 
+uint32
+LastInReplacement(const LiveFilter &replacement, uint64 hash, uint32 now)
+{
+	const Address address = AddressIn(replacement, hash);
+	HeldPage main;
+	uint32 last;
+
+	if (!HoldPage(replacement, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+		return 0;
+	now = Max(now, ClockOf(main.bytes));
+	last = LastSight(replacement, main, main.bytes, address, now);
+	ReleasePage(main);
+	return last != 0 && Alive(last, now) ? last : 0;
+}
+
 bool
 EraseFromReplacement(const LiveFilter &replacement, uint64 hash)
 {
 	const Address address = AddressIn(replacement, hash);
+	bool erased = false;
+	bool found;
 	HeldPage main;
-	bool erased;
 
 	HoldPageToChange(replacement, (BlockNumber) address.group, Kind::kMain, &main);
-	erased = EraseEntry(replacement, main, address) || EraseFingerprint(replacement, main, address);
+	/* A key in a window of time has an entry for each generation that it was put under. */
+	do
+	{
+		found =
+			EraseEntry(replacement, main, address) || EraseFingerprint(replacement, main, address);
+		erased = erased || found;
+	} while (found && replacement.parameters.ttl != 0);
 	ReleasePage(main);
 	if (erased)
 		CountLive(replacement, LiveCounter::New, -1);

@@ -26,6 +26,12 @@ extern LiveParameters ResizeLive(const LiveFilter &filter, Datum prototype);
 extern LiveFilter MakeLiveReplacement(const LiveFilter &filter, const LiveParameters &parameters);
 
 /*
+ * The generation that a key has in a replacement with a window of time whose newest is `now`; 0
+ * if the key is not there.
+ */
+extern uint32 LastInReplacement(const LiveFilter &replacement, uint64 hash, uint32 now);
+
+/*
  * Takes a key out of a replacement, as if it had never been added. Keys with the same
  * fingerprint go along. Returns false if it is not there.
  */
