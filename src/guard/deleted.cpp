@@ -496,13 +496,13 @@ IsThereAgain(const AwaitedRows &rows)
 }
 
 void
-NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited)
+NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited, bool own)
 {
 	const uint64 key = KeyOf(filter, hash);
 	SubTransactionId flags = awaited ? kAwaited : InvalidSubTransactionId;
 
 	Activate();
-	if (awaited && used_awaited && IsThereAgain(CountAwaited(key)))
+	if (awaited && own && used_awaited && IsThereAgain(CountAwaited(key)))
 		flags |= kAgain;
 	PutDeleted(key, deleted, flags);
 }

@@ -235,9 +235,11 @@ extern Oid RootOfPartition(Relation rel);
 /*
  * A row that this transaction deletes from a guarded table may be inserted again: its key
  * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
- * deleted it. `awaited`: AskDeletedRow() is called for it. May write to a temporary file.
+ * deleted it. `awaited`: AskDeletedRow() is called for it; `own`: this transaction has inserted
+ * it, so it may have come in place of another one. May write to a temporary file.
  */
-extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false);
+extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false,
+						   bool own = false);
 
 /*
  * What has become of a deleted row, when the statement that deleted it is over. Returns true if
@@ -404,6 +406,7 @@ struct GuardedKey
 	bool exists; /* no column of it is NULL */
 	Oid filter;
 	uint64 hash;
+	bool own; /* of a row that this transaction has inserted */
 };
 
 /*

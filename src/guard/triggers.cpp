@@ -12,6 +12,7 @@
 #include "pg/catalog.hpp"
 
 extern "C" {
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
@@ -117,6 +118,13 @@ TestAndAddKey(const LiveFilter &filter, uint64 hash, const GuardKey &key)
 
 /* ---- updated and deleted rows -------------------------------------------------- */
 
+/* Whether this transaction has inserted a row. */
+static bool
+IsOwnRow(HeapTuple row)
+{
+	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->t_data));
+}
+
 /* A row of a partition can move: what its BEFORE DELETE trigger knows it by. */
 static void
 NoteUpdatedPlace(GuardRow *row, const TriggerData *trigger)
@@ -210,8 +218,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 				NoteGuardRow(row, filter,
 							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL, 0},
 							 hash, false);
-			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid,
-						  old_hash};
+			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid, old_hash,
+						  IsOwnRow(trigger->tg_trigtuple)};
 			entered = true;
 		}
 		else if (site->changeable)
@@ -306,7 +314,8 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	if (has_key && !marked && site->may_delete &&
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{
-		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget);
+		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget,
+					   IsOwnRow(trigger->tg_trigtuple));
 		if (site->removable)
 		{
 			if (row == NULL)
