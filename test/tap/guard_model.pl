@@ -255,7 +255,8 @@ sub update_model
 	my $row = $rows{$id};
 	my $same = (key_of($row) // 'none') eq (key_of($new) // 'none');
 	$same &&= ($row->{at} // 'none') eq ($new->{at} // 'none') if $option{at};
-	if (!$same)
+	# where keys go with their rows, a marked row has none of its own
+	if (!$same && !($kind eq 'forgetting' && $row->{dup}))
 	{
 		# a marked row is judged by its key only where a row is not looked for
 		return error_of($new) if !($kind eq 'exact' && $row->{dup}) && is_taken($new, $id);
@@ -370,7 +371,9 @@ sub model_statement
 	{
 		my $new = chance(0.5) ? 1 : 0;
 		my $sql = 'UPDATE t SET is_dup = ' . ($new ? 'true' : 'false') . " WHERE id = $id";
-		return ($sql, error_of($row)) if $kind eq 'exact' && !$new && $row->{dup} && is_taken($row, $id);
+		return ($sql, error_of($row)) if $kind ne 'keeping' && !$new && $row->{dup} && is_taken($row, $id);
+		give_up($row) if $kind eq 'forgetting' && $new;
+		take($row) if $kind eq 'forgetting' && !$new && $row->{dup};
 		$row->{dup} = $new;
 		return ($sql, '');
 	}
