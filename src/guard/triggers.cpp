@@ -134,14 +134,20 @@ OpenGuardFilter(GuardSite *site)
 	return filter;
 }
 
-/* Tests and adds a key as of the row's time. An event ahead of the clock counts as of now. */
+/* The generation of a row's key. An event ahead of the clock counts as of now. */
+static uint32
+GenerationOfKey(const LiveFilter &filter, const GuardKey &key)
+{
+	return likely(!key.has_time) ? LiveGenerationNow(filter)
+								 : LiveGeneration(filter, Min(key.at, GetCurrentTimestamp()));
+}
+
+/* Tests and adds a key as of the row's time. */
 static LiveAnswer
 TestAndAdd(const LiveFilter &filter, uint64 hash, const GuardKey &key)
 {
-	if (likely(!key.has_time))
-		return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
-	return LiveTestAndAdd(filter, hash, LiveGeneration(filter, Min(key.at, GetCurrentTimestamp())),
-						  LiveTime::Event);
+	return LiveTestAndAdd(filter, hash, GenerationOfKey(filter, key),
+						  likely(!key.has_time) ? LiveTime::Clock : LiveTime::Event);
 }
 
 /* A row that moves has been deleted already: to leave it out would lose it. */
@@ -283,6 +289,23 @@ MustStay(const InsertedRow *in)
 			in->rel->rd_rel->relispartition && ComesFromUnguarded(in->site, in->trigger));
 }
 
+/*
+ * In a window of time a row that is brought back counts from its own time on: what the filter
+ * has taken for its key may be older. Nothing is to be undone: if the row does not land, all of
+ * dedup_readmit() fails.
+ */
+static void
+RefreshReadmitted(const InsertedRow *in)
+{
+	uint32 put_as;
+
+	if (in->filter.parameters.ttl == 0 || !IsReadmitted(in->site->plan, in->hash))
+		return;
+	while (LivePutKey(in->filter, in->hash, GenerationOfKey(in->filter, in->site->key), &put_as) ==
+		   LivePut::Waited)
+		CHECK_FOR_INTERRUPTS();
+}
+
 /* Tests and adds the key. */
 static void
 AskForKey(InsertedRow *in)
@@ -296,6 +319,8 @@ AskForKey(InsertedRow *in)
 		CountLive(in->filter, LiveCounter::TooOld, 1);
 	if ((in->answer == LiveAnswer::Duplicate || SkipsTooOld(in)) && !in->uses && MustStay(in))
 	{
+		if (!in->too_old)
+			RefreshReadmitted(in);
 		in->answer = LiveAnswer::TooOld;
 		in->too_old = false;
 	}
