@@ -189,7 +189,14 @@ GRANT INSERT ON f TO regress_rebuild;
 ALTER TABLE t OWNER TO regress_rebuild;
 SET ROLE regress_rebuild;
 SELECT dedup_rebuild('f');
+SELECT dedup_rebuild('f', dedup_filter(70000, 1e-6));
 RESET ROLE;
+SELECT relowner::regrole = CURRENT_USER::regrole AS same_owner FROM pg_class WHERE oid = 'f'::regclass;
+REVOKE INSERT ON f FROM regress_rebuild;
+SET ROLE regress_rebuild;
+SELECT dedup_rebuild('f');
+RESET ROLE;
+GRANT INSERT ON f TO regress_rebuild;
 ALTER TABLE f OWNER TO regress_rebuild;
 ALTER TABLE t OWNER TO CURRENT_USER;
 SET ROLE regress_rebuild;
@@ -202,6 +209,88 @@ SELECT dedup_rebuild('f', dedup_filter(60000, 1e-6));
 RESET ROLE;
 SELECT keys FROM dedup_stats('f');
 SELECT relowner::regrole FROM pg_class WHERE oid = 'f'::regclass;
+
+-- of a filter that forgets, which may have keys of others, the owner alone; and what the HINT of an exact guard that does not
+-- cover its table says works for whoever reads it
+
+SELECT dedup_create('of', dedup_filter(20000, 1e-6, 1)), dedup_create('oe', dedup_filter(20000, 1e-6, 1));
+CREATE TABLE o (k int);
+CREATE TABLE e (k int);
+CREATE INDEX ON e (k);
+GRANT SELECT, INSERT ON of, oe TO regress_rebuild;
+ALTER TABLE o OWNER TO regress_rebuild;
+ALTER TABLE e OWNER TO regress_rebuild;
+SET ROLE regress_rebuild;
+SELECT dedup_guard('o', 'of', '{k}', on_delete => 'forget');
+SELECT dedup_guard('e', 'oe', '{k}', exact => true);
+INSERT INTO e VALUES (1), (2);
+CREATE INDEX ON e USING streamdedup_guard (k);
+INSERT INTO e VALUES (3);
+SELECT dedup_rebuild('oe');
+INSERT INTO e VALUES (2), (3) RETURNING k;
+SELECT dedup_rebuild('of');
+RESET ROLE;
+SELECT dedup_rebuild('of');
+
+-- windows of time: rows that are too old are passed over, the newest row of a key counts; exact
+
+SELECT dedup_create('tx', dedup_window(2000, 1e-6, 1), '10 days');
+CREATE TABLE x (k int, at timestamptz, v text);
+CREATE INDEX ON x (k);
+INSERT INTO x SELECT i, now() - interval '1 hour' * i FROM generate_series(1, 600) i;
+SELECT dedup_guard('x', 'tx', '{k}', exact => true, at => 'at');
+DELETE FROM x WHERE k BETWEEN 1 AND 50;
+INSERT INTO x SELECT 60, now() - interval '10 days' - interval '1 hour' * 60, 'older';
+SELECT dedup_seen('tx', 10) AS before;
+SELECT dedup_rebuild('tx', dedup_window(4000, 1e-6));
+SELECT keys, ttl, dedup_seen('tx', 10) AS after FROM dedup_stats('tx');
+SELECT count(*) AS rows, count(*) FILTER (WHERE dedup_seen('tx', k)) AS seen FROM x WHERE at > now() - interval '9 days';
+SELECT count(*) FILTER (WHERE dedup_seen('tx', k)) AS seen_of_too_old FROM x WHERE at < now() - interval '12 days' AND k <> 60;
+SELECT * FROM dedup_check('tx');
+WITH i AS (INSERT INTO x SELECT k, at FROM x RETURNING k) SELECT count(*) AS again FROM i;
+WITH i AS (INSERT INTO x SELECT k, now() FROM x WHERE k IN (100, 200, 300, 400) RETURNING k) SELECT array_agg(k ORDER BY k) AS now FROM i;
+WITH i AS (INSERT INTO x SELECT k, at - interval '9 days' FROM x WHERE k IN (500, 550) RETURNING k) SELECT count(*) AS late_duplicates FROM i;
+WITH i AS (INSERT INTO x SELECT k, at - interval '10 days' FROM x WHERE k IN (500, 550) RETURNING k) SELECT count(*) AS late FROM i;
+INSERT INTO x VALUES (10, now()), (10, now());
+SELECT "table", problem FROM dedup_guards WHERE "table" = 'x'::regclass;
+SELECT dedup_rebuild('tx', dedup_filter(4000));
+SELECT dedup_rebuild('tx');
+-- rows with equal keys, whose times are near, or not
+BEGIN;
+ALTER TABLE x DISABLE TRIGGER USER;
+INSERT INTO x VALUES (10, now() - interval '10 days 1 second'), (11, now());
+ALTER TABLE x ENABLE TRIGGER USER;
+SELECT dedup_rebuild('tx');
+ALTER TABLE x DISABLE TRIGGER USER;
+INSERT INTO x VALUES (11, now() - interval '1 day');
+ALTER TABLE x ENABLE TRIGGER USER;
+SELECT dedup_rebuild('tx');
+ROLLBACK;
+
+-- forgetting, with rows that have the same key, or no time
+
+SELECT dedup_create('tf', dedup_window(2000, 1e-6, 1), '10 days');
+CREATE TABLE y (k int, at timestamptz);
+INSERT INTO y VALUES (1, now() - interval '9 days'), (1, now() - interval '1 day'), (2, now() - interval '30 days'), (3, NULL), (4, now() + interval '20 days'), (5, now());
+SELECT dedup_guard('y', 'tf', '{k}', on_delete => 'forget', at => 'at', load => true);
+SELECT dedup_rebuild('tf');
+SELECT k, dedup_seen('tf', k) FROM generate_series(1, 6) k;
+SELECT new FROM dedup_stats('tf');
+-- the newest row of key 1 counts
+SELECT k, is_new_at('tf', now() + interval '4 days', k) FROM generate_series(1, 3) k;
+
+-- without times, or counted from the last sight, it is not known
+
+SELECT dedup_create('tn', dedup_window(2000), '10 days'), dedup_create('tr', dedup_window(2000), '10 days', renew => true), dedup_create('tc', dedup_window(2000));
+CREATE TABLE n (k int, at timestamptz);
+SELECT dedup_guard('n', 'tn', '{k}', on_delete => 'forget');
+SELECT dedup_rebuild('tn');
+SELECT dedup_unguard('n');
+SELECT dedup_guard('n', 'tr', '{k}', on_delete => 'forget', at => 'at');
+SELECT dedup_rebuild('tr');
+SELECT dedup_unguard('n');
+SELECT dedup_guard('n', 'tc', '{k}', on_delete => 'forget');
+SELECT dedup_rebuild('tc');
 
 -- in use: by a cursor over the filter, by a query of the table that calls it
 

@@ -14,6 +14,7 @@
 #include "guard/load.hpp"
 #include "guard/request.hpp"
 #include "guard/search.hpp"
+#include "guard/truncation.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -426,12 +427,14 @@ ChildDetached(Oid child, Oid parent)
 	List *tables;
 	List *left = NIL;
 	ListCell *cell;
+	GuardRows rows;
 	Oid guarded;
 	Oid function;
 	Relation rel;
 
 	if (!HasGuardOf(child, parent))
 		return;
+	rows = ReadGuardRows(parent);
 	guarded = UppermostGuarded(parent);
 	rel = table_open(child, NoLock);
 	function = FindGuardFunction(rel, false);
@@ -454,10 +457,14 @@ ChildDetached(Oid child, Oid parent)
 	}
 	DropGuardsOf(left, function);
 	foreach(cell, left)
+	{
+		if (rows.options.forget && !HasNoBlocks(lfirst_oid(cell)))
+			NoticeKeptKeys(lfirst_oid(cell), rows.clause.filter);
 		ereport(NOTICE,
 				(errmsg("table \"%s\" is not guarded any more", get_rel_name(lfirst_oid(cell))),
 				 errdetail("Its guard was that of table \"%s\".", get_rel_name(guarded)),
 				 errhint("Call dedup_guard() to guard the table.")));
+	}
 }
 
 /* ---- the event trigger ------------------------------------------------------------------ */

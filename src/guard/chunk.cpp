@@ -300,8 +300,9 @@ IndexOfChunks(Relation rel, AttrNumber schema, AttrNumber table)
 	return found;
 }
 
+/* Whether a table is in the list; `compressed`: and has compressed rows. */
 static bool
-HasCompressedRows(Oid table)
+IsListed(Oid table, bool *compressed)
 {
 	const Oid list = ListOfChunks();
 	Relation rel;
@@ -310,8 +311,9 @@ HasCompressedRows(Oid table)
 	HeapTuple tuple;
 	NameData schema_name;
 	NameData table_name;
-	bool compressed = false;
+	bool listed = false;
 
+	*compressed = false;
 	if (!OidIsValid(list))
 		return false;
 
@@ -329,17 +331,31 @@ HasCompressedRows(Oid table)
 	const Oid index = IndexOfChunks(rel, schema, name);
 
 	scan = systable_beginscan(rel, index, OidIsValid(index), NULL, 2, keys);
-	while (!compressed && HeapTupleIsValid(tuple = systable_getnext(scan)))
-		compressed = SaysCompressed(tuple, RelationGetDescr(rel), list);
+	while (!*compressed && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		listed = true;
+		*compressed = SaysCompressed(tuple, RelationGetDescr(rel), list);
+	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	return compressed;
+	return listed;
+}
+
+bool
+IsChunk(Oid table)
+{
+	bool compressed;
+
+	return IsListed(table, &compressed);
 }
 
 void
 RequireUncompressed(Oid table)
 {
-	if (!HasCompressedRows(table))
+	bool compressed;
+
+	(void) IsListed(table, &compressed);
+	if (!compressed)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

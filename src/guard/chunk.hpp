@@ -26,6 +26,9 @@ struct TimeBounds
  */
 extern TimeBounds CheckedTimes(Oid table, const char *column);
 
+/* Whether TimescaleDB says that a table is a chunk. */
+extern bool IsChunk(Oid table);
+
 /* Raises 0A000 if a table is a chunk with compressed rows, which no index of the table has. */
 extern void RequireUncompressed(Oid table);
 

@@ -62,6 +62,7 @@ struct DivertSite
 	MemoryContextCallback over;
 	const GuardPlan *plan;
 	Oid owner;        /* of the guarded table */
+	Oid refused_by;   /* where the row belongs if it comes back */
 	TupleDesc desc;   /* of the side table; counts as used until the query is over */
 	AttrNumber *from; /* for each of its columns */
 	bool all_columns; /* each of these has a source */
@@ -212,12 +213,13 @@ ReadSide(DivertSite *site, Relation side, TupleDesc table)
 }
 
 static DivertSite *
-MakeDivertSite(MemoryContext query, const GuardPlan *plan)
+MakeDivertSite(MemoryContext query, const GuardPlan *plan, Relation rel)
 {
 	DivertSite *site = (DivertSite *) MemoryContextAllocZero(query, sizeof(DivertSite));
 
 	site->plan = plan;
 	site->owner = OwnerOfTable(plan->guarded);
+	site->refused_by = WhereRowsReturn(plan, rel);
 	site->over.func = DivertSiteOver;
 	site->over.arg = site;
 	MemoryContextRegisterResetCallback(query, &site->over);
@@ -330,7 +332,7 @@ FillRow(DivertSite *site, TupleTableSlot *slot)
 				site->values[i] = TimestampTzGetDatum(GetCurrentTimestamp());
 				break;
 			case FROM_GUARD:
-				site->values[i] = ObjectIdGetDatum(site->plan->guarded);
+				site->values[i] = ObjectIdGetDatum(site->refused_by);
 				break;
 			case FROM_REST:
 				site->isnull[i] = site->rest_count == 0;
@@ -459,7 +461,7 @@ DivertRow(DivertSite **kept, MemoryContext query, const GuardPlan *plan, Relatio
 	bool bare;
 
 	if (site == NULL)
-		site = *kept = MakeDivertSite(query, plan);
+		site = *kept = MakeDivertSite(query, plan, rel);
 	side = OpenSide(site);
 	if (unlikely(RelationGetDescr(side) != site->desc))
 	{

@@ -4,7 +4,9 @@
  * A side table has columns of the guarded table, which are found by their names and types, and
  *
  *   refused_at timestamptz   when
- *   refused_by regclass      by the guard of which table
+ *   refused_by regclass      by the guard of which table: the one that dedup_guard() was called
+ *                            for, or the one below it that the row was to go into, if that
+ *                            inherits
  *   rest jsonb               the values of columns that the side table does not have
  *
  * side_table.cpp makes and checks side tables, divert.cpp writes rows into them, and readmit.cpp
@@ -69,6 +71,13 @@ extern void DivertRow(DivertSite **site, MemoryContext query, const GuardPlan *p
  * nesting level of settings that the caller has begun.
  */
 extern void SetPortableText(void);
+
+/*
+ * The table into which a row comes back that was refused in another one. From partitions and
+ * chunks that is the guarded table, which sends it where it belongs. A table that inherits can
+ * have columns and constraints of its own, and nobody sends rows there.
+ */
+extern Oid WhereRowsReturn(const GuardPlan *plan, Relation rel);
 
 /* ---- bringing back (readmit.cpp) ----------------------------------------------------- */
 

@@ -9,6 +9,7 @@
  * The extension's event trigger calls us before such a command, so that this also holds in a
  * session that has not loaded the library.
  */
+#include "guard/inherit.hpp"
 #include "guard/request.hpp"
 #include "guard/truncation.hpp"
 #include "pg/catalog.hpp"
@@ -134,27 +135,32 @@ Uncover(Oid table, bool concurrently)
 	CloseLive(live);
 }
 
-/* Whether one of a table's ancestors is among the objects that are dropped. */
+/* Whether one of the tables above a table is among the objects that are dropped. */
 static bool
 GoesWithParent(Oid table, const List *objects)
 {
-	List *ancestors = get_partition_ancestors(table);
 	bool goes = false;
 	ListCell *cell;
 
 	foreach(cell, objects)
-		goes = goes || list_member_oid(ancestors, RelationOfNames((List *) lfirst(cell), 0));
-	list_free(ancestors);
+	{
+		const Oid other = RelationOfNames((List *) lfirst(cell), 0);
+
+		goes = goes || (OidIsValid(other) && other != table &&
+						(get_rel_relispartition(table)
+							 ? list_member_oid(get_partition_ancestors(table), other)
+							 : InheritsFrom(table, other)));
+	}
 	return goes;
 }
 
-/* A partition is about to be dropped. */
+/* A partition, or a table that inherits, is about to be dropped. */
 static void
 NoticePartition(Oid table, const List *objects)
 {
 	GuardRows rows;
 
-	if (!OidIsValid(table) || !get_rel_relispartition(table) || !MayDrop(table))
+	if (!OidIsValid(table) || !MayDrop(table))
 		return;
 	rows = ReadGuardRows(table);
 	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove) || !rows.options.forget ||

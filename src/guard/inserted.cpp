@@ -150,6 +150,23 @@ MustStay(const InsertedRow *in)
 			in->rel->rd_rel->relispartition && ComesFromUnguarded(in->site, in->trigger));
 }
 
+/*
+ * In a window of time a row that is brought back counts from its own time on: what the filter
+ * has taken for its key may be older. Nothing is to be undone: if the row does not land, all of
+ * dedup_readmit() fails.
+ */
+static void
+RefreshReadmitted(const InsertedRow *in)
+{
+	uint32 put_as;
+
+	if (in->filter.parameters.ttl == 0 || !IsReadmitted(in->site->plan, in->hash))
+		return;
+	while (LivePutKey(in->filter, in->hash, GenerationOfKey(in->filter, in->site->key), &put_as) ==
+		   LivePut::Waited)
+		CHECK_FOR_INTERRUPTS();
+}
+
 /* Tests and adds the key. */
 static void
 AskForKey(InsertedRow *in)
@@ -163,6 +180,8 @@ AskForKey(InsertedRow *in)
 		CountLive(in->filter, LiveCounter::TooOld, 1);
 	if ((in->answer == LiveAnswer::Duplicate || SkipsTooOld(in)) && !in->uses && MustStay(in))
 	{
+		if (!in->too_old)
+			RefreshReadmitted(in);
 		in->answer = LiveAnswer::TooOld;
 		in->too_old = false;
 	}

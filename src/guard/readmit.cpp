@@ -5,6 +5,8 @@
  * They are inserted one by one, past the filter: the guard's trigger lets the one row pass that
  * this session is bringing back. An exact guard judges them as any rows.
  */
+#include "guard/chunk.hpp"
+#include "guard/inherit.hpp"
 #include "guard/readmit.hpp"
 #include "guard/request.hpp"
 #include "guard/table_keys.hpp"
@@ -67,8 +69,7 @@ StaysRefused(const GuardPlan *plan)
 	return true;
 }
 
-/* ---- bringing them back ------------------------------------------------------------------------
- */
+/* ---- bringing them back --------------------------------------------------------------- */
 
 static SPIPlanPtr
 Prepare(const char *command, int parameters, Oid *types)
@@ -119,8 +120,9 @@ InsertRow(Readmission *readmission, const Refused &refused)
 	const TupleTableSlot *row = readmission->side.row;
 	Datum *values = (Datum *) palloc(sizeof(Datum) * (Size) natts);
 	char *nulls = (char *) palloc((Size) natts);
-	Returning marked = {RelationGetRelid(readmission->rel), DatumGetInt32(pg_trigger_depth(NULL)),
-						refused.has_key, refused.hash, false};
+	Returning marked = {RelationGetRelid(readmission->guarded),
+						DatumGetInt32(pg_trigger_depth(NULL)), refused.has_key, refused.hash,
+						false};
 	Returning *const outer = returning;
 	volatile int result = 0;
 	MemoryContext old;
@@ -197,7 +199,7 @@ RemoveRefused(Readmission *readmission, Refused *refused)
 static bool
 ReadAsOwner(Readmission *readmission, const Refused &refused)
 {
-	const AsOwner before = BecomeOwner(readmission->rel);
+	const AsOwner before = BecomeOwner(readmission->guarded);
 	bool there;
 
 	SetPortableText();
@@ -214,7 +216,7 @@ BringBack(Readmission *readmission)
 	int64 count = 0;
 
 	GetUserIdAndSecContext(&user, &security);
-	SetUserIdAndSecContext(readmission->rel->rd_rel->relowner,
+	SetUserIdAndSecContext(readmission->guarded->rd_rel->relowner,
 						   security | SECURITY_LOCAL_USERID_CHANGE);
 	SPI_connect();
 	for (int i = 0; i < readmission->count; i++)
@@ -237,8 +239,7 @@ BringBack(Readmission *readmission)
 	return count;
 }
 
-/* ---- the call
- * ------------------------------------------------------------------------------------ */
+/* ---- the call ------------------------------------------------------------------------- */
 
 /* Raises an error if a running query of this session uses a table, beside so many references. */
 static void
@@ -270,7 +271,7 @@ RequireEnabled(Oid relid, Oid function, bool is_guarded)
 	relation_close(rel, NoLock);
 }
 
-/* The guarded table, with its partitions locked and its guard enabled. */
+/* The guarded table, with those below it locked and their guards enabled. */
 static void
 OpenGuarded(Oid relid, Readmission *readmission)
 {
@@ -278,25 +279,24 @@ OpenGuarded(Oid relid, Readmission *readmission)
 	Oid function;
 	ListCell *cell;
 
-	readmission->rel = rel;
+	readmission->guarded = rel;
 	function = FindGuardFunction(rel, false);
 	if (OidIsValid(function))
-		readmission->plan = GetGuardPlan(rel, function);
-	if (readmission->plan == NULL || readmission->plan->mode != GuardMode::Divert)
+		readmission->guard = GetGuardPlan(rel, function);
+	if (readmission->guard == NULL || readmission->guard->mode != GuardMode::Divert)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("table \"%s\" has no guard that diverts rows",
 							   RelationGetRelationName(rel)),
 						errhint("Only dedup_guard(..., on_duplicate => 'divert') keeps the rows "
 								"that it refuses.")));
-	if (readmission->plan->guarded != relid)
+	if (readmission->guard->guarded != relid)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("the guard of partition \"%s\" belongs to a table above it",
 							   RelationGetRelationName(rel)),
 						errhint("Call dedup_readmit() for table \"%s\".",
-								get_rel_name(readmission->plan->guarded))));
+								get_rel_name(readmission->guard->guarded))));
 	RequireUnused(rel, 1);
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		list_free(find_all_inheritors(relid, ShareRowExclusiveLock, NULL));
+	list_free(find_all_inheritors(relid, ShareRowExclusiveLock, NULL));
 	foreach(cell, CoveredTables(rel))
 		RequireEnabled(lfirst_oid(cell), function, lfirst_oid(cell) == relid);
 }
@@ -305,9 +305,9 @@ OpenGuarded(Oid relid, Readmission *readmission)
 static void
 CheckSide(const Readmission *readmission)
 {
-	const Oid owner = readmission->rel->rd_rel->relowner;
-	const Oid relid = readmission->plan->clause.side;
-	const Oid guarded = RelationGetRelid(readmission->rel);
+	const Oid owner = readmission->guarded->rd_rel->relowner;
+	const Oid relid = readmission->guard->clause.side;
+	const Oid guarded = RelationGetRelid(readmission->guarded);
 	Relation side = NULL;
 	const char *flaw;
 
@@ -330,8 +330,21 @@ CheckSide(const Readmission *readmission)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot read all rows of table \"%s\"", RelationGetRelationName(side)),
 				 errdetail("Its row-level security applies to the owner of table \"%s\".",
-						   RelationGetRelationName(readmission->rel))));
+						   RelationGetRelationName(readmission->guarded))));
 	relation_close(side, NoLock);
+}
+
+/* Opens the side table's rows as those of the table that they come back into. */
+static void
+OpenRows(Readmission *readmission, Relation rel, const GuardPlan *plan)
+{
+	readmission->rel = rel;
+	readmission->plan = plan;
+	readmission->refused = NULL;
+	readmission->count = readmission->room = 0;
+	readmission->insert = NULL;
+	readmission->insert_defaults = NULL;
+	OpenSideRows(&readmission->side, rel, plan->clause);
 }
 
 /* Reads the refused rows, and finds those that come back. */
@@ -341,15 +354,67 @@ FindRows(Readmission *readmission, const LiveFilter &filter)
 	AsOwner before;
 
 	readmission->seed = filter.key_seed();
+	readmission->ttl = readmission->plan->clause.at != NULL ? filter.parameters.ttl : 0;
 	MakeKeyReader(&readmission->reader, &readmission->plan->clause);
-	OpenSideRows(&readmission->side, readmission->rel, readmission->plan->clause);
 	readmission->remove =
 		(SPIPlanPtr *) palloc0(sizeof(SPIPlanPtr) * (Size) Max(readmission->side.leaf_count, 1));
-	before = BecomeOwner(readmission->rel);
+	before = BecomeOwner(readmission->guarded);
 	SetPortableText();
 	ScanSide(readmission);
 	ChooseRows(readmission, filter);
 	BecomeAgain(before);
+}
+
+Oid
+WhereRowsReturn(const GuardPlan *plan, Relation rel)
+{
+	const Oid relid = RelationGetRelid(rel);
+
+	return relid == plan->guarded || rel->rd_rel->relispartition || IsChunk(relid) ? plan->guarded
+																				   : relid;
+}
+
+/* The tables into which rows can come back: the guarded table, and those that inherit from it. */
+static List *
+TargetsOf(Readmission *readmission)
+{
+	const Oid guarded = RelationGetRelid(readmission->guarded);
+	List *targets = list_make1_oid(guarded);
+	List *named;
+	ListCell *cell;
+
+	if (readmission->guarded->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
+		!has_subclass(guarded))
+		return targets;
+	OpenRows(readmission, readmission->guarded, readmission->guard);
+	named = RefusingTables(readmission);
+	CloseSideRows(readmission->side);
+	foreach(cell, InheritorsOf(guarded, NULL))
+		if (list_member_oid(named, lfirst_oid(cell)))
+			targets = lappend_oid(targets, lfirst_oid(cell));
+	return targets;
+}
+
+/* Brings the rows of one table back. Returns how many. */
+static int64
+ReturnTo(Readmission *readmission, Oid target)
+{
+	const bool inherits = target != RelationGetRelid(readmission->guarded);
+	Relation rel = inherits ? relation_open(target, NoLock) : readmission->guarded;
+	LiveFilter filter;
+	int64 count;
+
+	OpenRows(readmission, rel,
+			 inherits ? GetGuardPlan(rel, readmission->guard->function) : readmission->guard);
+	filter = OpenLive(readmission->guard->clause.filter, LiveUse::Add,
+					  readmission->guarded->rd_rel->relowner, "dedup_readmit()");
+	FindRows(readmission, filter);
+	CloseLive(filter);
+	count = BringBack(readmission);
+	CloseSideRows(readmission->side);
+	if (inherits)
+		relation_close(rel, NoLock);
+	return count;
 }
 
 /*
@@ -362,8 +427,8 @@ DEDUP_FUNCTION(dedup_readmit)
 {
 	Readmission readmission = {};
 	MemoryContext old;
-	LiveFilter filter;
-	int64 count;
+	int64 count = 0;
+	ListCell *cell;
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -383,15 +448,11 @@ DEDUP_FUNCTION(dedup_readmit)
 		AllocSetContextCreateInternal(readmission.context, "dedup_readmit row",
 									  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(readmission.context);
-	filter = OpenLive(readmission.plan->clause.filter, LiveUse::Add,
-					  readmission.rel->rd_rel->relowner, "dedup_readmit()");
-	FindRows(&readmission, filter);
-	CloseLive(filter);
-	count = BringBack(&readmission);
-	CloseSideRows(readmission.side);
+	foreach(cell, TargetsOf(&readmission))
+		count += ReturnTo(&readmission, lfirst_oid(cell));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(readmission.context);
 	UnregisterSnapshot(readmission.snapshot);
-	relation_close(readmission.rel, NoLock);
+	relation_close(readmission.guarded, NoLock);
 	PG_RETURN_INT64(count);
 }

@@ -25,10 +25,13 @@ struct Refused
 
 struct Readmission
 {
-	Relation rel; /* the guarded table */
-	const GuardPlan *plan;
+	Relation guarded;       /* the guarded table */
+	const GuardPlan *guard; /* its guard */
+	Relation rel;           /* into which rows come back: that one, or one that inherits from it */
+	const GuardPlan *plan;  /* of its guard */
 	KeyReader reader;
 	dedup::KeySeed seed;
+	int64 ttl; /* rows with times so far apart have nothing to do with each other; or 0 */
 	Snapshot snapshot;
 	SideRows side;
 	MemoryContext context;
@@ -41,7 +44,10 @@ struct Readmission
 	SPIPlanPtr *remove;         /* DELETE, from each of the side table's tables */
 };
 
-/* Reads the refused rows of the guarded table. Runs as the table's owner. */
+/* Returns the tables that the refused rows name. */
+extern List *RefusingTables(const Readmission *readmission);
+
+/* Reads the rows that come back into `rel`. Runs as the owner of the guarded table. */
 extern void ScanSide(Readmission *readmission);
 
 /*

@@ -566,7 +566,7 @@ FinishRebuild(Rebuild *rebuild)
 /*
  * dedup_rebuild(filter regclass, prototype dedup_filter) returns void
  *
- * As the owner of the filter and of the tables that it guards.
+ * As the owner of the tables that the filter guards, and of the filter: see LockToRebuild().
  */
 DEDUP_FUNCTION(dedup_rebuild)
 {
@@ -588,7 +588,7 @@ DEDUP_FUNCTION(dedup_rebuild)
 	rebuild.context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_rebuild",
 													ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(rebuild.context);
-	tables = LockToRebuild(rebuild.filter);
+	tables = LockToRebuild(rebuild.filter, !PG_ARGISNULL(1));
 	StartRebuild(&rebuild, tables, PG_ARGISNULL(1),
 				 PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
 	LoadRows(&rebuild);

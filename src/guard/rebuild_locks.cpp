@@ -28,6 +28,7 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
@@ -56,8 +57,23 @@ SameTables(const List *some, const List *others)
 
 /* ---- at the beginning ------------------------------------------------------------------- */
 
+/*
+ * Locks the filter. To repair that of an exact guard, which has no keys but those of the rows, is
+ * a matter of who owns the table and may add keys. Other filters, and other sizes, are their
+ * owner's.
+ */
+static void
+LockFilter(Oid filter, bool resizes)
+{
+	if (!resizes && OidIsValid(TableOfExactGuard(filter)) &&
+		pg_class_aclcheck(filter, GetUserId(), ACL_INSERT) == ACLCHECK_OK)
+		LockRelationOid(filter, ShareUpdateExclusiveLock);
+	else
+		relation_close(OpenOwnTable(filter, ShareUpdateExclusiveLock), NoLock);
+}
+
 List *
-LockToRebuild(Oid filter)
+LockToRebuild(Oid filter, bool resizes)
 {
 	List *tables = TablesOfGuards(filter);
 	ListCell *cell;
@@ -71,7 +87,7 @@ LockToRebuild(Oid filter)
 			relation_close(OpenOwnTable(lfirst_oid(cell), AccessShareLock), NoLock);
 			list_free(find_all_inheritors(lfirst_oid(cell), AccessShareLock, NULL));
 		}
-		relation_close(OpenOwnTable(filter, ShareUpdateExclusiveLock), NoLock);
+		LockFilter(filter, resizes);
 		CheckIsFilter(filter);
 		now = TablesOfGuards(filter);
 		if (list_difference_oid(now, tables) == NIL)

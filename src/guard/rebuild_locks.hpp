@@ -9,9 +9,10 @@
 /*
  * Locks tables with all tables below them in AccessShareLock, and the filter that guards them
  * in ShareUpdateExclusiveLock. Raises an error unless the caller owns the tables and the
- * filter. Returns the tables that the filter guards. Writers go on.
+ * filter; if its size stays and its guard is exact, it is enough that he may add keys to it.
+ * Returns the tables that the filter guards. Writers go on.
  */
-extern List *LockToRebuild(Oid filter);
+extern List *LockToRebuild(Oid filter, bool resizes);
 
 /* Waits until all transactions that have written to the tables, or use the filter, are over. */
 extern void WaitForUsers(const List *tables, Oid filter);

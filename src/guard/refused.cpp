@@ -37,11 +37,11 @@ AddRefused(Readmission *readmission, int table, MemoryContext context)
 	*OneMore(context, &readmission->refused, &readmission->count, &readmission->room) = refused;
 }
 
-void
-ScanSide(Readmission *readmission)
+/* Runs visit(table, by) over the rows of the side table that name a table. */
+template <typename Visit>
+static void
+VisitSide(const Readmission *readmission, Visit visit)
 {
-	const MemoryContext context = CurrentMemoryContext;
-
 	for (int table = 0; table < readmission->side.leaf_count; table++)
 	{
 		SideLeaf *leaf = &readmission->side.leaves[table];
@@ -54,15 +54,35 @@ ScanSide(Readmission *readmission)
 			const Datum by = slot_getattr(leaf->slot, leaf->by, &isnull);
 
 			CHECK_FOR_INTERRUPTS();
-			if (isnull || DatumGetObjectId(by) != RelationGetRelid(readmission->rel))
-				continue;
-			MemoryContextSwitchTo(readmission->row_context);
-			AddRefused(readmission, table, context);
-			MemoryContextSwitchTo(context);
-			MemoryContextReset(readmission->row_context);
+			if (!isnull)
+				visit(table, DatumGetObjectId(by));
 		}
 		table_endscan(scan);
 	}
+}
+
+List *
+RefusingTables(const Readmission *readmission)
+{
+	List *tables = NIL;
+
+	VisitSide(readmission, [&](int, Oid by) { tables = list_append_unique_oid(tables, by); });
+	return tables;
+}
+
+void
+ScanSide(Readmission *readmission)
+{
+	const MemoryContext context = CurrentMemoryContext;
+
+	VisitSide(readmission, [&](int table, Oid by) {
+		if (by != RelationGetRelid(readmission->rel))
+			return;
+		MemoryContextSwitchTo(readmission->row_context);
+		AddRefused(readmission, table, context);
+		MemoryContextSwitchTo(context);
+		MemoryContextReset(readmission->row_context);
+	});
 }
 
 bool
@@ -134,16 +154,25 @@ FindHash(const Readmission *readmission, int keyed, uint64 hash)
 	return low;
 }
 
+/* Whether the times of two rows are so far apart that neither is the other's duplicate. */
+static bool
+HaveNothingInCommon(const Readmission *readmission, const GuardKey &one, const GuardKey &other)
+{
+	return readmission->ttl != 0 && one.has_time && other.has_time &&
+		   AreApart(one.at, other.at, readmission->ttl);
+}
+
 /* Whether a refused row has a key, exactly. In the row's memory. */
 static bool
-HasThatKey(Readmission *readmission, const Refused &refused, const NullableDatum *columns)
+HasThatKey(Readmission *readmission, const Refused &refused, const GuardKey &other)
 {
 	GuardKey key;
 
 	if (!FetchRefused(readmission, refused, false))
 		return false;
 	ReadGuardKey(readmission->reader, readmission->side.row, &key);
-	return key.counts && EqualGuardKeys(readmission->plan, key.columns, columns);
+	return key.counts && !HaveNothingInCommon(readmission, key, other) &&
+		   EqualGuardKeys(readmission->plan, key.columns, other.columns);
 }
 
 /* Lets stay what has the key of an older one, or of a row of the table. Sorted by hashes. */
@@ -153,7 +182,8 @@ FindRepeats(Readmission *readmission, int keyed)
 	for (int i = 0; i < keyed; i++)
 	{
 		const Refused &first = readmission->refused[i];
-		const NullableDatum *columns = NULL;
+		GuardKey key;
+		bool has = false;
 
 		for (int j = i + 1; !first.stays && j < keyed && readmission->refused[j].hash == first.hash;
 			 j++)
@@ -161,16 +191,19 @@ FindRepeats(Readmission *readmission, int keyed)
 			const MemoryContext old = MemoryContextSwitchTo(readmission->row_context);
 
 			CHECK_FOR_INTERRUPTS();
-			if (columns == NULL && FetchRefused(readmission, first, false))
+			if (!has && FetchRefused(readmission, first, false))
 			{
-				GuardKey key;
+				const NullableDatum *columns;
 
 				ReadGuardKey(readmission->reader, readmission->side.row, &key);
 				columns = CopyGuardKey(readmission->plan, key.columns);
+				for (int i = 0; i < readmission->plan->clause.columns; i++)
+					key.columns[i] = columns[i];
+				has = true;
 			}
-			if (columns != NULL && !readmission->refused[j].stays)
+			if (has && !readmission->refused[j].stays)
 				readmission->refused[j].stays =
-					HasThatKey(readmission, readmission->refused[j], columns);
+					HasThatKey(readmission, readmission->refused[j], key);
 			MemoryContextSwitchTo(old);
 		}
 		MemoryContextReset(readmission->row_context);
@@ -188,7 +221,8 @@ OpenSearched(const Readmission *readmission, const List *tables, int keyed)
 	Relation first = NULL;
 	ListCell *cell;
 
-	if (tables == NIL || looks > (double) BlocksOfTables(tables))
+	/* An index does not know of rows without a time. */
+	if (tables == NIL || readmission->ttl != 0 || looks > (double) BlocksOfTables(tables))
 		return NULL;
 	foreach(cell, tables)
 	{
@@ -242,8 +276,8 @@ SearchTable(Readmission *readmission, Relation target, int keyed)
 static void
 FindInTable(Readmission *readmission, const LiveFilter &filter, int keyed)
 {
-	const TableKeys keys = TableKeysOf(readmission->rel, readmission->plan->clause, filter);
-	const List *tables = CoveredTables(readmission->rel);
+	const TableKeys keys = TableKeysOf(readmission->guarded, readmission->guard->clause, filter);
+	const List *tables = CoveredTables(readmission->guarded);
 	Relation searched = OpenSearched(readmission, tables, keyed);
 	Snapshot snapshot;
 	ListCell *cell;
@@ -261,7 +295,7 @@ FindInTable(Readmission *readmission, const LiveFilter &filter, int keyed)
 				 i < keyed && readmission->refused[i].hash == row.hash; i++)
 				if (!readmission->refused[i].stays)
 					readmission->refused[i].stays =
-						HasThatKey(readmission, readmission->refused[i], row.key->columns);
+						HasThatKey(readmission, readmission->refused[i], *row.key);
 			return false;
 		});
 	UnregisterSnapshot(snapshot);

@@ -38,6 +38,9 @@ struct GuardSite
 /* The filter. The privilege that counts is that of the guarded table's owner. */
 extern LiveFilter OpenGuardFilter(GuardSite *site);
 
+/* The generation of a row's key. An event ahead of the clock counts as of now. */
+extern uint32 GenerationOfKey(const LiveFilter &filter, const GuardKey &key);
+
 /* Test-and-add by the time of the row, if the guard knows it. Counts nothing. */
 extern LiveAnswer TestAndAddKey(const LiveFilter &filter, uint64 hash, const GuardKey &key);
 

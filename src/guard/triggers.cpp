@@ -106,14 +106,18 @@ OpenGuardFilter(GuardSite *site)
 	return filter;
 }
 
-/* Tests and adds a key as of the row's time. An event ahead of the clock counts as of now. */
+uint32
+GenerationOfKey(const LiveFilter &filter, const GuardKey &key)
+{
+	return likely(!key.has_time) ? LiveGenerationNow(filter)
+								 : LiveGeneration(filter, Min(key.at, GetCurrentTimestamp()));
+}
+
 LiveAnswer
 TestAndAddKey(const LiveFilter &filter, uint64 hash, const GuardKey &key)
 {
-	if (likely(!key.has_time))
-		return LiveTestAndAdd(filter, hash, LiveGenerationNow(filter));
-	return LiveTestAndAdd(filter, hash, LiveGeneration(filter, Min(key.at, GetCurrentTimestamp())),
-						  LiveTime::Event);
+	return LiveTestAndAdd(filter, hash, GenerationOfKey(filter, key),
+						  likely(!key.has_time) ? LiveTime::Clock : LiveTime::Event);
 }
 
 /* ---- updated and deleted rows -------------------------------------------------- */

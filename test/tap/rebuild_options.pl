@@ -16,7 +16,7 @@ use IPC::Run ();
 use LiveFilter;
 use Test::More;
 
-my $rebuilds = 8 * ($ENV{REBUILD_RUNS} || 1);
+my $rebuilds = 6 * ($ENV{REBUILD_RUNS} || 1);
 my $sessions = 3;
 my @sizes = ('dedup_window(30000, 1e-6)', 'dedup_window(9000, 1e-4)');
 
@@ -196,5 +196,86 @@ $node->safe_psql(
 });
 work_beside_rebuilds('f', 'false');
 check('f', 'false');
+
+# ---- while a rebuild waits -----------------------------------------------------------
+
+# Starts a rebuild, which waits for a session that uses the filter; then others work.
+my $asks = live_session($node);
+my $rebuilder = live_session($node);
+my $blocked = live_session($node);
+
+sub rebuild_beside
+{
+	my ($filter, $work, $work_that_waits) = @_;
+	$asks->query("BEGIN; SELECT dedup_seen('$filter', 'none')");
+	$rebuilder->send("SELECT dedup_rebuild('$filter')");
+	ok($rebuilder->waits, "$filter: the rebuild waits");
+	$node->safe_psql('postgres', $work);
+	if ($work_that_waits)
+	{
+		$blocked->send($work_that_waits);
+		ok($blocked->waits, "$filter: some work waits");
+	}
+	$asks->query('COMMIT');
+	is($rebuilder->wait, '', "$filter: rebuilt");
+	is($blocked->wait, '', "$filter: the work that waited is done") if $work_that_waits;
+	return;
+}
+
+foreach my $table ('t', 'f')
+{
+	my $exact = $table eq 't' ? 'true' : 'false';
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE ${table}_leaves () INHERITS ($table);
+		INSERT INTO ${table}_leaves SELECT 2000000 + i, 'leaves-k' || i, false, now() FROM generate_series(1, 100) i;
+		INSERT INTO ${table}_child SELECT 2000000 + i, 'turns-k' || i, i % 2 = 0, now() FROM generate_series(1, 100) i;
+	});
+	rebuild_beside("${table}_seen", qq{
+		SET client_min_messages = error;
+		CREATE TABLE ${table}_new (more text) INHERITS ($table);
+		INSERT INTO ${table}_new SELECT 2000000 + i, 'new-k' || i, false, now() FROM generate_series(1, 100) i;
+		DELETE FROM ${table}_new WHERE id > 2000050;
+		CREATE TABLE ${table}_attached (LIKE $table);
+		INSERT INTO ${table}_attached SELECT 2000000 + i, 'attached-k' || i, false, now() FROM generate_series(1, 100) i;
+		CREATE INDEX ON ${table}_attached (lower(k));
+		ALTER TABLE ${table}_attached INHERIT $table;
+		UPDATE $table SET deleted = NOT deleted WHERE k LIKE 'turns-%';
+	}, "SET client_min_messages = error; ALTER TABLE ${table}_leaves NO INHERIT $table");
+	# An exact guard's filter keeps keys of rows that have gone.
+	is($node->safe_psql('postgres', "SELECT count(*) FROM $table WHERE k ~ '^(new|attached|turns)-' AND dedup_seen('${table}_seen', lower(k)) <> NOT deleted AND NOT ($exact AND deleted)"),
+		'0', "$table: the keys of new tables and of rows that entered or left the predicate");
+	is($node->safe_psql('postgres', "SELECT count(*) FROM generate_series(51, 100) i WHERE dedup_seen('${table}_seen', 'new-k' || i)"), '0', "$table: and no other")
+	  if $table eq 'f';
+	check($table, $exact, 'beside tables that come and go');
+}
+
+# In a window of time a key has the generation of the newest row that is left.
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE y (id int, k text, at timestamptz);
+	INSERT INTO y VALUES (1, 'older stays', now() - interval '6 days'), (2, 'older stays', now()),
+		(3, 'newer stays', now() - interval '6 days'), (4, 'newer stays', now()),
+		(5, 'both go', now() - interval '3 days'), (6, 'both go', now()),
+		(7, 'newer comes', now() - interval '6 days'), (8, 'no time goes', NULL),
+		(9, 'one without time stays', NULL), (10, 'one without time stays', NULL),
+		(11, 'of the future goes', now() + interval '9 days'), (12, 'of the future goes', now() - interval '6 days'),
+		(13, 'too old goes', now() - interval '60 days'), (14, 'too old goes', now()),
+		(15, 'moves', now()), (16, 'goes and comes', now() - interval '1 day');
+	SET client_min_messages = error;
+	SELECT dedup_create('y_seen', dedup_window(3000, 1e-6, 42), '7 days');
+	SELECT dedup_guard('y', 'y_seen', '{k}', load => true, at => 'at', on_delete => 'forget');
+});
+rebuild_beside('y_seen', q{
+	DELETE FROM y WHERE id IN (2, 3, 5, 6, 8, 10, 11, 13, 16);
+	SET session_replication_role = replica;
+	INSERT INTO y VALUES (20, 'newer comes', now()), (21, 'too old comes', now() - interval '60 days'), (22, 'without time comes', NULL), (16, 'goes and comes', now() - interval '6 days');
+	UPDATE y SET k = 'moved' WHERE k = 'moves';
+});
+is($node->safe_psql('postgres', q{SELECT string_agg(k, ', ' ORDER BY k) FROM (VALUES ('older stays'), ('newer stays'), ('both go'), ('newer comes'), ('no time goes'), ('one without time stays'),
+		('of the future goes'), ('too old goes'), ('moves'), ('moved'), ('too old comes'), ('without time comes'), ('goes and comes')) v(k) WHERE dedup_seen('y_seen', k)}),
+	'goes and comes, moved, newer comes, newer stays, of the future goes, older stays, one without time stays, too old goes, without time comes', 'keys of rows that are left');
+is($node->safe_psql('postgres', q{SET client_min_messages = error; SELECT string_agg(k, ', ' ORDER BY k) FROM (SELECT DISTINCT k FROM y) y WHERE NOT is_new_at('y_seen', now() + interval '4 days', k)}),
+	'moved, newer comes, newer stays, one without time stays, too old goes, without time comes', 'and four days on');
+no_bad_pages($node, 'y_seen', 'y');
 
 done_testing();
