@@ -107,7 +107,7 @@ IndexesOfGuard(Relation rel)
 	return found;
 }
 
-/* Whether a table has both triggers of a guard. */
+/* Whether a table has the triggers that every guard has. */
 static bool
 HasGuard(Oid table)
 {

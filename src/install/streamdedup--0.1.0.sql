@@ -376,7 +376,7 @@ CREATE FUNCTION dedup_create(name text, prototype dedup_filter, ttl interval DEF
 RETURNS regclass
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
-COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean) IS 'makes a live filter: a relation that all sessions share';
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean) IS 'makes a live filter: a relation that all sessions share; with a ttl a window of time, with renew one whose keys count from their last sight';
 
 -- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
 -- column is new, and not remembered.
@@ -519,40 +519,40 @@ CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], o
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'makes a table refuse rows whose key a live filter has seen';
+COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a table, its partitions and children by a live filter; exact: the table itself is searched before a row is refused';
 
 CREATE FUNCTION dedup_unguard("table" regclass) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes a table''s guard off';
+COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes the guard of a table off';
 
 CREATE FUNCTION dedup_rebuild(filter regclass, prototype dedup_filter DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_rebuild(regclass, dedup_filter) IS 'fills the live filter of guards anew from the rows of their tables, in another size if a prototype is given';
+COMMENT ON FUNCTION dedup_rebuild(regclass, dedup_filter) IS 'fills the live filter of exact or forgetting guards anew from the rows of their tables, in another size if a prototype is given';
 
 CREATE FUNCTION dedup_readmit("table" regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows that a diverting guard has refused although no row has their key';
+COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows from the side table of a guard if no row of the table has their key; returns their number';
 
--- Drops of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
+-- DROP of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
 -- session that has not loaded the library.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, or a partition whose keys stay';
+COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, and says that a dropped partition''s keys stay';
 
 CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
 WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE') EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
--- Tables that come to inherit from a guarded table, or cease to, also in a session that has not
+-- Tables that begin or cease to inherit from a guarded table, also in a session that has not
 -- loaded the library.
 CREATE FUNCTION dedup_guard_inherited() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger: guards tables that come to inherit from a guarded table';
+COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger: guards tables that begin to inherit from a guarded table, and takes the guard off when they cease to';
 
 CREATE EVENT TRIGGER streamdedup_guard_inherited ON ddl_command_end
 WHEN TAG IN ('CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'ALTER TABLE', 'ALTER FOREIGN TABLE')
@@ -571,8 +571,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
 
 COMMENT ON FUNCTION dedup_guard_state(oid) IS 'what the view dedup_guards shows of a guard';
 
--- Its trigger is the one BEFORE DELETE. Those of partitions that have a parent are parts of
--- another guard.
+-- A row for each trigger BEFORE DELETE of a guard. Triggers of partitions, which have a parent,
+-- belong to the guard of the table above. dedup_guard_state() passes over those of children.
 CREATE VIEW dedup_guards AS
 SELECT t.tgrelid::regclass AS "table", s.*
 FROM pg_catalog.pg_trigger t
@@ -581,7 +581,7 @@ CROSS JOIN LATERAL dedup_guard_state(CASE
 	THEN t.oid END) s
 WHERE s.filter IS NOT NULL;
 
-COMMENT ON VIEW dedup_guards IS 'the guarded tables, with what each guard does and has done';
+COMMENT ON VIEW dedup_guards IS 'the guarded tables, with the options of each guard, its counters, and what is wrong with it';
 GRANT SELECT ON dedup_guards TO PUBLIC;
 
 -- ---- approximate DISTINCT ----
