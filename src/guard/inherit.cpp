@@ -106,7 +106,7 @@ struct GuardSignature
 
 } /* namespace */
 
-/* Reads the signature of a table's guard. Returns false if a trigger that every guard has is missing. */
+/* Reads the signature of a guard. Returns false if a trigger that every guard has is missing. */
 static bool
 ReadSignature(Oid table, GuardSignature *signature)
 {
