@@ -44,6 +44,7 @@ struct KnownBounds
 } /* namespace */
 
 static HTAB *known_bounds = NULL;
+static uint64 bounds_forgotten = 0; /* so many times, tables may have got other ones */
 
 /* So many are kept. */
 constexpr long BOUNDS_KEPT = 4096;
@@ -51,6 +52,7 @@ constexpr long BOUNDS_KEPT = 4096;
 static void
 ForgetBounds(Datum, Oid table)
 {
+	bounds_forgotten++;
 	if (known_bounds == NULL)
 		return;
 	if (OidIsValid(table))
@@ -63,15 +65,18 @@ ForgetBounds(Datum, Oid table)
 }
 
 static void
-KeepBounds(const KnownBounds &bounds)
+WatchBounds(void)
 {
 	static bool watching = false;
 
 	if (!watching)
-	{
 		CacheRegisterRelcacheCallback(ForgetBounds, (Datum) 0);
-		watching = true;
-	}
+	watching = true;
+}
+
+static void
+KeepBounds(const KnownBounds &bounds)
+{
 	if (known_bounds != NULL && hash_get_num_entries(known_bounds) >= BOUNDS_KEPT)
 		ForgetBounds((Datum) 0, InvalidOid);
 	if (known_bounds == NULL)
@@ -226,6 +231,7 @@ TimeBounds
 CheckedTimes(Oid table, const char *column)
 {
 	KnownBounds bounds = {};
+	uint64 forgotten;
 	const KnownBounds *known =
 		known_bounds == NULL
 			? NULL
@@ -235,8 +241,12 @@ CheckedTimes(Oid table, const char *column)
 		return known->bounds;
 	bounds.table = table;
 	namestrcpy(&bounds.column, column);
+	WatchBounds();
+	forgotten = bounds_forgotten;
 	bounds.bounds = ReadBounds(table, column);
-	KeepBounds(bounds);
+	/* What has changed while they were read may not be in them. */
+	if (forgotten == bounds_forgotten)
+		KeepBounds(bounds);
 	return bounds.bounds;
 }
 

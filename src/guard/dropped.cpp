@@ -1,7 +1,7 @@
 /*
- * A trigger or the index of an exact guard is dropped by hand, not by dedup_unguard(). Rows
- * that come before somebody makes it again would be unknown to the filter, so it does not
- * cover its table from then on.
+ * A trigger or the index of an exact guard is dropped by hand, not by dedup_unguard(), or CREATE
+ * OR REPLACE TRIGGER makes it another one. Rows that come before somebody makes it again would
+ * be unknown to the filter, or have other keys, so it does not cover its table from then on.
  *
  * A partition is dropped whose rows would have freed their keys one by one: a NOTICE says that
  * the filter keeps them.
@@ -45,16 +45,15 @@ RelationOfNames(List *names, int without)
 
 /* The table whose guard a trigger is part of, or InvalidOid. */
 static Oid
-TableOfTrigger(List *names)
+TableOfTrigger(Oid table, const char *name)
 {
-	const Oid table = RelationOfNames(names, 1);
 	Oid trigger;
 	HeapTuple tuple;
 	bool ours = false;
 
 	if (!OidIsValid(table))
 		return InvalidOid;
-	trigger = get_trigger_oid(table, strVal(llast(names)), true);
+	trigger = get_trigger_oid(table, name, true);
 	tuple = OidIsValid(trigger)
 				? ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger)
 				: NULL;
@@ -170,9 +169,26 @@ NoticePartition(Oid table, const List *objects)
 	NoticeKeptKeys(table, rows.clause.filter);
 }
 
+#if PG_VERSION_NUM >= 140000
+/* A trigger is about to be made, perhaps in place of one that is there. */
+static void
+TriggerReplaced(const CreateTrigStmt *statement)
+{
+	Oid table;
+
+	if (!statement->replace)
+		return;
+	table =
+		TableOfTrigger(RangeVarGetRelid(statement->relation, NoLock, true), statement->trigname);
+	if (OidIsValid(table) &&
+		(OwnsTable(table) || pg_class_aclcheck(table, GetUserId(), ACL_TRIGGER) == ACLCHECK_OK))
+		Uncover(table, false);
+}
+#endif
+
 /*
- * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER, DROP INDEX and
- * DROP TABLE
+ * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER, DROP INDEX, DROP
+ * TABLE and CREATE TRIGGER
  */
 DEDUP_FUNCTION(dedup_guard_dropped)
 {
@@ -184,6 +200,10 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function %s must be called as an event trigger", "dedup_guard_dropped")));
+#if PG_VERSION_NUM >= 140000
+	if (data->parsetree != NULL && IsA(data->parsetree, CreateTrigStmt))
+		TriggerReplaced((const CreateTrigStmt *) data->parsetree);
+#endif
 	statement = (const DropStmt *) data->parsetree;
 	if (statement == NULL || !IsA(statement, DropStmt))
 		PG_RETURN_NULL();
@@ -195,7 +215,7 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 			continue;
 		if (statement->removeType == OBJECT_TRIGGER)
 		{
-			const Oid table = TableOfTrigger(names);
+			const Oid table = TableOfTrigger(RelationOfNames(names, 1), strVal(llast(names)));
 
 			if (OidIsValid(table) && OwnsTable(table))
 				Uncover(table, false);

@@ -109,6 +109,19 @@ FreeKey(const LiveFilter &filter, const GuardKey &key, uint64 hash)
 		DropDeletedRow(oid, hash);
 }
 
+/*
+ * Frees the key of a row that an UPDATE of its time has taken out of the window: when the row goes,
+ * its time says that the filter does not have its key.
+ */
+static void
+FreeKeyOfThePast(const LiveFilter &filter, const FreeingGuard &guard, uint64 hash)
+{
+	const uint32 now = LiveGenerationNow(filter);
+
+	if (!IsOutOfWindow(filter, guard.old_key, now) && IsOutOfWindow(filter, guard.new_key, now))
+		(void) LiveRelease(filter, hash, now);
+}
+
 /* The guard of the table whose trigger is called, or NULL. */
 static FreeingGuard *
 CalledGuard(FunctionCallInfo fcinfo, const TriggerData *trigger)
@@ -142,14 +155,20 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	if (stays)
 	{
 		ReadGuardKey(guard->reader, trigger->tg_newslot, &guard->new_key);
-		if (SameGuardKey(plan, guard->old_key, guard->new_key))
+		if (SameGuardKey(plan, guard->old_key, guard->new_key) &&
+			SameGuardTime(guard->old_key, guard->new_key))
 			return;
 	}
 	filter = OpenLiveUnchecked(plan->clause.filter, RowExclusiveLock);
-	if (HashGuardKey(plan, guard->old_key, filter.key_seed(), &hash) &&
-		!(stays && HashGuardKey(plan, guard->new_key, filter.key_seed(), &new_hash) &&
-		  new_hash == hash))
-		FreeKey(filter, guard->old_key, hash);
+	if (HashGuardKey(plan, guard->old_key, filter.key_seed(), &hash))
+	{
+		stays = stays && HashGuardKey(plan, guard->new_key, filter.key_seed(), &new_hash) &&
+				new_hash == hash;
+		if (stays)
+			FreeKeyOfThePast(filter, *guard, hash);
+		else
+			FreeKey(filter, guard->old_key, hash);
+	}
 	CloseLive(filter);
 }
 

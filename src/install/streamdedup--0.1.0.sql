@@ -544,7 +544,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, and says that a dropped partition''s keys stay';
 
 CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
-WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE') EXECUTE FUNCTION dedup_guard_dropped();
+WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE', 'CREATE TRIGGER') EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
 -- Tables that begin or cease to inherit from a guarded table, also in a session that has not
