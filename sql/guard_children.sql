@@ -115,6 +115,26 @@ SELECT dedup_readmit('d1');
 SELECT dedup_readmit('d');
 SELECT k, v, note FROM d11;
 
+-- the rows of the parent come first; under an exact guard a row stays whose key is in the parent now
+
+INSERT INTO d VALUES (50, 'parent');
+DELETE FROM d WHERE k = 50;
+SELECT dedup_readmit('d');
+SELECT tableoid::regclass, k, v FROM d WHERE k = 50;
+CREATE TABLE e (k int, v text);
+CREATE TABLE e1 (note text) INHERITS (e);
+CREATE INDEX ON e (k);
+CREATE INDEX ON e1 (k);
+SELECT dedup_create('es', dedup_filter(1000, 1e-6));
+SELECT dedup_guard('e', 'es', '{k}', 'divert', exact => true);
+INSERT INTO e1 VALUES (1, 'a', 'x'), (1, 'b', 'y'), (2, 'c', 'x'), (2, 'd', 'y');
+DELETE FROM e1;
+INSERT INTO e VALUES (1, 'parent');
+SELECT k, v, refused_by FROM e_refused ORDER BY v;
+SELECT dedup_readmit('e');
+SELECT k, v, refused_by FROM e_refused ORDER BY v;
+SELECT * FROM e1;
+
 -- in a window of time: a row comes back unless one of its key is near; its key counts from its own time on
 
 CREATE TABLE w (k int, at timestamptz);

@@ -252,13 +252,14 @@ LeaveOut(const InsertedRow *in)
 	GuardSite *site = in->site;
 	Oid parent;
 
+	/* It is in the side table, and stays there. */
+	if (site->plan->mode == GuardMode::Divert && StaysRefused(site->plan))
+		return;
 	if (in->unguarded)
 		RefuseMove(in->rel);
 	parent = MayBeCopiedFrom(in);
 	if (OidIsValid(parent))
 		RefuseWhileParentHasRows(in->rel, parent);
-	if (site->plan->mode == GuardMode::Divert && StaysRefused(site->plan))
-		return;
 	if (site->plan->mode == GuardMode::Divert)
 		DivertRow(&site->divert, GetMemoryChunkContext(site), site->plan, in->rel,
 				  in->trigger->tg_trigslot);

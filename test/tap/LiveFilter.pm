@@ -19,7 +19,7 @@ BEGIN
 }
 
 our @EXPORT = qw(start_node configure filter_sql sqlstate messages seen new_among no_bad_pages
-  workload workload_holds live_session);
+  workload workload_holds live_session beside_sessions);
 
 # The prototype of the filters here: no false positive disturbs.
 sub filter_sql { return 'dedup_filter(100000, 1e-6, 42)' }
@@ -181,6 +181,24 @@ sub workload_holds
 	my ($node, $filter, $dbname) = @_;
 	return $node->safe_psql($dbname || 'postgres',
 		"SELECT k, seen FROM ${filter}_said WHERE seen <> dedup_seen('$filter'::regclass, k) ORDER BY k LIMIT 10");
+}
+
+# Runs a function while sessions run a command each. Returns what they have said of errors.
+sub beside_sessions
+{
+	my ($node, $commands, $work) = @_;
+	my (@sessions, @said);
+	foreach my $command (@$commands)
+	{
+		push @said, '';
+		push @sessions,
+		  IPC::Run::start(
+			[ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-c', $command ],
+			'<', \undef, '>', \my $out, '2>', \$said[-1]);
+	}
+	$work->();
+	$_->finish foreach @sessions;
+	return @said;
 }
 
 # A psql that runs on beside the test: query() waits for the answer, send() does not and

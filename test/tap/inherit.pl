@@ -20,7 +20,10 @@ $node->safe_psql(
 	CREATE TABLE "In Herit".x (k int, v text);
 	CREATE INDEX ON "In Herit".x (k);
 	SELECT dedup_guard('a', 'f', '{k}', "where" => 'k > 0');
-	SELECT dedup_guard('"In Herit".x', 'e', '{k}', exact => true)});
+	SELECT dedup_guard('"In Herit".x', 'e', '{k}', exact => true);
+	SELECT dedup_create('g', dedup_filter(10000, 1e-6, 42));
+	CREATE TABLE d (k int);
+	SELECT dedup_guard('d', 'g', '{k}', 'divert', on_delete => 'forget')});
 
 # Each psql is a session of its own, whose first statement this is.
 $node->safe_psql('postgres', 'CREATE TABLE a1 (v text, extra int) INHERITS (a)');
@@ -32,7 +35,8 @@ $node->safe_psql('postgres', 'CREATE TABLE x1 () INHERITS ("In Herit".x)');
 $node->safe_psql('postgres', 'CREATE TABLE x2 (LIKE "In Herit".x INCLUDING ALL)');
 $node->safe_psql('postgres', 'INSERT INTO x2 SELECT k FROM generate_series(100, 120) k');
 $node->safe_psql('postgres', 'ALTER TABLE x2 INHERIT "In Herit".x');
-my $guards = q{a|f|5|0| "In Herit".x|e|3|0|};
+$node->safe_psql('postgres', 'CREATE TABLE d1 (note text) INHERITS (d)');
+my $guards = q{d|g|2|0| a|f|5|0| "In Herit".x|e|3|0|};
 sub guards
 {
 	my ($on, $dbname) = @_;
@@ -47,7 +51,9 @@ $node->safe_psql('postgres', q{
 	INSERT INTO s.a4 (k) VALUES (31);
 	INSERT INTO x1 (k) SELECT generate_series(1, 10);
 	INSERT INTO "In Herit".x (k) SELECT generate_series(11, 20);
-	DELETE FROM x1 WHERE k = 1});
+	DELETE FROM x1 WHERE k = 1;
+	INSERT INTO d1 VALUES (1, 'first'), (1, 'again'), (2, 'other'), (3, 'gone');
+	DELETE FROM d WHERE k = 3});
 
 # What the guards let in, in transactions that end in ROLLBACK.
 sub guards_hold
@@ -62,6 +68,9 @@ sub guards_hold
 			join('', map { "BEGIN; WITH i AS (INSERT INTO $_ (k) SELECT k FROM generate_series($tried{$_}) k" . (/x\d/ ? ' WHERE k NOT BETWEEN 11 AND 20' : '') . " RETURNING k) $let" } sort keys %tried)),
 		join("\n", (join(' ', 0, 1, 21 .. 99, 121)) x 1, (join(' ', 0, 11 .. 19, 32)) x 4, (join(' ', 0, 1, 21 .. 99, 121)) x 2),
 		"$what: what lands");
+	is($on->safe_psql($dbname, q{BEGIN; DELETE FROM d WHERE k = 1; INSERT INTO d1 VALUES (1, 'new'), (2, 'no'), (3, 'new');
+			SELECT string_agg(k || note, ' ' ORDER BY k) FROM d1; SELECT string_agg(concat_ws(' ', refused_by, k, rest), ', ' ORDER BY rest->>'note') FROM d_refused; ROLLBACK}),
+		qq{1new 2other 3new\nd1 1 {"note": "again"}, d1 2 {"note": "no"}}, "$what: a forgetting guard of a child");
 	is(sqlstate($on, $dbname, 'INSERT INTO x1 (k) VALUES (11)'), '55000', "$what: a row of the parent");
 	is(sqlstate($on, $dbname, 'SELECT dedup_unguard(\'a2\')'), '42809', "$what: a clone");
 	return;
@@ -152,7 +161,7 @@ SKIP:
 
 $node->safe_psql('postgres', 'ALTER TABLE a3 NO INHERIT a');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_trigger WHERE tgrelid = 'a3'::regclass}), 0, 'NO INHERIT');
-$node->safe_psql('postgres', q{SELECT dedup_unguard('a'), dedup_unguard('"In Herit".x')});
+$node->safe_psql('postgres', q{SELECT dedup_unguard('a'), dedup_unguard('"In Herit".x'), dedup_unguard('d')});
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_trigger WHERE tgname ~ '^~dedup_guard'}), 0, 'dedup_unguard');
 
 done_testing();

@@ -12,7 +12,6 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
-use IPC::Run ();
 use LiveFilter;
 use Test::More;
 
@@ -113,24 +112,19 @@ $node->safe_psql(
 sub work_beside_rebuilds
 {
 	my ($table, $exact) = @_;
-	my (@working, @said);
 	$node->safe_psql('postgres', 'UPDATE control SET done = false');
-	foreach my $s (1 .. $sessions)
-	{
-		push @said, '';
-		push @working,
-		  IPC::Run::start(
-			[ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-c', "CALL work('$table', $s, $exact)" ],
-			'<', \undef, '>', \my $out, '2>', \$said[-1]);
-	}
-	foreach my $i (1 .. $rebuilds)
-	{
-		is(messages($node, 'postgres', "SET client_min_messages = error; SELECT dedup_rebuild('${table}_seen', $sizes[$i % 2])"),
-			'', "$table: rebuild $i");
-		$node->safe_psql('postgres', "VACUUM ${table}_child, ${table}_other") if $i % 3 == 0;
-	}
-	$node->safe_psql('postgres', 'UPDATE control SET done = true');
-	$_->finish foreach @working;
+	my @said = beside_sessions(
+		$node,
+		[ map { "CALL work('$table', $_, $exact)" } 1 .. $sessions ],
+		sub {
+			foreach my $i (1 .. $rebuilds)
+			{
+				is(messages($node, 'postgres', "SET client_min_messages = error; SELECT dedup_rebuild('${table}_seen', $sizes[$i % 2])"),
+					'', "$table: rebuild $i");
+				$node->safe_psql('postgres', "VACUUM ${table}_child, ${table}_other") if $i % 3 == 0;
+			}
+			$node->safe_psql('postgres', 'UPDATE control SET done = true');
+		});
 	is($said[$_], '', "$table: session $_ had no error") foreach 0 .. $#said;
 	return;
 }
