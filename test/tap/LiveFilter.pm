@@ -19,7 +19,7 @@ BEGIN
 }
 
 our @EXPORT = qw(start_node configure filter_sql sqlstate messages seen new_among no_bad_pages
-  workload workload_holds live_session beside_sessions);
+  workload workload_holds live_session rebuild_beside_sessions);
 
 # The prototype of the filters here: no false positive disturbs.
 sub filter_sql { return 'dedup_filter(100000, 1e-6, 42)' }
@@ -183,12 +183,15 @@ sub workload_holds
 		"SELECT k, seen FROM ${filter}_said WHERE seen <> dedup_seen('$filter'::regclass, k) ORDER BY k LIMIT 10");
 }
 
-# Runs a function while sessions run a command each. Returns what they have said of errors.
-sub beside_sessions
+# Calls dedup_rebuild() for the filter of a table so many times, in two sizes in turn, while
+# sessions run a command each, until the table `control` says that it is done. No session may
+# have an error.
+sub rebuild_beside_sessions
 {
-	my ($node, $commands, $work) = @_;
+	my ($node, $table, %how) = @_;
 	my (@sessions, @said);
-	foreach my $command (@$commands)
+	$node->safe_psql('postgres', 'UPDATE control SET done = false');
+	foreach my $command (@{ $how{commands} })
 	{
 		push @said, '';
 		push @sessions,
@@ -196,9 +199,16 @@ sub beside_sessions
 			[ 'psql', '-XqAt', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-c', $command ],
 			'<', \undef, '>', \my $out, '2>', \$said[-1]);
 	}
-	$work->();
+	foreach my $i (1 .. $how{rebuilds})
+	{
+		is(messages($node, 'postgres', "SET client_min_messages = error; SELECT dedup_rebuild('${table}_seen', $how{sizes}[$i % 2])"),
+			'', "$table: rebuild $i");
+		$node->safe_psql('postgres', "VACUUM $how{tables}") if $i % 3 == 0;
+	}
+	$node->safe_psql('postgres', 'UPDATE control SET done = true');
 	$_->finish foreach @sessions;
-	return @said;
+	is($said[$_], '', "$table: session $_ had no error") foreach 0 .. $#said;
+	return;
 }
 
 # A psql that runs on beside the test: query() waits for the answer, send() does not and

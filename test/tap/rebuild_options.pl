@@ -112,20 +112,12 @@ $node->safe_psql(
 sub work_beside_rebuilds
 {
 	my ($table, $exact) = @_;
-	$node->safe_psql('postgres', 'UPDATE control SET done = false');
-	my @said = beside_sessions(
-		$node,
-		[ map { "CALL work('$table', $_, $exact)" } 1 .. $sessions ],
-		sub {
-			foreach my $i (1 .. $rebuilds)
-			{
-				is(messages($node, 'postgres', "SET client_min_messages = error; SELECT dedup_rebuild('${table}_seen', $sizes[$i % 2])"),
-					'', "$table: rebuild $i");
-				$node->safe_psql('postgres', "VACUUM ${table}_child, ${table}_other") if $i % 3 == 0;
-			}
-			$node->safe_psql('postgres', 'UPDATE control SET done = true');
-		});
-	is($said[$_], '', "$table: session $_ had no error") foreach 0 .. $#said;
+	rebuild_beside_sessions(
+		$node, $table,
+		commands => [ map { "CALL work('$table', $_, $exact)" } 1 .. $sessions ],
+		rebuilds => $rebuilds,
+		sizes => \@sizes,
+		tables => "${table}_child, ${table}_other");
 	return;
 }
 
