@@ -521,7 +521,8 @@ TableAltered(const AlterTableStmt *statement)
 		if (command->subtype != AT_AddInherit && command->subtype != AT_DropInherit)
 			continue;
 		child = RangeVarGetRelid(statement->relation, NoLock, true);
-		if (!OidIsValid(child))
+		/* What the command has called can have changed what the name means. */
+		if (!OidIsValid(child) || !OwnsTable(child))
 			continue;
 		parent = RangeVarGetRelid((const RangeVar *) command->def, NoLock, true);
 		if (!OidIsValid(parent))
