@@ -34,6 +34,21 @@ CREATE VIEW ours AS SELECT * FROM dedup_guards WHERE filter::text !~ '\.' ORDER 
 SELECT * FROM ours;
 \x off
 
+-- a foreign table that becomes a partition later: this server cannot tell what lands there
+CREATE TABLE far (k int) PARTITION BY LIST (k);
+SELECT dedup_create('far_seen', dedup_filter(1000, 0.01, 42)) \gset
+SELECT dedup_guard('far', 'far_seen', '{k}') \gset
+CREATE FOREIGN DATA WRAPPER guards_view_wrapper;
+CREATE SERVER guards_view_server FOREIGN DATA WRAPPER guards_view_wrapper;
+CREATE FOREIGN TABLE far1 PARTITION OF far FOR VALUES IN (1) SERVER guards_view_server;
+SELECT "table", partitions_guarded, partitions_unguarded, problem FROM ours WHERE "table" = 'far'::regclass;
+INSERT INTO far VALUES (1);
+DROP FOREIGN TABLE far1;
+SELECT "table", partitions_guarded, partitions_unguarded, problem FROM ours WHERE "table" = 'far'::regclass;
+DROP TABLE far, far_seen;
+DROP SERVER guards_view_server;
+DROP FOREIGN DATA WRAPPER guards_view_wrapper;
+
 -- partitions that are not guarded, for any reason
 ALTER TABLE clicks1 DISABLE TRIGGER "~dedup_guard";
 ALTER TABLE clicks31 ENABLE REPLICA TRIGGER "~dedup_guard_delete";

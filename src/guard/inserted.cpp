@@ -20,9 +20,9 @@ RefuseMove(Relation rel)
 				RelationGetRelationName(rel)),
 		 errdetail(
 			 "The filter has its key, so the guard would leave the row out, and it would be lost."),
-		 errhint("Guard the partitioned table, and enable both triggers, \"%s\" and \"%s\", on all "
-				 "partitions or on none.",
-				 GUARD_TRIGGER, GUARD_DELETE_TRIGGER)));
+		 errhint(
+			 "Guard the partitioned table, and enable the triggers of the guard on all partitions "
+			 "or on none.")));
 	pg_unreachable();
 }
 

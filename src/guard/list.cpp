@@ -66,6 +66,8 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 
 	const bool forgets = OidIsValid(rows.write) && rows.options.forget;
 
+	if (get_rel_relkind(table) == RELKIND_FOREIGN_TABLE)
+		return "it is a foreign table";
 	if (!OidIsValid(rows.write) || !OidIsValid(rows.remove) ||
 		(forgets && !OidIsValid(rows.forget)))
 		return "one of its triggers is missing";
