@@ -496,13 +496,15 @@ IsThereAgain(const AwaitedRows &rows)
 }
 
 void
-NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited)
+NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited,
+			   TransactionId inserted)
 {
 	const uint64 key = KeyOf(filter, hash);
 	SubTransactionId flags = awaited ? kAwaited : InvalidSubTransactionId;
 
 	Activate();
-	if (awaited && used_awaited && IsThereAgain(CountAwaited(key)))
+	if (awaited && used_awaited && TransactionIdIsCurrentTransactionId(inserted) &&
+		IsThereAgain(CountAwaited(key)))
 		flags |= kAgain;
 	PutDeleted(key, deleted, flags);
 }

@@ -215,6 +215,9 @@ extern Oid ExactlyGuardedBy(Oid filter);
  */
 extern List *TablesOfExactGuard(Oid filter, Oid *guarded);
 
+/* Whether a table other than `guarded` has an exact guard that uses the filter, enabled or not. */
+extern bool IsExactElsewhere(Oid filter, Oid guarded);
+
 /*
  * The table whose exact guard, enabled or not, uses the filter, or InvalidOid. Raises 55000 if
  * there are two such tables: triggers that were made by hand can lead to that.
@@ -235,9 +238,11 @@ extern Oid RootOfPartition(Relation rel);
 /*
  * A row that this transaction deletes from a guarded table may be inserted again: its key
  * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
- * deleted it. `awaited`: AskDeletedRow() is called for it. May write to a temporary file.
+ * deleted it. `awaited`: AskDeletedRow() is called for it; `inserted`: the transaction that has
+ * inserted the row then. May write to a temporary file.
  */
-extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false);
+extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false,
+						   TransactionId inserted = InvalidTransactionId);
 
 /*
  * What has become of a deleted row, when the statement that deleted it is over. Returns true if
@@ -436,6 +441,7 @@ struct GuardRow
 
 	/* The key that an UPDATE takes out of the table when it lands. */
 	GuardedKey freed;
+	TransactionId freed_inserted; /* who has inserted the row as it was */
 
 	/* Deleted, and not inserted elsewhere yet: its key then. */
 	bool moving;

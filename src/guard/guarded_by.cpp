@@ -16,6 +16,7 @@ extern "C" {
 #include "commands/trigger.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 }
 
@@ -315,6 +316,43 @@ TablesOfExactGuard(Oid filter, Oid *guarded)
 		return false;
 	});
 	return tables;
+}
+
+/* A filter, and the table that it guards, for which no other exact guard was found last. */
+static Oid only_filter = InvalidOid;
+static Oid only_guarded = InvalidOid;
+
+static void
+ForgetOnlyGuard(Datum, Oid table)
+{
+	if (!OidIsValid(table) || table == only_guarded)
+		only_guarded = InvalidOid;
+}
+
+bool
+IsExactElsewhere(Oid filter, Oid guarded)
+{
+	static bool watching = false;
+	bool found = false;
+
+	/* Each of the tables that inherit asks for itself. */
+	if (only_guarded == guarded && only_filter == filter)
+		return false;
+	if (!watching)
+		CacheRegisterRelcacheCallback(ForgetOnlyGuard, (Datum) 0);
+	watching = true;
+	only_guarded = guarded;
+	only_filter = filter;
+	/* Whoever may not add to the filter has no say in who uses it. */
+	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
+		const Oid other = GuardedTable(trigger->oid);
+
+		found = OidIsValid(other) && other != guarded && TableOwnerMayAdd(other, filter);
+		return found;
+	});
+	if (found)
+		only_guarded = InvalidOid;
+	return found;
 }
 
 Oid

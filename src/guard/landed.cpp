@@ -104,7 +104,7 @@ ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *
 	if (row->freed.exists)
 	{
 		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId(),
-					   row->plan->options.forget);
+					   row->plan->options.forget, row->freed_inserted);
 		row->freed.exists = false;
 	}
 	GuardNoteLanded(row, heap, tid);

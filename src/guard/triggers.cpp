@@ -13,6 +13,7 @@
 #include "pg/catalog.hpp"
 
 extern "C" {
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
@@ -618,6 +619,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 							 hash, false);
 			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid,
 						  old_hash};
+			row->freed_inserted = HeapTupleHeaderGetRawXmin(trigger->tg_trigtuple->t_data);
 			entered = true;
 		}
 		else if (site->changeable)
@@ -712,7 +714,8 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	if (has_key && !marked && site->may_delete &&
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{
-		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget);
+		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget,
+					   HeapTupleHeaderGetRawXmin(trigger->tg_trigtuple->t_data));
 		if (site->removable)
 		{
 			if (row == NULL)
