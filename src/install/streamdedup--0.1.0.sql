@@ -536,7 +536,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows that a diverting guard has refused although no row has their key';
 
--- Drops of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
+-- Drops and replacements of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
 -- session that has not loaded the library.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
