@@ -2,7 +2,7 @@
  * Which tables a filter guards: a filter with an enabled guard is not restored, and that of an
  * exact guard keeps its keys. Reads catalogs alone.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -333,6 +333,7 @@ bool
 IsExactElsewhere(Oid filter, Oid guarded)
 {
 	static bool watching = false;
+	List *below = NIL;
 	bool found = false;
 
 	/* Each of the tables that inherit asks for itself. */
@@ -343,13 +344,21 @@ IsExactElsewhere(Oid filter, Oid guarded)
 	watching = true;
 	only_guarded = guarded;
 	only_filter = filter;
-	/* Whoever may not add to the filter has no say in who uses it. */
-	VisitExactGuardsOf(filter, [&](Form_pg_trigger trigger, const GuardRows &) {
-		const Oid other = GuardedTable(trigger->oid);
+	VisitTriggersNaming(filter, [&](HeapTuple tuple, TupleDesc desc) {
+		const Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		const Oid table = trigger->tgrelid;
 
-		found = OidIsValid(other) && other != guarded && TableOwnerMayAdd(other, filter);
+		/* There can be many tables that inherit. Their guards are clones, or find this one. */
+		if (table != guarded && below == NIL)
+			below = InheritorsOf(guarded, NULL);
+		if (table == guarded || list_member_oid(below, table))
+			return false;
+		/* Whoever may not add to the filter has no say in who uses it. */
+		found = IsGuardOf(tuple, desc, filter) && ReadGuardRows(table).options.exact &&
+				GuardedTable(trigger->oid) != guarded;
 		return found;
 	});
+	list_free(below);
 	if (found)
 		only_guarded = InvalidOid;
 	return found;
