@@ -356,8 +356,11 @@ BEGIN
 		EXECUTE replace(command, 'guard_inherit.p ', 'guard_inherit.late ');
 	END LOOP;
 	CREATE INDEX ON late USING streamdedup_guard (k);
-	INSERT INTO late VALUES (30, 'late'), (30, 'late');
-	DELETE FROM late;
+	BEGIN
+		INSERT INTO late VALUES (30, 'late'), (30, 'late');
+	EXCEPTION WHEN object_not_in_prerequisite_state THEN
+		RAISE INFO '%', SQLERRM;
+	END;
 	ALTER TABLE late INHERIT p;
 	INSERT INTO late VALUES (30, 'late'), (32, 'late');
 	ALTER EVENT TRIGGER streamdedup_guard_inherited ENABLE ALWAYS;

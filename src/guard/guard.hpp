@@ -215,6 +215,9 @@ extern Oid ExactlyGuardedBy(Oid filter);
  */
 extern List *TablesOfExactGuard(Oid filter, Oid *guarded);
 
+/* Whether a table other than `guarded` has an exact guard that uses the filter, enabled or not. */
+extern bool IsExactElsewhere(Oid filter, Oid guarded);
+
 /*
  * The table whose exact guard, enabled or not, uses the filter, or InvalidOid. Raises 55000 if
  * there are two such tables: triggers that were made by hand can lead to that.

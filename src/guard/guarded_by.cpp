@@ -2,7 +2,7 @@
  * Which tables a filter guards: a filter with an enabled guard is not restored, and that of an
  * exact guard keeps its keys. Reads catalogs alone.
  */
-#include "guard/guard.hpp"
+#include "guard/inherit.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -16,6 +16,7 @@ extern "C" {
 #include "commands/trigger.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 }
 
@@ -315,6 +316,52 @@ TablesOfExactGuard(Oid filter, Oid *guarded)
 		return false;
 	});
 	return tables;
+}
+
+/* A filter, and the table that it guards, for which no other exact guard was found last. */
+static Oid only_filter = InvalidOid;
+static Oid only_guarded = InvalidOid;
+
+static void
+ForgetOnlyGuard(Datum, Oid table)
+{
+	if (!OidIsValid(table) || table == only_guarded)
+		only_guarded = InvalidOid;
+}
+
+bool
+IsExactElsewhere(Oid filter, Oid guarded)
+{
+	static bool watching = false;
+	List *below = NIL;
+	bool found = false;
+
+	/* Each of the tables that inherit asks for itself. */
+	if (only_guarded == guarded && only_filter == filter)
+		return false;
+	if (!watching)
+		CacheRegisterRelcacheCallback(ForgetOnlyGuard, (Datum) 0);
+	watching = true;
+	only_guarded = guarded;
+	only_filter = filter;
+	VisitTriggersNaming(filter, [&](HeapTuple tuple, TupleDesc desc) {
+		const Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		const Oid table = trigger->tgrelid;
+
+		/* There can be many tables that inherit. Their guards are clones, or find this one. */
+		if (table != guarded && below == NIL)
+			below = InheritorsOf(guarded, NULL);
+		if (table == guarded || list_member_oid(below, table))
+			return false;
+		/* Whoever may not add to the filter has no say in who uses it. */
+		found = IsGuardOf(tuple, desc, filter) && ReadGuardRows(table).options.exact &&
+				GuardedTable(trigger->oid) != guarded;
+		return found;
+	});
+	list_free(below);
+	if (found)
+		only_guarded = InvalidOid;
+	return found;
 }
 
 Oid

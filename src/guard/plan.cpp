@@ -417,6 +417,9 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	plan->guarded = GuardedTable(trigger);
 	if (!OidIsValid(plan->guarded))
 		return gettext_noop("One of its triggers has just been dropped.");
+	/* It could make the filter forget keys, or take it for one that has those of its own table. */
+	if (IsExactElsewhere(plan->clause.filter, plan->guarded))
+		return gettext_noop("Its live filter is that of the exact guard of another table.");
 
 	plan->keys = MakeColumnsKeyPlan(context, plan->clause.columns, plan->clause.types,
 									plan->clause.collations);

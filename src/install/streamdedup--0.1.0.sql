@@ -536,7 +536,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows from the side table of a guard if no row of the table has their key; returns their number';
 
--- DROP of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
+-- Drops and replacements of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
 -- session that has not loaded the library.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
