@@ -359,13 +359,19 @@ IsChunk(Oid table)
 	return IsListed(table, &compressed);
 }
 
-void
-RequireUncompressed(Oid table)
+bool
+IsCompressed(Oid table)
 {
 	bool compressed;
 
 	(void) IsListed(table, &compressed);
-	if (!compressed)
+	return compressed;
+}
+
+void
+RequireUncompressed(Oid table)
+{
+	if (!IsCompressed(table))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -29,6 +29,9 @@ extern TimeBounds CheckedTimes(Oid table, const char *column);
 /* Whether TimescaleDB says that a table is a chunk. */
 extern bool IsChunk(Oid table);
 
+/* Whether it is one with compressed rows. */
+extern bool IsCompressed(Oid table);
+
 /* Raises 0A000 if a table is a chunk with compressed rows, which no index of the table has. */
 extern void RequireUncompressed(Oid table);
 

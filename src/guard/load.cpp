@@ -428,7 +428,6 @@ LoadRows(Load *load)
 	const bool attaches = OidIsValid(load->how->guarded);
 	Snapshot snapshot;
 
-	load->keys = TableKeysOf(load->rel, load->clause, load->filter);
 	load->repeats = MakeHashList(REPEATED_AT_ONCE);
 	if (attaches)
 	{
@@ -456,6 +455,27 @@ LoadRows(Load *load)
 							   RelationGetRelationName(load->rel))));
 }
 
+uint32
+RequireReadable(const TableKeys &keys, const LiveFilter &filter, Oid table)
+{
+	const Expr *time = keys.clause.at;
+
+	if (get_rel_relispartition(table))
+		return 0;
+	if (keys.ttl != 0 && IsA(time, Var))
+	{
+		const TimeBounds bounds =
+			CheckedTimes(table, get_attname(RelationGetRelid(keys.from),
+											((const Var *) time)->varattno, false));
+
+		if (!TIMESTAMP_NOT_FINITE(bounds.to) && IsCompressed(table) &&
+			!dedup::live::Alive(LiveGeneration(filter, bounds.to), LiveGenerationNow(filter)))
+			return LiveGeneration(filter, bounds.to) + 1;
+	}
+	RequireUncompressed(table);
+	return 0;
+}
+
 void
 LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 {
@@ -475,9 +495,9 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	load.filter = OpenLive(clause.filter, LiveUse::Add, owner, how.function);
 	load.tables = CoveredTables(rel);
 	load.context = context;
+	load.keys = TableKeysOf(rel, clause, load.filter);
 	foreach(cell, load.tables)
-		if (!get_rel_relispartition(lfirst_oid(cell)))
-			RequireUncompressed(lfirst_oid(cell));
+		load.from = Max(load.from, RequireReadable(load.keys, load.filter, lfirst_oid(cell)));
 	load.by_time = clause.at != NULL;
 	load.now = load.by_time ? GetCurrentTimestamp() : 0;
 	/* A filter that does not cover its table is loaded as a whole, later. */

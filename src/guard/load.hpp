@@ -28,6 +28,13 @@ struct GuardLoad
  */
 extern void LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how);
 
+/*
+ * Raises 0A000 if the keys of a table's rows cannot be read: it is a compressed chunk, and not
+ * all of its rows are older than the window of the filter. Returns the generation from which on
+ * they can: 0 if all.
+ */
+extern uint32 RequireReadable(const TableKeys &keys, const LiveFilter &filter, Oid table);
+
 /* What dedup_guard() does with the rows that are there, if they are not only counted. */
 extern void LoadForGuard(Relation rel, const GuardRequest &request);
 

@@ -239,6 +239,7 @@ OpenSource(Rebuild *rebuild, Oid table)
 	KeySource *source = (KeySource *) palloc0(sizeof(KeySource));
 	Relation rel = table_open(table, NoLock);
 	const GuardPlan *plan = FindGuardPlan(rel, FindGuardFunction(rel, false));
+	ListCell *cell;
 
 	if (plan == NULL || plan->clause.filter != rebuild->filter)
 		CannotRebuild(rebuild->filter, psprintf(_("The guard of table \"%s\" is not complete."),
@@ -246,6 +247,9 @@ OpenSource(Rebuild *rebuild, Oid table)
 	rebuild->exact = plan->options.exact;
 	source->keys = TableKeysOf(rel, plan->clause, rebuild->made);
 	source->tables = CoveredTables(rel);
+	foreach(cell, source->tables)
+		rebuild->keys.from =
+			Max(rebuild->keys.from, RequireReadable(source->keys, rebuild->made, lfirst_oid(cell)));
 	return source;
 }
 
@@ -298,6 +302,7 @@ static void
 LoadRows(Rebuild *rebuild)
 {
 	const RebuildLoad how = {rebuild->exact, NoteRepeated, rebuild};
+	const uint32 from = rebuild->keys.from;
 	LoadedTimes loaded;
 	ListCell *cell;
 	ListCell *table;
@@ -310,7 +315,7 @@ LoadRows(Rebuild *rebuild)
 	rebuild->keys = StartRebuiltKeys(rebuild->made, rebuild->exact, rebuild->context);
 	loaded = LoadBySnapshot(rebuild->sources, rebuild->made, rebuild->span.before, how);
 	rebuild->keys.newest = loaded.newest;
-	rebuild->keys.from = loaded.from;
+	rebuild->keys.from = Max(from, loaded.from);
 }
 
 /* ---- changes ---------------------------------------------------------------------------- */
