@@ -137,6 +137,23 @@ TRUNCATE second;
 INSERT INTO e VALUES (7, 8);
 DROP TABLE second;
 
+-- a part of a guard goes while the owner of its table may not add keys, and comes again when he may
+CREATE TABLE lent (k int);
+CREATE INDEX ON lent (k);
+ALTER TABLE lent OWNER TO regress_crossed_owner;
+SELECT dedup_create('lent_seen', dedup_filter(1000, 0.0001, 1));
+GRANT INSERT ON lent_seen TO regress_crossed_owner;
+SELECT dedup_guard('lent', 'lent_seen', '{k}', exact => true);
+SELECT pg_get_triggerdef(oid) AS command FROM pg_trigger WHERE tgrelid = 'lent'::regclass AND tgname = '~dedup_guard' \gset
+REVOKE INSERT ON lent_seen FROM regress_crossed_owner;
+DROP TRIGGER "~dedup_guard" ON lent;
+GRANT INSERT ON lent_seen TO regress_crossed_owner;
+INSERT INTO lent VALUES (1);
+:command;
+INSERT INTO lent VALUES (1);
+SELECT dedup_rebuild('lent_seen');
+INSERT INTO lent VALUES (1), (2) RETURNING *;
+
 -- who may make triggers for a table does nothing as its owner
 CREATE TABLE owned (k int, v text);
 ALTER TABLE owned OWNER TO regress_crossed_owner;

@@ -390,6 +390,17 @@ TableOfExactGuard(Oid filter)
 	return table;
 }
 
+/*
+ * Whether the guard of a table, which is exact, has a say in what its filter covers. One whose
+ * owner may not add keys has, too, unless another one that may relies on the filter: rows that
+ * come while the guard is not there would be unknown when he may again.
+ */
+static bool
+CountsForFilter(Oid guarded, Oid filter)
+{
+	return TableOwnerMayAdd(guarded, filter) || !IsExactElsewhere(filter, guarded);
+}
+
 Oid
 FilterOfExactGuard(Oid table)
 {
@@ -398,7 +409,7 @@ FilterOfExactGuard(Oid table)
 	/* Without its other trigger nobody knows what it was. */
 	return OidIsValid(rows.remove) && (rows.options.exact || !OidIsValid(rows.write)) &&
 				   IsLiveRelationId(rows.clause.filter) &&
-				   TableOwnerMayAdd(GuardedTable(rows.remove), rows.clause.filter)
+				   CountsForFilter(GuardedTable(rows.remove), rows.clause.filter)
 			   ? rows.clause.filter
 			   : InvalidOid;
 }
