@@ -91,7 +91,8 @@ sub cancel_ever_later
 	my @results = split /\n/, $stdout;
 	my $whole = $results[-1] // '';
 	my @wrong = grep { $_ ne 'cancelled' && $_ ne $whole } @results;
-	push @wrong, grep { /ERROR|FATAL/ && !/canceling statement due to statement timeout/ }
+	# of a timeout that fires while it is being disarmed the server says that the user has cancelled
+	push @wrong, grep { /ERROR|FATAL/ && !/canceling statement due to (statement timeout|user request)/ }
 	  split /\n/, $stderr;
 	push @wrong, 'it did not end' if $whole eq '' || $whole eq 'cancelled';
 	return (scalar(grep { $_ eq 'cancelled' } @results), join("\n", @wrong));
