@@ -24,8 +24,9 @@
 #            can see at any time. Some keys are used by one session only, so it can say of
 #            each statement whether it is refused; for the others there must have been a row
 #            somewhere. A partition is detached, filled by hand, and attached again.
-#   freed    one with a guard whose rows free their keys, which leaves duplicates out. The same
-#            holds for it; and its filter has seen the keys of its rows, and no others.
+#   freed    one with a guard whose rows free their keys, which diverts duplicates. The same
+#            holds for it; its filter has seen the keys of its rows, and no others; and each
+#            row that was sent to it is there or in its side table, and never in both.
 #
 # The sessions check the rule for deleted rows at once. A key that a session has taken
 # stays taken until this session forgets the key, so each session can predict the answer
@@ -478,6 +479,21 @@ sub own_exact_row
 	return $own{$table}{$k} || 0;
 }
 
+# Each row that was sent to a table is there, or where it was diverted to.
+sub expect_diverted
+{
+	my ($table, $landed, @ids) = @_;
+	return if $table ne 'freed' || $psql->{error};
+	my %diverted = map { $_ => 1 } $psql->ask('SELECT id FROM freed_refused WHERE id IN (' . join(', ', @ids) . ')');
+	return if $psql->{error};
+	foreach my $id (@ids)
+	{
+		note("X $tx the row $id is nowhere") if !$landed->{$id} && !$diverted{$id};
+		note("X $tx the row $id is in the table and was diverted") if $landed->{$id} && $diverted{$id};
+	}
+	return;
+}
+
 # Rows of keys of this session's own, in order. Some of them twice.
 sub insert_own
 {
@@ -504,6 +520,7 @@ sub insert_own
 		note("X $tx the key $row->{k} got into $table twice") if !$is_new && $landed{ $row->{id} };
 		push @effects, [ '=', $table, $row->{k}, $row->{id} ] if $landed{ $row->{id} };
 	}
+	expect_diverted($table, \%landed, map { $_->{id} } @rows);
 	return;
 }
 
@@ -526,6 +543,7 @@ sub insert_shared
 	my @landed = $psql->ask("INSERT INTO $table VALUES ($id, $k, $part) RETURNING id");
 	if (@landed || $psql->{error} eq 'gone') { note("W $tx $table $k") }
 	elsif (!$psql->{error} || $psql->{error} eq '23505') { note("N $tx $table $k") }
+	expect_diverted($table, { map { $_ => 1 } @landed }, $id);
 	return;
 }
 
@@ -1265,6 +1283,9 @@ sub compare
 		violation("two rows of one key: $twice");
 	}
 
+	my @both = $session->ask('SELECT id FROM freed JOIN freed_refused r USING (id)');
+	violation(scalar(@both) . ' rows are in a table and were diverted: ' . few(@both)) if @both;
+	$figures{'rows diverted'} += $session->value('SELECT count(*) FROM freed_refused') || 0;
 	my @differ = $session->ask("SELECT k, dedup_seen('freed_keys', k) FROM (SELECT generate_series(0, $shared_keys) k
 		UNION ALL SELECT $first_own * s + k FROM generate_series(1, $sessions) s, generate_series(0, $own_keys) k) x
 		WHERE dedup_seen('freed_keys', k) <> EXISTS (SELECT FROM freed WHERE freed.k = x.k)");
@@ -1333,7 +1354,7 @@ sub next_generation
 {
 	my ($session) = @_;
 	# A partition that a killed session has left detached is not truncated with its table.
-	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, single3, strict, strict3, single_keys, strict_keys, freed');
+	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, single3, strict, strict3, single_keys, strict_keys, freed, freed_refused');
 	violation("TRUNCATE failed with $session->{error}") if $session->{error};
 	%effects_of = %acknowledged = %refused = %refused_views = %was_there = %refused_exact = ();
 	return;
@@ -1434,7 +1455,7 @@ foreach my $sql (
 	q{SELECT dedup_guard('views', 'recent', ARRAY['k'])},
 	q{SELECT dedup_guard('single', 'single_keys', ARRAY['k'], exact => true)},
 	q{SELECT dedup_guard('strict', 'strict_keys', ARRAY['k'], 'reject', exact => true)},
-	q{SELECT dedup_guard('freed', 'freed_keys', ARRAY['k'], on_delete => 'forget')},
+	q{SELECT dedup_guard('freed', 'freed_keys', ARRAY['k'], 'divert', on_delete => 'forget')},
 	q{CREATE FUNCTION remember() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO public.history (k) VALUES (NEW.k); RETURN NULL; END $$},
 	q{CREATE TRIGGER remember_new AFTER INSERT ON clicks FOR EACH ROW EXECUTE FUNCTION remember()},
