@@ -241,6 +241,8 @@ ExactGuardIndexBuilt(Relation heap, Relation index)
 				 errhint("Run dedup_unguard(), and dedup_guard() with a logged filter.")));
 	if (HasNoBlocks(RelationGetRelid(heap)))
 		CoverEmptied();
-	else if (index->rd_createSubid != InvalidSubTransactionId)
+	/* A parallel restore makes triggers and indexes in any order, and has loaded the keys. */
+	else if (index->rd_createSubid != InvalidSubTransactionId &&
+			 plan->guarded != RelationGetRelid(heap) && !heap->rd_rel->relispartition)
 		UncoverUnseen(plan->clause.filter);
 }
