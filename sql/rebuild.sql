@@ -224,6 +224,7 @@ SET ROLE regress_rebuild;
 SELECT dedup_guard('o', 'of', '{k}', on_delete => 'forget');
 SELECT dedup_guard('e', 'oe', '{k}', exact => true);
 INSERT INTO e VALUES (1), (2);
+DROP INDEX e_dedup_guard;
 CREATE INDEX ON e USING streamdedup_guard (k);
 INSERT INTO e VALUES (3);
 SELECT dedup_rebuild('oe');
