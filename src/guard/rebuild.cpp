@@ -571,7 +571,8 @@ FinishRebuild(Rebuild *rebuild)
 /*
  * dedup_rebuild(filter regclass, prototype dedup_filter) returns void
  *
- * As the owner of the tables that the filter guards, and of the filter: see LockToRebuild().
+ * The caller must own the tables that the filter guards, and the filter. LockToRebuild() says
+ * when the right to add keys to the filter is enough.
  */
 DEDUP_FUNCTION(dedup_rebuild)
 {

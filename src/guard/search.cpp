@@ -246,8 +246,8 @@ IsByRangeOf(Relation parent, const char *column)
 }
 
 /*
- * A copy of the partitions of a table: the server's can be replaced while others are opened.
- * Those of which all rows are a ttl or more away are told by their bounds alone.
+ * Copies the partitions of a table, since the server can replace its list while other tables are
+ * opened. Marks the partitions whose bounds say that each of their rows is a ttl or more away.
  */
 static Partition *
 CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
