@@ -30,6 +30,9 @@ Reading Read(const uint8_t* image, const Header& header) noexcept {
 
 bool Overfull(const Header& header, const Reading& reading) noexcept {
   if (header.exact() || !header.method->has_rate()) return false;
+  if (header.method->growth != nullptr) {
+    return header.counters.count > header.method->growth->most_keys(header.shape);
+  }
   if (header.method->forgets(header.shape)) {
     // The common case, before the sums that tell what to expect.
     if (reading.fpr <= 1.2 * header.shape.fpr) return false;
@@ -46,9 +49,10 @@ bool Overfull(const Header& header, const Reading& reading) noexcept {
 }
 
 Step NextStep(const Header& header, uint64_t limit) noexcept {
-  if (!header.exact()) return {Form::kWorkingFull, 0};
-  const uint64_t n = header.hashes();
-  if (n >= limit) return {Form::kWorkingFull, 0};
+  const uint64_t n = header.counters.count;
+  if (!header.exact() || n >= limit) {
+    return {Form::kWorkingFull, header.method->growth != nullptr ? n + 1 : 0};
+  }
   uint64_t room = header.counted() ? kFirstCountedRoom : kFirstRoom;
   if (n >= room) {
     room = header.counted() && n < kListRoom ? kListRoom : 2 * kListRoom;
@@ -68,27 +72,39 @@ size_t StepBytes(const Header& header, const Step& step) noexcept {
   if (step.form == Form::kWorkingExact) {
     return WorkingExactBytes(step.room, header.order(), header.counted());
   }
-  return WorkingFullBytes(header.shape);
+  return WorkingFullBytes(BodyBytesFor(header, step.room));
+}
+
+uint32_t BodyBytesFor(const Header& header, uint64_t keys) noexcept {
+  if (header.method->growth == nullptr) return header.shape.bytes;
+  const uint32_t bytes = header.method->growth->bytes_for(header.shape, keys);
+  const size_t now = header.exact() ? 0 : header.used_bytes();
+  return bytes > now ? bytes : static_cast<uint32_t>(now);
 }
 
 void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept {
-  MoveInPieces(image + kHeaderBytes + shift, image + header->body_at(), header->shape.bytes);
+  MoveInPieces(image + kHeaderBytes + shift, image + header->body_at(), header->body_bytes());
   header->working.shift = static_cast<uint16_t>(shift);
   WriteWorkingState(image, header->working);
 }
 
-bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
+bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters* counters,
             uint8_t* body) noexcept {
+  const Growth* growth = header.method->growth;
   if (!header.exact()) {
     const size_t used = header.used_bytes();
+    if (growth != nullptr && bytes > used) {
+      growth->grow(header.shape, header.counters, image + header.body_at(), bytes, counters, body);
+      return true;
+    }
     *counters = header.counters;
     CopyInPieces(body, image + header.body_at(), used);
-    ClearInPieces(body + used, header.shape.bytes - used);
+    ClearInPieces(body + used, bytes - used);
     return true;
   }
   bool taken = true;
-  *counters = Counters{};
-  ClearInPieces(body, header.shape.bytes);
+  *counters = growth != nullptr ? growth->start(bytes) : Counters{};
+  ClearInPieces(body, bytes);
   InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     taken = taken && Replay(*header.method, header.shape, counters, body, hashes, counts, n) == n;
   });
@@ -107,9 +123,10 @@ bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
     });
     return true;
   }
-  const size_t shift = ShiftFor(out, header.shape);
+  const uint32_t bytes = BodyBytesFor(header, step.room);
+  const size_t shift = ShiftFor(out, bytes);
   Counters counters;
-  const bool taken = BodyTo(image, header, &counters, out + kHeaderBytes + shift);
+  const bool taken = BodyTo(image, header, bytes, &counters, out + kHeaderBytes + shift);
   WriteHeader(out, header.shape, Form::kWorkingFull, counters,
               WorkingState{.shift = static_cast<uint16_t>(shift)});
   return taken;
@@ -148,7 +165,8 @@ bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
 
 size_t CanonicalBytes(const Header& header) noexcept {
   if (StaysExact(header)) return kHeaderBytes + header.entry_bytes() * header.hashes();
-  return kHeaderBytes + (header.exact() ? header.shape.bytes : header.used_bytes());
+  return kHeaderBytes +
+         (header.exact() ? BodyBytesFor(header, header.hashes()) : header.used_bytes());
 }
 
 void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
@@ -170,7 +188,8 @@ void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) no
     WriteHeader(out, header.shape, Form::kExact, Counters{header.hashes(), 0});
   } else if (header.exact()) {
     Counters counters;
-    (void)BodyTo(image, header, &counters, out + kHeaderBytes);
+    (void)BodyTo(image, header, BodyBytesFor(header, header.hashes()), &counters,
+                 out + kHeaderBytes);
     WriteHeader(out, header.shape, Form::kFull, counters);
   } else {
     CopyInPieces(out + kHeaderBytes, image + header.body_at(), size - kHeaderBytes);
@@ -187,10 +206,10 @@ size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* out) noe
 }
 
 size_t AddToBytes(const Header& header) noexcept {
-  if (!header.exact()) return kHeaderBytes + header.shape.bytes;
+  if (!header.exact()) return kHeaderBytes + BodyBytesFor(header, header.counters.count + 1);
   const size_t same = kHeaderBytes + header.entry_bytes() * header.hashes();
   if (header.hashes() >= header.exact_limit()) {
-    const size_t full = kHeaderBytes + header.shape.bytes;
+    const size_t full = kHeaderBytes + BodyBytesFor(header, header.hashes() + 1);
     return full > same ? full : same;
   }
   return same + header.entry_bytes();
@@ -200,7 +219,10 @@ size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash, uint8_t*
   const Shape& shape = header.shape;
   if (header.form == Form::kFull) {
     Counters counters;
-    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
+    // A key that is there already makes no body grow.
+    const bool grows = HasToGrow(header, 1) && !Contains(image, header, hash);
+    const uint32_t bytes = BodyBytesFor(header, header.counters.count + grows);
+    if (!BodyTo(image, header, bytes, &counters, out + kHeaderBytes) ||
         header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr) == 0) {
       return 0;
     }
@@ -231,7 +253,7 @@ size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash, uint8_t*
   } else {
     Counters counters;
     const uint64_t once = 1;
-    if (!BodyTo(image, header, &counters, to) ||
+    if (!BodyTo(image, header, BodyBytesFor(header, n + 1), &counters, to) ||
         Replay(*header.method, shape, &counters, to, &hash, &once, 1) == 0) {
       return 0;
     }
@@ -250,7 +272,7 @@ size_t ForgetFrom(const uint8_t* image, const Header& header, uint64_t hash,
   const Shape& shape = header.shape;
   if (!header.exact()) {
     Counters counters;
-    if (!BodyTo(image, header, &counters, out + kHeaderBytes) ||
+    if (!BodyTo(image, header, header.shape.bytes, &counters, out + kHeaderBytes) ||
         !header.method->forget(shape, &counters, out + kHeaderBytes, hash)) {
       return 0;
     }

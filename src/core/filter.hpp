@@ -110,7 +110,7 @@ bool Overfull(const Header& header, const Reading& reading) noexcept;
 // The form and the room that a working image needs to take one more key.
 struct Step {
   Form form;
-  uint64_t room;  // of kWorkingExact
+  uint64_t room;  // in hashes; of a body that grows, keys; else 0
 };
 
 // Working exact images start with room for this many hashes: with PostgreSQL's
@@ -131,10 +131,14 @@ Step FirstStep(const Header& header, uint64_t limit) noexcept;
 
 size_t StepBytes(const Header& header, const Step& step) noexcept;
 
-// By how much the body of a kWorkingFull image at this address is shifted, so that
-// it starts a cache line, behind the room for deferred hashes.
-inline size_t ShiftFor(const uint8_t* image, const Shape& shape) noexcept {
-  const size_t least = 8 * DeferredRoom(shape);
+// The size of a body for so many keys that holds what the filter has: of one that grows, at
+// least what it is now.
+uint32_t BodyBytesFor(const Header& header, uint64_t keys) noexcept;
+
+// By how much the body, of so many bytes, of a kWorkingFull image at this address is shifted,
+// so that it starts a cache line, behind the room for deferred hashes.
+inline size_t ShiftFor(const uint8_t* image, size_t body_bytes) noexcept {
+  const size_t least = 8 * DeferredRoom(body_bytes);
   return least +
          (kLineBytes - (reinterpret_cast<uintptr_t>(image) + kHeaderBytes + least) % kLineBytes) %
              kLineBytes;
@@ -145,7 +149,7 @@ inline size_t ShiftFor(const uint8_t* image, const Shape& shape) noexcept {
 void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept;
 inline void Align(uint8_t* image, Header* header) noexcept {
   if (header->form != Form::kWorkingFull) return;
-  const size_t shift = ShiftFor(image, header->shape);
+  const size_t shift = ShiftFor(image, header->body_bytes());
   if (header->working.shift != shift) MoveBody(image, header, shift);
 }
 
@@ -191,10 +195,10 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
   return n;
 }
 
-// Writes the method's body of any image, exact hashes replayed, and its counters.
-// False: the method is full before the last of the hashes.
-[[nodiscard]] bool BodyTo(const uint8_t* image, const Header& header, Counters* counters,
-                          uint8_t* body) noexcept;
+// Writes the method's body, of so many bytes, of any image, exact hashes replayed, and its
+// counters. False: the method is full before the last of the hashes.
+[[nodiscard]] bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes,
+                          Counters* counters, uint8_t* body) noexcept;
 
 // Writes the working image that NextStep() chose, with all that `image` holds,
 // to `out`, which has StepBytes() bytes. False: the method cannot hold it.
@@ -206,6 +210,14 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
 inline bool WouldRewrite(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   return !header.exact() && header.method->grows_next != nullptr &&
          header.method->grows_next(header.shape, header.counters) && !Contains(image, header, hash);
+}
+
+// Whether a full image has so many keys that with `more` of them its body has to grow first, or
+// its rate would not be kept.
+inline bool HasToGrow(const Header& header, uint64_t more) noexcept {
+  const Growth* growth = header.method->growth;
+  if (__builtin_expect(growth == nullptr, 1) || header.exact()) return false;
+  return header.counters.count + more > growth->limit(header.shape, header.counters);
 }
 
 enum class Outcome { kNew, kSeen, kNoRoom, kFull };
@@ -225,6 +237,9 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
     exact.Append(hash);
     header->counters.count = exact.n();
     return Outcome::kNew;
+  }
+  if (HasToGrow(*header, 1)) {
+    return Contains(image, *header, hash) ? Outcome::kSeen : Outcome::kNoRoom;
   }
   uint8_t seen = 0;
   const size_t taken = header->method->test_and_add(header->shape, &header->counters,
@@ -249,8 +264,12 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 // or one that was deferred found no room. Anything else: it was taken.
 [[nodiscard]] inline Outcome Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
   const bool exact = header->form == Form::kWorkingExact;
-  if (header->shape.bytes < kDeferFromBytes) return TestAndAdd(image, header, hash);
+  if (header->defer_bytes() < kDeferFromBytes) return TestAndAdd(image, header, hash);
   size_t n = header->deferred();
+  if (HasToGrow(*header, n + 1)) {
+    if (!Settle(image, header)) return Outcome::kFull;
+    return HasToGrow(*header, 1) ? Outcome::kNoRoom : TestAndAdd(image, header, hash);
+  }
   if (exact && header->hashes() + n >= header->room()) {
     if (!Settle(image, header)) return Outcome::kFull;
     n = 0;

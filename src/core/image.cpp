@@ -39,9 +39,12 @@ Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
   header->counters.state = LoadU32(image + kStateAt);
 
   if (shape.bytes == 0 || shape.bytes > kMaxBodyBytes) return Flaw::kParameters;
-  if (method->has_rate() ? shape.keys < 1 || shape.keys > kMaxKeys ||
-                               !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)
-                         : shape.keys != 0 || LoadU64(image + 32) != 0) {
+  if (method->has_rate() ? !(shape.fpr >= kMinFpr && shape.fpr <= kMaxFpr)
+                         : LoadU64(image + 32) != 0) {
+    return Flaw::kParameters;
+  }
+  if (method->has_rate() && method->growth == nullptr ? shape.keys < 1 || shape.keys > kMaxKeys
+                                                      : shape.keys != 0) {
     return Flaw::kParameters;
   }
   if (!method->valid(shape, header->exact() ? Counters{} : header->counters))
@@ -55,7 +58,7 @@ Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
       break;
     case Form::kWorkingExact:
       if (header->hashes() > header->room() || header->room() > header->state_limit() ||
-          !ValidState(working, shape, true, header->hashes(), header->room())) {
+          !ValidState(working, header->defer_bytes(), true, header->hashes(), header->room())) {
         return Flaw::kParameters;
       }
       if (size < WorkingExactBytes(header->room(), header->order(), header->counted())) {
@@ -66,8 +69,8 @@ Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
       if (size != kHeaderBytes + header->used_bytes()) return Flaw::kSize;
       break;
     case Form::kWorkingFull:
-      if (!ValidState(working, shape, false, 0, 0)) return Flaw::kParameters;
-      if (size < WorkingFullBytes(shape)) return Flaw::kSize;
+      if (!ValidState(working, header->defer_bytes(), false, 0, 0)) return Flaw::kParameters;
+      if (size < WorkingFullBytes(header->body_bytes())) return Flaw::kSize;
       break;
   }
   return Flaw::kNone;

@@ -6,10 +6,11 @@
 //        2      1  method code
 //        3      1  form (below) in the low 4 bits, and above them the number of the hash
 //                  of the keys: 0 XXH3, 1 SipHash-2-4
-//        4      4  M, the method's body in bytes
+//        4      4  M, the method's body in bytes; of a body that grows, the most
 //        8      8  canonical forms: checksum; working forms: WorkingState
 //       16      8  seed of the key hash
-//       24      8  keys: capacity or window; 0 of methods without a rate
+//       24      8  keys: capacity or window; 0 of methods without a rate, and of filters
+//                  that grow
 //       32      8  fpr, an IEEE double; the same
 //       40      8  the method's detail
 //       48      8  exact forms: n, the number of hashes; else Counters::count
@@ -20,7 +21,8 @@
 // Numbers are little-endian. There are four forms. Two are canonical: they are
 // what is stored, and equal filters have equal bytes.
 //   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp); of methods
-//                  that tell frequencies each with its 64-bit count, while 16 n <= M
+//                  that tell frequencies each with its 64-bit count, while 16 n <= M; of
+//                  filters that grow, while n <= Growth::exact_hashes
 //   kFull          the method's body, as far as it is in use
 // Two are working forms, for a filter that is being filled in memory; they have
 // spare room, no checksum, and never leave the server's memory:
@@ -107,6 +109,15 @@ struct Header {
   size_t used_bytes() const noexcept {  // of full forms: of the body
     return method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
   }
+  // Of full working forms: all of the body.
+  size_t body_bytes() const noexcept {
+    return method->growth != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
+  }
+  // Of working forms: that of which kDeferFromBytes speaks.
+  size_t defer_bytes() const noexcept {
+    if (__builtin_expect(method->growth == nullptr, 1)) return shape.bytes;
+    return exact() ? 0 : body_bytes();
+  }
   // Filters that were merged into this one, itself included.
   uint32_t parts() const noexcept { return uint32_t{1} + working.merged; }
   size_t deferred() const noexcept { return working.deferred; }
@@ -137,6 +148,7 @@ inline constexpr uint64_t MostHashes(ExactOrder order, bool counted = false) noe
 
 // The most hashes that a filter keeps before it goes over to its method.
 inline uint64_t ExactLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
+  if (method.growth != nullptr) return method.growth->exact_hashes;
   uint64_t limit = shape.bytes / EntryBytes(method.counts());
   if (method.exact_to_keys && limit > shape.keys) limit = shape.keys;
   const uint64_t most = MostHashes(order, method.counts());
@@ -159,26 +171,27 @@ inline uint64_t Header::state_limit() const noexcept { return StateLimit(*method
 inline constexpr size_t kMaxDeferred = 64;
 inline constexpr uint64_t kDeferFromBytes = 256 * 1024;
 
-// Room for deferred hashes in front of a body, and the most that it is shifted.
-inline constexpr size_t DeferredRoom(const Shape& shape) noexcept {
-  return shape.bytes >= kDeferFromBytes ? kMaxDeferred : 0;
+// Room for deferred hashes in front of a body of so many bytes, and the most that it is shifted.
+inline constexpr size_t DeferredRoom(size_t body_bytes) noexcept {
+  return body_bytes >= kDeferFromBytes ? kMaxDeferred : 0;
 }
 inline constexpr size_t kMaxShift = 8 * kMaxDeferred + kLineBytes - 1;
 
 // Bytes of a full working image: its body may start at any of a line's bytes, so
 // that it can be moved to a line's start wherever the image stands.
-inline constexpr uint64_t WorkingFullBytes(const Shape& shape) noexcept {
-  return kHeaderBytes + 8 * DeferredRoom(shape) + (kLineBytes - 1) + shape.bytes;
+inline constexpr uint64_t WorkingFullBytes(size_t body_bytes) noexcept {
+  return kHeaderBytes + 8 * DeferredRoom(body_bytes) + (kLineBytes - 1) + body_bytes;
 }
 
-// Whether an image of this shape can be in this state: an exact one of n hashes with this
-// room, or a full one.
-inline constexpr bool ValidState(const WorkingState& working, const Shape& shape, bool exact,
+// Whether an image with these Header::defer_bytes() can be in this state: an exact one of n
+// hashes with this room, or a full one.
+inline constexpr bool ValidState(const WorkingState& working, size_t defer_bytes, bool exact,
                                  uint64_t n, uint64_t room) noexcept {
   const size_t shift = working.shift, deferred = working.deferred;
-  if (deferred > 0 && (shape.bytes < kDeferFromBytes || deferred >= kMaxDeferred)) return false;
+  if (deferred > 0 && (defer_bytes < kDeferFromBytes || deferred >= kMaxDeferred)) return false;
   if (exact) return shift == 0 && n + deferred <= room;
-  return shift >= 8 * DeferredRoom(shape) && shift < 8 * DeferredRoom(shape) + kLineBytes;
+  const size_t least = 8 * DeferredRoom(defer_bytes);
+  return shift >= least && shift < least + kLineBytes;
 }
 
 // ---- reading and writing the header -------------------------------------------
@@ -259,7 +272,7 @@ struct LastCheck {
     WorkingState working;
     if (!header.canonical() && (exact ? count <= header.room() : count == header.counters.count) &&
         Unpack(LoadU64(image + kChecksumAt), &working) && working.shift == header.working.shift &&
-        ValidState(working, header.shape, exact, count, header.room())) {
+        ValidState(working, header.defer_bytes(), exact, count, header.room())) {
       header.counters.count = count;
       header.working = working;
       return Flaw::kNone;

@@ -20,7 +20,7 @@ bool BothSorted(const Header& a, const Header& b) noexcept {
 
 // Bytes of the larger of what two exact filters of so many hashes may become.
 size_t LargestOf(const Header& header, uint64_t hashes, uint64_t limit) noexcept {
-  const size_t full = kHeaderBytes + header.shape.bytes, entry = header.entry_bytes();
+  const size_t full = kHeaderBytes + BodyBytesFor(header, hashes), entry = header.entry_bytes();
   if (hashes <= limit) return kHeaderBytes + entry * hashes;
   const size_t most = kHeaderBytes + entry * limit;
   return full > most ? full : most;
@@ -29,11 +29,12 @@ size_t LargestOf(const Header& header, uint64_t hashes, uint64_t limit) noexcept
 // Adds the hashes of an exact filter to a body for which they may come in any order. Where keys can
 // be forgotten, a key that is there already is not stored again, unless merges add up: two of these
 // hashes that share a fingerprint share one copy then, too, and forgetting the one forgets the
-// other. False: it would be full.
+// other. Nor where a body counts its keys, to know when it has to grow. False: it would be full.
 bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
                uint8_t* body) noexcept {
   const Method& method = *header.method;
-  const bool ask = method.can_forget(header.shape) && !method.merge_adds;
+  const bool ask =
+      (method.can_forget(header.shape) && !method.merge_adds) || method.growth != nullptr;
   bool taken = true;
   InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     if (!taken) return;
@@ -87,8 +88,10 @@ size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, const H
     WriteHeader(out, ha.shape, Form::kExact, Counters{n, 0});
     return kHeaderBytes + entry * n;
   }
+  const uint32_t bytes = BodyBytesFor(ha, n);
   Counters counters;
-  ClearInPieces(to, ha.shape.bytes);
+  if (ha.method->growth != nullptr) counters = ha.method->growth->start(bytes);
+  ClearInPieces(to, bytes);
   Batches batches;
   bool taken = true;
   const auto replay = [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
@@ -159,7 +162,8 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
   if (ha.method->forgets(shape) && ha.method->merge_keeps_all && n > shape.keys) {
     // One list of more keys than the window would lose the older ones of each.
     Counters replayed;
-    if (!BodyTo(a, ha, &counters, to) || !BodyTo(b, hb, &replayed, scratch) ||
+    if (!BodyTo(a, ha, shape.bytes, &counters, to) ||
+        !BodyTo(b, hb, shape.bytes, &replayed, scratch) ||
         !ha.method->merge(shape, &counters, to, replayed, scratch, Weights{})) {
       return 0;
     }
@@ -180,7 +184,9 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
 }  // namespace
 
 MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept {
-  const size_t full = kHeaderBytes + a.shape.bytes;
+  const uint64_t keys = a.counters.count + b.counters.count;
+  const uint32_t left = BodyBytesFor(a, keys), right = BodyBytesFor(b, keys);
+  const size_t full = kHeaderBytes + (left > right ? left : right);
   const bool ordered = !AnyOrder(a);
   if (!a.exact() || !b.exact()) {
     return {full, a.exact() != b.exact() && ordered ? size_t{a.shape.bytes} : 0};
@@ -206,16 +212,31 @@ size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Heade
     const bool left_full = hb.exact();
     const uint8_t* full = left_full ? a : b;
     const Header& full_header = left_full ? ha : hb;
-    if (!BodyTo(full, full_header, &counters, body) ||
+    const uint64_t keys = ha.counters.count + hb.counters.count;
+    if (!BodyTo(full, full_header, BodyBytesFor(full_header, keys), &counters, body) ||
         !AddHashes(left_full ? hb : ha, left_full ? b : a, &counters, body)) {
       return 0;
     }
+  } else if (method->growth != nullptr) {
+    // The smaller one is merged into a copy of the larger one.
+    const bool left_larger = ha.used_bytes() >= hb.used_bytes();
+    const uint8_t* larger = left_larger ? a : b;
+    const uint8_t* smaller = left_larger ? b : a;
+    const Header& hl = left_larger ? ha : hb;
+    const Header& hs = left_larger ? hb : ha;
+    const uint8_t* other = smaller + hs.body_at();
+    const uint64_t keys =
+        method->growth->union_keys(shape, hl.counters, larger + hl.body_at(), hs.counters, other);
+    if (!BodyTo(larger, hl, BodyBytesFor(hl, keys), &counters, body) ||
+        !method->merge(shape, &counters, body, hs.counters, other, weights)) {
+      return 0;
+    }
   } else {
-    if (!BodyTo(a, ha, &counters, body)) return 0;
+    if (!BodyTo(a, ha, shape.bytes, &counters, body)) return 0;
     Counters replayed = hb.counters;
     const uint8_t* right = b + hb.body_at();
     if (hb.exact()) {
-      if (!BodyTo(b, hb, &replayed, scratch)) return 0;
+      if (!BodyTo(b, hb, shape.bytes, &replayed, scratch)) return 0;
       right = scratch;
     }
     if (!method->merge(shape, &counters, body, replayed, right, weights)) return 0;
@@ -228,9 +249,12 @@ bool Reducible(const Header& header, const Shape& to) noexcept {
 }
 
 size_t ReducedBytes(const Header& header, const Shape& to) noexcept {
-  const bool exact =
-      header.exact() && header.hashes() <= ExactLimit(*header.method, to, header.order());
-  return kHeaderBytes + (exact ? 8 * header.hashes() : to.bytes);
+  if (header.exact() && header.hashes() <= ExactLimit(*header.method, to, header.order())) {
+    return kHeaderBytes + 8 * header.hashes();
+  }
+  const Growth* growth = header.method->growth;
+  return kHeaderBytes +
+         (growth != nullptr ? growth->bytes_for(to, header.counters.count) : to.bytes);
 }
 
 void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8_t* out) noexcept {
@@ -242,8 +266,10 @@ void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8
     WriteCanonical(image, same, out);
     return;
   }
-  header.method->reduce(header.shape, image + header.body_at(), to, out + kHeaderBytes);
-  WriteHeader(out, to, Form::kFull, Counters{});
+  Counters counters;
+  header.method->reduce(header.shape, header.counters, image + header.body_at(), to,
+                        static_cast<uint32_t>(size - kHeaderBytes), &counters, out + kHeaderBytes);
+  WriteHeader(out, to, Form::kFull, counters);
   Seal(out, size);
 }
 
@@ -256,6 +282,15 @@ Outcome MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header& hb)
   if (ha->exact()) return Outcome::kNoRoom;
   bool taken = true;
   uint8_t* body = a + ha->body_at();
+  const Growth* growth = ha->method->growth;
+  if (growth != nullptr) {
+    uint64_t keys = ha->counters.count + hb.counters.count;
+    if (!hb.exact()) {
+      if (hb.used_bytes() > ha->used_bytes()) return Outcome::kNoRoom;
+      keys = growth->union_keys(ha->shape, ha->counters, body, hb.counters, b + hb.body_at());
+    }
+    if (BodyBytesFor(*ha, keys) > ha->used_bytes()) return Outcome::kNoRoom;
+  }
   if (!hb.exact()) {
     taken = ha->method->merge(ha->shape, &ha->counters, body, hb.counters, b + hb.body_at(),
                               Weights{ha->parts(), hb.parts()});

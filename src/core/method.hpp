@@ -146,6 +146,29 @@ struct Reading {
   double fpr = 0;    // rate at which a key never seen is now called a duplicate
 };
 
+// What a method needs to make filters without a number of keys, whose body grows. Their
+// Shape::keys is 0, and Shape::bytes is kMaxBodyBytes. A body takes keys for ever; when it has
+// as many as limit() says, whoever owns its memory makes a larger one (grow), so that the
+// rate is kept. The largest, of most_keys() at the rate, has no limit.
+struct Growth {
+  uint64_t exact_hashes;  // that a filter keeps before it goes over to a body
+  uint64_t (*most_keys)(const Shape&) noexcept;
+  // The size of the smallest body that takes so many keys, or of the largest.
+  uint32_t (*bytes_for)(const Shape&, uint64_t keys) noexcept;
+  // The counters of an empty body of one of these sizes.
+  Counters (*start)(uint32_t bytes) noexcept;
+  uint64_t (*limit)(const Shape&, const Counters&) noexcept;
+  // Writes a body of more bytes with the same keys.
+  void (*grow)(const Shape&, const Counters&, const uint8_t* body, uint32_t bytes, Counters* grown,
+               uint8_t* out) noexcept;
+  // How many keys a merge has, or nearly.
+  uint64_t (*union_keys)(const Shape&, const Counters&, const uint8_t* body,
+                         const Counters& other_counters, const uint8_t* other) noexcept;
+  // The shape of the states of partial aggregates, of which kStatesMerged may be merged before the
+  // rate asked for is passed. Method::reduce makes filters of the plain shape of them.
+  Shape (*state_shape)(const Shape&) noexcept;
+};
+
 struct Method {
   const char* name;
   uint8_t code;  // in stored filters: never reused
@@ -206,11 +229,11 @@ struct Method {
   bool (*merge)(const Shape&, Counters*, uint8_t* body, const Counters& other_counters,
                 const uint8_t* other, const Weights&) noexcept;
 
-  // Of sketches of which a coarser one can be made, as if it had been made so: whether
-  // `to` is the shape of a coarser one, with all else equal, and its body. Null: none.
+  // Of filters of which a coarser one can be made: whether `to` is the shape of a coarser
+  // one, with all else equal, and its body of so many bytes, with its counters. Null: none.
   bool (*reducible)(const Shape& from, const Shape& to) noexcept = nullptr;
-  void (*reduce)(const Shape& from, const uint8_t* body, const Shape& to,
-                 uint8_t* out) noexcept = nullptr;
+  void (*reduce)(const Shape& from, const Counters&, const uint8_t* body, const Shape& to,
+                 uint32_t bytes, Counters* reduced, uint8_t* out) noexcept = nullptr;
 
   Reading (*read)(const Shape&, const Counters&, const uint8_t* body) noexcept;
   // The rate to expect with `keys` keys in the filter. Null: it has none.
@@ -233,13 +256,16 @@ struct Method {
   bool (*may_forget)(const Shape&) noexcept = nullptr;
   // Whether filters of this shape can have no room for a key. Null: none ever.
   bool (*may_be_full)(const Shape&) noexcept = nullptr;
-  // Of bodies that grow: how many of their bytes are in use. The others are zero, are
+  // Of bodies that grow: how many of their bytes are in use (with `growth`, how many they
+  // have). The others are zero, are
   // not stored, and must not be looked at by contains, read, or merge (in the other
   // body). Null: all.
   uint32_t (*used_bytes)(const Shape&, const Counters&) noexcept = nullptr;
   // For methods whose body grows: returns whether adding one more new key rewrites the whole
   // body.
   bool (*grows_next)(const Shape&, const Counters&) noexcept = nullptr;
+  // Of methods whose filters are made without a number of keys. Null: none are.
+  const Growth* growth = nullptr;
   // Of bodies with links: whether they hold together. Takes time in proportion to the
   // body. Null: every body is one.
   bool (*sound)(const Shape&, const Counters&, const uint8_t* body) noexcept = nullptr;
@@ -248,7 +274,7 @@ struct Method {
   // hold too many.
   bool has_rate() const noexcept { return answers == Answers::kMembership; }
   // The place of the first option that is only this method's.
-  int own_options() const noexcept { return has_rate() ? kKeys + 1 : 0; }
+  int own_options() const noexcept { return growth != nullptr ? 1 : has_rate() ? kKeys + 1 : 0; }
   // Whether what it keeps are counts of sights.
   bool counts() const noexcept { return answers == Answers::kFrequency; }
   bool forgets(const Shape& shape) const noexcept { return remembers(shape) != Remembers::kAll; }

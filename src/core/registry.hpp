@@ -35,7 +35,8 @@
   X(fp_lru) \
   X(apbf) \
   X(exaloglog) \
-  X(count_min)
+  X(count_min) \
+  X(infini)
 // clang-format on
 
 #define DEDUP_DECLARE_METHOD(name) \
@@ -115,6 +116,9 @@ inline constexpr double kBlockedBloomFrom = 0.0001;
 inline const Method& FilterMethod(double fpr) noexcept {
   return fpr < kBlockedBloomFrom ? bloom::kMethod : blocked_bloom::kMethod;
 }
+
+// What dedup_filter() picks without a number of keys: one that grows.
+inline const Method& GrowingMethod() noexcept { return infini::kMethod; }
 
 // What dedup_window() picks: a filter that remembers the last keys.
 inline const Method& WindowMethod() noexcept { return recent::kMethod; }

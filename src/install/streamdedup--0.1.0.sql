@@ -127,11 +127,12 @@ CREATE OPERATOR CLASS dedup_filter_ops DEFAULT FOR TYPE dedup_filter USING hash 
 
 -- ---- empty filters ----
 
-CREATE FUNCTION dedup_filter(capacity bigint, fpr float8 DEFAULT 0.01, seed bigint DEFAULT 0)
+CREATE FUNCTION dedup_filter(capacity bigint DEFAULT NULL, fpr float8 DEFAULT 0.01,
+	seed bigint DEFAULT 0)
 RETURNS dedup_filter
-AS 'MODULE_PATHNAME', 'dedup_filter_make' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+AS 'MODULE_PATHNAME', 'dedup_filter_make' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
-COMMENT ON FUNCTION dedup_filter(bigint, float8, bigint) IS 'empty filter that never forgets, for so many distinct keys at a false-positive rate';
+COMMENT ON FUNCTION dedup_filter(bigint, float8, bigint) IS 'empty filter that never forgets, at a false-positive rate; it grows, or is made for so many distinct keys';
 
 CREATE FUNCTION dedup_window(keys bigint, fpr float8 DEFAULT 0.01, seed bigint DEFAULT 0)
 RETURNS dedup_filter

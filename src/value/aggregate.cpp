@@ -28,15 +28,17 @@ struct AggregateSite
 	KeyPlan *keys;
 	bool has_default;
 	Shape default_shape;
-	bool started;          /* AddRow: `limit` is known */
+	bool has_prototype;
+	Shape prototype;       /* the last one */
+	Shape state_shape;     /* of states that are made with it */
+	bool started;          /* `limit` is known */
 	HashLimit limit;       /* of its states' hashes */
 	bool warned;           /* final function: once a query */
 	dedup::LastCheck last; /* header of the state of the last row */
 	bool sketch;           /* that state is a sketch, which only counts */
 };
 
-/* Without a prototype. */
-constexpr uint64 DEFAULT_CAPACITY = 1000000;
+/* Without a prototype, of a filter that grows. */
 constexpr double DEFAULT_FPR = 0.01;
 
 /* Of approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
@@ -72,6 +74,38 @@ GetState(FunctionCallInfo fcinfo)
 	return unlikely(VARATT_IS_EXTENDED(state)) ? PG_DETOAST_DATUM(PG_GETARG_DATUM(0)) : state;
 }
 
+/* What the call site's states are: those of a partial aggregate, or of a whole one. */
+static void
+FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
+{
+	Aggref *aggref = AggGetAggref(fcinfo);
+
+	site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ? HashLimit::State
+																			: HashLimit::Value;
+	site->started = true;
+}
+
+/*
+ * The state of a new group, of a prototype's shape. Those of partial aggregates that grow
+ * have a lower rate, since they will be merged: Finish() makes the prototype's of them.
+ */
+static struct varlena *
+MakeState(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &prototype)
+{
+	if (!site->has_prototype || site->prototype != prototype)
+	{
+		const dedup::Growth *growth = dedup::MethodByCode(prototype.method)->growth;
+
+		if (!site->started)
+			FindLimit(fcinfo, site);
+		site->prototype = site->state_shape = prototype;
+		if (growth != NULL && site->limit == HashLimit::State)
+			site->state_shape = growth->state_shape(prototype);
+		site->has_prototype = true;
+	}
+	return MakeEmptyFilter(site->state_shape);
+}
+
 /*
  * Adds this row's key to the state. Called for every row of every dedup_agg. Only an
  * aggregate that counts (`only_counts`) takes filters as keys.
@@ -85,16 +119,15 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 	FilterState state;
 	uint64 hash;
 
-	if (unlikely(!site->started))
+	if (unlikely(site->keys == NULL))
 	{
-		Aggref *aggref = AggGetAggref(fcinfo);
+		KeyPlan *keys = MakeKeyPlan(fcinfo, first_key);
 
-		site->keys = MakeKeyPlan(fcinfo, first_key);
 		if (!only_counts)
-			RefuseFilterAsKey(site->keys);
-		site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ? HashLimit::State
-																				: HashLimit::Value;
-		site->started = true;
+			RefuseFilterAsKey(keys);
+		site->keys = keys;
+		if (!site->started)
+			FindLimit(fcinfo, site);
 	}
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
@@ -121,23 +154,23 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 }
 
 /*
- * The state of a group without a prototype, for so many keys or of so many bytes. It is
+ * The state of a group without a prototype: of a method that grows, or of so many bytes. It is
  * sized once for the call site.
  */
 static struct varlena *
-MakeDefault(AggregateSite *site, const dedup::Method &method, uint64 keys, uint64 memory)
+MakeDefault(FunctionCallInfo fcinfo, AggregateSite *site, const dedup::Method &method,
+			uint64 memory)
 {
 	if (!site->has_default)
 	{
 		dedup::Request request;
 
-		request.keys = keys;
 		request.memory = memory;
 		request.fpr = DEFAULT_FPR;
 		dedup::PlanFilter(method, request, 0, &site->default_shape);
 		site->has_default = true;
 	}
-	return MakeEmptyFilter(site->default_shape);
+	return MakeState(fcinfo, site, site->default_shape);
 }
 
 /*
@@ -149,7 +182,7 @@ DEDUP_FUNCTION(dedup_agg_trans)
 	struct varlena *value;
 
 	if (PG_ARGISNULL(0))
-		value = MakeDefault(site, dedup::FilterMethod(DEFAULT_FPR), DEFAULT_CAPACITY, 0);
+		value = MakeDefault(fcinfo, site, dedup::GrowingMethod(), 0);
 	else
 		value = GetState(fcinfo);
 	return AddRow(fcinfo, site, value, 1);
@@ -167,7 +200,7 @@ DEDUP_FUNCTION(dedup_agg_prototype_trans)
 	struct varlena *value;
 
 	if (PG_ARGISNULL(0))
-		value = MakeEmptyFilter(GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1)));
+		value = MakeState(fcinfo, site, GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1)));
 	else
 		value = GetState(fcinfo);
 	return AddRow(fcinfo, site, value, 2);
@@ -188,7 +221,7 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 	if (PG_ARGISNULL(0))
 	{
 		site->sketch = false; /* of another group */
-		value = MakeDefault(site, dedup::CountMethod(), 0, COUNT_MEMORY);
+		value = MakeDefault(fcinfo, site, dedup::CountMethod(), COUNT_MEMORY);
 		return AddRow(fcinfo, site, value, 1, true);
 	}
 	value = GetState(fcinfo);
@@ -301,7 +334,7 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 		ReportFull(filter.header);
 	AssertSound(state, filter.header);
 	filter.image = (const uint8_t *) VARDATA(state);
-	finished = MakeCanonical(filter);
+	finished = MakePlain(filter);
 	if (!site->warned)
 		site->warned = WarnIfOverfull(ReadFlat(finished), name);
 	PG_RETURN_POINTER(finished);

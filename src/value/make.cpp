@@ -184,7 +184,7 @@ namespace
 /* The last filter made by a call site: sizing one takes a good part of a ms. */
 struct LastMade
 {
-	bool valid;
+	const Method *method; /* NULL: there is none */
 	int64 keys;
 	double fpr;
 	int64 seed;
@@ -210,10 +210,10 @@ CopyValue(const struct varlena *value)
 	return CopyFlat((const uint8_t *) VARDATA(value), VARSIZE(value) - VARHDRSZ);
 }
 
+/* Without a number of keys (0) it grows. */
 static Datum
-MakeSized(FunctionCallInfo fcinfo, const Method &(*choose)(double fpr))
+MakeFilter(FunctionCallInfo fcinfo, int64 keys, const Method &method)
 {
-	int64 keys = PG_GETARG_INT64(0);
 	double fpr = PG_GETARG_FLOAT8(1);
 	int64 seed = PG_GETARG_INT64(2);
 	LastMade *last = (LastMade *) fcinfo->flinfo->fn_extra;
@@ -226,24 +226,24 @@ MakeSized(FunctionCallInfo fcinfo, const Method &(*choose)(double fpr))
 															VARHDRSZ + dedup::kHeaderBytes);
 		fcinfo->flinfo->fn_extra = last;
 	}
-	if (!last->valid || last->keys != keys || last->fpr != fpr || last->seed != seed)
+	if (last->method != &method || last->keys != keys || last->fpr != fpr || last->seed != seed)
 	{
 		Request request;
 		Shape shape;
 
-		last->valid = false;
-		CheckKeys(keys);
+		last->method = NULL;
+		if (method.growth == NULL)
+			CheckKeys(keys);
 		CheckRate(fpr);
 		request.keys = (uint64) keys;
 		request.fpr = fpr;
-		ReportPlan(dedup::PlanFilter(choose(fpr), request, (uint64) seed, &shape), choose(fpr),
-				   request);
+		ReportPlan(dedup::PlanFilter(method, request, (uint64) seed, &shape), method, request);
 		value = MakeEmptyFilter(shape);
 		memcpy(last->value, value, VARSIZE(value));
 		last->keys = keys;
 		last->fpr = fpr;
 		last->seed = seed;
-		last->valid = true;
+		last->method = &method;
 	}
 	PG_RETURN_POINTER(CopyValue(last->value));
 }
@@ -251,12 +251,17 @@ MakeSized(FunctionCallInfo fcinfo, const Method &(*choose)(double fpr))
 /*
  * dedup_filter(capacity bigint, fpr float8, seed bigint) returns dedup_filter
  *
- * An empty filter that never forgets, for `capacity` distinct keys (1 to 2^40 and
- * at most 512 MB) at a false-positive rate of at most `fpr` (1e-9 to 0.5).
+ * An empty filter that never forgets, with a false-positive rate of at most `fpr` (1e-9 to
+ * 0.5). It is made for `capacity` distinct keys (1 to 2^40 and at most 512 MB), or grows up to
+ * 512 MB if that is NULL. If another argument is NULL, so is the result.
  */
 DEDUP_FUNCTION(dedup_filter_make)
 {
-	return MakeSized(fcinfo, dedup::FilterMethod);
+	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		PG_RETURN_NULL();
+	if (PG_ARGISNULL(0))
+		return MakeFilter(fcinfo, 0, dedup::GrowingMethod());
+	return MakeFilter(fcinfo, PG_GETARG_INT64(0), dedup::FilterMethod(PG_GETARG_FLOAT8(1)));
 }
 
 /*
@@ -266,7 +271,7 @@ DEDUP_FUNCTION(dedup_filter_make)
  */
 DEDUP_FUNCTION(dedup_window_make)
 {
-	return MakeSized(fcinfo, [](double) -> const Method & { return dedup::WindowMethod(); });
+	return MakeFilter(fcinfo, PG_GETARG_INT64(0), dedup::WindowMethod());
 }
 
 /* The largest amount that ParseMemory() returns; any method refuses it as too large. */
@@ -332,9 +337,14 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
 		request.memory = ParseMemory(memory);
 	if (method->has_rate() && request.options.given[dedup::kFpr])
 		request.fpr = request.options.value[dedup::kFpr];
-	if (method->has_rate() && request.options.given[dedup::kKeys])
+	if (method->has_rate() && method->growth == NULL && request.options.given[dedup::kKeys])
 		request.keys = (uint64) request.options.value[dedup::kKeys];
-	if (method->has_rate() && (request.keys > 0) == (request.memory > 0))
+	if (method->growth != NULL && request.memory > 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a filter of method %s takes no amount of memory", method->name),
+						errdetail("It grows with its keys."),
+						errhint("Give NULL, and a rate as option: fpr=0.001.")));
+	if (method->has_rate() && method->growth == NULL && (request.keys > 0) == (request.memory > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 request.keys > 0 ? errmsg("memory and the option keys exclude each other")

@@ -27,6 +27,21 @@ UnifyPrecision(FilterRef *left, FilterRef *right)
 		*right = ReduceFilter(*right, left->header.shape);
 }
 
+struct varlena *
+MakePlain(const FilterRef &filter)
+{
+	const dedup::Growth *growth = filter.header.method->growth;
+	dedup::Request request;
+	dedup::Shape plain;
+
+	if (growth == NULL || growth->state_shape(filter.header.shape) != filter.header.shape)
+		return MakeCanonical(filter);
+	request.fpr = filter.header.shape.fpr;
+	request.options.hash = filter.header.shape.hash;
+	dedup::PlanFilter(*filter.header.method, request, filter.header.shape.seed, &plain);
+	return (struct varlena *) (ReduceFilter(filter, plain).image - VARHDRSZ);
+}
+
 /* The merge of two filters of any forms, canonical and not sealed. */
 static struct varlena *
 MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)

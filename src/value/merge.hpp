@@ -12,6 +12,9 @@
  */
 extern void UnifyPrecision(FilterRef *left, FilterRef *right);
 
+/* The canonical, sealed value of any filter; that of a partial aggregate's state is a plain one. */
+extern struct varlena *MakePlain(const FilterRef &filter);
+
 /*
  * Merges `other` into the state, by age where that matters. Like FillWith() it may
  * leave the state a new value.

@@ -27,7 +27,8 @@ constinit const Method kMethod = {
     .insert = Insert,
     .merge = Merge,
     .reducible = Reducible,
-    .reduce = Reduce,
+    .reduce = [](const Shape& from, const Counters&, const uint8_t* body, const Shape& to, uint32_t,
+                 Counters*, uint8_t* out) noexcept { Reduce(from, body, to, out); },
     .read = Read,
     .expected_fpr = nullptr,
 };

@@ -1,0 +1,51 @@
+// The method infini as a table of functions: infini.hpp has them.
+
+#include "infini.hpp"
+
+namespace dedup::infini {
+
+static constexpr Growth kGrowth = {
+    .exact_hashes = kExactHashes,
+    .most_keys = [](const Shape& shape) noexcept { return Limit(SlotBytes(shape), kTopStep); },
+    .bytes_for = BytesFor,
+    .start =
+        [](uint32_t bytes) noexcept {
+          return Counters{0, StateOf(bytes)};
+        },
+    .limit = LimitOf,
+    .grow = Grow,
+    .union_keys = UnionKeys,
+    .state_shape = StateShape,
+};
+
+constinit const Method kMethod = {
+    .name = "infini",
+    .code = 24,
+    .remembers = [](const Shape&) noexcept { return Remembers::kAll; },
+    .merge_keeps_all = true,
+    .granule = kLineBytes,
+    .promise = "never forgets, and keeps its rate whatever the number of keys",
+    .merging = "union: every key of both inputs, at most at the sum of both rates",
+    .why = "needs no number of keys: it grows",
+    .cost = "1 cache line a key",
+    .missed = [](const Shape&) noexcept { return 0.0; },
+    .options = kOptions,
+    .option_count = sizeof kOptions / sizeof kOptions[0],
+    .plan = Plan,
+    .valid = Valid,
+    .exact_order = [](const Shape&) noexcept { return ExactOrder::kSorted; },
+    .describe = Describe,
+    .test_and_add = TestAndAdd,
+    .contains = Contains,
+    .insert = Insert,
+    .merge = Merge,
+    .reducible = Reducible,
+    .reduce = Reduce,
+    .read = Read,
+    .expected_fpr = ExpectedFpr,
+    .used_bytes = UsedBytes,
+    .growth = &kGrowth,
+    .sound = Sound,
+};
+
+}  // namespace dedup::infini

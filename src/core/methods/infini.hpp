@@ -1,0 +1,376 @@
+// infini: fingerprints of different lengths in cache lines, which never forgets and grows.
+//
+// Papers: Dayan, Bercea, Reviriego and Pagh, "InfiniFilter: Expanding Filters to Infinity and
+// Beyond" (SIGMOD 2023), and Dayan, Bercea and Pagh, "Aleph Filter: To Infinity in Constant
+// Time" (VLDB 2024): a fingerprint marks its own length, and gives one bit to its address
+// each time the table doubles, while new keys get longer ones. Theirs are quotient filters.
+// Here a bucket is a cache line (infini_line.hpp), as in Apple's Taffy filters (Apple,
+// "Stretching your data with Taffy filters", 2021), which have buckets of cuckoo tables.
+//
+// A filter is a set of prefixes of hashes, and its rate is the sum of 2^-p over them, p the
+// bits of each. The first k bits of a hash are its cell, and the bits that follow, up to w - 1
+// of them, are its fingerprint, in a slot of w bits. The table has a line for each cell, or
+// three lines for two cells: the second of them has the last third of the first cell and the
+// first third of the second. So it grows in steps of 3/2 and 4/3 (Table). A key whose line
+// is full goes into one of the next 15 lines; if those are full as well, two entries of its
+// line become one that holds both.
+//
+// With more than c keys a line the table is made anew, one step larger. When the cells
+// double, the first bit of every entry says which of two cells it goes to, and an entry
+// without bits goes to both. No entry changes what it holds, so the rate stays as it is:
+// what is added to it are the keys that are new, 3/4 c 2^(1-w) in a doubling. There are 18
+// doublings from 2 kB to 512 MB, and w is chosen so that the sum is at most the rate asked for.
+//
+// Promise: never forgets, so a key that was added is never answered new. A new key is called
+// a duplicate at most at the rate asked for, whatever the number of keys, up to 512 MB. There
+// keys are joined with others and the rate rises, but no key is ever lost.
+// Cost: one cache line a key. Of rates from 0.01 on 23 to 34 bits a key, from 0.00004 on 34
+// to 51. A step rewrites the table: 3.5 times each key in all.
+// State: the lines; Counters::count is the keys added, Counters::state the steps that it has
+// grown. The bytes depend on the order of the keys, since a key's fingerprint has as many
+// bits as new ones have when it comes.
+
+#ifndef STREAMDEDUP_CORE_METHODS_INFINI_HPP_
+#define STREAMDEDUP_CORE_METHODS_INFINI_HPP_
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../pause.hpp"
+#include "infini_table.hpp"
+
+namespace dedup::infini {
+
+inline constexpr uint64_t kExactHashes = 512;
+
+// Shape::detail: the bytes of a slot, and whether it is a state of a partial aggregate, whose
+// rate is an eighth of the one asked for.
+inline constexpr uint64_t kStateFlag = 0x100;
+inline constexpr double kStatesMerged = 8;
+
+inline unsigned SlotBytes(const Shape& shape) noexcept {
+  return static_cast<unsigned>(shape.detail & 0xff);
+}
+inline bool IsState(const Shape& shape) noexcept { return (shape.detail & kStateFlag) != 0; }
+
+inline Size SizeOf(const Counters& counters) noexcept { return SizeAt(counters.state); }
+inline uint32_t UsedBytes(const Shape&, const Counters& counters) noexcept {
+  return SizeOf(counters).Bytes();
+}
+
+// ---- sizes ------------------------------------------------------------------
+
+// Keys a line, on average, with which the table grows, by the bytes of a slot: with so many,
+// fewer than one key in 100,000 finds no room in its line or nearby.
+inline constexpr double kKeysALine[kMaxSlotBytes + 1] = {0, 0, 22.5, 14.5, 9, 6.5};
+
+// The most keys before a table grows.
+inline uint64_t Limit(unsigned slot_bytes, unsigned step) noexcept {
+  return static_cast<uint64_t>(kKeysALine[slot_bytes] * static_cast<double>(SizeAt(step).Lines()));
+}
+
+// The least step whose table takes so many keys, or kTopStep.
+inline unsigned StepFor(unsigned slot_bytes, uint64_t keys) noexcept {
+  unsigned step = 0;
+  while (step < kTopStep && Limit(slot_bytes, step) < keys) ++step;
+  return step;
+}
+
+// Runs visit(keys, rate of each) for the keys that are added to each table until there are
+// `keys` in all.
+template <typename Visit>
+inline void ForEachStep(unsigned slot_bytes, double keys, Visit visit) noexcept {
+  double before = 0;
+  for (unsigned step = StepFor(slot_bytes, kExactHashes + 1); before < keys; ++step) {
+    double end = static_cast<double>(Limit(slot_bytes, step));
+    if (end > keys || step >= kTopStep) end = keys;
+    visit(end - before, std::ldexp(1, -static_cast<int>(SizeAt(step).bits + 8 * slot_bytes - 1)));
+    before = end;
+  }
+}
+
+inline double RateOf(unsigned slot_bytes, double keys) noexcept {
+  double rate = 0;
+  ForEachStep(slot_bytes, keys, [&](double added, double of_each) { rate += added * of_each; });
+  return rate < 1 ? rate : 1;
+}
+
+inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
+  if (keys <= static_cast<double>(kExactHashes)) return std::ldexp(keys, -64);
+  return RateOf(SlotBytes(shape), keys);
+}
+
+// The narrowest slots that keep the rate up to the largest table.
+inline unsigned SlotBytesFor(double rate) noexcept {
+  unsigned slot_bytes = kMinSlotBytes;
+  while (slot_bytes < kMaxSlotBytes &&
+         RateOf(slot_bytes, static_cast<double>(Limit(slot_bytes, kTopStep))) > rate) {
+    ++slot_bytes;
+  }
+  return slot_bytes;
+}
+
+inline uint64_t DetailFor(double fpr, bool state) noexcept {
+  return SlotBytesFor(state ? fpr / kStatesMerged : fpr) | (state ? kStateFlag : 0);
+}
+
+inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
+  if (request.keys != 0 || request.memory != 0) return PlanStatus::kConflict;
+  shape->bytes = static_cast<uint32_t>(kMaxBodyBytes);
+  shape->keys = 0;
+  shape->fpr = request.fpr;
+  shape->detail = DetailFor(request.fpr, false);
+  return PlanStatus::kOk;
+}
+
+inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
+  return SlotBytes(shape) >= kMinSlotBytes && SlotBytes(shape) <= kMaxSlotBytes &&
+         shape.detail >> 9 == 0 && shape.bytes == kMaxBodyBytes && counters.state <= kTopStep &&
+         counters.count <= kMaxCount;
+}
+
+inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  std::snprintf(text, size, "slot_bits=%u%s", 8 * SlotBytes(shape),
+                IsState(shape) ? " state=on" : "");
+}
+
+// ---- the table --------------------------------------------------------------
+
+// Runs use(a table of the width of the shape's slots).
+template <typename Use>
+DEDUP_ALWAYS_INLINE inline auto WithWidth(const Shape& shape, Use use) noexcept {
+  switch (SlotBytes(shape)) {
+    case 2:
+      return use(std::integral_constant<unsigned, 2>());
+    case 3:
+      return use(std::integral_constant<unsigned, 3>());
+    case 4:
+      return use(std::integral_constant<unsigned, 4>());
+    default:
+      return use(std::integral_constant<unsigned, 5>());
+  }
+}
+
+// A body that is only read. (The const_cast never writes.)
+template <unsigned kSlotBytes>
+inline const Table<kSlotBytes> TableOf(const Counters& counters, const uint8_t* body) noexcept {
+  return Table<kSlotBytes>(const_cast<uint8_t*>(body), SizeOf(counters));
+}
+
+// ---- keys -------------------------------------------------------------------
+
+inline bool MayDisplace(const Shape& shape, const Counters& counters) noexcept {
+  return counters.state < kTopStep || counters.count < Limit(SlotBytes(shape), kTopStep);
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const bool may_displace = MayDisplace(shape, *counters);
+  uint64_t added = 0;
+  WithWidth(shape, [&](auto width) DEDUP_ALWAYS_INLINE {
+    Table<width> table(body, SizeOf(*counters));
+    InGroups(
+        n, [&](size_t i) DEDUP_ALWAYS_INLINE { table.Fetch(hashes[i]); },
+        [&](size_t i) DEDUP_ALWAYS_INLINE {
+          const bool is_new = table.TestAndAdd(hashes[i], may_displace);
+          added += is_new;
+          if (seen != nullptr) seen[i] = !is_new;
+        });
+  });
+  counters->count += added;
+  return n;
+}
+
+inline void Contains(const Shape& shape, const Counters& counters, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  WithWidth(shape, [&](auto width) DEDUP_ALWAYS_INLINE {
+    const auto table = TableOf<width>(counters, body);
+    InGroups(
+        n, [&](size_t i) DEDUP_ALWAYS_INLINE { table.Fetch(hashes[i]); },
+        [&](size_t i) DEDUP_ALWAYS_INLINE { seen[i] = table.Contains(hashes[i]); });
+  });
+}
+
+// Keys that are held already by chance count as the others do: they are known to be new.
+inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
+                     size_t n) noexcept {
+  const uint64_t before = counters->count;
+  TestAndAdd(shape, counters, body, hashes, n, nullptr);
+  counters->count = before + n;
+  return n;
+}
+
+// ---- growing ----------------------------------------------------------------
+
+inline uint32_t BytesFor(const Shape& shape, uint64_t keys) noexcept {
+  return SizeAt(StepFor(SlotBytes(shape), keys)).Bytes();
+}
+
+// The step of a table of so many bytes.
+inline uint32_t StateOf(uint32_t bytes) noexcept {
+  const uint32_t lines = bytes / uint32_t{kLineBytes};
+  const auto bits = static_cast<unsigned>(std::bit_width(lines)) - 1;
+  return 2 * (bits - kStartBits) + (std::has_single_bit(lines) ? 0 : 1);
+}
+
+inline uint64_t LimitOf(const Shape& shape, const Counters& counters) noexcept {
+  return counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : ~uint64_t{0};
+}
+
+// Takes all prefixes of a table into another. Returns by how many keys that grows.
+template <unsigned kFrom, unsigned kTo>
+inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
+  int64_t grown = 0;
+  from.ForEach([&](uint64_t line, uint64_t entry) {
+    from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
+      grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
+    });
+  });
+  return grown;
+}
+
+// Writes a body with all keys of this one, into that of `bytes` bytes, which are more.
+inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* body, uint32_t bytes,
+                 Counters* grown, uint8_t* out) noexcept {
+  *grown = {counters.count, StateOf(bytes)};
+  ClearInPieces(out, bytes);
+  WithWidth(shape, [&](auto width) {
+    const auto from = TableOf<width>(counters, body);
+    Table<width> to(out, SizeOf(*grown));
+    if (grown->state == counters.state + 1) {
+      from.ForEach([&](uint64_t line, uint64_t entry) { to.PutFromSmaller(line, entry); });
+    } else {
+      (void)TakeAll<width, width>(from, &to);
+    }
+  });
+}
+
+// ---- whole filters ----------------------------------------------------------
+
+// The union: every key of either is found, at no more than the sum of their rates. Where the
+// prefix of one key holds that of another, the longer one goes. The other's table may have
+// any size.
+inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
+                  const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
+  int64_t grown = 0;
+  WithWidth(shape, [&](auto width) {
+    Table<width> to(body, SizeOf(*counters));
+    grown = TakeAll<width, width>(TableOf<width>(other_counters, other), &to);
+  });
+  const auto count = static_cast<int64_t>(counters->count) + grown;
+  counters->count = count > 0 ? static_cast<uint64_t>(count) : 0;
+  return true;
+}
+
+// How many keys the union has, or some more: the other's keys that this one does not hold.
+inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const uint8_t* body,
+                          const Counters& other_counters, const uint8_t* other) noexcept {
+  uint64_t more = 0;
+  WithWidth(shape, [&](auto width) {
+    const auto ours = TableOf<width>(counters, body);
+    const auto theirs = TableOf<width>(other_counters, other);
+    theirs.ForEach([&](uint64_t line, uint64_t entry) {
+      if (LengthOf(entry) <= theirs.LeastLength()) return;
+      theirs.ForPrefix(line, entry,
+                       [&](uint64_t prefix, unsigned p) { more += !ours.Has(prefix, p); });
+    });
+  });
+  return counters.count + more;
+}
+
+// Whether a shape is that of the values that states of another become.
+inline bool Reducible(const Shape& from, const Shape& to) noexcept {
+  Shape plain = from;
+  plain.detail = DetailFor(from.fpr, false);
+  return IsState(from) && plain == to;
+}
+
+// Writes the body of a shape with shorter slots.
+inline void Reduce(const Shape& from, const Counters& counters, const uint8_t* body,
+                   const Shape& to, uint32_t bytes, Counters* reduced, uint8_t* out) noexcept {
+  *reduced = {counters.count, StateOf(bytes)};
+  ClearInPieces(out, bytes);
+  WithWidth(from, [&](auto from_width) {
+    WithWidth(to, [&](auto to_width) {
+      Table<to_width> table(out, SizeOf(*reduced));
+      (void)TakeAll<from_width, to_width>(TableOf<from_width>(counters, body), &table);
+    });
+  });
+}
+
+inline Shape StateShape(const Shape& shape) noexcept {
+  Shape state = shape;
+  state.detail = DetailFor(shape.fpr, true);
+  return state;
+}
+
+// How many keys were added, by those that were taken and the rate now: the others were held
+// by chance. While keys come the rate rises by as much in each doubling, so on average it was
+// what it was 1 / ln 2 doublings ago. (Of merges it is right as well: there the keys of each are
+// held by chance by the other, at its rate.)
+inline double KeysAdded(const Shape& shape, double taken, double fpr) noexcept {
+  const unsigned slot_bytes = SlotBytes(shape);
+  const double rise =
+      std::ldexp(0.75 * kKeysALine[slot_bytes], 1 - 8 * static_cast<int>(slot_bytes));
+  const double mean = fpr - rise / 0.6931471805599453;
+  return taken / (1 - (mean < 0 ? 0 : mean > 0.5 ? 0.5 : mean));
+}
+
+inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
+  double rate = 0;
+  WithWidth(shape, [&](auto width) {
+    const auto table = TableOf<width>(counters, body);
+    // In units of a cell: 2^-63 of its marker.
+    table.ForEach([&](uint64_t line, uint64_t entry) {
+      if (table.StartsIn(line, entry)) rate += static_cast<double>(MarkerOf(entry));
+    });
+  });
+  Reading reading;
+  reading.fpr = std::ldexp(rate, -63 - static_cast<int>(SizeOf(counters).bits));
+  if (reading.fpr > 1) reading.fpr = 1;
+  reading.count = KeysAdded(shape, static_cast<double>(counters.count), reading.fpr);
+  return reading;
+}
+
+// Whether every slot and number is one that this code writes.
+inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
+  return WithWidth(shape, [&](auto width) {
+    using L = Line<width>;
+    const auto table = TableOf<width>(counters, body);
+    bool sound = true;
+    ForUnits(table.lines(), 8 * kLineBytes, [&](uint64_t from, uint64_t to) {
+      for (uint64_t line = from; line < to && sound; ++line) {
+        const uint8_t* bytes = table.At(line);
+        const Numbers numbers = L::Read(bytes);
+        uint8_t written[kLineBytes] = {};
+        sound = L::HasRoom(numbers, 0);
+        for (unsigned slot = 0; slot < numbers.own && sound; ++slot) {
+          const uint64_t entry = L::Load(bytes, slot);
+          sound = entry != 0;
+          L::Store(written, slot, entry);
+        }
+        for (unsigned i = 0; i < numbers.foreign && sound; ++i) {
+          const uint64_t entry = L::Load(bytes, L::ForeignSlot(i));
+          const unsigned distance = L::DistanceAt(bytes, i);
+          sound = entry != 0 && distance >= 1 &&
+                  distance <= L::Read(table.At(table.Before(line, distance))).reach;
+          L::StoreForeign(written, i, distance, entry);
+        }
+        L::Write(written, numbers);
+        sound = sound && std::memcmp(written, bytes, kLineBytes) == 0;
+      }
+    });
+    return sound;
+  });
+}
+
+inline constexpr OptionSpec kOptions[] = {kFprOption};
+
+extern const Method kMethod;
+
+}  // namespace dedup::infini
+
+#endif  // STREAMDEDUP_CORE_METHODS_INFINI_HPP_

@@ -1,0 +1,322 @@
+// The table of the method `infini`: cache lines of fingerprints of different lengths, for
+// prefixes of hashes.
+//
+// Nothing here allocates, throws or knows PostgreSQL.
+
+#ifndef STREAMDEDUP_CORE_METHODS_INFINI_TABLE_HPP_
+#define STREAMDEDUP_CORE_METHODS_INFINI_TABLE_HPP_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "../bytes.hpp"
+#include "../method.hpp"
+#include "../pause.hpp"
+#include "infini_line.hpp"
+
+namespace dedup::infini {
+
+inline constexpr unsigned kStartBits = 5;  // of cells: 2 kB
+inline constexpr unsigned kTopBits = 23;   // 512 MB
+inline constexpr unsigned kTopStep = 2 * (kTopBits - kStartBits);
+
+static_assert((uint64_t{kLineBytes} << kTopBits) == kMaxBodyBytes);
+
+// The sizes of tables, by the steps that they have grown: 2 lines for two cells, then 3.
+struct Size {
+  unsigned bits;   // of a cell's number
+  unsigned lines;  // for two cells
+
+  uint64_t Lines() const noexcept { return uint64_t{lines} << (bits - 1); }
+  uint32_t Bytes() const noexcept { return static_cast<uint32_t>(Lines() * kLineBytes); }
+};
+
+inline constexpr Size SizeAt(unsigned step) noexcept {
+  return {kStartBits + step / 2, 2 + step % 2};
+}
+// Lines of slots of one width, for 2^bits cells. Two cells have 2 lines, or 3:
+//
+//   cells   |        0        |        1        |
+//   2 lines |        0        |        1        |
+//   3 lines |     0     |     1     |     2     |
+//
+// A fingerprint is what follows the cell in the hash. In the second of 3 lines those that
+// start with a bit 1 are of the first cell, those with a bit 0 of the second; so entries have
+// at least one bit there. An entry that reaches over the end of a line is in both lines.
+template <unsigned kSlotBytes>
+class Table {
+ public:
+  using L = Line<kSlotBytes>;
+
+  Table(uint8_t* body, const Size& size) noexcept
+      : body_(body), bits_(size.bits), lines_of_two_(size.lines), lines_(size.Lines()) {}
+
+  uint64_t lines() const noexcept { return lines_; }
+  uint64_t LineOf(uint64_t hash) const noexcept {
+    return (hash >> (65 - bits_)) * lines_of_two_ + FastRange(hash << (bits_ - 1), lines_of_two_);
+  }
+  uint64_t FingerprintOf(uint64_t hash) const noexcept { return hash << bits_; }
+  // The least bits that an entry has here, and that a prefix has.
+  unsigned LeastLength() const noexcept { return lines_of_two_ - 2; }
+  unsigned LeastBits() const noexcept { return bits_ + LeastLength(); }
+  uint8_t* At(uint64_t line) const noexcept {
+    return body_ + (line < lines_ ? line : line - lines_) * kLineBytes;
+  }
+  uint64_t Before(uint64_t line, unsigned distance) const noexcept {
+    return line >= distance ? line - distance : line + lines_ - distance;
+  }
+
+  DEDUP_ALWAYS_INLINE void Fetch(uint64_t hash) const noexcept {
+    PrefetchToWrite(At(LineOf(hash)));
+  }
+
+  bool Contains(uint64_t hash) const noexcept {
+    const uint64_t line = LineOf(hash), fingerprint = FingerprintOf(hash);
+    const uint8_t* bytes = At(line);
+    const Numbers numbers = L::Read(bytes);
+    if (L::OwnHolds(bytes, numbers.own, fingerprint)) return true;
+    return __builtin_expect(numbers.reach > 0, 0) && HeldNearby(line, numbers.reach, fingerprint);
+  }
+
+  // Whether the key was new.
+  bool TestAndAdd(uint64_t hash, bool may_displace) noexcept {
+    const uint64_t line = LineOf(hash), fingerprint = FingerprintOf(hash);
+    uint8_t* bytes = At(line);
+    Numbers numbers = L::Read(bytes);
+    if (L::OwnHolds(bytes, numbers.own, fingerprint)) return false;
+    if (__builtin_expect(numbers.reach > 0, 0) && HeldNearby(line, numbers.reach, fingerprint)) {
+      return false;
+    }
+    const uint64_t entry = EntryOf(fingerprint, L::kMaxLength);
+    if (__builtin_expect(L::HasRoom(numbers, 1), 1)) {
+      L::AppendOwn(bytes, &numbers, entry);
+    } else {
+      Displace(line, numbers, entry, may_displace);
+    }
+    return true;
+  }
+
+  // Puts an entry into its line, or nearby.
+  void Put(uint64_t line, uint64_t entry) noexcept {
+    uint8_t* bytes = At(line);
+    Numbers numbers = L::Read(bytes);
+    if (__builtin_expect(L::HasRoom(numbers, 1), 1)) {
+      L::AppendOwn(bytes, &numbers, entry);
+    } else {
+      Displace(line, numbers, entry, true);
+    }
+  }
+
+  // Runs visit(line, entry) for all entries of a piece of the table, each with its own line.
+  template <typename Visit>
+  void ForEachIn(uint64_t from, uint64_t to, Visit visit) const noexcept {
+    for (uint64_t line = from; line < to; ++line) {
+      const uint8_t* bytes = At(line);
+      const Numbers numbers = L::Read(bytes);
+      for (unsigned slot = 0; slot < numbers.own; ++slot) {
+        const uint64_t entry = L::Load(bytes, slot);
+        if (entry != 0) visit(line, entry);
+      }
+      for (unsigned i = 0; i < numbers.foreign; ++i) {
+        const uint64_t entry = L::Load(bytes, L::ForeignSlot(i));
+        if (entry != 0) visit(Before(line, L::DistanceAt(bytes, i)), entry);
+      }
+    }
+  }
+  template <typename Visit>
+  void ForEach(Visit visit) const noexcept {
+    ForUnits(lines(), 8 * kLineBytes,
+             [&](uint64_t from, uint64_t to) { ForEachIn(from, to, visit); });
+  }
+
+  // Whether one entry holds all that this one does.
+  bool HasCovering(uint64_t line, uint64_t entry) const noexcept {
+    return Search(line, entry, [&](uint64_t other) { return Covers(other, entry); });
+  }
+  // The same for a prefix of p bits.
+  bool Has(uint64_t prefix, unsigned p) const noexcept {
+    if (p < LeastBits()) return false;
+    const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
+    return HasCovering(LineOf(prefix), EntryOf(FingerprintOf(prefix), length));
+  }
+  // Takes out what an entry holds all of. Returns how many entries with bits left.
+  unsigned RemoveCovered(uint64_t line, uint64_t entry) noexcept {
+    unsigned removed = 0;
+    uint8_t* bytes = At(line);
+    Numbers numbers = L::Read(bytes);
+    for (unsigned slot = numbers.own; slot-- > 0;) {
+      const uint64_t other = L::Load(bytes, slot);
+      if (other == 0 || !Covers(entry, other)) continue;
+      removed += LengthOf(other) > 0;
+      L::RemoveOwn(bytes, &numbers, slot);
+    }
+    for (unsigned distance = 1; distance <= numbers.reach; ++distance) {
+      uint8_t* nearby = At(line + distance);
+      Numbers its = L::Read(nearby);
+      for (unsigned i = its.foreign; i-- > 0;) {
+        const uint64_t other = L::Load(nearby, L::ForeignSlot(i));
+        if (other == 0 || L::DistanceAt(nearby, i) != distance || !Covers(entry, other)) continue;
+        removed += LengthOf(other) > 0;
+        L::RemoveForeign(nearby, &its, i);
+      }
+    }
+    return removed;
+  }
+
+  // Runs visit(prefix, p) for the prefix of p bits, at the top of a number, that an entry of
+  // this line stands for: one that was joined until no bit was left stands for two.
+  template <typename Visit>
+  void ForPrefix(uint64_t line, uint64_t entry, Visit visit) const noexcept {
+    const uint64_t two = line / lines_of_two_, place = line % lines_of_two_;
+    const unsigned length = LengthOf(entry);
+    const auto one = [&](uint64_t bits, unsigned many) {
+      const uint64_t cell = 2 * two + (lines_of_two_ == 2 ? place
+                                       : place == 1       ? 1 - (bits >> 63)
+                                                          : place / 2);
+      visit(cell << (64 - bits_) | bits >> bits_, bits_ + many);
+    };
+    if (length < LeastLength()) {
+      one(0, 1);
+      one(uint64_t{1} << 63, 1);
+    } else {
+      one(entry & ~(2 * MarkerOf(entry) - 1), length);
+    }
+  }
+
+  // Whether what an entry of this line holds starts here, and not in the line before.
+  bool StartsIn(uint64_t line, uint64_t entry) const noexcept {
+    bool starts = true;
+    if (lines_of_two_ == 3 && LengthOf(entry) > 0) {
+      ForPrefix(line, entry, [&](uint64_t prefix, unsigned) { starts = LineOf(prefix) == line; });
+    }
+    return starts;
+  }
+
+  // Takes a prefix of p bits of another table, cut to what a slot has. Returns by how many
+  // keys the table grows or, less than 0, shrinks: keys of which the prefix of one holds the
+  // other count as one. A prefix of several cells is an old one's, whose key does not count.
+  int64_t Take(uint64_t prefix, unsigned p, bool counts) noexcept {
+    int64_t grown = 0;
+    if (p >= LeastBits()) {
+      const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
+      const uint64_t entry = EntryOf(FingerprintOf(prefix), length);
+      const uint64_t first = LineOf(prefix), last = LineOf(prefix | LastOf(bits_ + length));
+      grown = TakeEntry(first, entry, counts);
+      if (last != first) grown += TakeEntry(last, entry, false);
+      return grown;
+    }
+    const uint64_t many = uint64_t{1} << (LeastBits() - p);
+    for (uint64_t i = 0; i < many; ++i) {
+      grown += Take(prefix | i << (64 - LeastBits()), LeastBits(), counts && i == 0);
+    }
+    return grown;
+  }
+
+  // Puts an entry of a line of the table that is one step smaller where it belongs.
+  void PutFromSmaller(uint64_t line, uint64_t entry) noexcept {
+    if (lines_of_two_ == 3) {
+      // The cells are the same.
+      if (LengthOf(entry) == 0) {
+        PutCellEntry(line, uint64_t{1} << 62);
+        PutCellEntry(line, uint64_t{3} << 62);
+      } else {
+        PutCellEntry(line, entry);
+      }
+      return;
+    }
+    const uint64_t two = line / 3, place = line % 3;
+    if (LengthOf(entry) == 0) {
+      const uint64_t first = 4 * two + place;
+      PutUnlessCovered(first, entry);
+      PutUnlessCovered(first + 1, entry);
+      return;
+    }
+    const uint64_t bit = entry >> 63, cell = 2 * two + (place == 1 ? 1 - bit : place / 2);
+    const uint64_t to = 2 * cell + bit;
+    const uint64_t start = (cell << 63 | (entry ^ MarkerOf(entry)) >> 1);
+    if (__builtin_expect(FastRange(start, 3) != place, 0)) {
+      PutUnlessCovered(to, entry << 1);  // it may be in the line before as well
+    } else {
+      Put(to, entry << 1);
+    }
+  }
+
+ private:
+  bool HeldNearby(uint64_t line, unsigned reach, uint64_t fingerprint) const noexcept {
+    for (unsigned distance = 1; distance <= reach; ++distance) {
+      if (L::ForeignHolds(At(line + distance), distance, fingerprint)) return true;
+    }
+    return false;
+  }
+
+  void Displace(uint64_t line, Numbers numbers, uint64_t entry, bool may_displace) noexcept {
+    for (unsigned distance = 1; may_displace && distance <= kMaxDistance; ++distance) {
+      uint8_t* nearby = At(line + distance);
+      Numbers its = L::Read(nearby);
+      if (its.foreign >= L::kMaxForeign || !L::HasRoom(its, 2)) continue;
+      L::AppendForeign(nearby, &its, distance, entry);
+      if (distance > numbers.reach) {
+        numbers.reach = distance;
+        L::Write(At(line), numbers);
+      }
+      return;
+    }
+    L::Join(At(line), numbers.own, entry);
+  }
+
+  // The last hash of those with the first `bits` bits of 0.
+  static uint64_t LastOf(unsigned bits) noexcept { return bits < 64 ? ~uint64_t{0} >> bits : 0; }
+
+  // Puts an entry of a cell, which has at least one bit, into its line, or into both.
+  void PutCellEntry(uint64_t cell, uint64_t entry) noexcept {
+    const uint64_t marker = MarkerOf(entry);
+    const uint64_t first = cell << 63 | (entry ^ marker) >> 1, last = first | marker | (marker - 1);
+    const uint64_t line = (cell >> 1) * 3 + FastRange(first, 3);
+    const uint64_t end = (cell >> 1) * 3 + FastRange(last, 3);
+    Put(line, entry);
+    if (__builtin_expect(end != line, 0)) Put(end, entry);
+  }
+
+  void PutUnlessCovered(uint64_t line, uint64_t entry) noexcept {
+    if (!HasCovering(line, entry)) Put(line, entry);
+  }
+
+  int64_t TakeEntry(uint64_t line, uint64_t entry, bool counts) noexcept {
+    if (HasCovering(line, entry)) return 0;
+    const int64_t removed = RemoveCovered(line, entry);
+    Put(line, entry);
+    return counts - removed;
+  }
+
+  // Whether test(entry) holds for one of a line's entries.
+  template <typename Test>
+  bool Search(uint64_t line, uint64_t fingerprint, Test test) const noexcept {
+    const uint8_t* bytes = At(line);
+    const Numbers numbers = L::Read(bytes);
+    uint32_t candidates =
+        L::Candidates(bytes, fingerprint) & static_cast<uint32_t>(LowMask(numbers.own));
+    for (; candidates != 0; candidates &= candidates - 1) {
+      const uint64_t entry = L::Load(bytes, static_cast<unsigned>(std::countr_zero(candidates)));
+      if (entry != 0 && test(entry)) return true;
+    }
+    for (unsigned distance = 1; distance <= numbers.reach; ++distance) {
+      const uint8_t* nearby = At(line + distance);
+      const Numbers its = L::Read(nearby);
+      for (unsigned i = 0; i < its.foreign; ++i) {
+        const uint64_t entry = L::Load(nearby, L::ForeignSlot(i));
+        if (entry != 0 && L::DistanceAt(nearby, i) == distance && test(entry)) return true;
+      }
+    }
+    return false;
+  }
+
+  uint8_t* body_;
+  unsigned bits_;
+  unsigned lines_of_two_;
+  uint64_t lines_;
+};
+
+}  // namespace dedup::infini
+
+#endif  // STREAMDEDUP_CORE_METHODS_INFINI_TABLE_HPP_
