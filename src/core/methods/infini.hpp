@@ -40,6 +40,7 @@
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../pause.hpp"
+#include "infini_grow.hpp"
 #include "infini_table.hpp"
 
 namespace dedup::infini {
@@ -241,7 +242,7 @@ inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* bo
     const auto from = TableOf<width>(counters, body);
     Table<width> to(out, SizeOf(*grown));
     if (grown->state == counters.state + 1) {
-      from.ForEach([&](uint64_t line, uint64_t entry) { to.PutFromSmaller(line, entry); });
+      GrowByStep(from, &to);
     } else {
       (void)TakeAll<width, width>(from, &to);
     }

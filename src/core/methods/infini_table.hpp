@@ -53,6 +53,7 @@ class Table {
       : body_(body), bits_(size.bits), lines_of_two_(size.lines), lines_(size.Lines()) {}
 
   uint64_t lines() const noexcept { return lines_; }
+  unsigned lines_of_two() const noexcept { return lines_of_two_; }
   uint64_t LineOf(uint64_t hash) const noexcept {
     return (hash >> (65 - bits_)) * lines_of_two_ + FastRange(hash << (bits_ - 1), lines_of_two_);
   }
@@ -108,26 +109,30 @@ class Table {
     }
   }
 
-  // Runs visit(line, entry) for all entries of a piece of the table, each with its own line.
+  // Runs visit(line, entry) for the entries of other lines that are in this one.
   template <typename Visit>
-  void ForEachIn(uint64_t from, uint64_t to, Visit visit) const noexcept {
-    for (uint64_t line = from; line < to; ++line) {
-      const uint8_t* bytes = At(line);
-      const Numbers numbers = L::Read(bytes);
-      for (unsigned slot = 0; slot < numbers.own; ++slot) {
-        const uint64_t entry = L::Load(bytes, slot);
-        if (entry != 0) visit(line, entry);
-      }
-      for (unsigned i = 0; i < numbers.foreign; ++i) {
-        const uint64_t entry = L::Load(bytes, L::ForeignSlot(i));
-        if (entry != 0) visit(Before(line, L::DistanceAt(bytes, i)), entry);
-      }
+  void ForEachForeign(uint64_t line, Visit visit) const noexcept {
+    const uint8_t* bytes = At(line);
+    const unsigned foreign = L::Read(bytes).foreign;
+    for (unsigned i = 0; i < foreign; ++i) {
+      const uint64_t entry = L::Load(bytes, L::ForeignSlot(i));
+      if (entry != 0) visit(Before(line, L::DistanceAt(bytes, i)), entry);
     }
   }
+  // Runs visit(line, entry) for all entries, each with its own line.
   template <typename Visit>
   void ForEach(Visit visit) const noexcept {
-    ForUnits(lines(), 8 * kLineBytes,
-             [&](uint64_t from, uint64_t to) { ForEachIn(from, to, visit); });
+    ForUnits(lines(), 8 * kLineBytes, [&](uint64_t from, uint64_t to) {
+      for (uint64_t line = from; line < to; ++line) {
+        const uint8_t* bytes = At(line);
+        const unsigned own = L::Read(bytes).own;
+        for (unsigned slot = 0; slot < own; ++slot) {
+          const uint64_t entry = L::Load(bytes, slot);
+          if (entry != 0) visit(line, entry);
+        }
+        ForEachForeign(line, visit);
+      }
+    });
   }
 
   // Whether one entry holds all that this one does.
