@@ -149,8 +149,9 @@ inline size_t ShiftFor(const uint8_t* image, size_t body_bytes) noexcept {
 void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept;
 inline void Align(uint8_t* image, Header* header) noexcept {
   if (header->form != Form::kWorkingFull) return;
-  const size_t shift = ShiftFor(image, header->body_bytes());
-  if (header->working.shift != shift) MoveBody(image, header, shift);
+  const uintptr_t body = reinterpret_cast<uintptr_t>(image) + header->body_at();
+  if (__builtin_expect(body % kLineBytes == 0, 1)) return;
+  MoveBody(image, header, ShiftFor(image, header->body_bytes()));
 }
 
 // Entries on their way to visit(hashes, counts, n) in batches, so that it can prefetch,
@@ -264,12 +265,10 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 // or one that was deferred found no room. Anything else: it was taken.
 [[nodiscard]] inline Outcome Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
   const bool exact = header->form == Form::kWorkingExact;
-  if (header->defer_bytes() < kDeferFromBytes) return TestAndAdd(image, header, hash);
+  if (!header->may_defer()) return TestAndAdd(image, header, hash);
   size_t n = header->deferred();
-  if (HasToGrow(*header, n + 1)) {
-    if (!Settle(image, header)) return Outcome::kFull;
-    return HasToGrow(*header, 1) ? Outcome::kNoRoom : TestAndAdd(image, header, hash);
-  }
+  // A batch too many does not matter to a large body.
+  if (n == 0 && HasToGrow(*header, 1)) return Outcome::kNoRoom;
   if (exact && header->hashes() + n >= header->room()) {
     if (!Settle(image, header)) return Outcome::kFull;
     n = 0;

@@ -58,7 +58,8 @@ Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
       break;
     case Form::kWorkingExact:
       if (header->hashes() > header->room() || header->room() > header->state_limit() ||
-          !ValidState(working, header->defer_bytes(), true, header->hashes(), header->room())) {
+          !ValidShift(*header) ||
+          !ValidDeferred(*header, working.deferred, header->hashes(), header->room())) {
         return Flaw::kParameters;
       }
       if (size < WorkingExactBytes(header->room(), header->order(), header->counted())) {
@@ -69,7 +70,9 @@ Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept {
       if (size != kHeaderBytes + header->used_bytes()) return Flaw::kSize;
       break;
     case Form::kWorkingFull:
-      if (!ValidState(working, header->defer_bytes(), false, 0, 0)) return Flaw::kParameters;
+      if (!ValidShift(*header) || !ValidDeferred(*header, working.deferred, 0, 0)) {
+        return Flaw::kParameters;
+      }
       if (size < WorkingFullBytes(header->body_bytes())) return Flaw::kSize;
       break;
   }

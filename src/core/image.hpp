@@ -113,11 +113,8 @@ struct Header {
   size_t body_bytes() const noexcept {
     return method->growth != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
   }
-  // Of working forms: that of which kDeferFromBytes speaks.
-  size_t defer_bytes() const noexcept {
-    if (__builtin_expect(method->growth == nullptr, 1)) return shape.bytes;
-    return exact() ? 0 : body_bytes();
-  }
+  // Of working forms: whether hashes may be deferred.
+  bool may_defer() const noexcept;
   // Filters that were merged into this one, itself included.
   uint32_t parts() const noexcept { return uint32_t{1} + working.merged; }
   size_t deferred() const noexcept { return working.deferred; }
@@ -183,14 +180,26 @@ inline constexpr uint64_t WorkingFullBytes(size_t body_bytes) noexcept {
   return kHeaderBytes + 8 * DeferredRoom(body_bytes) + (kLineBytes - 1) + body_bytes;
 }
 
-// Whether an image with these Header::defer_bytes() can be in this state: an exact one of n
-// hashes with this room, or a full one.
-inline constexpr bool ValidState(const WorkingState& working, size_t defer_bytes, bool exact,
-                                 uint64_t n, uint64_t room) noexcept {
-  const size_t shift = working.shift, deferred = working.deferred;
-  if (deferred > 0 && (defer_bytes < kDeferFromBytes || deferred >= kMaxDeferred)) return false;
-  if (exact) return shift == 0 && n + deferred <= room;
-  const size_t least = 8 * DeferredRoom(defer_bytes);
+// A full form has the room for them, behind which its body starts. An exact one that grows is
+// small.
+inline bool Header::may_defer() const noexcept {
+  if (!exact()) return working.shift >= 8 * kMaxDeferred;
+  return shape.bytes >= kDeferFromBytes && method->growth == nullptr;
+}
+
+// Whether an exact image of n hashes with this room, or a full one, can have so many deferred
+// hashes.
+inline bool ValidDeferred(const Header& header, size_t deferred, uint64_t n,
+                          uint64_t room) noexcept {
+  if (deferred > 0 && (!header.may_defer() || deferred >= kMaxDeferred)) return false;
+  return !header.exact() || n + deferred <= room;
+}
+
+// Whether the body can start there.
+inline bool ValidShift(const Header& header) noexcept {
+  const size_t shift = header.working.shift;
+  if (header.exact()) return shift == 0;
+  const size_t least = 8 * DeferredRoom(header.body_bytes());
   return shift >= least && shift < least + kLineBytes;
 }
 
@@ -272,7 +281,7 @@ struct LastCheck {
     WorkingState working;
     if (!header.canonical() && (exact ? count <= header.room() : count == header.counters.count) &&
         Unpack(LoadU64(image + kChecksumAt), &working) && working.shift == header.working.shift &&
-        ValidState(working, header.defer_bytes(), exact, count, header.room())) {
+        ValidDeferred(header, working.deferred, count, header.room())) {
       header.counters.count = count;
       header.working = working;
       return Flaw::kNone;

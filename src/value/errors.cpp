@@ -254,6 +254,9 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	/* Only a rate can be passed, and reading a sketch is not free. */
 	if (filter.header.exact() || !filter.header.method->has_rate())
 		return false;
+	/* Of those that grow the number alone tells. */
+	if (filter.header.method->growth != NULL && !dedup::Overfull(filter.header, reading))
+		return false;
 	reading = dedup::Read(filter.image, filter.header);
 	if (!dedup::Overfull(filter.header, reading))
 		return false;

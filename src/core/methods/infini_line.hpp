@@ -137,7 +137,8 @@ struct Line {
 
   // A bit for each slot whose upper 16 bits may be those of an entry that holds the
   // fingerprint. Longer entries have their marker further down: those are a superset.
-  static uint32_t Candidates(const uint8_t* line, uint64_t fingerprint) noexcept {
+  DEDUP_ALWAYS_INLINE static uint32_t Candidates(const uint8_t* line,
+                                                 uint64_t fingerprint) noexcept {
     const auto wanted = static_cast<uint16_t>(fingerprint >> 48);
 #if defined(__SSE2__)
     const __m128i key = _mm_set1_epi16(static_cast<short>(wanted));
