@@ -17,22 +17,12 @@
 
 #include <cstdio>
 
-#if defined(__x86_64__) && defined(__SSE2__)
-// gcc 12 takes its own header's undefined registers for a mistake of the caller's.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-#endif
-
 #include "../bytes.hpp"
 #include "../method.hpp"
 #include "../occupancy.hpp"
 #include "../pause.hpp"
 #include "../sizing.hpp"
+#include "../wide.hpp"
 
 namespace dedup::blocked_bloom {
 
@@ -136,9 +126,7 @@ struct Kernels {
 template <int kK>
 inline constexpr Kernels kPlain = {AddGroup<kK>, AskGroup<kK>};
 
-#if defined(__x86_64__) && defined(__SSE2__)
-#define DEDUP_AVX512 __attribute__((target("avx512f")))
-
+#if DEDUP_HAS_WIDE
 // The positions of a key, eight a vector: of each lane the low 9 bits.
 template <int kK>
 struct WidePositions {

@@ -41,6 +41,7 @@
 #include "../method.hpp"
 #include "../pause.hpp"
 #include "infini_grow.hpp"
+#include "infini_keys.hpp"
 #include "infini_table.hpp"
 
 namespace dedup::infini {
@@ -170,29 +171,17 @@ inline bool MayDisplace(const Shape& shape, const Counters& counters) noexcept {
 inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
                          const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const bool may_displace = MayDisplace(shape, *counters);
-  uint64_t added = 0;
-  WithWidth(shape, [&](auto width) DEDUP_ALWAYS_INLINE {
+  WithWidth(shape, [&](auto width) {
     Table<width> table(body, SizeOf(*counters));
-    InGroups(
-        n, [&](size_t i) DEDUP_ALWAYS_INLINE { table.Fetch(hashes[i]); },
-        [&](size_t i) DEDUP_ALWAYS_INLINE {
-          const bool is_new = table.TestAndAdd(hashes[i], may_displace);
-          added += is_new;
-          if (seen != nullptr) seen[i] = !is_new;
-        });
+    counters->count += AddAll<width>(&table, hashes, n, may_displace, seen);
   });
-  counters->count += added;
   return n;
 }
 
 inline void Contains(const Shape& shape, const Counters& counters, const uint8_t* body,
                      const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
-  WithWidth(shape, [&](auto width) DEDUP_ALWAYS_INLINE {
-    const auto table = TableOf<width>(counters, body);
-    InGroups(
-        n, [&](size_t i) DEDUP_ALWAYS_INLINE { table.Fetch(hashes[i]); },
-        [&](size_t i) DEDUP_ALWAYS_INLINE { seen[i] = table.Contains(hashes[i]); });
-  });
+  WithWidth(shape,
+            [&](auto width) { AskAll<width>(TableOf<width>(counters, body), hashes, n, seen); });
 }
 
 // Keys that are held already by chance count as the others do: they are known to be new.

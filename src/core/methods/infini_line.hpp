@@ -137,8 +137,7 @@ struct Line {
 
   // A bit for each slot whose upper 16 bits may be those of an entry that holds the
   // fingerprint. Longer entries have their marker further down: those are a superset.
-  DEDUP_ALWAYS_INLINE static uint32_t Candidates(const uint8_t* line,
-                                                 uint64_t fingerprint) noexcept {
+  static uint32_t Candidates(const uint8_t* line, uint64_t fingerprint) noexcept {
     const auto wanted = static_cast<uint16_t>(fingerprint >> 48);
 #if defined(__SSE2__)
     const __m128i key = _mm_set1_epi16(static_cast<short>(wanted));
@@ -169,18 +168,18 @@ struct Line {
 #endif
   }
 
-  // Whether one of the line's own entries holds the fingerprint.
-  static bool OwnHolds(const uint8_t* line, unsigned own, uint64_t fingerprint) noexcept {
-    uint32_t candidates = Candidates(line, fingerprint) & static_cast<uint32_t>(LowMask(own));
-    if constexpr (kTailBytes == 0) {
-      return candidates != 0;
-    } else {
-      for (; candidates != 0; candidates &= candidates - 1) {
-        const uint64_t entry = Load(line, static_cast<unsigned>(std::countr_zero(candidates)));
-        if (entry != 0 && Holds(entry, fingerprint)) return true;
-      }
-      return false;
+  // Whether one of these slots holds the fingerprint.
+  static bool AnyHolds(const uint8_t* line, uint32_t slots, uint64_t fingerprint) noexcept {
+    for (; slots != 0; slots &= slots - 1) {
+      const uint64_t entry = Load(line, static_cast<unsigned>(std::countr_zero(slots)));
+      if (entry != 0 && Holds(entry, fingerprint)) return true;
     }
+    return false;
+  }
+  // Whether one of the line's own entries does.
+  static bool OwnHolds(const uint8_t* line, unsigned own, uint64_t fingerprint) noexcept {
+    const uint32_t candidates = Candidates(line, fingerprint) & static_cast<uint32_t>(LowMask(own));
+    return kTailBytes == 0 ? candidates != 0 : AnyHolds(line, candidates, fingerprint);
   }
   // Whether a foreign entry of the line that is so far away does.
   static bool ForeignHolds(const uint8_t* line, unsigned distance, uint64_t fingerprint) noexcept {

@@ -73,25 +73,32 @@ class Table {
   }
 
   bool Contains(uint64_t hash) const noexcept {
-    const uint64_t line = LineOf(hash), fingerprint = FingerprintOf(hash);
-    const uint8_t* bytes = At(line);
-    const Numbers numbers = L::Read(bytes);
-    if (L::OwnHolds(bytes, numbers.own, fingerprint)) return true;
-    return __builtin_expect(numbers.reach > 0, 0) && HeldNearby(line, numbers.reach, fingerprint);
+    const uint8_t* line = At(LineOf(hash));
+    return L::OwnHolds(line, L::Read(line).own, FingerprintOf(hash)) || HeldNearby(hash);
+  }
+  // Whether an entry of the key's line in another line holds it.
+  bool HeldNearby(uint64_t hash) const noexcept {
+    const uint64_t line = LineOf(hash);
+    const unsigned reach = L::Read(At(line)).reach;
+    for (unsigned distance = 1; distance <= reach; ++distance) {
+      if (L::ForeignHolds(At(line + distance), distance, FingerprintOf(hash))) return true;
+    }
+    return false;
   }
 
-  // Whether the key was new.
+  // Whether the key was new. `may_displace`: it may go into another line.
   bool TestAndAdd(uint64_t hash, bool may_displace) noexcept {
-    const uint64_t line = LineOf(hash), fingerprint = FingerprintOf(hash);
-    uint8_t* bytes = At(line);
-    Numbers numbers = L::Read(bytes);
-    if (L::OwnHolds(bytes, numbers.own, fingerprint)) return false;
-    if (__builtin_expect(numbers.reach > 0, 0) && HeldNearby(line, numbers.reach, fingerprint)) {
-      return false;
-    }
-    const uint64_t entry = EntryOf(fingerprint, L::kMaxLength);
+    const uint8_t* line = At(LineOf(hash));
+    const Numbers numbers = L::Read(line);
+    return !L::OwnHolds(line, numbers.own, FingerprintOf(hash)) &&
+           AddToLine(hash, numbers, may_displace);
+  }
+  // The same of a key that its line, which has these numbers, does not hold itself.
+  bool AddToLine(uint64_t hash, Numbers numbers, bool may_displace) noexcept {
+    if (__builtin_expect(numbers.reach > 0, 0) && HeldNearby(hash)) return false;
+    const uint64_t line = LineOf(hash), entry = EntryOf(FingerprintOf(hash), L::kMaxLength);
     if (__builtin_expect(L::HasRoom(numbers, 1), 1)) {
-      L::AppendOwn(bytes, &numbers, entry);
+      L::AppendOwn(At(line), &numbers, entry);
     } else {
       Displace(line, numbers, entry, may_displace);
     }
@@ -248,13 +255,6 @@ class Table {
   }
 
  private:
-  bool HeldNearby(uint64_t line, unsigned reach, uint64_t fingerprint) const noexcept {
-    for (unsigned distance = 1; distance <= reach; ++distance) {
-      if (L::ForeignHolds(At(line + distance), distance, fingerprint)) return true;
-    }
-    return false;
-  }
-
   void Displace(uint64_t line, Numbers numbers, uint64_t entry, bool may_displace) noexcept {
     for (unsigned distance = 1; may_displace && distance <= kMaxDistance; ++distance) {
       uint8_t* nearby = At(line + distance);
