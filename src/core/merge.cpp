@@ -169,7 +169,9 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
     }
     return WriteFull(shape, counters, out);
   }
-  ClearInPieces(to, shape.bytes);
+  const uint32_t bytes = BodyBytesFor(ha, n);
+  if (ha.method->growth != nullptr) counters = ha.method->growth->start(bytes);
+  ClearInPieces(to, bytes);
   bool taken = true;
   ForKeys(n, [&](uint64_t from, uint64_t end) {
     for (uint64_t i = from; i < end && taken; ++i) {
@@ -195,7 +197,8 @@ MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept
   const size_t entry = a.entry_bytes();
   if (BothSorted(a, b)) return {LargestOf(a, both, limit), 0};
   size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
-  if (scratch < a.shape.bytes) scratch = a.shape.bytes;
+  // For windows, of which each may be replayed on its own.
+  if (a.method->growth == nullptr && scratch < a.shape.bytes) scratch = a.shape.bytes;
   return {LargestOf(a, both, limit), scratch};
 }
 
