@@ -223,15 +223,23 @@ inline uint64_t LimitOf(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : ~uint64_t{0};
 }
 
-// Takes all prefixes of a table into another. Returns by how many keys that grows.
+// Takes all prefixes of a table into another. Returns by how many keys that grows. They come
+// in order of their lines, so what finds no room in its own line is taken last: else it would fill
+// up lines of which the own entries are yet to come, these the next ones, and so on to the end,
+// where nothing is left but to join.
 template <unsigned kFrom, unsigned kTo>
 inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
   int64_t grown = 0;
-  from.ForEach([&](uint64_t line, uint64_t entry) {
-    from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
-      grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
+  const auto take = [&](bool only_with_room) {
+    to->OnlyWithRoom(only_with_room);
+    from.ForEach([&](uint64_t line, uint64_t entry) {
+      from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
+        grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
+      });
     });
-  });
+  };
+  take(true);
+  if (to->left_out()) take(false);
   return grown;
 }
 
