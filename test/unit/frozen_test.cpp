@@ -405,6 +405,10 @@ constexpr Frozen kFrozen[] = {
     {"exaloglog", "", 0.01, 1000, 3000, 0x55e4f990b4acca88u},
     {"infini", "", 0.01, 1000, 100, 0x8b4d332b45cf2232u},
     {"infini", "", 0.01, 1000, 3000, 0x2e759c86c1945342u},
+    {"infini", "", 0.01, 1000, 60000, 0xfa910e04610d6ba3u},
+    {"infini", "", 0.0001, 1000, 9000, 0x2bb122a027825be8u},
+    {"infini", "", 1e-7, 1000, 9000, 0x14abad58e6e9e9e9u},
+    {"infini", "", 1e-9, 1000, 9000, 0x94f01d6b04fe4119u},
     {"count_min", "", 0.01, 1000, 100, 0xf17423ea2281ca0du},
     {"count_min", "", 0.01, 1000, 3000, 0xbc0d60f96043d7f1u},
     {"count_min", "conservative=on", 0.01, 1000, 100, 0x7fb7715b7af151efu},
@@ -503,6 +507,18 @@ TEST(FrozenBytes, AreOfEveryMethod) {
                 &full);
     ADD_FAILURE() << "not frozen:\n" << line << "\n" << full;
   }
+}
+
+// So is a state of partial aggregates of a filter that grows, and what becomes of it.
+TEST(FrozenBytes, OfAStateThatGrows) {
+  const Shape plain = PlanKeys(Named("infini"), 0, 0.0001, "", kSeed);
+  Filter state(Named("infini").growth->state_shape(plain));
+  for (uint64_t i = 0; i < 9000; ++i) state.Add(KeyHash(i, kSeed));
+  state.MakeCanonical();
+  Bytes reduced(ReducedBytes(state.header(), plain));
+  ReduceTo(state.image().data(), state.header(), plain, reduced.data());
+  EXPECT_EQ(Xxh3(state.image().data(), state.image().size(), 0), 0x7a12f01c5d22329eu);
+  EXPECT_EQ(Xxh3(reduced.data(), reduced.size(), 0), 0xd56d99ff8fd0750au);
 }
 
 // A merge of two full filters is frozen too, of every method that can merge.
