@@ -44,6 +44,21 @@ bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
   return taken;
 }
 
+// How many keys a full filter has with the hashes of an exact one: of one that grows those that
+// it does not hold, of others it does not matter.
+uint64_t KeysWith(const uint8_t* full, const Header& full_header, const uint8_t* exact,
+                  const Header& exact_header) noexcept {
+  uint64_t keys = full_header.counters.count;
+  if (full_header.method->growth == nullptr) return keys;
+  InBatches(exact, exact_header, [&](const uint64_t* hashes, const uint64_t*, size_t n) {
+    uint8_t seen[kKeysBetweenPauses];
+    full_header.method->contains(full_header.shape, full_header.counters,
+                                 full + full_header.body_at(), hashes, n, seen);
+    for (size_t i = 0; i < n; ++i) keys += seen[i] == 0;
+  });
+  return keys;
+}
+
 // Runs visit(hash, count) over the union of two sorted lists, in order; counts of a hash in
 // both are added.
 template <typename Visit>
@@ -169,7 +184,9 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
     }
     return WriteFull(shape, counters, out);
   }
-  ClearInPieces(to, shape.bytes);
+  const uint32_t bytes = BodyBytesFor(ha, n);
+  if (ha.method->growth != nullptr) counters = ha.method->growth->start(bytes);
+  ClearInPieces(to, bytes);
   bool taken = true;
   ForKeys(n, [&](uint64_t from, uint64_t end) {
     for (uint64_t i = from; i < end && taken; ++i) {
@@ -195,7 +212,8 @@ MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept
   const size_t entry = a.entry_bytes();
   if (BothSorted(a, b)) return {LargestOf(a, both, limit), 0};
   size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
-  if (scratch < a.shape.bytes) scratch = a.shape.bytes;
+  // For windows, of which each may be replayed on its own.
+  if (a.method->growth == nullptr && scratch < a.shape.bytes) scratch = a.shape.bytes;
   return {LargestOf(a, both, limit), scratch};
 }
 
@@ -212,7 +230,7 @@ size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Heade
     const bool left_full = hb.exact();
     const uint8_t* full = left_full ? a : b;
     const Header& full_header = left_full ? ha : hb;
-    const uint64_t keys = ha.counters.count + hb.counters.count;
+    const uint64_t keys = left_full ? KeysWith(a, ha, b, hb) : KeysWith(b, hb, a, ha);
     if (!BodyTo(full, full_header, BodyBytesFor(full_header, keys), &counters, body) ||
         !AddHashes(left_full ? hb : ha, left_full ? b : a, &counters, body)) {
       return 0;
@@ -284,8 +302,10 @@ Outcome MergeInPlace(uint8_t* a, Header* ha, const uint8_t* b, const Header& hb)
   uint8_t* body = a + ha->body_at();
   const Growth* growth = ha->method->growth;
   if (growth != nullptr) {
-    uint64_t keys = ha->counters.count + hb.counters.count;
-    if (!hb.exact()) {
+    uint64_t keys = 0;
+    if (hb.exact()) {
+      keys = KeysWith(a, *ha, b, hb);
+    } else {
       if (hb.used_bytes() > ha->used_bytes()) return Outcome::kNoRoom;
       keys = growth->union_keys(ha->shape, ha->counters, body, hb.counters, b + hb.body_at());
     }

@@ -245,11 +245,22 @@ void Use(const Block& image, bool valid, uint64_t seed) {
   // As a coarser one, and merged with it.
   Request request;
   Shape coarser;
-  request.memory = header.shape.bytes / (2 + seed % 7);
-  if (header.method->reducible != nullptr &&
-      PlanFilter(*header.method, request, header.shape.seed, &coarser) == PlanStatus::kOk) {
+  const bool grows = header.method->growth != nullptr;
+  if (grows) {
+    request.fpr = header.shape.fpr;
+  } else {
+    request.memory = header.shape.bytes / (2 + seed % 7);
+  }
+  bool coarse_too =
+      header.method->reducible != nullptr &&
+      PlanFilter(*header.method, request, header.shape.seed, &coarser) == PlanStatus::kOk;
+  if (coarse_too) {
     coarser.hash = header.shape.hash;
-    Require(Reducible(header, coarser), "a sketch cannot be made coarser");
+    // Of filters that grow only the states of partial aggregates can be.
+    coarse_too = Reducible(header, coarser);
+    Require(coarse_too || grows, "a sketch cannot be made coarser");
+  }
+  if (coarse_too) {
     Block reduced(ReducedBytes(header, coarser));
     ReduceTo(image.data(), header, coarser, reduced.data());
     const Header reduced_header = Checked(reduced, "a coarser sketch is refused");
@@ -333,7 +344,11 @@ void FuzzImage(const uint8_t* data, size_t size, int mode) {
   Require((again == Flaw::kNone) == (Check(image.data(), size, &header) == Flaw::kNone),
           "CheckAgain differs from Check");
   if (flaw != Flaw::kNone) return;
-  if (header.shape.bytes > (header.exact() ? kMostBytesExact : kMostBytes)) return;
+  if (header.method->growth == nullptr
+          ? header.shape.bytes > (header.exact() ? kMostBytesExact : kMostBytes)
+          : !header.exact() && header.used_bytes() > kMostBytes) {
+    return;
+  }
   const uint64_t seed = Xxh3(data, size, 0);
   UseWaiting(image, seed);
   // Every other function wants waiting keys settled.
@@ -373,7 +388,7 @@ void FuzzOptions(const uint8_t* data, size_t size) {
   if (method.has_rate() && request.options.given[kKeys]) {
     request.keys = static_cast<uint64_t>(request.options.value[kKeys]);
   } else {
-    request.memory = amount >> amount % 64;
+    request.memory = method.growth != nullptr ? 0 : amount >> amount % 64;
   }
   Shape shape;
   const PlanStatus status = PlanFilter(method, request, amount, &shape);
@@ -389,7 +404,7 @@ void FuzzOptions(const uint8_t* data, size_t size) {
   // a little.
   Require(request.keys > 0 || request.memory == 0 || shape.bytes <= 3 * request.memory + 64,
           "a planned filter is too large");
-  if (shape.bytes <= kMostBytesExact) Use(empty, true, amount);
+  if (shape.bytes <= kMostBytesExact || method.growth != nullptr) Use(empty, true, amount);
   if (!method.has_rate()) return;
   const double rate = method.expected_fpr(shape, static_cast<double>(shape.keys));
   Require(rate >= 0 && rate <= 1, "an expected rate is no rate");

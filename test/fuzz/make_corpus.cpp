@@ -95,6 +95,7 @@ bool WriteImages(const std::string& folder) {
       Request request;
       // Room for 64 hashes, so for an index; one group of fifo for 824.
       request.memory = method->granule > 512 ? method->granule : 512;
+      if (method->growth != nullptr) request.memory = 0;
       request.fpr = 0.05;
       Shape shape;
       if (ParseOptions(*method, text, std::strlen(text), &request.options).status !=
@@ -106,7 +107,8 @@ bool WriteImages(const std::string& folder) {
       const std::string name = method->name + (number == 0   ? ""
                                                : number == 1 ? std::string("16")
                                                              : "-" + std::to_string(number));
-      const uint64_t many = shape.bytes / 8 + 6;
+      const uint64_t many =
+          (method->growth != nullptr ? method->growth->exact_hashes : shape.bytes / 8) + 6;
       for (uint64_t keys : {uint64_t{0}, uint64_t{5}, uint64_t{30}, many}) {
         Header header;
         const Bytes working = Fill(shape, keys, &header);
@@ -130,6 +132,8 @@ bool WriteImages(const std::string& folder) {
 bool WriteWaiting(const std::string& folder) {
   bool good = true;
   for (const Method* method : kMethods) {
+    // Filters that grow are exact while they are small, and wait only when they are too large here.
+    if (method->growth != nullptr) continue;
     Request request;
     request.memory = (kDeferFromBytes + method->granule - 1) / method->granule * method->granule;
     Shape shape;
@@ -176,6 +180,31 @@ bool WriteSmall(const std::string& folder) {
     Bytes stored(CanonicalBytes(header));
     WriteCanonical(last.data(), header, stored.data());
     good = Write(folder, method->name + std::string("-small"), 0, stored) && good;
+  }
+  return good;
+}
+
+// Filters that have grown three times, of slots of each width, and a state of a partial aggregate.
+bool WriteGrown(const std::string& folder) {
+  bool good = true;
+  for (const Method* method : kMethods) {
+    if (method->growth == nullptr) continue;
+    for (const double fpr : {0.05, 0.0001, 1e-7, 1e-9, 0.5}) {
+      Request request;
+      request.fpr = fpr;
+      Shape shape;
+      if (PlanFilter(*method, request, 1, &shape) != PlanStatus::kOk) return false;
+      if (fpr == 0.5) shape = method->growth->state_shape(shape);
+      Header header;
+      const Bytes working = Fill(shape, 2000, &header);
+      if (working.empty()) return false;
+      Bytes stored(CanonicalBytes(header));
+      WriteCanonical(working.data(), header, stored.data());
+      char name[100];
+      std::snprintf(name, sizeof name, "%s-grown-%g", method->name, fpr);
+      good = Write(folder, name, 0, stored) && good;
+      good = Write(folder, name + std::string("-working"), 2, working) && good;
+    }
   }
   return good;
 }
@@ -240,7 +269,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!dedup::WriteImages(argv[1]) || !dedup::WriteWaiting(argv[1]) ||
-      !dedup::WriteSmall(argv[1]) || !dedup::WriteTimed(argv[1]) || !dedup::WriteTexts(argv[1])) {
+      !dedup::WriteSmall(argv[1]) || !dedup::WriteGrown(argv[1]) || !dedup::WriteTimed(argv[1]) ||
+      !dedup::WriteTexts(argv[1])) {
     std::fprintf(stderr, "make_corpus: could not write to \"%s\"\n", argv[1]);
     return 1;
   }

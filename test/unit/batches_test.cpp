@@ -73,8 +73,7 @@ TEST_P(Batches, AreTheSameAsOneAtATime) {
         if (HasFatalFailure()) return;
         // Distinct keys, without asking.
         for (uint64_t& hash : hashes) hash = HashOf(next++, 7);
-        const size_t taken = method.insert(inserted.shape(), &inserted.counters(),
-                                           inserted.bytes().data(), hashes.data(), n);
+        const size_t taken = inserted.TryInsert(hashes.data(), n);
         for (size_t i = 0; i < taken; ++i) replayed.Insert(hashes[i]);
         ASSERT_TRUE(taken == n || !method.forgets(inserted.shape()));
         ASSERT_TRUE(SameState(inserted, replayed)) << NameOf(inserted.shape()) << " of " << n;

@@ -77,7 +77,7 @@ TEST_P(Defer, KeepsNoMoreThanABatch) {
   const Shape shape = Deferring();
   Filter filter(shape);
   size_t most = 0;
-  for (uint64_t key = 0; key < shape.bytes / 8 + 5000; ++key) {
+  for (uint64_t key = 0; key < HashesToDefer(shape) + 5000; ++key) {
     filter.AddDeferred(HashOf(key));
     most = std::max(most, filter.header().deferred());
     if (key % 97 != 0) continue;
@@ -93,7 +93,7 @@ TEST_P(Defer, KeepsNoMoreThanABatch) {
 TEST_P(Defer, SurvivesAMove) {
   const Shape shape = Deferring();
   Filter filter(shape);
-  for (uint64_t key = 0; key < shape.bytes / 8 + 2000; ++key) filter.AddDeferred(HashOf(key));
+  for (uint64_t key = 0; key < HashesToDefer(shape) + 2000; ++key) filter.AddDeferred(HashOf(key));
   filter.Settle();
   ASSERT_FALSE(filter.exact());
   for (uint64_t key = 1000000; key < 1000010; ++key) filter.AddDeferred(HashOf(key));

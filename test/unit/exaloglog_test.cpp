@@ -137,7 +137,9 @@ TEST(ExaLogLog, ReducingIsBuildingCoarser) {
     ASSERT_FALSE(ExaLogLog().reducible(coarse, fine));
     ASSERT_FALSE(ExaLogLog().reducible(fine, fine));
     Bytes reduced(coarse.bytes);
-    ExaLogLog().reduce(fine, from.bytes().data(), coarse, reduced.data());
+    Counters counters;
+    ExaLogLog().reduce(fine, from.counters(), from.bytes().data(), coarse, coarse.bytes, &counters,
+                       reduced.data());
     ASSERT_EQ(reduced, direct.bytes()) << p << " to " << q;
   }
   Shape other = WithPrecision(6);
@@ -402,7 +404,8 @@ TEST(ExaLogLog, AnyBitsGiveANumber) {
     const Shape coarse = WithPrecision(4);
     if (!ExaLogLog().reducible(shape, coarse)) continue;
     Body reduced(coarse);
-    ExaLogLog().reduce(shape, other.bytes().data(), coarse, reduced.bytes().data());
+    ExaLogLog().reduce(shape, other.counters(), other.bytes().data(), coarse, coarse.bytes,
+                       &reduced.counters(), reduced.bytes().data());
     ASSERT_TRUE(std::isfinite(reduced.Read().count));
   }
 }

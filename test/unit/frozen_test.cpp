@@ -403,6 +403,12 @@ constexpr Frozen kFrozen[] = {
     {"apbf", "", 0.01, 1000, 3000, 0x90636363534561b8u},
     {"exaloglog", "", 0.01, 1000, 100, 0xdf315e2e13e827ceu},
     {"exaloglog", "", 0.01, 1000, 3000, 0x55e4f990b4acca88u},
+    {"infini", "", 0.01, 1000, 100, 0x8b4d332b45cf2232u},
+    {"infini", "", 0.01, 1000, 3000, 0x2e759c86c1945342u},
+    {"infini", "", 0.01, 1000, 60000, 0xfa910e04610d6ba3u},
+    {"infini", "", 0.0001, 1000, 9000, 0x2bb122a027825be8u},
+    {"infini", "", 1e-7, 1000, 9000, 0x14abad58e6e9e9e9u},
+    {"infini", "", 1e-9, 1000, 9000, 0x94f01d6b04fe4119u},
     {"count_min", "", 0.01, 1000, 100, 0xf17423ea2281ca0du},
     {"count_min", "", 0.01, 1000, 3000, 0xbc0d60f96043d7f1u},
     {"count_min", "conservative=on", 0.01, 1000, 100, 0x7fb7715b7af151efu},
@@ -480,7 +486,7 @@ TEST(FrozenBytes, OfFifoAreItsTwins) {
 // Whether the line is of a filter past its exact form: its hashes would take more than its body.
 bool IsFull(const Frozen& frozen) {
   const Shape shape = PlanKeys(Named(frozen.method), frozen.keys, frozen.fpr, frozen.options);
-  return frozen.distinct > shape.bytes / 8;
+  return frozen.distinct > HashesInBody(shape);
 }
 
 // No method is without frozen bytes, in the full form, with any of its switches and words:
@@ -497,10 +503,22 @@ TEST(FrozenBytes, AreOfEveryMethod) {
     std::string line, full;
     HashOfImage({variant.method->name, variant.options.c_str(), 0.01, 1000, 100, 0}, &line);
     HashOfImage({variant.method->name, variant.options.c_str(), 0.01, 1000,
-                 std::max<uint64_t>(3000, shape.bytes / 8 + 1000), 0},
+                 std::max<uint64_t>(3000, HashesInBody(shape) + 1000), 0},
                 &full);
     ADD_FAILURE() << "not frozen:\n" << line << "\n" << full;
   }
+}
+
+// So is a state of partial aggregates of a filter that grows, and what becomes of it.
+TEST(FrozenBytes, OfAStateThatGrows) {
+  const Shape plain = PlanKeys(Named("infini"), 0, 0.0001, "", kSeed);
+  Filter state(Named("infini").growth->state_shape(plain));
+  for (uint64_t i = 0; i < 9000; ++i) state.Add(KeyHash(i, kSeed));
+  state.MakeCanonical();
+  Bytes reduced(ReducedBytes(state.header(), plain));
+  ReduceTo(state.image().data(), state.header(), plain, reduced.data());
+  EXPECT_EQ(Xxh3(state.image().data(), state.image().size(), 0), 0x7a12f01c5d22329eu);
+  EXPECT_EQ(Xxh3(reduced.data(), reduced.size(), 0), 0xd56d99ff8fd0750au);
 }
 
 // A merge of two full filters is frozen too, of every method that can merge.
@@ -541,6 +559,7 @@ constexpr FrozenMerge kFrozenMerges[] = {
     {"fp_lru", "", 0.01, 3778, 0x7cac0cfa46429f62u},
     {"apbf", "", 0.01, 1777, 0xb9bac3d92ed0f741u},
     {"exaloglog", "", 0.01, 1777, 0x7464d860192271a3u},
+    {"infini", "", 0.01, 1777, 0x31b6fe56fe318116u},
     {"count_min", "", 0.01, 2777, 0x5d764de39f4a2e04u},
     {"count_min", "conservative=on", 0.01, 2777, 0xe21793a0827faf91u},
 };
@@ -598,7 +617,7 @@ TEST(FrozenBytes, AreOfEveryMerge) {
     const Shape shape = PlanKeys(*variant.method, 1000, 0.01, variant.options, kSeed);
     const uint64_t keys = variant.method->forgets(shape) || !variant.method->can_forget(shape) ||
                                   variant.method->merge_adds
-                              ? std::max<uint64_t>(1777, shape.bytes / 8 + 777)
+                              ? std::max<uint64_t>(1777, HashesInBody(shape) + 777)
                               : 600;
     std::string line;
     HashOfMerge({variant.method->name, variant.options.c_str(), 0.01, keys, 0}, &line);

@@ -129,7 +129,7 @@ void UseInEveryWay(const Bytes& unsettled, const Bytes& unsettled_other, Random*
   // none of these, and never does a full batch wait (see AnyBits.ThatWaitAreSafe).
   if (!header.canonical()) {
     const bool none =
-        header.shape.bytes < kDeferFromBytes || Checked(unsettled).deferred() == kMaxDeferred;
+        header.defer_bytes() < kDeferFromBytes || Checked(unsettled).deferred() == kMaxDeferred;
     Bytes copy(none ? image : unsettled);
     Header at = Checked(copy);
     for (int i = 0; i < 100; ++i) {
@@ -214,13 +214,12 @@ std::vector<Shape> SomeShapes() {
 // numbers that valid() takes.
 Counters RandomCounters(const Shape& shape, Random* random) {
   const Method& method = *MethodByCode(shape.method);
-  if (random->OneIn(shape.bytes < kDeferFromBytes ? 3 : 100)) {
-    std::vector<uint8_t> body(shape.bytes);
+  if (random->OneIn(shape.bytes < kDeferFromBytes || method.growth != nullptr ? 3 : 100)) {
+    Body body(shape);
     std::vector<uint64_t> hashes(1 + random->Below(random->OneIn(2) ? 400 : 20));
     for (uint64_t& hash : hashes) hash = random->Next();
-    Counters counters;
-    method.test_and_add(shape, &counters, body.data(), hashes.data(), hashes.size(), nullptr);
-    return counters;
+    body.Try(hashes.data(), hashes.size(), nullptr);
+    return body.counters();
   }
   for (int tries = 0; tries < 20; ++tries) {
     Counters counters;
@@ -228,9 +227,14 @@ Counters RandomCounters(const Shape& shape, Random* random) {
     if (random->OneIn(2)) {
       counters.state = static_cast<uint32_t>(random->Next() >> (32 + random->Below(32)));
     }
+    // Of bodies that grow, those that are still small.
+    if (method.growth != nullptr) {
+      counters = method.growth->start(method.growth->bytes_for(shape, random->Below(6000)));
+      counters.count = random->Next() >> random->Below(64);
+    }
     if (method.valid(shape, counters)) return counters;
   }
-  return {};
+  return FirstCounters(shape);
 }
 
 // A random image of this shape in any form, with the least size that Check()
@@ -253,7 +257,7 @@ Bytes RandomImage(const Shape& shape, Random* random) {
       const uint64_t n = random->Below(room + 1);
       image = Bytes(WorkingExactBytes(room, order, method.counts()));
       Scribble(image.data() + 60, image.size() - 60, random);
-      const uint64_t deferred = shape.bytes < kDeferFromBytes
+      const uint64_t deferred = shape.bytes < kDeferFromBytes || method.growth != nullptr
                                     ? 0
                                     : random->Below(std::min<uint64_t>(room - n + 1, kMaxDeferred));
       WriteHeader(image.data(), shape, Form::kWorkingExact,
@@ -263,13 +267,15 @@ Bytes RandomImage(const Shape& shape, Random* random) {
     }
     default: {
       const bool working = random->OneIn(2);
-      const size_t deferred_room = DeferredRoom(shape);
+      Counters counters = RandomCounters(shape, random);
+      if (method.growth != nullptr && random->OneIn(20)) counters = DeferringCounters(shape);
+      const size_t body_bytes = BodyBytesOf(shape, counters);
+      const size_t deferred_room = DeferredRoom(body_bytes);
       const size_t shift = working ? 8 * deferred_room + random->Below(kLineBytes) : 0;
       const uint64_t deferred = working && deferred_room > 0 ? random->Below(kMaxDeferred) : 0;
-      const Counters counters = RandomCounters(shape, random);
       const size_t used =
           method.used_bytes != nullptr ? method.used_bytes(shape, counters) : size_t{shape.bytes};
-      image = Bytes(working ? WorkingFullBytes(shape) : kHeaderBytes + used);
+      image = Bytes(working ? WorkingFullBytes(body_bytes) : kHeaderBytes + used);
       Scribble(image.data() + 60, image.size() - 60, random);
       WriteHeader(image.data(), shape, working ? Form::kWorkingFull : Form::kFull, counters,
                   WorkingState{.shift = static_cast<uint16_t>(shift),
@@ -319,7 +325,10 @@ TEST(AnyHeader, IsRefusedOrSafe) {
   const std::vector<Shape> shapes = SomeShapes();
   for (uint64_t i = 0; i < 100000 / kThin; ++i) {
     const Shape& shape = shapes[random.Below(shapes.size())];
-    if (shape.bytes >= kDeferFromBytes && !random.OneIn(10)) continue;
+    if (shape.bytes >= kDeferFromBytes && !random.OneIn(10) &&
+        MethodByCode(shape.method)->growth == nullptr) {
+      continue;
+    }
     Bytes image = RandomImage(shape, &random);
     for (uint64_t changes = 1 + random.Below(3); changes > 0; --changes) {
       const size_t at = random.Below(60);
@@ -330,7 +339,8 @@ TEST(AnyHeader, IsRefusedOrSafe) {
     if (Check(image.data(), image.size(), &header) != Flaw::kNone) continue;
     ++accepted;
     // A changed byte easily makes a body of many megabytes, which takes long to use.
-    if (!random.OneIn(header.shape.bytes > 4 << 20 ? 200 : 4)) continue;
+    const bool large = header.shape.bytes > 4 << 20 && header.method->growth == nullptr;
+    if (!random.OneIn(large ? 200 : 4)) continue;
     UseInEveryWay(image, image, &random);
     if (HasFatalFailure()) return;
   }
@@ -359,12 +369,14 @@ TEST_P(AnyDetail, IsRefusedOrSafe) {
   Random random(4 + method->code);
   const bool plain = GetParam().options.empty();
   // As large as the largest block, and smaller where that is a body.
-  for (uint32_t bytes : {std::max(128u, method->granule), 8192u}) {
+  const bool grows = method->growth != nullptr;
+  for (uint32_t bytes : {std::max(128u, method->granule), 8192u, uint32_t{kMaxBodyBytes}}) {
     if (!plain || (bytes == 8192 && method->granule != 512)) continue;
+    if ((bytes == kMaxBodyBytes) != grows) continue;
     uint64_t accepted = 0;
     const auto shape_of = [&](uint64_t detail) {
       const bool rate = method->has_rate();
-      return Shape{method->code,      bytes, 0, rate ? 1 + random.Below(100) : 0,
+      return Shape{method->code,      bytes, 0, rate && !grows ? 1 + random.Below(100) : 0,
                    rate ? 0.01 : 0.0, detail};
     };
     for (uint64_t detail = 0; detail < 1u << 25; detail += kThin) {
@@ -400,10 +412,11 @@ TEST_P(AnyDetail, IsRefusedOrSafe) {
         shape.bytes = static_cast<uint32_t>(8 * (1 + random.Below(600)));
         break;
       default:
-        if (method->has_rate()) shape.keys = 1 + (random.Next() >> (24 + random.Below(39)));
+        if (method->has_rate() && !grows)
+          shape.keys = 1 + (random.Next() >> (24 + random.Below(39)));
     }
     if (!method->valid(shape, Counters{})) continue;
-    if (shape.keys > kMaxKeys || shape.bytes > 1 << 20) continue;
+    if (shape.keys > kMaxKeys || (shape.bytes > 1 << 20 && !grows)) continue;
     UseNoise(shape, &random);
     if (HasFatalFailure()) return;
   }
@@ -430,8 +443,9 @@ TEST(AnyBits, ThatWaitAreSafe) {
     Bytes exact(WorkingExactBytes(256, method->exact_order(large), method->counts()));
     WriteHeader(exact.data(), large, Form::kWorkingExact, Counters{100, 256},
                 WorkingState{.deferred = kMaxDeferred});
-    Bytes full(kHeaderBytes + kMaxShift + large.bytes);
-    WriteHeader(full.data(), large, Form::kWorkingFull, Counters{},
+    const Counters counters = DeferringCounters(large);
+    Bytes full(kHeaderBytes + kMaxShift + BodyBytesOf(large, counters));
+    WriteHeader(full.data(), large, Form::kWorkingFull, counters,
                 WorkingState{.shift = kMaxShift, .deferred = kMaxDeferred});
     for (const Bytes* image : {&exact, &full}) {
       Header header;

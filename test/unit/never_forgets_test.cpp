@@ -92,6 +92,8 @@ TEST_P(NeverForgets, InAnyOrderWithTheSameBytes) {
   Random random(4);
   Body one(Plan(1000, 0.01)), other(one.shape());
   if (GetParam().method->exact_order(one.shape()) != ExactOrder::kSorted) return;
+  // A key has as many bits as new ones have when it comes.
+  if (GetParam().method->growth != nullptr) return;
   const bool ask = !GetParam().method->can_forget(one.shape());
   std::vector<uint64_t> hashes(1000);
   for (uint64_t i = 0; i < hashes.size(); ++i) hashes[i] = HashOf(i, 3);

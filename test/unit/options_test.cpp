@@ -254,6 +254,14 @@ TEST(Options, PlainShapesHaveNone) {
   };
   for (const Method* method : kMethods) {
     if (!method->has_rate()) continue;
+    if (method->growth != nullptr) {
+      for (const char* text : {"fpr=0.3", "fpr=0.00123 hash=sip", ""}) {
+        const Shape grows = shape(method->name, 0, 0, text);
+        EXPECT_TRUE(IsPlain(grows)) << method->name;
+        EXPECT_FALSE(IsPlain(method->growth->state_shape(grows))) << method->name;
+      }
+      continue;
+    }
     for (const char* text : {"fpr=0.3", "fpr=0.01", "fpr=0.00123 hash=sip", "fpr=0.0001"}) {
       for (const uint64_t keys : {10, 33, 1000, 12345, 1000000}) {
         EXPECT_TRUE(IsPlain(shape(method->name, keys, 0, text))) << method->name << " " << keys;

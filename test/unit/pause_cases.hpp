@@ -89,15 +89,25 @@ inline uint64_t Mixed(uint64_t key) { return Derived(key * kGolden, 7); }
 class Subject {
  public:
   // Full images get `keys` keys, exact ones so many hashes (at most what may be exact).
-  Subject(const Shape& shape, uint64_t keys, uint64_t hashes, Arena* arena)
+  // Of filters that grow, full ones have `growing_bytes` at least.
+  Subject(const Shape& shape, uint64_t keys, uint64_t hashes, Arena* arena,
+          uint64_t growing_bytes = uint64_t{18} << 20)
       : shape_(shape), method_(*MethodByCode(shape.method)), arena_(arena) {
+    body_bytes_ = shape.bytes;
+    if (method_.growth != nullptr) {
+      uint64_t room = keys;
+      const auto bytes_for = [&] { return method_.growth->bytes_for(shape, room); };
+      while ((body_bytes_ = bytes_for()) < growing_bytes) room += room / 8 + 1;
+      start_ = method_.growth->start(body_bytes_);
+      grown_keys_ = method_.growth->limit(shape, start_) + 1;
+    }
     const ExactOrder order = method_.exact_order(shape);
     const bool counted = method_.counts();
     n_ = hashes < ExactLimit(method_, shape, order) ? hashes : ExactLimit(method_, shape, order);
     exact_size_ = kHeaderBytes + EntryBytes(counted) * n_;
-    full_size_ = kHeaderBytes + shape.bytes;
+    full_size_ = kHeaderBytes + body_bytes_;
     working_exact_size_ = WorkingExactBytes(n_ + 128, order, counted);
-    working_full_size_ = WorkingFullBytes(shape);
+    working_full_size_ = WorkingFullBytes(body_bytes_);
     const uint64_t stated = StateLimit(method_, shape, order);
     room_ = n_ + 128 < stated ? n_ + 128 : stated;
 
@@ -117,12 +127,16 @@ class Subject {
     const MergeBytes needs = MergeNeeds(exact_header_, other_exact_header_);
     inputs_ = arena->used();
     out_size_ = full_size_;
+    // Of one that grows: a body of twice the keys.
+    if (method_.growth != nullptr) {
+      out_size_ = WorkingFullBytes(method_.growth->bytes_for(shape, 2 * grown_keys_)) + kLineBytes;
+    }
     for (size_t size : {needs.out, working_full_size_ + kLineBytes, working_exact_size_,
                         exact_size_ + 16 * (n_ + 1), EntryBytes(true) * n_ + kHeaderBytes}) {
       if (size > out_size_) out_size_ = size;
     }
     out_ = arena->Allocate(out_size_);
-    scratch_size_ = needs.scratch > shape.bytes ? needs.scratch : size_t{shape.bytes};
+    scratch_size_ = needs.scratch > body_bytes_ ? needs.scratch : body_bytes_;
     scratch_ = arena->Allocate(scratch_size_);
   }
 
@@ -161,6 +175,15 @@ class Subject {
     pure("MakeWorking full", [this] {
       Keep(MakeWorking(full_, full_header_, {Form::kWorkingFull, 0}, out_));
     });
+    if (method_.growth != nullptr) {
+      for (uint64_t times : {1, 2}) {
+        pure(times == 1 ? "MakeWorking full by a step" : "MakeWorking full of twice the keys",
+             [=, this] {
+               Keep(MakeWorking(full_, full_header_, {Form::kWorkingFull, times * grown_keys_},
+                                out_));
+             });
+      }
+    }
     // ---- one key into a value, and out of one
     const uint64_t there = HashAt(exact_, n_ / 2, EntryBytes(method_.counts()));
     const uint64_t absent = Mixed(uint64_t{1} << 60);
@@ -329,7 +352,7 @@ class Subject {
 
   uint8_t* MakeFull(uint64_t keys, uint64_t from, Header* header) {
     uint8_t* image = arena_->Allocate(full_size_);
-    Counters counters;
+    Counters counters = start_;
     uint64_t hashes[kKeysBetweenPauses];
     for (uint64_t key = 0; key < keys; key += kKeysBetweenPauses) {
       for (uint64_t i = 0; i < kKeysBetweenPauses; ++i) hashes[i] = Mixed(from + key + i);
@@ -361,7 +384,8 @@ class Subject {
     Shape less = shape_;
     if (method_.reducible == nullptr) return less;
     Request request;
-    request.memory = shape_.bytes / 2;
+    if (method_.growth == nullptr) request.memory = shape_.bytes / 2;
+    if (method_.has_rate()) request.fpr = shape_.fpr;
     (void)PlanFilter(method_, request, shape_.seed, &less);
     return less;
   }
@@ -395,6 +419,9 @@ class Subject {
   Arena* arena_;
   uint64_t n_;
   uint64_t room_;
+  uint32_t body_bytes_;
+  Counters start_;           // of an empty body
+  uint64_t grown_keys_ = 0;  // for which a body grows
   size_t exact_size_, full_size_, working_exact_size_, working_full_size_;
   uint8_t *exact_, *other_exact_, *full_, *other_full_, *working_exact_, *working_full_;
   Header exact_header_, other_exact_header_, full_header_, other_full_header_;

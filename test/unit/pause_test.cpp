@@ -208,9 +208,15 @@ TEST_P(EveryMethodPauses, WhileItsBodyIsLarge) {
   const Shape shape = LargeShape(GetParam());
   // A key of some options changes as many bytes as a piece.
   const bool slow = shape.detail >> 16 == uint64_t{1} << 20;
-  Subject subject(shape, slow ? 128 : 50000, slow ? 128 : 5000, &arena);
-  Meter meter(&arena);
-  for (const Case& measured : subject.Cases()) ExpectPauses(&meter, measured, GetParam().name);
+  std::vector<Shape> shapes = {shape};
+  const Growth* growth = GetParam().method->growth;
+  if (growth != nullptr) shapes.push_back(growth->state_shape(shape));
+  for (const Shape& one : shapes) {
+    arena.Reset();
+    Subject subject(one, slow ? 128 : 50000, slow ? 128 : 5000, &arena, kBodyBytes);
+    Meter meter(&arena);
+    for (const Case& measured : subject.Cases()) ExpectPauses(&meter, measured, GetParam().name);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryMethodPauses, ::testing::ValuesIn(PausingVariants()),
@@ -322,8 +328,8 @@ TEST(Quotient, PausesWhileItsTableIsRewritten) {
 // A table is rewritten only by keys of which WouldRewrite() says so.
 TEST(Quotient, TellsWhatRewritesItsTable) {
   const Shape shape = PlanMemory(Named("quotient"), 1 << 20, 0.01);
-  std::vector<uint8_t> image(WorkingFullBytes(shape));
-  const size_t shift = ShiftFor(image.data(), shape);
+  std::vector<uint8_t> image(WorkingFullBytes(shape.bytes));
+  const size_t shift = ShiftFor(image.data(), shape.bytes);
   WriteHeader(image.data(), shape, Form::kWorkingFull, Counters{},
               WorkingState{.shift = static_cast<uint16_t>(shift)});
   Header header;
@@ -496,7 +502,10 @@ class EveryMethodAbandoned : public ::testing::TestWithParam<Variant> {};
 // call is what would have been without it.
 TEST_P(EveryMethodAbandoned, LeavesItsInputsAsTheyWere) {
   Arena arena(size_t{1} << 28);
-  Subject subject(LargeShape(GetParam(), 5 << 18), 5000, 2000, &arena);
+  const Growth* growth = GetParam().method->growth;
+  const Shape shape = LargeShape(GetParam(), 5 << 18);
+  Subject subject(growth != nullptr ? growth->state_shape(shape) : shape, 5000, 2000, &arena,
+                  5 << 18);
   const auto out = subject.output();
   for (const Case& abandoned : subject.Cases()) {
     if (!abandoned.pure) continue;

@@ -126,6 +126,19 @@ inline Options OptionsFrom(const Method& method, const std::string& text) {
   return options;
 }
 
+// A request for so many keys, or so much memory. Methods whose filters grow are given neither.
+inline Request RequestOf(const Method& method, uint64_t keys, uint64_t memory, double fpr,
+                         const std::string& options) {
+  Request request;
+  if (method.growth == nullptr) {
+    request.keys = keys;
+    request.memory = memory;
+  }
+  request.fpr = fpr;
+  request.options = OptionsFrom(method, options);
+  return request;
+}
+
 // Of methods that only count: of so many bytes, which the exact hashes of an eighth of the
 // keys fill. Of others without a rate: of the least memory whose exact form holds so many.
 inline Shape PlanKeys(const Method& method, uint64_t keys, double fpr,
@@ -142,12 +155,9 @@ inline Shape PlanKeys(const Method& method, uint64_t keys, double fpr,
     }
     return shape;
   }
-  if (method.has_rate()) {
-    request.keys = keys;
-  } else {
-    request.memory = std::max<uint64_t>(keys, method.granule);
-  }
-  request.fpr = fpr;
+  request = method.has_rate()
+                ? RequestOf(method, keys, 0, fpr, options)
+                : RequestOf(method, 0, std::max<uint64_t>(keys, method.granule), fpr, options);
   EXPECT_EQ(PlanFilter(method, request, seed, &shape), PlanStatus::kOk)
       << method.name << " keys=" << keys << " fpr=" << fpr << " " << options;
   return shape;
@@ -155,10 +165,7 @@ inline Shape PlanKeys(const Method& method, uint64_t keys, double fpr,
 
 inline Shape PlanMemory(const Method& method, uint64_t memory, double fpr,
                         const std::string& options = "", uint64_t seed = 0) {
-  Request request;
-  request.memory = memory;
-  request.fpr = fpr;
-  request.options = OptionsFrom(method, options);
+  const Request request = RequestOf(method, 0, memory, fpr, options);
   Shape shape;
   EXPECT_EQ(PlanFilter(method, request, seed, &shape), PlanStatus::kOk)
       << method.name << " memory=" << memory << " fpr=" << fpr << " " << options;
@@ -215,10 +222,8 @@ inline std::vector<Variant> AllVariants() {
       }
     }
     for (const Variant& variant : variants) {
-      Request request;
+      const Request request = RequestOf(*method, 0, 1 << 20, 0.01, variant.options);
       Shape shape;
-      request.memory = 1 << 20;
-      request.options = OptionsFrom(*method, variant.options);
       if (PlanFilter(*method, request, 0, &shape) != PlanStatus::kConflict) all.push_back(variant);
     }
   }
@@ -237,6 +242,13 @@ inline std::vector<const Method*> MembershipMethods() {
   return all;
 }
 
+// Those of which the filters have a size, by keys or by memory.
+inline std::vector<Variant> SizedVariants() {
+  std::vector<Variant> all = MembershipVariants();
+  std::erase_if(all, [](const Variant& variant) { return variant.method->growth != nullptr; });
+  return all;
+}
+
 // Names for parametrised tests: ::testing::ValuesIn(AllVariants()), VariantName.
 inline std::string VariantName(const ::testing::TestParamInfo<Variant>& info) {
   return info.param.name;
@@ -245,10 +257,7 @@ inline std::string VariantName(const ::testing::TestParamInfo<Variant>& info) {
 // The shape for so much memory, or none.
 inline std::optional<Shape> TryMemory(const Method& method, uint64_t memory, double fpr,
                                       const std::string& options = "", uint64_t seed = 0) {
-  Request request;
-  request.memory = memory;
-  request.fpr = fpr;
-  request.options = OptionsFrom(method, options);
+  const Request request = RequestOf(method, 0, memory, fpr, options);
   Shape shape;
   if (PlanFilter(method, request, seed, &shape) != PlanStatus::kOk) return std::nullopt;
   return shape;
@@ -311,23 +320,6 @@ inline bool HoldsTheLast(const Method& method, const Shape& shape) {
   return method.remembers(shape) != Remembers::kByChance;
 }
 
-// Whether a key never seen may be called a duplicate by a throw of the dice, though asking
-// for it says no: not even the first key is safe from that.
-inline bool AnswersAtRandom(const Variant& variant) {
-  const Shape shape = PlanMemory(*variant.method, 1 << 20, 0.3, variant.options);
-  std::vector<uint8_t> body(shape.bytes);
-  Counters counters;
-  uint64_t seen = 0;
-  for (uint64_t key = 0; key < 100; ++key) {
-    const uint64_t hash = HashOf(key);
-    uint8_t before = 0, answer = 0;
-    variant.method->contains(shape, counters, body.data(), &hash, 1, &before);
-    variant.method->test_and_add(shape, &counters, body.data(), &hash, 1, &answer);
-    seen += answer > before;
-  }
-  return seen > 0;
-}
-
 // The least memory with which a filter of this method defers keys.
 inline uint64_t DeferringMemory(const Method& method) {
   uint64_t memory = (kDeferFromBytes + method.granule - 1) / method.granule * method.granule;
@@ -340,10 +332,48 @@ inline uint64_t DeferringMemory(const Method& method) {
 
 // The rule of the exact form, written out: as many hashes of 8 bytes, each with 8 bytes of
 // a count where every sight counts, as the body has bytes for, and of a buffer of hashes no
-// more than it has entries.
+// more than it has entries. A filter that grows says how many.
 inline uint64_t MostExact(const Shape& shape) {
+  const Growth* growth = MethodByCode(shape.method)->growth;
+  if (growth != nullptr) return growth->exact_hashes;
   const uint64_t fits = shape.bytes / (MethodByCode(shape.method)->counts() ? 16 : 8);
   return MethodByCode(shape.method)->exact_to_keys ? std::min(fits, shape.keys) : fits;
+}
+
+// No fewer hashes than an exact filter has: one more makes a full one of it.
+inline uint64_t HashesInBody(const Shape& shape) {
+  return MethodByCode(shape.method)->growth != nullptr ? MostExact(shape) : shape.bytes / 8;
+}
+
+// The same where a full one is to be so large that it defers keys, which one that grows is
+// later.
+inline uint64_t HashesToDefer(const Shape& shape) {
+  const Growth* growth = MethodByCode(shape.method)->growth;
+  uint64_t keys = HashesInBody(shape);
+  while (growth != nullptr && growth->bytes_for(shape, keys) < kDeferFromBytes) keys += keys / 8;
+  return keys;
+}
+
+// The bytes of a body, all of them.
+inline uint32_t BodyBytesOf(const Shape& shape, const Counters& counters) {
+  const Method& method = *MethodByCode(shape.method);
+  return method.growth != nullptr ? method.used_bytes(shape, counters) : shape.bytes;
+}
+// The counters of an empty body that is so large that it defers keys.
+inline Counters DeferringCounters(const Shape& shape) {
+  const Growth* growth = MethodByCode(shape.method)->growth;
+  if (growth == nullptr) return {};
+  return growth->start(growth->bytes_for(shape, HashesToDefer(shape)));
+}
+
+// What the first body of a filter has.
+inline uint32_t FirstBytes(const Shape& shape) {
+  const Growth* growth = MethodByCode(shape.method)->growth;
+  return growth != nullptr ? growth->bytes_for(shape, growth->exact_hashes + 1) : shape.bytes;
+}
+inline Counters FirstCounters(const Shape& shape) {
+  const Growth* growth = MethodByCode(shape.method)->growth;
+  return growth != nullptr ? growth->start(FirstBytes(shape)) : Counters{};
 }
 
 inline std::string NameOf(const Shape& shape) {
@@ -356,11 +386,14 @@ inline std::string NameOf(const Shape& shape) {
 }
 
 // A method's body on its own, from its first key on: what a filter is after the
-// exact form, even where the exact form would still hold.
+// exact form, even where the exact form would still hold. It grows as a filter does.
 class Body {
  public:
   explicit Body(const Shape& shape)
-      : method_(MethodByCode(shape.method)), shape_(shape), bytes_(shape.bytes) {}
+      : method_(MethodByCode(shape.method)),
+        shape_(shape),
+        counters_(FirstCounters(shape)),
+        bytes_(FirstBytes(shape)) {}
 
   const Shape& shape() const { return shape_; }
   const Counters& counters() const { return counters_; }
@@ -376,7 +409,25 @@ class Body {
   }
   // How many were taken: where a filter can be full.
   size_t Try(const uint64_t* hashes, size_t n, uint8_t* seen) {
-    return method_->test_and_add(shape_, &counters_, bytes_.data(), hashes, n, seen);
+    for (size_t done = 0; done < n;) {
+      if (Room() == 0 && !Contains(hashes[done])) GrowFor(counters_.count + 1);
+      const size_t some = std::min<uint64_t>(n - done, std::max<uint64_t>(Room(), 1));
+      const size_t taken = method_->test_and_add(shape_, &counters_, bytes_.data(), hashes + done,
+                                                 some, seen == nullptr ? nullptr : seen + done);
+      done += taken;
+      if (taken < some) return done;
+    }
+    return n;
+  }
+  size_t TryInsert(const uint64_t* hashes, size_t n) {
+    for (size_t done = 0; done < n;) {
+      if (Room() == 0) GrowFor(counters_.count + 1);
+      const size_t some = std::min<uint64_t>(n - done, Room());
+      const size_t taken = method_->insert(shape_, &counters_, bytes_.data(), hashes + done, some);
+      done += taken;
+      if (taken < some) return done;
+    }
+    return n;
   }
   void TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) {
     EXPECT_EQ(Try(hashes, n, seen), n);
@@ -391,26 +442,67 @@ class Body {
     method_->contains(shape_, counters_, bytes_.data(), hashes, n, seen);
   }
   void Insert(uint64_t hash) { Insert(&hash, 1); }
-  void Insert(const uint64_t* hashes, size_t n) {
-    EXPECT_EQ(method_->insert(shape_, &counters_, bytes_.data(), hashes, n), n);
-  }
+  void Insert(const uint64_t* hashes, size_t n) { EXPECT_EQ(TryInsert(hashes, n), n); }
   void Merge(const Body& other, const Weights& weights = {}) {
+    if (method_->growth != nullptr) {
+      // The smaller one into the larger one.
+      Body smaller(other);
+      if (smaller.bytes().size() > bytes_.size()) std::swap(*this, smaller);
+      GrowFor(method_->growth->union_keys(shape_, counters_, bytes_.data(), smaller.counters_,
+                                          smaller.bytes_.data()));
+      EXPECT_TRUE(method_->merge(shape_, &counters_, bytes_.data(), smaller.counters_,
+                                 smaller.bytes_.data(), weights));
+      return;
+    }
     EXPECT_TRUE(method_->merge(shape_, &counters_, bytes_.data(), other.counters_,
                                other.bytes_.data(), weights));
   }
   bool Forget(uint64_t hash) { return method_->forget(shape_, &counters_, bytes_.data(), hash); }
   Reading Read() const { return method_->read(shape_, counters_, bytes_.data()); }
   void Clear() {
-    counters_ = Counters{};
+    counters_ = FirstCounters(shape_);
+    if (bytes_.size() != FirstBytes(shape_)) bytes_ = Bytes(FirstBytes(shape_));
     std::memset(bytes_.data(), 0, bytes_.size());
+  }
+  // Of one that grows: to the size for so many keys, if that is more.
+  void GrowFor(uint64_t keys) {
+    const uint32_t bytes = method_->growth->bytes_for(shape_, keys);
+    if (bytes <= bytes_.size()) return;
+    Bytes grown(bytes);
+    std::memset(grown.data(), 0xa5, bytes);
+    Counters counters;
+    method_->growth->grow(shape_, counters_, bytes_.data(), bytes, &counters, grown.data());
+    counters_ = counters;
+    bytes_ = std::move(grown);
   }
 
  private:
+  // How many keys it takes before it has to grow.
+  uint64_t Room() const {
+    if (method_->growth == nullptr) return ~uint64_t{0};
+    const uint64_t limit = method_->growth->limit(shape_, counters_);
+    return limit > counters_.count ? limit - counters_.count : 0;
+  }
+
   const Method* method_;
   Shape shape_;
   Counters counters_;
   Bytes bytes_;
 };
+
+// Whether a key never seen may be called a duplicate by a throw of the dice, though asking
+// for it says no: not even the first key is safe from that.
+inline bool AnswersAtRandom(const Variant& variant) {
+  const Shape shape = PlanMemory(*variant.method, 1 << 20, 0.3, variant.options);
+  Body body(shape);
+  uint64_t seen = 0;
+  for (uint64_t key = 0; key < 100; ++key) {
+    const uint64_t hash = HashOf(key);
+    const bool before = body.Contains(hash);
+    seen += body.TestAndAdd(hash) && !before;
+  }
+  return seen > 0;
+}
 
 // Share of `probes` keys that never came, of that many hashes, which are found.
 inline double FreshRate(const Body& body, uint64_t probes, uint64_t seed) {
@@ -626,6 +718,16 @@ class Filter {
   uint64_t limit_ = 0;
   uint64_t refused_ = 0;
 };
+
+// Whether two filters that took the same keys are the same. Of those that grow the bytes depend
+// on the order in which exact hashes were replayed, but not what they hold.
+inline bool Same(const Filter& a, const Filter& b) {
+  if (a.header().method->growth == nullptr || a.exact() || b.exact()) {
+    return a.Canonical() == b.Canonical();
+  }
+  return a.header().counters.count == b.header().counters.count &&
+         a.header().counters.state == b.header().counters.state && a.Read().fpr == b.Read().fpr;
+}
 
 // The exact twin of a window by last sight: the last `size` distinct keys, for
 // keys that are small numbers. O(1) a key.

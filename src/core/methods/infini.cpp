@@ -31,6 +31,7 @@ constinit const Method kMethod = {
     .missed = [](const Shape&) noexcept { return 0.0; },
     .options = kOptions,
     .option_count = sizeof kOptions / sizeof kOptions[0],
+    .conflict = "Its filters grow with their keys: they are given no memory and no number of keys.",
     .plan = Plan,
     .valid = Valid,
     .exact_order = [](const Shape&) noexcept { return ExactOrder::kSorted; },

@@ -128,10 +128,13 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   return PlanStatus::kOk;
 }
 
+// Only the largest table has more keys than its limit: else few bytes could make a filter grow
+// to any size with its next key.
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
   return SlotBytes(shape) >= kMinSlotBytes && SlotBytes(shape) <= kMaxSlotBytes &&
          shape.detail >> 9 == 0 && shape.bytes == kMaxBodyBytes && counters.state <= kTopStep &&
-         counters.count <= kMaxCount;
+         counters.count <=
+             (counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : kMaxCount);
 }
 
 inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
@@ -173,7 +176,8 @@ inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
   const bool may_displace = MayDisplace(shape, *counters);
   WithWidth(shape, [&](auto width) {
     Table<width> table(body, SizeOf(*counters));
-    counters->count += AddAll<width>(&table, hashes, n, may_displace, seen);
+    counters->count =
+        SumOfCounts(counters->count, AddAll<width>(&table, hashes, n, may_displace, seen));
   });
   return n;
 }
@@ -189,7 +193,7 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
                      size_t n) noexcept {
   const uint64_t before = counters->count;
   TestAndAdd(shape, counters, body, hashes, n, nullptr);
-  counters->count = before + n;
+  counters->count = SumOfCounts(before, n);
   return n;
 }
 
@@ -210,15 +214,23 @@ inline uint64_t LimitOf(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : ~uint64_t{0};
 }
 
-// Takes all prefixes of a table into another. Returns by how many keys that grows.
+// Takes all prefixes of a table into another. Returns by how many keys that grows. They come
+// in order of their lines, so what finds no room in its own line is taken last: else it would fill
+// up lines of which the own entries are yet to come, these the next ones, and so on to the end,
+// where nothing is left but to join.
 template <unsigned kFrom, unsigned kTo>
 inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
   int64_t grown = 0;
-  from.ForEach([&](uint64_t line, uint64_t entry) {
-    from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
-      grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
+  const auto take = [&](bool only_with_room) {
+    to->OnlyWithRoom(only_with_room);
+    from.ForEach([&](uint64_t line, uint64_t entry) {
+      from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
+        grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
+      });
     });
-  });
+  };
+  take(true);
+  if (to->left_out()) take(false);
   return grown;
 }
 
@@ -250,12 +262,21 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
     Table<width> to(body, SizeOf(*counters));
     grown = TakeAll<width, width>(TableOf<width>(other_counters, other), &to);
   });
-  const auto count = static_cast<int64_t>(counters->count) + grown;
-  counters->count = count > 0 ? static_cast<uint64_t>(count) : 0;
+  if (grown < 0) {
+    const auto fewer = static_cast<uint64_t>(-grown);
+    counters->count = counters->count > fewer ? counters->count - fewer : 0;
+  } else {
+    counters->count = SumOfCounts(counters->count, static_cast<uint64_t>(grown));
+  }
+  // A body that was not made here may have more entries than it says.
+  const uint64_t limit = LimitOf(shape, *counters);
+  if (counters->count > limit) counters->count = limit;
   return true;
 }
 
-// How many keys the union has, or some more: the other's keys that this one does not hold.
+// How many keys the union has, or some more: the other's keys that this one does not hold. No
+// more than both say that they have, for which there is room: entries over a line's end are there
+// twice, and a body that was not made here may have any number.
 inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const uint8_t* body,
                           const Counters& other_counters, const uint8_t* other) noexcept {
   uint64_t more = 0;
@@ -268,7 +289,7 @@ inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const ui
                        [&](uint64_t prefix, unsigned p) { more += !ours.Has(prefix, p); });
     });
   });
-  return counters.count + more;
+  return SumOfCounts(counters.count, more < other_counters.count ? more : other_counters.count);
 }
 
 // Whether a shape is that of the values that states of another become.

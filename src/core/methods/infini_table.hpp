@@ -225,6 +225,10 @@ class Table {
     return grown;
   }
 
+  // Whether Take() leaves out what finds no room in its own line, and whether it did so.
+  void OnlyWithRoom(bool only) noexcept { only_with_room_ = only; }
+  bool left_out() const noexcept { return left_out_; }
+
   // Puts an entry of a line of the table that is one step smaller where it belongs.
   void PutFromSmaller(uint64_t line, uint64_t entry) noexcept {
     if (lines_of_two_ == 3) {
@@ -289,6 +293,10 @@ class Table {
 
   int64_t TakeEntry(uint64_t line, uint64_t entry, bool counts) noexcept {
     if (HasCovering(line, entry)) return 0;
+    if (only_with_room_ && !L::HasRoom(L::Read(At(line)), 1)) {
+      left_out_ = true;
+      return 0;
+    }
     const int64_t removed = RemoveCovered(line, entry);
     Put(line, entry);
     return counts - removed;
@@ -320,6 +328,8 @@ class Table {
   unsigned bits_;
   unsigned lines_of_two_;
   uint64_t lines_;
+  bool only_with_room_ = false;
+  bool left_out_ = false;
 };
 
 }  // namespace dedup::infini
