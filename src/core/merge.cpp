@@ -158,6 +158,7 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
     WriteHeader(out, shape, Form::kExact, Counters{n, 0});
     return kHeaderBytes + entry * n;
   }
+  const uint32_t bytes = BodyBytesFor(ha, n);
   Counters counters;
   if (ha.method->forgets(shape) && ha.method->merge_keeps_all && n > shape.keys) {
     // One list of more keys than the window would lose the older ones of each.
@@ -169,7 +170,8 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
     }
     return WriteFull(shape, counters, out);
   }
-  ClearInPieces(to, shape.bytes);
+  if (ha.method->growth != nullptr) counters = ha.method->growth->start(bytes);
+  ClearInPieces(to, bytes);
   bool taken = true;
   ForKeys(n, [&](uint64_t from, uint64_t end) {
     for (uint64_t i = from; i < end && taken; ++i) {
@@ -195,7 +197,8 @@ MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept
   const size_t entry = a.entry_bytes();
   if (BothSorted(a, b)) return {LargestOf(a, both, limit), 0};
   size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
-  if (scratch < a.shape.bytes) scratch = a.shape.bytes;
+  // A second body, for windows (MergeExact).
+  if (a.method->growth == nullptr && scratch < a.shape.bytes) scratch = a.shape.bytes;
   return {LargestOf(a, both, limit), scratch};
 }
 
