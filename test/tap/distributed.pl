@@ -29,7 +29,7 @@ my @methods = map { [ split /\|/, $_, -1 ] } split /\n/, $near->safe_psql(
 			WHEN method IN ('blocked_bloom', 'bloom') THEN 'bytes'
 			ELSE 'answers' END, missed
 	FROM (SELECT method, forgets, missed, place, string_to_array("cannot", ', ') AS cannot,
-			regexp_replace(prototype, '^.* fpr=[^ '']* ?([^'']*)''\)$', '\1') AS options
+			regexp_replace(prototype, '^.*[ '']fpr=[^ '']* ?([^'']*)''\)$', '\1') AS options
 		FROM unnest('{f,t}'::boolean[]) forgets, unnest('{0.01,0.3}'::float8[]) WITH ORDINALITY rates (fpr, place),
 			dedup_advise(8000, fpr, forgets, NULL, false, true)) x
 	ORDER BY method, options, place});
@@ -72,7 +72,7 @@ my $values = join(', ', map { "('" . join("', '", @$_) . "')" } @methods);
 my $queries = qq{
 	CREATE TABLE prototypes AS
 	SELECT row_number() OVER () AS method, m || CASE WHEN o <> '' THEN ' ' || o ELSE '' END AS name, p AS promise, missed::float8 AS may_miss, form,
-		dedup_method(m, NULL, 'keys=' || keys || ' ' || o, 5) AS prototype
+		dedup_method(m, NULL, CASE WHEN m <> 'infini' THEN 'keys=' || keys || ' ' ELSE '' END || o, 5) AS prototype
 	FROM (VALUES $values) v(m, o, p, missed), (VALUES ('exact', 100000), ('full', 8000)) w(form, keys)
 	WHERE p <> 'chance' OR form = 'exact';
 	CREATE AGGREGATE partial_agg (prototype dedup_filter, VARIADIC key "any") (
