@@ -28,7 +28,7 @@ SELECT dedup_agg(u) IS NULL AS no_rows, dedup_agg(dedup_filter(10), u) IS NULL A
 SELECT dedup_count(dedup_agg(u)) = 0 AS only_nulls,
 	dedup_agg(dedup_window(10), u)::text = dedup_window(10)::text AS prototype,
 	dedup_count(dedup_agg(u, i)) = 0 AS one_column,
-	dedup_agg(NULL::int)::text = dedup_filter(1000000)::text AS without_prototype FROM hits
+	dedup_agg(NULL::int)::text = dedup_filter()::text AS without_prototype FROM hits
 	WHERE u IS NULL;
 SELECT dedup_merge_agg(NULL::dedup_filter) IS NULL AS merge_of_nulls FROM hits;
 
@@ -44,7 +44,7 @@ FROM hits, (SELECT dedup_agg(u) FROM hits) x(f) WHERE u IS NOT NULL;
 SELECT count(*) FILTER (WHERE dedup_contains(f, u)) = 0 AS no_other
 FROM generate_series(31, 1000) u, (SELECT dedup_agg(u) FROM hits) x(f);
 
--- the default is dedup_filter(1000000)
+-- the default is dedup_filter()
 
 SELECT method, keys, fpr, seed FROM (SELECT dedup_agg(u) AS f FROM hits) x, dedup_stats(f);
 

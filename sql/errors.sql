@@ -121,6 +121,6 @@ SELECT dedup_filter(NULL) IS NULL AND dedup_filter(10, NULL) IS NULL
 		AND dedup_window(10, 0.1, NULL) IS NULL AS dedup_window,
 	dedup_method(NULL, '1MB') IS NULL AND dedup_method('bloom', '1MB', NULL) IS NULL
 		AND dedup_method('bloom', '1MB', '', NULL) IS NULL AS dedup_method;
-SELECT * FROM dedup_advise(NULL);
+SELECT * FROM dedup_advise(NULL, deletes => true);
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM dedup_advise(1000, NULL);

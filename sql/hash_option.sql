@@ -9,8 +9,8 @@ CREATE FUNCTION hash_of(key text, method text DEFAULT 'blocked_bloom', hash text
 DECLARE
 	found text;
 BEGIN
-	EXECUTE format('SELECT encode(substring(dedup_add(dedup_method(%L, ''16kB'', %L, 12345), %s)::bytea FROM 61), ''hex'')',
-		method, 'hash=' || hash, key) INTO found;
+	EXECUTE format('SELECT encode(substring(dedup_add(dedup_method(%L, %L, %L, 12345), %s)::bytea FROM 61), ''hex'')',
+		method, CASE WHEN method <> 'infini' THEN '16kB' END, 'hash=' || hash, key) INTO found;
 	RETURN found;
 END $$;
 \set QUIET off

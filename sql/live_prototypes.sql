@@ -25,7 +25,8 @@ BEGIN
 	RETURN of_live.kind;
 END $$;
 
--- all methods, by keys and by memory, with another hash, and with a ttl
+-- all methods, by keys and by memory, with another hash, and with a ttl; but infini, which is
+-- sized by neither
 
 -- all that there are: the hint lists them
 CREATE FUNCTION pg_temp.methods() RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -37,7 +38,8 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
 	RETURN QUERY SELECT unnest(string_to_array(substring(hint FROM '^The methods are: (.*)\.$'), ', '));
 END $$;
-CREATE TEMP TABLE methods AS SELECT method, place FROM pg_temp.methods() WITH ORDINALITY m(method, place);
+CREATE TEMP TABLE methods AS SELECT method, place FROM pg_temp.methods() WITH ORDINALITY m(method, place)
+WHERE method <> 'infini';
 SELECT by_keys, by_memory, sip, timed, count(*) > 1 AS some, (array_agg(method ORDER BY place))[1:2] AS first FROM (
 	SELECT method, place,
 		pg_temp.created(format(CASE WHEN fpr IS NULL THEN 'dedup_method(%L, ''64kB'')' ELSE 'dedup_method(%L, NULL, ''keys=10000 fpr=0.003'', 7)' END,
@@ -65,6 +67,8 @@ FROM (VALUES
 	('fp_lru', 'q=0.2'), ('fp_lru', 'q=0.01'), ('apbf', 'k=12 l=50')) v(method, options);
 SELECT dedup_create('refused', dedup_method('ring', NULL, 'keys=1000 refresh=on'));
 SELECT dedup_create('refused', dedup_method('cuckoo', '64kB', 'strict=on'), '1 hour', true);
+SELECT dedup_create('refused', dedup_method('infini', NULL, 'fpr=0.003'));
+SELECT dedup_create('refused', dedup_filter(), '1 hour');
 SELECT to_regclass('refused') IS NULL AS not_made;
 
 -- a prototype that holds a key is no prototype; the snapshot of a timed filter neither

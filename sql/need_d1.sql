@@ -17,7 +17,10 @@ SELECT dedup_count(dedup_agg(dedup_filter(200000), u)) / count(DISTINCT u)::floa
 		AND 1.01 AS near,
 	dedup_count(dedup_agg(dedup_filter(200000, 0.1), u)) / count(DISTINCT u)::float8 BETWEEN 0.99
 		AND 1.01 AS in_half_the_memory,
-	dedup_count(dedup_agg(u)) = count(DISTINCT u) AS exact_in_a_filter_for_a_million FROM hit;
+	dedup_count(dedup_agg(dedup_filter(1000000), u)) = count(DISTINCT u)
+		AS exact_in_a_filter_for_a_million,
+	dedup_count(dedup_agg(u)) / count(DISTINCT u)::float8 BETWEEN 0.99 AND 1.01
+		AS without_a_number FROM hit;
 
 SELECT bool_and(abs(n - truth) <= 3 * 0.00566 * truth) AS approx_count_distinct FROM (
 	SELECT approx_count_distinct(u) AS n, count(DISTINCT u) AS truth FROM hit

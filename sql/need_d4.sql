@@ -23,7 +23,7 @@ BEGIN
 	RETURN false;
 END $$;
 SET max_parallel_workers_per_gather = 0;
-CREATE TABLE serial AS SELECT dedup_agg(u) AS exact, dedup_agg(dedup_filter(50000), u) AS f,
+CREATE TABLE serial AS SELECT dedup_agg(dedup_filter(1000000), u) AS exact, dedup_agg(dedup_filter(50000), u) AS f,
 	count(DISTINCT u) AS n FROM p;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
@@ -33,24 +33,27 @@ SET max_parallel_workers_per_gather = 2;
 
 SELECT plan_has('SELECT dedup_agg(u) FROM p', 'Partial Aggregate') AS partial,
 	plan_has('SELECT dedup_agg(u) FROM p', 'Finalize Aggregate') AS finalize;
-SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact,
+SELECT dedup_agg(dedup_filter(1000000), u)::text = (SELECT exact::text FROM serial) AS exact,
 	dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full,
-	dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM p;
+	dedup_count(dedup_agg(dedup_filter(1000000), u)) = (SELECT n FROM serial) AS count,
+	dedup_count(dedup_agg(u)) / (SELECT n::float8 FROM serial) BETWEEN 0.99 AND 1.01 AS grown FROM p;
 
 -- with partitionwise aggregation, and where the server is made to use workers for everything
 
 SET enable_partitionwise_aggregate = on;
-SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact,
+SELECT dedup_agg(dedup_filter(1000000), u)::text = (SELECT exact::text FROM serial) AS exact,
 	dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full,
-	dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM parted;
+	dedup_count(dedup_agg(dedup_filter(1000000), u)) = (SELECT n FROM serial) AS count,
+	dedup_count(dedup_agg(u)) / (SELECT n::float8 FROM serial) BETWEEN 0.99 AND 1.01 AS grown FROM parted;
 \set QUIET on
 SELECT set_config(CASE
 			WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query'
 			ELSE 'force_parallel_mode' END, 'on', false) = 'on' AS forced \gset
 \set QUIET off
-SELECT dedup_agg(u)::text = (SELECT exact::text FROM serial) AS exact,
+SELECT dedup_agg(dedup_filter(1000000), u)::text = (SELECT exact::text FROM serial) AS exact,
 	dedup_agg(dedup_filter(50000), u)::text = (SELECT f::text FROM serial) AS full,
-	dedup_count(dedup_agg(u)) = (SELECT n FROM serial) AS count FROM p;
+	dedup_count(dedup_agg(dedup_filter(1000000), u)) = (SELECT n FROM serial) AS count,
+	dedup_count(dedup_agg(u)) / (SELECT n::float8 FROM serial) BETWEEN 0.99 AND 1.01 AS grown FROM p;
 
 \set QUIET on
 SET client_min_messages = error;

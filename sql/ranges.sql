@@ -84,9 +84,9 @@ SELECT memory, pg_temp.state(format('SELECT dedup_method(''bloom'', %L)', memory
 SELECT dedup_method('bloom', '2GB');
 SELECT dedup_method('exaloglog', '600MB');
 
--- every filter takes 64 bytes while it is empty
+-- every filter takes 64 bytes while it is empty; infini is sized by no amount of memory
 
-SELECT count(*) > 20 AS methods, min(pg_column_size(dedup_method(method, '64kB'))) AS least, max(pg_column_size(dedup_method(method, '64kB'))) AS most FROM methods;
+SELECT count(*) > 20 AS methods, min(pg_column_size(dedup_method(method, CASE WHEN method <> 'infini' THEN '64kB' END))) AS least, max(pg_column_size(dedup_method(method, CASE WHEN method <> 'infini' THEN '64kB' END))) AS most FROM methods;
 SELECT pg_column_size(dedup_filter(1)) AS small, pg_column_size(dedup_filter(400000000)) AS large, pg_column_size(dedup_window(200000000)) AS window;
 
 -- seeds: any bigint
@@ -178,9 +178,9 @@ SELECT setting, value, pg_temp.state(format('SELECT set_config(%L, %L, true)', '
 
 -- the stored format: the codes in operations.md, of the methods that version 0.1.0 has
 
-SELECT string_agg(get_byte(dedup_method(method, '64kB')::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(dedup_method(method, '64kB')::bytea, 2)) AS codes FROM methods
-WHERE get_byte(dedup_method(method, '64kB')::bytea, 2) <= 23;
-SELECT DISTINCT length(dedup_method(method, '64kB')::bytea) AS header, get_byte(dedup_method(method, '64kB')::bytea, 0) AS first, get_byte(dedup_method(method, '64kB')::bytea, 1) AS version FROM methods;
+SELECT string_agg(get_byte(f::bytea, 2) || ' ' || method, ', ' ORDER BY get_byte(f::bytea, 2)) AS codes FROM methods, dedup_method(method, CASE WHEN method <> 'infini' THEN '64kB' END) f
+WHERE get_byte(f::bytea, 2) <= 24;
+SELECT DISTINCT length(f::bytea) AS header, get_byte(f::bytea, 0) AS first, get_byte(f::bytea, 1) AS version FROM methods, dedup_method(method, CASE WHEN method <> 'infini' THEN '64kB' END) f;
 
 -- bytes a key of a live filter, down to the rates in live-filters.md; a window of rate 0.001 holds 406,000 keys for each MB
 

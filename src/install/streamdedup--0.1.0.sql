@@ -146,7 +146,7 @@ AS 'MODULE_PATHNAME', 'dedup_method_make' LANGUAGE C IMMUTABLE PARALLEL SAFE COS
 
 COMMENT ON FUNCTION dedup_method(text, text, text, bigint) IS 'empty filter of a named method, sized by memory or by the option keys';
 
-CREATE FUNCTION dedup_advise(keys bigint, fpr float8 DEFAULT 0.01, forget boolean DEFAULT NULL,
+CREATE FUNCTION dedup_advise(keys bigint DEFAULT NULL, fpr float8 DEFAULT 0.01, forget boolean DEFAULT NULL,
 	first_sight boolean DEFAULT NULL, deletes boolean DEFAULT false,
 	merges boolean DEFAULT false,
 	OUT method text, OUT why text, OUT promise text, OUT bytes bigint, OUT bits_per_key float8,
@@ -155,7 +155,7 @@ CREATE FUNCTION dedup_advise(keys bigint, fpr float8 DEFAULT 0.01, forget boolea
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 ROWS 10;
 
-COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods that can hold so many keys at a false-positive rate, best first';
+COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods that can hold so many keys, or any number of them, at a false-positive rate, best first';
 
 -- ---- one filter ----
 
@@ -258,7 +258,7 @@ CREATE AGGREGATE dedup_agg(VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys, for a million at a rate of 0.01; a parameter as a key needs a type: $1::bigint';
+COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys, which grows, at a rate of 0.01; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
 	SFUNC = dedup_agg_trans,

@@ -72,6 +72,14 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 	dedup::PlanStatus status;
 
 	RequireMembership(*method);
+	if (method->growth != NULL)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a live filter needs a number of keys"),
+			 errdetail("The prototype is a filter that grows."),
+			 errhint("Give the number of distinct keys that the live filter is to hold, such as "
+					 "dedup_filter(1000000, %g).",
+					 prototype.fpr)));
 	if (IsLiveMethod(*method) && LayoutOf(prototype).timed)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("prototype filter has a window of time"),

@@ -167,11 +167,15 @@ static char *
 DescribeValue(const FilterRef &value)
 {
 	const dedup::Shape &shape = value.header.shape;
+	const char *rest =
+		IsLiveMethod(*value.header.method)
+			? DescribeShape(shape)
+			: psprintf("seed " INT64_FORMAT ", hash %s and method %s", (int64) shape.seed,
+					   dedup::kHashNames[shape.hash], value.header.method->name);
 
-	if (IsLiveMethod(*value.header.method))
-		return DescribeShape(shape);
-	return psprintf("seed " INT64_FORMAT ", hash %s and method %s", (int64) shape.seed,
-					dedup::kHashNames[shape.hash], value.header.method->name);
+	if (value.header.method->growth != NULL)
+		return psprintf("any number of keys at a rate of %g with %s", shape.fpr, rest);
+	return psprintf(UINT64_FORMAT " keys at a rate of %g with %s", shape.keys, shape.fpr, rest);
 }
 
 /*
@@ -201,11 +205,9 @@ DEDUP_FUNCTION(dedup_live_load)
 				 errmsg("cannot load a filter of another shape into live filter \"%s\"",
 						LiveName(filter)),
 				 errdetail("The live filter is for " UINT64_FORMAT
-						   " keys at a rate of %g with %s; the value is for " UINT64_FORMAT
-						   " keys at a rate of %g with %s.",
+						   " keys at a rate of %g with %s; the value is for %s.",
 						   filter.parameters.shape.keys, filter.parameters.shape.fpr,
-						   DescribeShape(filter.parameters.shape), source.header.shape.keys,
-						   source.header.shape.fpr, DescribeValue(source)),
+						   DescribeShape(filter.parameters.shape), DescribeValue(source)),
 				 errhint(
 					 "Snapshots can be loaded into filters made with the same parameters and seed; "
 					 "filters that are still exact into any with the same seed and hash.")));

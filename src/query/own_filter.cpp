@@ -59,11 +59,25 @@ void
 WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
 {
 	const dedup::Header &header = own->state.header;
+	const dedup::Growth *growth = header.method->growth;
 
-	if (*warned || header.exact() || own->keys <= header.shape.keys ||
-		header.method->forgets(header.shape))
+	if (*warned || header.exact() || header.method->forgets(header.shape) ||
+		own->keys <= (growth != NULL ? growth->most_keys(header.shape) : header.shape.keys))
 		return;
 	*warned = true;
+	if (growth != NULL)
+	{
+		ereport(WARNING,
+				(errmsg("the filter of %s cannot grow further", function),
+				 errdetail("It has reached %d MB and holds " UINT64_FORMAT
+						   " keys, the most that keep its false-positive rate of %g; the rate "
+						   "rises with every further key.",
+						   (int) (dedup::kMaxBodyBytes >> 20), own->keys, header.shape.fpr),
+				 errhint("Give dedup_filter() the number of keys: such a filter holds more keys in "
+						 "as many bytes. Or give dedup_window(), which forgets old keys and keeps "
+						 "its rate.")));
+		return;
+	}
 	ereport(WARNING, (errmsg("the filter of %s is overfull", function),
 					  errdetail("It was sized for " UINT64_FORMAT
 								" keys at a false-positive rate of %g and now holds " UINT64_FORMAT

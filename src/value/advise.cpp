@@ -19,7 +19,7 @@ namespace
 /* What the user wants of a filter. */
 struct Wish
 {
-	uint64 keys;
+	uint64 keys; /* 0: not known */
 	double fpr;
 	bool any_kind; /* sets and windows */
 	bool forget;
@@ -36,6 +36,8 @@ struct Advice
 	const char *promise;
 	const char *why; /* NULL: only its paper speaks for it */
 	Shape shape;
+	uint64 bytes; /* of its body with so many keys */
+	double bits_per_key;
 	double fpr; /* to expect: of a set, with so many keys; of others, for ever */
 	double missed;
 };
@@ -62,7 +64,7 @@ MadeBy(const Advice &advice, const Wish &wish)
 {
 	if (advice.options[0] != '\0')
 		return NULL;
-	if (advice.method == &dedup::FilterMethod(wish.fpr))
+	if (advice.method == (wish.keys > 0 ? &dedup::FilterMethod(wish.fpr) : &dedup::GrowingMethod()))
 		return "dedup_filter()";
 	if (advice.method == &dedup::WindowMethod())
 		return "dedup_window()";
@@ -92,7 +94,7 @@ Better(const Advice &left, const Advice &right, const Wish &wish)
 		return left.method->merge_keeps_all;
 	if (left_is_usual != (MadeBy(right, wish) != NULL))
 		return left_is_usual;
-	return left.shape.bytes < right.shape.bytes;
+	return left.bytes < right.bytes;
 }
 
 /* Why to choose it, in a few words. */
@@ -113,6 +115,43 @@ Figure(double value)
 	return Float8GetDatum(strtod(psprintf("%.3g", value), NULL));
 }
 
+/* The most bits a key that a filter takes as it grows: just after it has become larger. */
+static double
+MostBits(const Shape &shape)
+{
+	const dedup::Growth &growth = *dedup::MethodByCode(shape.method)->growth;
+	uint64 keys = growth.exact_hashes + 1;
+	double most = 0;
+
+	for (;;)
+	{
+		const uint32 bytes = growth.bytes_for(shape, keys);
+
+		most = Max(most, 8.0 * bytes / (double) keys);
+		if (bytes == shape.bytes)
+			return most;
+		keys = growth.limit(shape, growth.start(bytes)) + 1;
+	}
+}
+
+/* The size of a filter that grows, and its rate. False: it would not keep that. */
+static bool
+FitsGrowing(const Wish &wish, Advice *advice)
+{
+	const Shape &shape = advice->shape;
+	const dedup::Growth &growth = *advice->method->growth;
+	const uint64 most = growth.most_keys(shape);
+
+	if (wish.keys > most)
+		return false;
+	advice->bytes =
+		wish.keys <= growth.exact_hashes ? 8 * wish.keys : growth.bytes_for(shape, wish.keys);
+	advice->bits_per_key =
+		wish.keys > 0 ? 8.0 * advice->bytes / (double) wish.keys : MostBits(shape);
+	advice->fpr = advice->method->expected_fpr(shape, (double) (wish.keys > 0 ? wish.keys : most));
+	return advice->fpr <= wish.fpr;
+}
+
 /* Whether the method with these options does what is wished, and what of. */
 static bool
 Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
@@ -120,13 +159,13 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 	Request request;
 	Remembers remembers;
 
-	if (!method->has_rate())
+	if (!method->has_rate() || (wish.keys == 0 && method->growth == NULL))
 		return false;
 	advice->method = method;
 	advice->options = variant ? method->variant : "";
 	advice->promise = variant ? method->variant_promise : method->promise;
 	advice->why = variant ? method->variant_why : method->why;
-	request.keys = wish.keys;
+	request.keys = method->growth != NULL ? 0 : wish.keys;
 	request.fpr = wish.fpr;
 	if (dedup::ParseOptions(*method, advice->options, std::strlen(advice->options),
 							&request.options)
@@ -135,12 +174,22 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 			 advice->options);
 	if (dedup::PlanFilter(*method, request, 0, &advice->shape) != PlanStatus::kOk)
 		return false;
-	/* Some methods of papers do not keep every rate. */
-	advice->fpr = method->forgets(advice->shape)
-					  ? dedup::SteadyFpr(*method, advice->shape)
-					  : method->expected_fpr(advice->shape, (double) wish.keys);
-	if (advice->fpr > wish.fpr * (1 + ROUNDING))
-		return false;
+	if (method->growth != NULL)
+	{
+		if (!FitsGrowing(wish, advice))
+			return false;
+	}
+	else
+	{
+		advice->bytes = advice->shape.bytes;
+		advice->bits_per_key = 8.0 * advice->bytes / (double) wish.keys;
+		/* Some methods of papers do not keep every rate. */
+		advice->fpr = method->forgets(advice->shape)
+						  ? dedup::SteadyFpr(*method, advice->shape)
+						  : method->expected_fpr(advice->shape, (double) wish.keys);
+		if (advice->fpr > wish.fpr * (1 + ROUNDING))
+			return false;
+	}
 	advice->missed = method->missed(advice->shape);
 	remembers = method->remembers(advice->shape);
 	if (!wish.any_kind && wish.forget != (remembers != Remembers::kAll))
@@ -187,12 +236,12 @@ GetWish(FunctionCallInfo fcinfo)
 {
 	Wish wish;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("number of keys and rate must not be null")));
-	CheckKeys(PG_GETARG_INT64(0));
+	if (PG_ARGISNULL(1))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("rate must not be null")));
+	if (!PG_ARGISNULL(0))
+		CheckKeys(PG_GETARG_INT64(0));
 	CheckRate(PG_GETARG_FLOAT8(1));
-	wish.keys = (uint64) PG_GETARG_INT64(0);
+	wish.keys = PG_ARGISNULL(0) ? 0 : (uint64) PG_GETARG_INT64(0);
 	wish.fpr = PG_GETARG_FLOAT8(1);
 	wish.any_kind = PG_ARGISNULL(2);
 	wish.forget = FlagArgument(fcinfo, 2);
@@ -201,6 +250,19 @@ GetWish(FunctionCallInfo fcinfo)
 	wish.deletes = FlagArgument(fcinfo, 4);
 	wish.merges = FlagArgument(fcinfo, 5);
 	return wish;
+}
+
+/* An error if no method does what is wished without a number of keys. */
+static void
+RequireNumber(const Wish &wish)
+{
+	const bool window = (!wish.any_kind && wish.forget) || !wish.any_sight;
+
+	ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					window ? errmsg("a window needs a number of keys")
+						   : errmsg("a filter that can take a key back needs a number of keys"),
+					window ? errhint("Give the number of keys that it is to remember.")
+						   : errhint("Give the most keys that it is to hold at one time.")));
 }
 
 /* All that fit, best first. */
@@ -226,6 +288,8 @@ Advise(const Wish &wish)
 			}
 			advised->row[place] = advice;
 		}
+	if (advised->rows == 0 && wish.keys == 0)
+		RequireNumber(wish);
 	return advised;
 }
 
@@ -244,8 +308,9 @@ AdviceRow(TupleDesc desc, const Advice &advice, const Wish &wish)
 	values[n++] = CStringGetTextDatum(method.name);
 	values[n++] = CStringGetTextDatum(Why(advice, wish));
 	values[n++] = CStringGetTextDatum(advice.promise);
-	values[n++] = Int64GetDatum((int64) (shape.bytes + dedup::kHeaderBytes + VARHDRSZ));
-	values[n++] = Figure(8.0 * shape.bytes / (double) shape.keys);
+	isnull[n] = wish.keys == 0;
+	values[n++] = Int64GetDatum((int64) (advice.bytes + dedup::kHeaderBytes + VARHDRSZ));
+	values[n++] = Figure(advice.bits_per_key);
 	values[n++] = Figure(advice.fpr);
 	values[n++] = Figure(advice.missed);
 	values[n++] = CStringGetTextDatum(method.cost);
@@ -253,8 +318,9 @@ AdviceRow(TupleDesc desc, const Advice &advice, const Wish &wish)
 	values[n++] = CStringGetTextDatum(method.merging);
 	values[n++] = CStringGetTextDatum(parameters);
 	values[n++] = CStringGetTextDatum(
-		psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s')", method.name,
-				 shape.keys, float8out_internal(shape.fpr), advice.options[0] != '\0' ? " " : "",
+		psprintf("dedup_method('%s', NULL, '%sfpr=%s%s%s')", method.name,
+				 shape.keys > 0 ? psprintf("keys=" UINT64_FORMAT " ", shape.keys) : "",
+				 float8out_internal(shape.fpr), advice.options[0] != '\0' ? " " : "",
 				 advice.options));
 	Assert(n == lengthof(values));
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, isnull));
@@ -272,6 +338,10 @@ AdviceRow(TupleDesc desc, const Advice &advice, const Wish &wish)
  * `forget` leaves one kind (NULL: both), `first_sight` the windows by
  * first or by last sight, `deletes` those that can take a key back, `merges` those
  * that can be merged.
+ *
+ * If `keys` is NULL, the filter that grows is the only row: its bytes are NULL, and
+ * bits_per_key and expected_fpr are the highest that it comes to. An error (22004) if it
+ * cannot do what is wished.
  */
 DEDUP_FUNCTION(dedup_advise)
 {

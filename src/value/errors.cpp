@@ -107,6 +107,9 @@ DescribeShape(const Header &header)
 	if (!header.method->has_rate())
 		return psprintf("%s with seed " INT64_FORMAT " (%s)", header.method->name,
 						(int64) header.shape.seed, parameters);
+	if (header.method->growth != NULL)
+		return psprintf("%s at a rate of %g with seed " INT64_FORMAT " (%s)", header.method->name,
+						header.shape.fpr, (int64) header.shape.seed, parameters);
 	return psprintf("%s for " UINT64_FORMAT " keys at a rate of %g with seed " INT64_FORMAT " (%s)",
 					header.method->name, header.shape.keys, header.shape.fpr,
 					(int64) header.shape.seed, parameters);
@@ -121,7 +124,9 @@ RequireSameShape(const Header &left, const Header &right)
 					errmsg("cannot merge filters of different shapes"),
 					errdetail("The left filter is %s, the right one %s.", DescribeShape(left),
 							  DescribeShape(right)),
-					left.method->has_rate() || right.method->has_rate()
+					left.method->growth != NULL && right.method->growth != NULL
+						? errhint("Build both with the same rate, seed and hash.")
+					: left.method->has_rate() || right.method->has_rate()
 						? errhint("Build both from the same prototype: the same method, number of "
 								  "keys, rate, options and seed.")
 						: errhint("Build both from the same prototype: the same method, memory, "
@@ -138,8 +143,8 @@ ReportFull(const Header &header)
 					errmsg("the %s filter is full", header.method->name),
 					errdetail("It was made for " UINT64_FORMAT " keys (%s).", header.shape.keys,
 							  parameters),
-					errhint("Make a larger one, or one that takes every key: dedup_filter(), whose "
-							"rate rises, or dedup_window(), which forgets old keys.")));
+					errhint("Make a larger one, or one that takes every key: dedup_filter(), which "
+							"grows, or dedup_window(), which forgets old keys.")));
 	pg_unreachable();
 }
 
@@ -245,6 +250,27 @@ CheckKeys(int64 keys)
 				 "Use several filters, for example one a day or one for each hash partition.")));
 }
 
+/* WARNING that a filter that grows is as large as it can be and has more keys than keep its rate.
+ */
+static void
+WarnFullyGrown(const FilterRef &filter, const char *what)
+{
+	const dedup::Reading reading = dedup::Read(filter.image, filter.header);
+	const dedup::Shape &shape = filter.header.shape;
+
+	ereport(WARNING,
+			(errmsg("%s made a filter that cannot grow further", what),
+			 errdetail(
+				 "It has reached %d MB, which keep a false-positive rate of %g up to " UINT64_FORMAT
+				 " keys, and now holds about %.0f keys at a rate of %.3g.",
+				 (int) (dedup::kMaxBodyBytes >> 20), shape.fpr,
+				 filter.header.method->growth->most_keys(shape), reading.count, reading.fpr),
+			 errhint("No key is missed, but more new keys are called duplicates. Use several "
+					 "filters, for example one a day or one for each hash partition; or give "
+					 "dedup_filter() the number of keys: such a filter holds more keys in as many "
+					 "bytes.")));
+}
+
 bool
 WarnIfOverfull(const FilterRef &filter, const char *what)
 {
@@ -254,9 +280,14 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	/* Only a rate can be passed, and reading a sketch is not free. */
 	if (filter.header.exact() || !filter.header.method->has_rate())
 		return false;
-	/* Of those that grow the number alone tells. */
-	if (filter.header.method->growth != NULL && !dedup::Overfull(filter.header, reading))
-		return false;
+	if (filter.header.method->growth != NULL)
+	{
+		/* The number of its keys is known without reading it. */
+		if (!dedup::Overfull(filter.header, reading))
+			return false;
+		WarnFullyGrown(filter, what);
+		return true;
+	}
 	reading = dedup::Read(filter.image, filter.header);
 	if (!dedup::Overfull(filter.header, reading))
 		return false;

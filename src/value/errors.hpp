@@ -51,7 +51,7 @@ extern void CheckKeys(int64 keys);
  */
 extern void RefuseFilterAsKey(const KeyPlan *plan);
 
-/* WARNING with the numbers if the filter holds more than it was sized for. */
+/* WARNING with the numbers if the filter holds more than it was sized for, or can grow to. */
 extern bool WarnIfOverfull(const FilterRef &filter, const char *what);
 
 #endif /* STREAMDEDUP_VALUE_ERRORS_HPP */

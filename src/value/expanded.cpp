@@ -125,6 +125,24 @@ FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
 	return state.value;
 }
 
+/*
+ * Whether a full image may have to grow for some of these keys, at most KEYS_IN_PLACE. Keys that
+ * are there already do not count: they would have the image copied at each call.
+ */
+static bool
+HasToGrowFor(const uint8_t *image, const Header &header, const uint64_t *hashes, size_t n)
+{
+	uint8_t seen[KEYS_IN_PLACE];
+	uint64 more = 0;
+
+	if (!dedup::HasToGrow(header, n))
+		return false;
+	dedup::ContainsAll(image, header, hashes, n, seen);
+	for (size_t i = 0; i < n; i++)
+		more += seen[i] == 0;
+	return dedup::HasToGrow(header, more);
+}
+
 /* Adds keys to the object's image as it is. False, and nothing has changed: they may not fit. */
 static bool
 AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t n)
@@ -137,7 +155,8 @@ AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t 
 		return false;
 	/* One key at most may be told that there is no room, or that the filter is full. */
 	if (n > 1 && (exact ? header->hashes() + n > header->room()
-						: header->method->can_be_full(header->shape)))
+						: header->method->can_be_full(header->shape) ||
+							  HasToGrowFor(image, *header, hashes, n)))
 		return false;
 	if (dedup::WouldRewrite(image, *header, hashes[0]))
 		return false;
@@ -185,8 +204,9 @@ AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
 	return AddAllToValue(datum, filter, &hash, 1);
 }
 
-Datum
-AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
+/* Returns a value with more keys, in place where that may be. */
+static Datum
+AddHashes(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
 {
 	ExpandedFilter *object;
 	MemoryContext old;
@@ -226,4 +246,28 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	object->value = FillCopy(filter, hashes, n, filter.header.exact_limit());
 	MemoryContextSwitchTo(old);
 	return EOHPGetRWDatum(&object->hdr);
+}
+
+Datum
+AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
+{
+	const dedup::Growth *growth = filter.header.method->growth;
+	const uint64 before = filter.header.counters.count;
+	const Datum result = AddHashes(datum, filter, hashes, n);
+
+	/* Once: with the key by which a filter that grows has more than keep its rate. */
+	if (growth != NULL)
+	{
+		const uint64 most = growth->most_keys(filter.header.shape);
+
+		if (unlikely(before <= most && before + n > most))
+		{
+			struct varlena *value = ValueOfExpanded(result);
+
+			WarnIfOverfull(ReadFlat(value != NULL ? value
+												  : (struct varlena *) DatumGetPointer(result)),
+						   "dedup_add");
+		}
+	}
+	return result;
 }

@@ -22,9 +22,12 @@ DEDUP_FUNCTION(dedup_count)
 /*
  * dedup_stats(filter dedup_filter) returns record
  *
- * Of methods that have no rate, keys, fpr, fill and fpr_now are NULL. Those that count
- * sights tell after their parameters how many there were, by how much a frequency may be
- * too high now, and whether a counter, or while exact the number, has come to its end.
+ * For methods without a rate, keys, fpr, fill and fpr_now are NULL. For filters that grow,
+ * keys and fill are NULL, bytes_full is the size of the largest such filter, and overfull
+ * is true once the filter has reached that size and holds more keys than keep the rate.
+ * Those that count sights tell after their parameters how many there were, by how much a
+ * frequency may be too high now, and whether a counter, or while exact the number, has come
+ * to its end.
  */
 DEDUP_FUNCTION(dedup_stats)
 {
@@ -35,18 +38,20 @@ DEDUP_FUNCTION(dedup_stats)
 	char parameters[256];
 	Datum values[12];
 	bool isnull[12] = {};
+	const bool has_keys = header.method->has_rate() && header.method->growth == NULL;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	dedup::DescribeParameters(header.shape, parameters, sizeof parameters);
 	values[0] = CStringGetTextDatum(header.method->name);
-	isnull[1] = isnull[2] = isnull[6] = isnull[7] = !header.method->has_rate();
+	isnull[1] = isnull[6] = !has_keys;
+	isnull[2] = isnull[7] = !header.method->has_rate();
 	values[1] = Int64GetDatum((int64) header.shape.keys);
 	values[2] = Float8GetDatum(header.shape.fpr);
 	values[3] = Int64GetDatum((int64) header.shape.seed);
 	values[4] = BoolGetDatum(header.exact());
 	values[5] = Int64GetDatum((int64) std::llround(reading.count));
-	values[6] = Float8GetDatum(isnull[6] ? 0 : reading.count / (double) header.shape.keys);
+	values[6] = Float8GetDatum(!has_keys ? 0 : reading.count / (double) header.shape.keys);
 	values[7] = Float8GetDatum(reading.fpr);
 	values[8] = BoolGetDatum(dedup::Overfull(header, reading));
 	values[9] = Int64GetDatum((int64) (VARHDRSZ + dedup::CanonicalBytes(header)));

@@ -280,7 +280,7 @@ class Table {
   // Puts an entry of a cell, which has at least one bit, into its line, or into both.
   void PutCellEntry(uint64_t cell, uint64_t entry) noexcept {
     const uint64_t marker = MarkerOf(entry);
-    const uint64_t first = cell << 63 | (entry ^ marker) >> 1, last = first | marker | (marker - 1);
+    const uint64_t first = cell << 63 | (entry ^ marker) >> 1, last = first | (marker - 1);
     const uint64_t line = (cell >> 1) * 3 + FastRange(first, 3);
     const uint64_t end = (cell >> 1) * 3 + FastRange(last, 3);
     Put(line, entry);
