@@ -32,7 +32,8 @@ my @methods = map { [ split /\|/, $_, -1 ] } split /\n/, $near->safe_psql(
 	FROM (SELECT method, forgets, missed, place, string_to_array("cannot", ', ') AS cannot,
 			regexp_replace(prototype, '^.*[ '']fpr=[^ '']* ?([^'']*)''\)$', '\1') AS options
 		FROM unnest('{f,t}'::boolean[]) forgets, unnest('{0.01,0.3}'::float8[]) WITH ORDINALITY rates (fpr, place),
-			dedup_advise(8000, fpr, forgets, NULL, false, true)) x
+			dedup_advise(8000, fpr, forgets, NULL, false, true)
+		WHERE prototype LIKE '%keys=%') x -- filters that grow are below
 	ORDER BY method, options, place});
 push @methods, [ 'bloom', 'hash=sip', 'bytes', 0 ];
 cmp_ok(scalar @methods, '>', 20, 'methods that can be merged');
@@ -106,6 +107,19 @@ $near->safe_psql(
 
 is($near->safe_psql('postgres', 'SELECT count(DISTINCT side), count(*) FROM sides'),
 	'2|' . 2 * $near->safe_psql('postgres', 'SELECT count(*) FROM prototypes'), 'all parts have come');
+
+# Filters that grow: they miss no key of either server, at no more than the sum of their rates.
+my $growing = q{CREATE VIEW growing AS SELECT dedup_agg(dedup_filter(seed => 5), k, t, c ORDER BY place) AS filter,
+	partial_agg(dedup_filter(seed => 5), k, t, c ORDER BY place)::text::dedup_filter AS state FROM rows};
+$_->safe_psql('postgres', $growing) for $near, $far;
+is( $near->safe_psql(
+		'postgres', q{
+	CREATE FOREIGN TABLE far_growing (filter dedup_filter, state dedup_filter) SERVER far OPTIONS (table_name 'growing');
+	CREATE TABLE grown AS SELECT dedup_merge_agg(filter) AS merged, combine_agg(state) AS combined, sum((dedup_stats(filter)).fpr_now) AS most
+		FROM (TABLE growing UNION ALL TABLE far_growing) sides;
+	SELECT bool_and(dedup_contains(merged, k, t, c)), bool_and(dedup_contains(combined, k, t, c)),
+		bool_and((dedup_stats(merged)).fpr_now <= most AND (dedup_stats(combined)).fpr_now <= most) FROM grown, all_rows}),
+	't|t|t', 'filters that grow miss no key, at no more than the sum of their rates');
 
 # every way of travelling brings the same bytes
 
