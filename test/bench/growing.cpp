@@ -4,7 +4,7 @@
 //   growing sizes [NAME=VALUE ...]  bytes beside a blocked_bloom for exactly that number of keys,
 //                                   from 1,000 keys on in steps of 1.25
 //   growing rates [NAME=VALUE ...]  the measured false-positive rate from one key on in steps of
-//                                   2, with three seeds, and a check that no key is missed
+//                                   2, with some seeds, and a check that no key is missed
 //   growing speed [NAME=VALUE ...]  nanoseconds a key, beside a blocked_bloom of the same number
 //                                   of bytes and one for the same number of keys
 //
@@ -13,6 +13,7 @@
 //   keys=MOST     of sizes and rates: stop there (100,000,000 without it)
 //   mib=SIZE      of speed: one size only (16 and 256 without it)
 //   rounds=N      of speed: best of N rounds of adding (5 without it)
+//   seeds=N       of rates: so many filters (3 without it)
 //
 // Speed: in each round every filter is filled from empty, with growth and with the memory it
 // needs, one after the other. Then they are asked, as they are full, for keys that are in none.
@@ -24,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/image.hpp"
 #include "core/registry.hpp"
@@ -48,6 +50,7 @@ struct Arguments {
   double keys = 1e8;
   double mib = 0;
   double rounds = 5;
+  double seeds = 3;
 };
 
 // A filter for a known number of keys.
@@ -131,8 +134,8 @@ void Sizes(double fpr, const Arguments& arguments) {
   for (double size = 1000; size < arguments.keys * 1.0001; size *= 1.25) {
     const auto next = static_cast<uint64_t>(size);
     AddKeys(&design, keys, next, 0);
-    keys = next;
     if (AtItsEnd(design)) break;
+    keys = next;
     const uint64_t fixed = kHeaderBytes + FixedShape(fpr, keys, 0).bytes;
     const double ratio = static_cast<double>(design.Bytes()) / static_cast<double>(fixed);
     sum += ratio;
@@ -152,10 +155,10 @@ void Sizes(double fpr, const Arguments& arguments) {
 
 template <typename Design>
 void Rates(double fpr, const Arguments& arguments) {
-  constexpr int kSeeds = 3;
+  const auto seeds = static_cast<size_t>(arguments.seeds);
   // So many that the standard error of one measurement is a fortieth of the rate asked for.
   const double probes = std::ceil(1600 / fpr);
-  std::unique_ptr<Design> designs[kSeeds];
+  std::vector<std::unique_ptr<Design>> designs(seeds);
   for (auto& design : designs) design = std::make_unique<Design>(fpr);
   double worst = 0, worst_at = 0, worst_mean = 0, worst_mean_at = 0;
   uint64_t keys = 0, missed = 0;
@@ -163,8 +166,8 @@ void Rates(double fpr, const Arguments& arguments) {
   for (double size = 1; size < arguments.keys * 2 && !full; size *= 2) {
     const auto next = static_cast<uint64_t>(size < arguments.keys ? size : arguments.keys);
     double sum = 0;
-    for (int i = 0; i < kSeeds; ++i) {
-      const uint64_t seed = static_cast<uint64_t>(i) + 1;
+    for (size_t i = 0; i < seeds; ++i) {
+      const uint64_t seed = i + 1;
       Design* design = designs[i].get();
       // At its end it has as many keys as keep the rate, and a batch more.
       for (uint64_t at = keys; at < next && !AtItsEnd(*design); at += kBatch) {
@@ -183,8 +186,8 @@ void Rates(double fpr, const Arguments& arguments) {
       if (!full) missed += next - Found(*design, 0, next, seed);
     }
     if (!full) keys = next;
-    if (sum / kSeeds > worst_mean) {
-      worst_mean = sum / kSeeds;
+    if (sum / arguments.seeds > worst_mean) {
+      worst_mean = sum / arguments.seeds;
       worst_mean_at = static_cast<double>(next);
     }
   }
@@ -304,6 +307,7 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
                      : name == "keys"   ? &arguments->keys
                      : name == "mib"    ? &arguments->mib
                      : name == "rounds" ? &arguments->rounds
+                     : name == "seeds"  ? &arguments->seeds
                                         : nullptr;
     if (name == "design") {
       arguments->design = value;
@@ -329,7 +333,7 @@ int main(int argc, char** argv) {
     } else if (arguments.mode == "rates") {
       columns =
           "design               fpr   mean      at keys  worst      at keys         keys   missed  "
-          " (times the rate asked for; the mean of three seeds, and one)";
+          " (times the rate asked for; the mean of all seeds, and one)";
     } else if (arguments.mode == "speed") {
       columns =
           "design               fpr  MiB        keys operation    ns/key    bytes     keys   "
@@ -340,7 +344,7 @@ int main(int argc, char** argv) {
   if (columns == nullptr) {
     std::fprintf(stderr,
                  "usage: growing sizes|rates|speed [design=NAME] [fpr=RATE] [keys=MOST] "
-                 "[mib=SIZE] [rounds=N]\n");
+                 "[mib=SIZE] [rounds=N] [seeds=N]\n");
     return 2;
   }
   std::printf("%s\n", columns);
