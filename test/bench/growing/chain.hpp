@@ -78,10 +78,11 @@ class Chain {
     uint16_t place[kBatch];
   };
 
-  // Filter i, from 0, has the rate fpr * 6 / pi^2 / (i + 1)^2. The other series of the paper's
-  // kind, fpr / 2^(i + 1), allows more to the first five filters and less to all later ones. The
-  // last of 18 filters has fpr / 533 by squares and fpr / 262144 by halves: nine bits a key more,
-  // of the filter that holds half of the keys.
+  // Filter i, from 0, has the rate fpr * 6 / pi^2 / (i + 1)^2. The other usual series,
+  // fpr / 2^(i + 1), allows more to the first five filters and less to all later ones, which have
+  // most of the keys: of 15 filters the last gets fpr / 370 by squares and fpr / 32768 by halves.
+  // At 0.01, from 1,000 to 20 million keys, that is 29.9 bits a key on average and at most 4.6
+  // times a blocked_bloom by squares, and 34.6 bits and 7.4 times by halves.
   Shape Planned(size_t i) const {
     const double place = static_cast<double>(i + 1);
     Request request;
