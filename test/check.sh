@@ -155,7 +155,7 @@ part_frozen() {
 part_papers() {
 	local program out
 	build_gcc
-	for program in papers curves pauses; do
+	for program in papers curves pauses growing; do
 		g++ -std=c++20 -O2 -Wall -Wextra -Werror -I"$tmp/source/src" "$tmp/source/test/bench/$program.cpp" \
 			"$tmp"/gcc/src/core/*.o "$tmp"/gcc/src/core/methods/*.o -o "$tmp/$program"
 	done
@@ -163,6 +163,8 @@ part_papers() {
 	echo "$out" >&3
 	[ "$(grep -c ' here ' <<< "$out")" = 5 ]
 	[ "$("$tmp/curves" ages | wc -l)" -gt 100 ]
+	# Fails if a key is missed. At 0.1 the quotient filter doubles entries without bits.
+	"$tmp/growing" rates fpr=0.1 keys=1000000 >&3
 }
 
 # installcheck OUT [PGTMP OPTION]... [-- MAKE ARGUMENT]...: make installcheck

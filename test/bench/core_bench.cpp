@@ -10,9 +10,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -20,26 +18,15 @@
 #include "core/bytes.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
-#include "core/xxh3.hpp"
+#include "measure.hpp"
 
 namespace {
 
 using namespace dedup;
+using namespace dedup::bench;
 
-constexpr size_t kBatch = 512;
 constexpr int kRounds = 5;
 constexpr size_t kKeysARound = size_t{1} << 20;
-
-struct Memory {
-  explicit Memory(size_t bytes)
-      : data(static_cast<uint8_t*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096))) {
-    std::memset(data, 0, bytes);
-  }
-  ~Memory() { std::free(data); }
-  uint8_t* data;
-};
-
-uint64_t KeyHash(uint64_t key) { return Xxh3(&key, sizeof key, 0); }
 
 // ---- the limit ----------------------------------------------------------------
 
@@ -69,16 +56,6 @@ struct LineLoop {
 };
 
 // ---- one measurement ------------------------------------------------------------
-
-// Nanoseconds a key of one round over fresh keys.
-template <typename Body>
-double Round(size_t keys, Body body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
-             .count() /
-         static_cast<double>(keys);
-}
 
 enum class Operation { kAdd, kAsk };
 
