@@ -12,6 +12,7 @@ use constant {
 	BATCH => 100,    # keys in one BF.MADD or dedup_new_keys
 	CHUNK => 100_000,    # keys of one turn
 	PIPELINE => 32,    # batches that are on their way at once
+	SAMPLE => 200,    # batches that are added to a variable, each of which copies the filter
 	FRESH => 1_000_000,    # keys that were never added
 	FIRST_FRESH => 1_000_000_000,
 	LEAST => 10_000 };
@@ -223,7 +224,7 @@ for my $size (sort { $a <=> $b } keys %every)
 
 	my ($cpu, $began) = (cpu($pg_pid), time);
 	my ($value_bytes) = pg_row("SELECT bytes FROM dedup_stats((SELECT dedup_agg($prototype, k) FROM (SELECT k FROM key LIMIT $size) s))");
-	my @aggregate = ("dedup_agg, all keys in one query", $size, time - $began, cpu($pg_pid) - $cpu);
+	my @aggregate = ('dedup_agg', $size, time - $began, cpu($pg_pid) - $cpu);
 	push @bytes, [ $size, redis_size('one') / $size, $value_bytes / $size ];
 	next if !$decade{$size};
 
@@ -231,9 +232,8 @@ for my $size (sort { $a <=> $b } keys %every)
 	push @adds, [ $size, @aggregate ];
 	pg_row('TRUNCATE value');
 	pg_row("INSERT INTO value SELECT dedup_agg($prototype, k) FROM (SELECT k FROM key LIMIT $size) s");
-	my $batches = 200;
-	my ($seconds) = pg_row("SELECT add_batches($size, $batches)");
-	push @adds, [ $size, 'dedup_add_all to a variable', $batches * BATCH, $seconds ];
+	my ($seconds) = pg_row("SELECT add_batches($size, " . SAMPLE . ')');
+	push @adds, [ $size, 'dedup_add_all to a variable', SAMPLE * BATCH, $seconds ];
 
 	for (my $key = 1; $key < FRESH; $key += CHUNK)
 	{
@@ -243,7 +243,7 @@ for my $size (sort { $a <=> $b } keys %every)
 	($cpu, $began) = (cpu($pg_pid), time);
 	my ($found) = pg_row('SELECT count(*) FILTER (WHERE dedup_contains(f, k)) FROM value, '
 		. 'generate_series(' . (FIRST_FRESH + 1) . '::bigint, ' . (FIRST_FRESH + FRESH) . ') k');
-	push @asked, [ $size, 'dedup_contains in one query', FRESH, time - $began, cpu($pg_pid) - $cpu, $found ];
+	push @asked, [ $size, 'dedup_contains', FRESH, time - $began, cpu($pg_pid) - $cpu, $found ];
 	push @rates, [ $size, map { $_->[5] / FRESH } @asked[ 0, 2, 1 ] ];
 	push @asks, @asked;
 }
@@ -267,9 +267,10 @@ printf "%10d %11.4f%% %11.4f%% %11.4f%%\n", $_->[0], map { 100 * $_ } @$_[ 1 .. 
 sub speeds
 {
 	my ($title, @rows) = @_;
-	printf "\n%s\n%10s  %-34s %16s %18s\n", $title, 'keys', '', 'thousand keys/s', 'server CPU us/key';
-	printf "%10d  %-34s %16.0f %18s\n", @$_[ 0, 1 ], $_->[2] / $_->[3] / 1000,
+	printf "\n%s\n%10s  %-28s %16s %18s\n", $title, 'keys', '', 'thousand keys/s', 'server CPU us/key';
+	printf "%10d  %-28s %16.0f %18s\n", @$_[ 0, 1 ], $_->[2] / $_->[3] / 1000,
 		defined $_->[4] ? sprintf('%.3f', $_->[4] / $_->[2] * 1e6) : '' for @rows;
 }
-speeds('adding in batches of ' . BATCH . ', since the size before (pipelined: ' . PIPELINE . ' batches at once)', @adds);
-speeds('asking for fresh keys in batches of ' . BATCH, @asks);
+speeds('adding: in batches of ' . BATCH . ' since the size before (pipelined: ' . PIPELINE . ' batches at once); by dedup_agg, '
+		. 'all keys; to a variable, ' . SAMPLE . ' batches at this size', @adds);
+speeds('asking for ' . FRESH . ' fresh keys: in batches of ' . BATCH . '; by dedup_contains, in one query', @asks);
