@@ -267,8 +267,10 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   const bool exact = header->form == Form::kWorkingExact;
   if (!header->may_defer()) return TestAndAdd(image, header, hash);
   size_t n = header->deferred();
-  // A batch too many does not matter to a large body.
-  if (n == 0 && HasToGrow(*header, 1)) return Outcome::kNoRoom;
+  // The last keys before a body has to grow are added one by one.
+  if (n == 0 && HasToGrow(*header, kMaxDeferred)) {
+    return HasToGrow(*header, 1) ? Outcome::kNoRoom : TestAndAdd(image, header, hash);
+  }
   if (exact && header->hashes() + n >= header->room()) {
     if (!Settle(image, header)) return Outcome::kFull;
     n = 0;

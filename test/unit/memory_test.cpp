@@ -128,8 +128,7 @@ void UseInEveryWay(const Bytes& unsettled, const Bytes& unsettled_other, Random*
   // Deferred keys, on top of those that the image came with. A small filter has
   // none of these, and never does a full batch wait (see AnyBits.ThatWaitAreSafe).
   if (!header.canonical()) {
-    const bool none =
-        header.defer_bytes() < kDeferFromBytes || Checked(unsettled).deferred() == kMaxDeferred;
+    const bool none = !header.may_defer() || Checked(unsettled).deferred() == kMaxDeferred;
     Bytes copy(none ? image : unsettled);
     Header at = Checked(copy);
     for (int i = 0; i < 100; ++i) {
