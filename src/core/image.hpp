@@ -109,11 +109,11 @@ struct Header {
   size_t used_bytes() const noexcept {  // of full forms: of the body
     return method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
   }
-  // Of full working forms: all of the body.
+  // Returns the size of the body in a full working form.
   size_t body_bytes() const noexcept {
     return method->growth != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
   }
-  // Of working forms: whether hashes may be deferred.
+  // Returns whether a working form has room for deferred hashes.
   bool may_defer() const noexcept;
   // Filters that were merged into this one, itself included.
   uint32_t parts() const noexcept { return uint32_t{1} + working.merged; }

@@ -229,8 +229,9 @@ struct Method {
   bool (*merge)(const Shape&, Counters*, uint8_t* body, const Counters& other_counters,
                 const uint8_t* other, const Weights&) noexcept;
 
-  // Of filters of which a coarser one can be made: whether `to` is the shape of a coarser
-  // one, with all else equal, and its body of so many bytes, with its counters. Null: none.
+  // Some filters can be turned into a coarser one. reducible() returns whether `to` is the
+  // shape of such a coarser filter and equal in all else. reduce() writes the coarser body, of
+  // `bytes` bytes, and its counters. Both are null if the method cannot do this.
   bool (*reducible)(const Shape& from, const Shape& to) noexcept = nullptr;
   void (*reduce)(const Shape& from, const Counters&, const uint8_t* body, const Shape& to,
                  uint32_t bytes, Counters* reduced, uint8_t* out) noexcept = nullptr;
@@ -256,15 +257,15 @@ struct Method {
   bool (*may_forget)(const Shape&) noexcept = nullptr;
   // Whether filters of this shape can have no room for a key. Null: none ever.
   bool (*may_be_full)(const Shape&) noexcept = nullptr;
-  // Of bodies that grow: how many of their bytes are in use (with `growth`, how many they
-  // have). The others are zero, are
-  // not stored, and must not be looked at by contains, read, or merge (in the other
-  // body). Null: all.
+  // Returns how many bytes of a body that grows are in use. The other bytes are zero, are not
+  // stored, and must not be looked at by contains, read, or merge (in the other body). A
+  // body with `growth` has no other bytes. Null: all bytes are in use.
   uint32_t (*used_bytes)(const Shape&, const Counters&) noexcept = nullptr;
   // For methods whose body grows: returns whether adding one more new key rewrites the whole
   // body.
   bool (*grows_next)(const Shape&, const Counters&) noexcept = nullptr;
-  // Of methods whose filters are made without a number of keys. Null: none are.
+  // The functions of a method whose filters are made without a number of keys. Null: the
+  // method needs that number.
   const Growth* growth = nullptr;
   // Of bodies with links: whether they hold together. Takes time in proportion to the
   // body. Null: every body is one.

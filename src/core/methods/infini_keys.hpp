@@ -14,8 +14,9 @@
 
 namespace dedup::infini {
 
-// Of each key of a group: the slots of its line that may hold it, and how many entries of its
-// own the line had.
+// What comparing a group of keys with their lines has found. For each key, `candidates` has a
+// bit for each slot of its line that may hold the key, and `own` is how many entries of its own
+// the line had at that time.
 struct Compared {
   uint32_t candidates[kGroup];
   uint8_t own[kGroup];

@@ -218,10 +218,13 @@ class Table {
       if (last != first) grown += TakeEntry(last, entry, false);
       return grown;
     }
+    // Bytes from outside can hold many prefixes of many cells each.
     const uint64_t many = uint64_t{1} << (LeastBits() - p);
-    for (uint64_t i = 0; i < many; ++i) {
-      grown += Take(prefix | i << (64 - LeastBits()), LeastBits(), counts && i == 0);
-    }
+    ForPieces(many, kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
+      for (uint64_t i = from; i < to; ++i) {
+        grown += Take(prefix | i << (64 - LeastBits()), LeastBits(), counts && i == 0);
+      }
+    });
     return grown;
   }
 
