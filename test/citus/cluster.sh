@@ -1,0 +1,45 @@
+# Two workers beside the coordinator that test/pgtmp.sh has started. Sourced by scripts that run
+# as its COMMAND; pgtmp.sh ends the workers, too.
+
+# start_cluster [SETTING]...: starts the workers with the settings given and joins them. Sets
+# WORKERS to their folders, which are the names of the nodes: a name that begins with a slash is
+# the folder of a socket to libpq.
+start_cluster() {
+	local worker setting
+	WORKERS=()
+	for worker in one two; do
+		worker=$PGHOST/$worker
+		"$PGBIN/initdb" -D "$worker/data" -A trust -N -U postgres -E UTF8 --locale=C.UTF-8 > "$TMPDIR/initdb.log" 2>&1 ||
+			{ cat "$TMPDIR/initdb.log" >&2; return 1; }
+		cat >> "$worker/data/postgresql.conf" <<-CONF
+			listen_addresses = ''
+			unix_socket_directories = '$worker'
+			fsync = off
+			synchronous_commit = off
+			full_page_writes = off
+			max_wal_size = 2GB
+			shared_buffers = 128MB
+		CONF
+		for setting in "$@"; do
+			printf '%s\n' "$setting" >> "$worker/data/postgresql.conf"
+		done
+		"$PGBIN/pg_ctl" -D "$worker/data" -l "$worker/log" -w -t 60 start > /dev/null || { cat "$worker/log" >&2; return 1; }
+		WORKERS+=("$worker")
+	done
+}
+
+# join_workers: makes the extensions on all servers, in the database that PGDATABASE names, and
+# makes one cluster of them.
+join_workers() {
+	local worker
+	for worker in "${WORKERS[@]}"; do
+		PGHOST=$worker psql -Xqc 'CREATE EXTENSION IF NOT EXISTS citus' -d "$PGDATABASE" || return 1
+	done
+	psql -Xq -v ON_ERROR_STOP=1 -v coordinator="$PGHOST" -v one="${WORKERS[0]}" -v two="${WORKERS[1]}" <<-'SQL' > /dev/null
+		CREATE EXTENSION IF NOT EXISTS citus;
+		SELECT citus_set_coordinator_host(:'coordinator', 5432);
+		SELECT citus_add_node(:'one', 5432);
+		SELECT citus_add_node(:'two', 5432);
+		CREATE EXTENSION IF NOT EXISTS streamdedup;
+	SQL
+}
