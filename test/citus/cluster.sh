@@ -9,8 +9,8 @@ start_cluster() {
 	WORKERS=()
 	for worker in one two; do
 		worker=$PGHOST/$worker
-		"$PGBIN/initdb" -D "$worker/data" -A trust -N -U postgres -E UTF8 --locale=C.UTF-8 > "$TMPDIR/initdb.log" 2>&1 ||
-			{ cat "$TMPDIR/initdb.log" >&2; return 1; }
+		"$PGBIN/initdb" -D "$worker/data" -A trust -N -U postgres -E UTF8 --locale=C.UTF-8 > "$TMPDIR/initdb_workers.log" 2>&1 ||
+			{ cat "$TMPDIR/initdb_workers.log" >&2; return 1; }
 		cat >> "$worker/data/postgresql.conf" <<-CONF
 			listen_addresses = ''
 			unix_socket_directories = '$worker'
