@@ -1,5 +1,6 @@
-// Asking and adding keys in groups, for the method `infini`: the lines of a group are compared
-// with its keys first, which takes few instructions, and then what is left is done one by one.
+// Asking and adding many keys at once, for the method `infini`. Asking: the lines of a group are
+// compared with its keys first, which takes few instructions, and then what is left is done one
+// by one. Adding: one by one, since a key may change the line of the next.
 
 #ifndef STREAMDEDUP_CORE_METHODS_INFINI_KEYS_HPP_
 #define STREAMDEDUP_CORE_METHODS_INFINI_KEYS_HPP_
@@ -14,12 +15,10 @@
 
 namespace dedup::infini {
 
-// What comparing a group of keys with their lines has found. For each key, `candidates` has a
-// bit for each slot of its line that may hold the key, and `own` is how many entries of its own
-// the line had at that time.
+// What comparing a group of keys with their lines has found: for each key a bit for each slot of
+// its line that may hold the key.
 struct Compared {
   uint32_t candidates[kGroup];
-  uint8_t own[kGroup];
 };
 
 template <unsigned kSlotBytes>
@@ -29,14 +28,22 @@ void Compare(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
   for (size_t i = 0; i < n; ++i) {
     const uint8_t* line = table.At(table.LineOf(hashes[i]));
     const unsigned own = L::Read(line).own;
-    out->own[i] = static_cast<uint8_t>(own);
     out->candidates[i] =
         L::Candidates(line, table.FingerprintOf(hashes[i])) & static_cast<uint32_t>(LowMask(own));
   }
 }
 
 #if DEDUP_HAS_WIDE
-// The same with the whole line in one register.
+// Line::Candidates() with the whole line in one register. Some more bits may be set, of slots
+// that are not there.
+DEDUP_AVX512BW inline uint32_t CandidatesWide(const uint8_t* line, uint64_t fingerprint) noexcept {
+  const __m512i slots = _mm512_loadu_si512(line);
+  const __m512i key = _mm512_set1_epi16(static_cast<short>(fingerprint >> 48));
+  const __m512i below = _mm512_xor_si512(slots, _mm512_add_epi16(slots, _mm512_set1_epi16(-1)));
+  return _mm512_cmple_epu16_mask(_mm512_xor_si512(slots, key), below);
+}
+
+// The same as Compare().
 template <unsigned kSlotBytes>
 DEDUP_AVX512BW void CompareWide(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
                                 Compared* out) noexcept {
@@ -44,12 +51,8 @@ DEDUP_AVX512BW void CompareWide(const Table<kSlotBytes>& table, const uint64_t* 
   for (size_t i = 0; i < n; ++i) {
     const uint8_t* line = table.At(table.LineOf(hashes[i]));
     const unsigned own = L::Read(line).own;
-    const __m512i slots = _mm512_loadu_si512(line);
-    const __m512i key = _mm512_set1_epi16(static_cast<short>(table.FingerprintOf(hashes[i]) >> 48));
-    const __m512i below = _mm512_xor_si512(slots, _mm512_add_epi16(slots, _mm512_set1_epi16(-1)));
-    out->own[i] = static_cast<uint8_t>(own);
-    out->candidates[i] = _mm512_cmple_epu16_mask(_mm512_xor_si512(slots, key), below) &
-                         static_cast<uint32_t>(LowMask(own));
+    out->candidates[i] =
+        CandidatesWide(line, table.FingerprintOf(hashes[i])) & static_cast<uint32_t>(LowMask(own));
   }
 }
 
@@ -121,29 +124,66 @@ void AskAll(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
   });
 }
 
+// Adds keys in their order, with the lines of the next ones fetched meanwhile.
+// `candidates(line, fingerprint)` is Line::Candidates(), or the same from wider registers.
+// Returns how many keys were new.
+template <unsigned kSlotBytes, typename Candidates>
+DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* table, const uint64_t* hashes,
+                                               size_t n, bool may_displace, uint8_t* seen,
+                                               Candidates candidates) noexcept {
+  using L = Line<kSlotBytes>;
+  static_assert((kGroup & (kGroup - 1)) == 0);
+  uint8_t* lines[kGroup];
+  const auto fetch = [&](size_t i) DEDUP_ALWAYS_INLINE {
+    lines[i % kGroup] = table->At(table->LineOf(hashes[i]));
+    PrefetchToWrite(lines[i % kGroup]);
+  };
+  uint64_t added = 0;
+  for (size_t i = 0; i < n && i < kGroup; ++i) fetch(i);
+  for (size_t i = 0; i < n; ++i) {
+    uint8_t* line = lines[i % kGroup];
+    if (i + kGroup < n) fetch(i + kGroup);
+    const uint64_t hash = hashes[i], fingerprint = table->FingerprintOf(hash);
+    Numbers numbers = L::Read(line);
+    const uint32_t found =
+        candidates(line, fingerprint) & static_cast<uint32_t>(LowMask(numbers.own));
+    bool is_new = false;
+    if (!OneHolds<kSlotBytes>(line, found, fingerprint)) {
+      is_new = true;
+      if (__builtin_expect(numbers.reach == 0 && L::HasRoom(numbers, 1), 1)) {
+        L::AppendOwn(line, &numbers, EntryOf(fingerprint, L::kMaxLength));
+      } else {
+        is_new = table->AddToLine(hash, numbers, may_displace);
+      }
+    }
+    added += is_new;
+    if (seen != nullptr) seen[i] = !is_new;
+  }
+  return added;
+}
+
+template <unsigned kSlotBytes>
+uint64_t AddPlain(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n, bool may_displace,
+                  uint8_t* seen) noexcept {
+  return AddInOrder(table, hashes, n, may_displace, seen, Line<kSlotBytes>::Candidates);
+}
+
+#if DEDUP_HAS_WIDE
+template <unsigned kSlotBytes>
+DEDUP_AVX512BW uint64_t AddWide(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n,
+                                bool may_displace, uint8_t* seen) noexcept {
+  return AddInOrder(table, hashes, n, may_displace, seen, CandidatesWide);
+}
+#endif
+
 // Returns how many keys were new.
 template <unsigned kSlotBytes>
 uint64_t AddAll(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n, bool may_displace,
                 uint8_t* seen) noexcept {
-  using L = Line<kSlotBytes>;
-  uint64_t added = 0;
-  ForEachGroup(*table, hashes, n, [&](size_t first, size_t count, const Compared& compared) {
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t hash = hashes[first + i], fingerprint = table->FingerprintOf(hash);
-      uint8_t* line = table->At(table->LineOf(hash));
-      Numbers numbers = L::Read(line);
-      bool is_new = false;
-      if (__builtin_expect(numbers.own != compared.own[i] || !may_displace, 0)) {
-        // A key before it in its group has changed the line; one that is joined leaves no trace.
-        is_new = table->TestAndAdd(hash, may_displace);
-      } else if (!OneHolds<kSlotBytes>(line, compared.candidates[i], fingerprint)) {
-        is_new = table->AddToLine(hash, numbers, may_displace);
-      }
-      added += is_new;
-      if (seen != nullptr) seen[first + i] = !is_new;
-    }
-  });
-  return added;
+#if DEDUP_HAS_WIDE
+  if (HasWide()) return AddWide<kSlotBytes>(table, hashes, n, may_displace, seen);
+#endif
+  return AddPlain<kSlotBytes>(table, hashes, n, may_displace, seen);
 }
 
 }  // namespace dedup::infini
