@@ -133,8 +133,10 @@ uint64_t AddAll(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n, bool
       uint8_t* line = table->At(table->LineOf(hash));
       Numbers numbers = L::Read(line);
       bool is_new = false;
-      if (__builtin_expect(numbers.own != compared.own[i] || !may_displace, 0)) {
-        // A key before it in its group has changed the line; one that is joined leaves no trace.
+      if (__builtin_expect(
+              numbers.own != compared.own[i] || !may_displace || !L::HasRoom(numbers, 1), 0)) {
+        // A key before it in its group has changed the line. One that is joined leaves the number
+        // of entries as it is.
         is_new = table->TestAndAdd(hash, may_displace);
       } else if (!OneHolds<kSlotBytes>(line, compared.candidates[i], fingerprint)) {
         is_new = table->AddToLine(hash, numbers, may_displace);
