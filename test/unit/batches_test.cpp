@@ -82,6 +82,24 @@ TEST_P(Batches, AreTheSameAsOneAtATime) {
   }
 }
 
+// Keys that crowd in few places of the body, so that it has no room for them there.
+TEST_P(Batches, AreTheSameOfKeysThatCrowd) {
+  Random random(9);
+  for (unsigned same_bits : {3, 5, 8, 12, 20}) {
+    for (double fpr : {0.05, 0.0001, 1e-8}) {
+      if (!HasRate(GetParam(), fpr)) continue;
+      Body batches(PlanKeys(*GetParam().method, 800, fpr, GetParam().options)),
+          singles(batches.shape());
+      for (int round = 0; round < 40; ++round) {
+        std::vector<uint64_t> hashes(random.Below(90));
+        for (uint64_t& hash : hashes) hash = HashOf(random.Below(1200), 10) >> same_bits;
+        Add(&batches, &singles, hashes, true);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Adding a batch without asking for the answers leaves what it leaves with them, but for
 // answers that are drawn by chance.
 TEST_P(Batches, LeaveTheSameWithoutAnswers) {

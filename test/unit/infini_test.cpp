@@ -515,6 +515,24 @@ TEST(InfiniMerge, OfThirtyDays) {
   EXPECT_LE(all.header().counters.state, infini::StepFor(infini::SlotBytes(shape), keys) + 1);
 }
 
+// The keys of one filter, or of a merge of many, are counted whatever the rate has become: the more
+// of them hold others by chance, the fewer are taken.
+TEST(InfiniMerge, CountsKeysAtHighRates) {
+  const Shape shape = Growing(0.01);
+  constexpr uint64_t kKeys = 20000;
+  for (uint64_t common : {uint64_t{0}, kKeys / 4}) {
+    Filter all(shape);
+    for (uint64_t part = 0; part < 40; ++part) {
+      const uint64_t from = part * (kKeys - common);
+      all = all.MergedWith(FilterOf(shape, from, from + kKeys));
+      const Reading reading = all.Read();
+      const double n = static_cast<double>(from + kKeys);
+      EXPECT_NEAR(reading.count, n, 0.003 * n) << part << " at " << reading.fpr;
+    }
+    EXPECT_GT(all.Read().fpr, 0.08);
+  }
+}
+
 // Eight states of partial aggregates keep the rate asked for, with the same keys or others.
 TEST(InfiniStates, OfEightKeepTheRate) {
   Random random(3);

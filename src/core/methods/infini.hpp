@@ -63,6 +63,9 @@ inline uint32_t UsedBytes(const Shape&, const Counters& counters) noexcept {
   return SizeOf(counters).Bytes();
 }
 
+// The most that a reading counts: a bigint.
+inline constexpr double kMostAdded = 0x1.fffffffffffffp62;
+
 // ---- sizes ------------------------------------------------------------------
 
 // Keys a line, on average, with which the table grows, by the bytes of a slot: with so many,
@@ -318,32 +321,56 @@ inline Shape StateShape(const Shape& shape) noexcept {
   return state;
 }
 
-// How many keys were added, by those that were taken and the rate now: the others were held
-// by chance. While keys come the rate rises by as much in each doubling, so on average it was
-// what it was 1 / ln 2 doublings ago. (Of merges it is right as well: there the keys of each are
-// held by chance by the other, at its rate.)
-inline double KeysAdded(const Shape& shape, double taken, double fpr) noexcept {
-  const unsigned slot_bytes = SlotBytes(shape);
-  const double rise =
-      std::ldexp(0.75 * kKeysALine[slot_bytes], 1 - 8 * static_cast<int>(slot_bytes));
-  const double mean = fpr - rise / 0.6931471805599453;
-  return taken / (1 - (mean < 0 ? 0 : mean > 0.5 ? 0.5 : mean));
-}
+// How many entries have so many bits, and the rate of all of them. `cell_bits`: of a cell.
+struct Lengths {
+  unsigned cell_bits;
+  uint64_t entries[8 * kMaxSlotBytes] = {};
+
+  // The rate of all prefixes of p bits, of which there are `many`.
+  static double RateOf(uint64_t many, unsigned p) noexcept {
+    return std::ldexp(static_cast<double>(many), -static_cast<int>(p));
+  }
+  double Rate() const noexcept {
+    double rate = 0;
+    for (unsigned length = 0; length < 8 * kMaxSlotBytes; ++length) {
+      rate += RateOf(entries[length], cell_bits + length);
+    }
+    return rate < 1 ? rate : 1;
+  }
+  // How many keys left no entry, since another one held them by chance. A key's entry goes, or
+  // never comes, if one that is shorter holds it. In a filter that grew those are the older ones,
+  // in a merge those of the others as well. Of N keys with p bits the share 1 - s is left if the
+  // shorter entries hold s, and these have 2^p (1 - s) (1 - exp(-N / 2^p)) different prefixes.
+  double HeldByChance(unsigned least_length) const noexcept {
+    double shorter = 0, held = 0;
+    for (unsigned length = 0; length < 8 * kMaxSlotBytes; ++length) {
+      const double rate = RateOf(entries[length], cell_bits + length);
+      // Those without bits may be many of one key. Past a half there is no telling.
+      if (entries[length] > 0 && length > least_length && shorter < 0.5) {
+        const double share = rate / (1 - shorter) < 0.5 ? rate / (1 - shorter) : 0.5;
+        held += static_cast<double>(entries[length]) *
+                (-std::log1p(-share) / (share * (1 - shorter)) - 1);
+      }
+      shorter += rate;
+    }
+    return held;
+  }
+};
 
 inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
-  double rate = 0;
+  Lengths lengths = {SizeOf(counters).bits};
+  double held = 0;
   WithWidth(shape, [&](auto width) {
     const auto table = TableOf<width>(counters, body);
-    // In units of a cell: 2^-63 of its marker.
     table.ForEach([&](uint64_t line, uint64_t entry) {
-      if (table.StartsIn(line, entry)) rate += static_cast<double>(MarkerOf(entry));
+      lengths.entries[LengthOf(entry)] += table.StartsIn(line, entry);
     });
+    held = lengths.HeldByChance(table.LeastLength());
   });
-  Reading reading;
-  reading.fpr = std::ldexp(rate, -63 - static_cast<int>(SizeOf(counters).bits));
-  if (reading.fpr > 1) reading.fpr = 1;
-  reading.count = KeysAdded(shape, static_cast<double>(counters.count), reading.fpr);
-  return reading;
+  // A body that was not made here may have more entries than it says.
+  const auto taken = static_cast<double>(counters.count);
+  const double added = taken + (held < taken ? held : taken);
+  return {added < kMostAdded ? added : kMostAdded, lengths.Rate()};
 }
 
 // Whether every slot and number is one that this code writes.
