@@ -144,7 +144,8 @@ DEDUP_FUNCTION(dedup_create)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("name of the live filter must not be null")));
-	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1));
+	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1),
+							 LIVE_PROTOTYPE);
 	parameters =
 		PlanLiveParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)),
 						   !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));

@@ -454,6 +454,9 @@ LiveCoversAnew(const LiveFilter &filter)
 
 /* ---- making filters (create.cpp) --------------------------------------------- */
 
+/* What errors suggest as a prototype: live filters need a number of keys. */
+inline constexpr char LIVE_PROTOTYPE[] = "dedup_filter(1000000, 0.01)";
+
 /* The parameters of a filter that dedup_create() makes of a prototype. Raises errors. */
 extern LiveParameters PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew);
 

@@ -37,7 +37,7 @@ LiveParameters
 ResizeLive(const LiveFilter &filter, Datum prototype)
 {
 	const LiveParameters &old = filter.parameters;
-	dedup::Shape shape = GetPrototype(false, prototype);
+	dedup::Shape shape = GetPrototype(false, prototype, LIVE_PROTOTYPE);
 	LiveParameters parameters;
 
 	if (shape.seed == 0)

@@ -84,6 +84,6 @@ WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
 								", at a rate of %.3g that rises with every further key.",
 								header.shape.keys, header.shape.fpr, own->keys,
 								header.method->expected_fpr(header.shape, (double) own->keys)),
-					  errhint("Give a prototype for more keys, or dedup_window(), which forgets "
-							  "old keys and keeps its rate.")));
+					  errhint("Give dedup_filter() without a number of keys, which grows, or "
+							  "dedup_window(), which forgets old keys. Both keep their rate.")));
 }

@@ -68,14 +68,14 @@ GetFilter(Datum datum)
 }
 
 dedup::Shape
-GetPrototype(bool isnull, Datum datum)
+GetPrototype(bool isnull, Datum datum, const char *example)
 {
 	FilterRef filter;
 
 	if (isnull)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("prototype filter must not be null"),
-						errhint("Give an empty filter, such as dedup_filter(1000000, 0.01).")));
+						errhint("Give an empty filter, such as %s.", example)));
 	filter = GetFilter(datum);
 	if (!filter.header.exact() || filter.header.hashes() > 0)
 	{
@@ -86,8 +86,8 @@ GetPrototype(bool isnull, Datum datum)
 				 count < 0.5 ? errdetail("It holds no key, but has the form of a filter that holds "
 										 "keys, as a snapshot of a live filter has.")
 							 : errdetail("It holds about %.0f keys.", count),
-				 errhint("Give an empty filter, such as dedup_filter(1000000, 0.01); merge filters "
-						 "with dedup_merge().")));
+				 errhint("Give an empty filter, such as %s; merge filters with dedup_merge().",
+						 example)));
 	}
 	return filter.header.shape;
 }

@@ -53,9 +53,9 @@ extern void CheckStored(const struct varlena *value, dedup::Header *header);
 
 /*
  * The shape of an argument that is a prototype: a filter that must not be NULL
- * (22004) nor hold keys (22023).
+ * (22004) nor hold keys (22023). `example` is the call that the errors suggest.
  */
-extern dedup::Shape GetPrototype(bool isnull, Datum datum);
+extern dedup::Shape GetPrototype(bool isnull, Datum datum, const char *example = "dedup_filter()");
 
 /* ---- making --------------------------------------------------------------- */
 

@@ -237,9 +237,11 @@ void
 CheckKeys(int64 keys)
 {
 	if (keys < 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
-						errhint("Give the number of distinct keys that the filter is to hold.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
+				 errhint("Give the number of distinct keys that the filter is to hold. Without "
+						 "a number dedup_filter() grows.")));
 	if ((uint64) keys > dedup::kMaxKeys)
 		ereport(
 			ERROR,

@@ -6,6 +6,10 @@
 // row measures the method and its limit in alternation, several rounds, and prints
 // the best of each. Rates and bits a key stand on the same row.
 //
+// A method whose filters grow is filled from empty in each round, until the next key would
+// pass the size: its time to add includes growth. It goes through the filter layer, as in the
+// extension.
+//
 //   core_bench [--benchmark_filter=REGEX]
 
 #include <benchmark/benchmark.h>
@@ -13,11 +17,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/bytes.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
+#include "growing/shipped.hpp"
 #include "measure.hpp"
 
 namespace {
@@ -107,6 +113,96 @@ struct Prepared {
 
 std::unique_ptr<Prepared> prepared;
 
+// Runs rounds of the limit and of the method in alternation, which return nanoseconds a key.
+struct Best {
+  double ns = 1e9;
+  double limit_ns = 1e9;
+};
+
+template <typename Limit, typename Run>
+Best BestOf(benchmark::State& state, Limit limit, Run run) {
+  Best best;
+  for (auto _ : state) {
+    for (int round = 0; round < kRounds; ++round) {
+      const double limit_ns = limit(), ns = run();
+      if (limit_ns < best.limit_ns) best.limit_ns = limit_ns;
+      if (ns < best.ns) best.ns = ns;
+    }
+  }
+  return best;
+}
+
+void Report(benchmark::State& state, const Best& best, double percent, double bits_a_key) {
+  state.counters["FPR%"] = percent;
+  state.counters["ns/key"] = best.ns;
+  state.counters["limit_ns"] = best.limit_ns;
+  state.counters["ratio"] = best.ns / best.limit_ns;
+  state.counters["bits/key"] = bits_a_key;
+}
+
+// Nanoseconds a key of use(hashes, n) for a batch or one key at a time. The keys are hashed
+// where the loop uses them.
+template <typename Use>
+double Timed(size_t keys, bool batch, uint64_t* key, Use use) {
+  uint64_t hashes[kBatch];
+  return Round(keys, [&] {
+    for (size_t done = 0; done < keys; done += kBatch) {
+      for (size_t i = 0; i < kBatch; ++i) hashes[i] = KeyHash((*key)++);
+      if (batch) {
+        use(hashes, kBatch);
+      } else {
+        for (size_t i = 0; i < kBatch; ++i) use(hashes + i, 1);
+      }
+    }
+  });
+}
+
+template <int kLines>
+double TimedLimit(const LineLoop<kLines>& lines, size_t keys, bool batch, uint64_t* key) {
+  return Timed(keys, batch, key, [&](const uint64_t* hashes, size_t n) DEDUP_ALWAYS_INLINE {
+    if (n == 1) {
+      lines.Touch(*hashes);
+    } else {
+      lines.Batch(hashes, n);
+    }
+  });
+}
+
+// A filter that grows, filled to `bytes`.
+void MeasureGrowing(benchmark::State& state, uint64_t bytes, Operation operation, bool batch) {
+  static std::optional<Shipped> filter;
+  static uint64_t filled = 0, keys = 0;
+  static double percent = 0;
+  if (filled != bytes) {
+    filter.emplace(0.01);
+    keys = FillTo(&*filter, bytes + kHeaderBytes, true);
+    filled = bytes;
+    const uint64_t strange = uint64_t{1} << 59, asked = 8 * kKeysARound;
+    percent = 100.0 * static_cast<double>(Found(*filter, strange, strange + asked, 0)) /
+              static_cast<double>(asked);
+  }
+  Memory limit(bytes);
+  const LineLoop<1> lines = {limit.data, bytes / kLineBytes};
+  uint64_t key = uint64_t{1} << 60;
+  const Best best = BestOf(
+      state, [&] { return TimedLimit(lines, kKeysARound, batch, &key); },
+      [&] {
+        if (operation == Operation::kAdd) {
+          return Round(keys, [&] {
+            filter.emplace(0.01);
+            FillTo(&*filter, bytes + kHeaderBytes, batch);
+          });
+        }
+        key += kKeysARound;
+        return Round(kKeysARound, [&] {
+          benchmark::DoNotOptimize(Found(*filter, key - kKeysARound, key, 0, batch));
+        });
+      });
+  state.SetLabel("set");
+  Report(state, best, percent,
+         8.0 * static_cast<double>(filter->Bytes()) / static_cast<double>(keys));
+}
+
 template <int kLines>
 void Measure(benchmark::State& state, const Method& method, const char* options, uint64_t bytes,
              Operation operation, bool batch) {
@@ -123,52 +219,22 @@ void Measure(benchmark::State& state, const Method& method, const char* options,
   const Shape& shape = at.shape;
   Memory limit(shape.bytes);
   const LineLoop<kLines> lines = {limit.data, shape.bytes / kLineBytes};
-  uint64_t hashes[kBatch];
   uint8_t seen[kBatch];
   uint64_t key = uint64_t{1} << (operation == Operation::kAsk ? 60 : 61);
   bool full = false;
 
-  auto step = [&](size_t from, size_t n) {
+  const auto step = [&](const uint64_t* hashes, size_t n) DEDUP_ALWAYS_INLINE {
     if (operation == Operation::kAdd) {
-      full |= method.test_and_add(shape, &at.counters, at.filter->data, hashes + from, n, seen) < n;
+      full |= method.test_and_add(shape, &at.counters, at.filter->data, hashes, n, seen) < n;
     } else {
-      method.contains(shape, at.counters, at.filter->data, hashes + from, n, seen);
+      method.contains(shape, at.counters, at.filter->data, hashes, n, seen);
     }
     benchmark::DoNotOptimize(seen[0]);
   };
-  // Keys never seen before, hashed where the loop uses them.
-  auto run = [&](uint64_t* next, auto one_batch) {
-    for (size_t done = 0; done < at.keys_a_round; done += kBatch) {
-      for (size_t i = 0; i < kBatch; ++i) hashes[i] = KeyHash((*next)++);
-      one_batch();
-    }
-  };
   uint64_t* fresh = operation == Operation::kAdd ? &at.key : &key;
-  double best = 1e9, best_limit = 1e9;
-  for (auto _ : state) {
-    for (int round = 0; round < kRounds; ++round) {
-      const double limit_ns = Round(at.keys_a_round, [&] {
-        run(&key, [&] {
-          if (batch) {
-            lines.Batch(hashes, kBatch);
-          } else {
-            for (size_t i = 0; i < kBatch; ++i) lines.Touch(hashes[i]);
-          }
-        });
-      });
-      const double ns = Round(at.keys_a_round, [&] {
-        run(fresh, [&] {
-          if (batch) {
-            step(0, kBatch);
-          } else {
-            for (size_t i = 0; i < kBatch; ++i) step(i, 1);
-          }
-        });
-      });
-      if (limit_ns < best_limit) best_limit = limit_ns;
-      if (ns < best) best = ns;
-    }
-  }
+  const Best best = BestOf(
+      state, [&] { return TimedLimit(lines, at.keys_a_round, batch, &key); },
+      [&] { return Timed(at.keys_a_round, batch, fresh, step); });
   if (full) {
     state.SkipWithError("the filter is full");
     return;
@@ -177,11 +243,7 @@ void Measure(benchmark::State& state, const Method& method, const char* options,
   state.SetLabel(remembers == dedup::Remembers::kAll        ? "set"
                  : remembers == dedup::Remembers::kByChance ? "chance"
                                                             : "window");
-  state.counters["FPR%"] = at.false_positives;
-  state.counters["ns/key"] = best;
-  state.counters["limit_ns"] = best_limit;
-  state.counters["ratio"] = best / best_limit;
-  state.counters["bits/key"] = 8.0 * shape.bytes / static_cast<double>(shape.keys);
+  Report(state, best, at.false_positives, 8.0 * shape.bytes / static_cast<double>(shape.keys));
 }
 
 void RegisterOne(const Method& method, const std::string& label, const char* options) {
@@ -197,7 +259,9 @@ void RegisterOne(const Method& method, const std::string& label, const char* opt
         benchmark::RegisterBenchmark(
             name.c_str(),
             [&method, options, mib, operation, batch, two_lines](benchmark::State& state) {
-              if (two_lines) {
+              if (method.growth != nullptr) {
+                MeasureGrowing(state, mib << 20, operation, batch);
+              } else if (two_lines) {
                 Measure<2>(state, method, options, mib << 20, operation, batch);
               } else {
                 Measure<1>(state, method, options, mib << 20, operation, batch);

@@ -83,40 +83,6 @@ Shape FixedShape(double fpr, uint64_t keys, uint64_t memory) {
   return shape;
 }
 
-// Adds the keys from .. to-1, in batches or one at a time.
-template <typename Filter>
-void AddKeys(Filter* filter, uint64_t from, uint64_t to, uint64_t seed, bool batch = true) {
-  uint64_t hashes[kBatch];
-  uint8_t seen[kBatch];
-  while (from < to) {
-    const size_t n = to - from < kBatch ? static_cast<size_t>(to - from) : kBatch;
-    for (size_t i = 0; i < n; ++i) hashes[i] = KeyHash(from++, seed);
-    if (batch) {
-      filter->Add(hashes, n, seen);
-    } else {
-      for (size_t i = 0; i < n; ++i) filter->Add(hashes + i, 1, seen + i);
-    }
-  }
-}
-
-// How many of the keys from .. to-1 are found.
-template <typename Filter>
-uint64_t Found(const Filter& filter, uint64_t from, uint64_t to, uint64_t seed, bool batch = true) {
-  uint64_t hashes[kBatch], found = 0;
-  uint8_t seen[kBatch];
-  while (from < to) {
-    const size_t n = to - from < kBatch ? static_cast<size_t>(to - from) : kBatch;
-    for (size_t i = 0; i < n; ++i) hashes[i] = KeyHash(from++, seed);
-    if (batch) {
-      filter.Contains(hashes, n, seen);
-    } else {
-      for (size_t i = 0; i < n; ++i) filter.Contains(hashes + i, 1, seen + i);
-    }
-    for (size_t i = 0; i < n; ++i) found += seen[i];
-  }
-  return found;
-}
-
 // Whether a design is at its largest and has as many keys as it keeps the rate for.
 template <typename Design>
 bool AtItsEnd(const Design& design) {
@@ -198,17 +164,6 @@ void Rates(double fpr, const Arguments& arguments) {
 }
 
 // ---- speed --------------------------------------------------------------------
-
-// Adds keys until one more batch could need more bytes. Returns how many.
-template <typename Design>
-uint64_t FillTo(Design* design, uint64_t bytes, bool batch) {
-  uint64_t keys = 0;
-  while (design->UntilGrowth() >= kBatch || design->NextBytes() <= bytes) {
-    AddKeys(design, keys, keys + kBatch, 0, batch);
-    keys += kBatch;
-  }
-  return keys;
-}
 
 // The least nanoseconds a key of the design, and of the two filters beside it.
 struct Best {

@@ -1,174 +1,22 @@
 // Every function of the core and every method touch at most kMostBetweenPauses bytes between
-// two pauses, and an abandoned call leaves what it read as it was.
-//
-// How bytes are counted: all images lie in memory that is protected at a pause. The first
-// touch of each page raises SIGSEGV, whose handler counts the page and lets it be touched.
-// A page counts with all its bytes, so the counts are too high rather than too low.
+// two pauses (pause_meter.hpp), and an abandoned call leaves what it read as it was.
 
 #include "core/pause.hpp"
-
-#include <csetjmp>
-#include <csignal>
-#include <map>
 
 #include "core/distinct_set.hpp"
 #include "core/methods/quotient.hpp"
 #include "core/xxh3.hpp"
 #include "pause_cases.hpp"
+#include "pause_meter.hpp"
 #include "test_support.hpp"
 
 namespace dedup::test {
 namespace {
 
-using pauses::Arena;
-using pauses::Case;
-using pauses::kPageBytes;
 using pauses::Subject;
 
-constexpr size_t kMostPages = kMostBetweenPauses / kPageBytes;
 // Larger than the bound, so that one span that is passed without a pause exceeds it.
 constexpr uint64_t kBodyBytes = uint64_t{kQuick > 1 ? 18 : 48} << 20;
-
-// ---- counting ------------------------------------------------------------------------
-
-// The bytes that run() touches in an arena between two pauses. run() is called twice: first
-// to learn the pauses, told apart by the place that they are called from; then some of the
-// gaps between two are measured: of each pair of places the first, the last and a few more.
-class Meter {
- public:
-  explicit Meter(Arena* arena) : arena_(arena) {
-    struct sigaction action = {};
-    action.sa_sigaction = OnFault;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    sigaction(SIGSEGV, &action, &before_);
-    current_ = this;
-  }
-  ~Meter() {
-    current_ = nullptr;
-    sigaction(SIGSEGV, &before_, nullptr);
-  }
-
-  // The most pages of a gap.
-  size_t Measure(const Case& measured) {
-    places_.assign(1, nullptr);  // the start
-    measured.prepare();
-    pause_function = Learn;
-    measured.run();
-    places_.push_back(nullptr);  // the end
-    Choose();
-    measured.prepare();
-    most_ = 0;
-    gap_ = 0;
-    pause_function = Count;
-    Begin();
-    measured.run();
-    End();
-    pause_function = nullptr;
-    return most_;
-  }
-  size_t pauses() const { return places_.size() - 2; }
-
- private:
-  static constexpr size_t kSamples = kQuick > 1 ? 2 : 5;
-
-  static void Learn() { current_->places_.push_back(__builtin_return_address(0)); }
-  static void Count() {
-    current_->End();
-    ++current_->gap_;
-    current_->Begin();
-  }
-
-  // chosen_[i]: whether the gap between places i and i + 1 is measured.
-  void Choose() {
-    std::map<std::pair<void*, void*>, std::vector<size_t>> gaps;
-    for (size_t i = 0; i + 1 < places_.size(); ++i) {
-      gaps[{places_[i], places_[i + 1]}].push_back(i);
-    }
-    chosen_.assign(places_.size(), false);
-    for (const auto& [pair, at] : gaps) {
-      for (size_t i = 0; i < kSamples; ++i)
-        chosen_[at[i * (at.size() - 1) / (kSamples - 1)]] = true;
-    }
-  }
-  void Begin() {
-    if (gap_ >= chosen_.size() || !chosen_[gap_]) return;
-    pages_ = 0;
-    for (Pass& pass : passes_) pass = {~size_t{0}, ~size_t{0}, 1};
-    measuring_ = true;
-    mprotect(arena_->base(), arena_->used(), PROT_NONE);
-  }
-  void End() {
-    if (!measuring_) return;
-    measuring_ = false;
-    mprotect(arena_->base(), arena_->used(), PROT_READ | PROT_WRITE);
-    if (pages_ > most_) most_ = pages_;
-  }
-  static void OnFault(int, siginfo_t* info, void*) {
-    Meter* meter = current_;
-    auto* at = static_cast<uint8_t*>(info->si_addr);
-    if (meter == nullptr || !meter->measuring_ || at < meter->arena_->base() ||
-        at >= meter->arena_->base() + meter->arena_->used()) {
-      std::signal(SIGSEGV, SIG_DFL);
-      return;
-    }
-    meter->Touch(static_cast<size_t>(at - meter->arena_->base()) / kPageBytes);
-  }
-
-  // Counts the page. A page behind one that was touched, or in front of it, is one of a
-  // pass over many: they are counted together, more of them each time, as if all were
-  // touched, since signals take long.
-  void Touch(size_t page) {
-    size_t from = page, pages = 1;
-    for (Pass& pass : passes_) {
-      if (page != pass.end && page + 1 != pass.begin) continue;
-      const bool up = page == pass.end;
-      pass.pages = pass.pages < kMostTogether ? 2 * pass.pages : kMostTogether;
-      pages = pass.pages;
-      const size_t all = (arena_->used() + kPageBytes - 1) / kPageBytes;
-      if (up && pages > all - page) pages = all - page;
-      if (!up && pages > page + 1) pages = page + 1;
-      from = up ? page : page + 1 - pages;
-      (up ? pass.end : pass.begin) = up ? page + pages : from;
-      Open(from, pages);
-      return;
-    }
-    passes_[next_pass_++ % kPasses] = {page, page + 1, 1};
-    Open(from, pages);
-  }
-  void Open(size_t from, size_t pages) {
-    pages_ = pages_ + pages;
-    if (pages_ > 4 * kMostPages) {
-      // Enough is known. The kernel has a bound on the pieces of memory of a process.
-      mprotect(arena_->base(), arena_->used(), PROT_READ | PROT_WRITE);
-      return;
-    }
-    mprotect(arena_->base() + from * kPageBytes, pages * kPageBytes, PROT_READ | PROT_WRITE);
-  }
-
-  struct Pass {
-    size_t begin, end, pages;
-  };
-  static constexpr size_t kPasses = 8;
-  static constexpr size_t kMostTogether = 32;
-
-  static inline Meter* current_ = nullptr;
-  Arena* arena_;
-  struct sigaction before_;
-  std::vector<void*> places_;
-  std::vector<bool> chosen_;
-  size_t gap_ = 0;
-  volatile bool measuring_ = false;
-  volatile size_t pages_ = 0;
-  Pass passes_[kPasses];
-  size_t next_pass_ = 0;
-  size_t most_ = 0;
-};
-
-void ExpectPauses(Meter* meter, const Case& measured, const std::string& subject) {
-  const size_t pages = meter->Measure(measured);
-  EXPECT_LE(pages, kMostPages) << subject << ", " << measured.name << ": " << pages * kPageBytes
-                               << " bytes, " << meter->pauses() << " pauses";
-}
 
 // Every method, in the thorough run with every variant, and those whose options make one key
 // touch most.
@@ -183,9 +31,6 @@ std::vector<Variant> PausingVariants() {
   }
   return all;
 }
-
-// Without the sanitizers, which add nothing to these but time.
-constexpr char kSkipped[] = "bytes are counted by the builds without sanitizers";
 
 // Of a body of kBodyBytes, or as large as the method's can be.
 Shape LargeShape(const Variant& variant, uint64_t bytes = kBodyBytes) {
@@ -478,23 +323,6 @@ TEST(DistinctSet, PausesWhileItGrows) {
 }
 
 // ---- calls that are abandoned -----------------------------------------------------------------
-
-std::jmp_buf abandon;
-uint64_t pauses_left;
-
-void AbandonAtLast() {
-  if (--pauses_left == 0) std::longjmp(abandon, 1);
-}
-
-// Runs it up to the n-th pause. False: it has ended before.
-bool RunTo(const Case& abandoned, uint64_t n) {
-  pauses_left = n;
-  pause_function = AbandonAtLast;
-  const bool left = setjmp(abandon) != 0;
-  if (!left) abandoned.run();
-  pause_function = nullptr;
-  return left;
-}
 
 class EveryMethodAbandoned : public ::testing::TestWithParam<Variant> {};
 

@@ -282,12 +282,13 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
 // twice, and a body that was not made here may have any number.
 inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const uint8_t* body,
                           const Counters& other_counters, const uint8_t* other) noexcept {
-  uint64_t more = 0;
+  uint64_t more = 0, looked = 0;
   WithWidth(shape, [&](auto width) {
     const auto ours = TableOf<width>(counters, body);
     const auto theirs = TableOf<width>(other_counters, other);
     theirs.ForEach([&](uint64_t line, uint64_t entry) {
       if (LengthOf(entry) <= theirs.LeastLength()) return;
+      PauseEvery<kStepsBetweenPauses>(&looked);
       theirs.ForPrefix(line, entry,
                        [&](uint64_t prefix, unsigned p) { more += !ours.Has(prefix, p); });
     });

@@ -220,11 +220,9 @@ class Table {
     }
     // Bytes from outside can hold many prefixes of many cells each.
     const uint64_t many = uint64_t{1} << (LeastBits() - p);
-    ForPieces(many, kStepsBetweenPauses, [&](uint64_t from, uint64_t to) {
-      for (uint64_t i = from; i < to; ++i) {
-        grown += Take(prefix | i << (64 - LeastBits()), LeastBits(), counts && i == 0);
-      }
-    });
+    for (uint64_t i = 0; i < many; ++i) {
+      grown += Take(prefix | i << (64 - LeastBits()), LeastBits(), counts && i == 0);
+    }
     return grown;
   }
 
@@ -294,7 +292,9 @@ class Table {
     if (!HasCovering(line, entry)) Put(line, entry);
   }
 
+  // The lines of the entries of a small table may be anywhere in this one.
   int64_t TakeEntry(uint64_t line, uint64_t entry, bool counts) noexcept {
+    PauseEvery<kStepsBetweenPauses>(&taken_);
     if (HasCovering(line, entry)) return 0;
     if (only_with_room_ && !L::HasRoom(L::Read(At(line)), 1)) {
       left_out_ = true;
@@ -333,6 +333,7 @@ class Table {
   uint64_t lines_;
   bool only_with_room_ = false;
   bool left_out_ = false;
+  uint64_t taken_ = 0;  // entries, for the pauses
 };
 
 }  // namespace dedup::infini
