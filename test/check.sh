@@ -12,6 +12,7 @@
 #   valgrind  some of the regression tests, the server under valgrind
 #   fuzz      the seeds are those that make_corpus writes; a minute of fuzzing (FUZZ_SECONDS)
 #   guards    a minute of guards made by hand, at random (GUARD_FUZZ_SECONDS)
+#   largest   filters at their largest size, on a build where that is small
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   papers    the programs that measure error rates build, and one table comes out
 #   install   installing as a user does; dump and restore
@@ -33,7 +34,7 @@ cd "$(dirname "$0")/.."
 # Parts that use all cores run alone, in this order. After them the parts that use one
 # core run, as many at a time as there are cores, but at most four; they start in this order.
 wide_parts=(gcc clang unit sanitize frozen)
-narrow_parts=(regress torture valgrind fuzz guards demo papers install docs format)
+narrow_parts=(regress torture valgrind fuzz guards demo papers largest install docs format)
 # Parts that run only if they are named.
 extra_parts=(thorough)
 
@@ -201,6 +202,22 @@ part_regress() {
 	installcheck "$tmp/regress.out" --default --set 'fsync = off' -- PROVE_FLAGS=-j2
 	installcheck "$tmp/prepared.out" --set 'max_prepared_transactions = 10' -- \
 		REGRESS='live_guard_rows live_guard_deleted' ISOLATION=prepared TAP_TESTS=
+}
+
+# In this build filters stop growing at 32 kB instead of 512 MB.
+part_largest() {
+	local rc=0
+	build_gcc
+	cp -a "$tmp/gcc" "$tmp/largest"
+	touch "$tmp/largest/src/core/methods/infini.cpp"
+	make -C "$tmp/largest" -j"$jobs" CXX='g++ -Werror' PG_CPPFLAGS='-Isrc -DDEDUP_INFINI_TOP_BITS=9'
+	test/pgtmp.sh --install "$tmp/largest" --in "$tmp/largest" -- bash -c '
+		make installcheck REGRESS=largest REGRESS_OPTS="--load-extension=streamdedup --inputdir=test/largest" \
+			ISOLATION= TAP_TESTS= || { cat regression.diffs; exit 1; }
+		' > "$tmp/largest.out" 2>&1 || rc=$?
+	cat "$tmp/largest.out"
+	show 'tests passed|tests failed|FAILED|^not ok|crashed' "$tmp/largest.out"
+	return "$rc"
 }
 
 # Half a minute of it.

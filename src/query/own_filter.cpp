@@ -67,15 +67,19 @@ WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
 	*warned = true;
 	if (growth != NULL)
 	{
-		ereport(WARNING,
-				(errmsg("the filter of %s cannot grow further", function),
-				 errdetail("It has reached %d MB and holds " UINT64_FORMAT
-						   " keys, the most that keep its false-positive rate of %g; the rate "
-						   "rises with every further key.",
-						   (int) (dedup::kMaxBodyBytes >> 20), own->keys, header.shape.fpr),
-				 errhint("Give dedup_filter() the number of keys: such a filter holds more keys in "
-						 "as many bytes. Or give dedup_window(), which forgets old keys and keeps "
-						 "its rate.")));
+		ereport(
+			WARNING,
+			(errmsg("the filter of %s cannot grow further", function),
+			 errdetail(
+				 "It has reached %d MB, which keep a false-positive rate of %g up to " UINT64_FORMAT
+				 " keys, and now holds " UINT64_FORMAT
+				 ", at a rate of %.3g that rises with every further key.",
+				 (int) (dedup::kMaxBodyBytes >> 20), header.shape.fpr,
+				 growth->most_keys(header.shape), own->keys,
+				 header.method->expected_fpr(header.shape, (double) own->keys)),
+			 errhint("Give dedup_filter() the number of keys: such a filter holds more keys in "
+					 "as many bytes. Or give dedup_window(), which forgets old keys and keeps "
+					 "its rate.")));
 		return;
 	}
 	ereport(WARNING, (errmsg("the filter of %s is overfull", function),

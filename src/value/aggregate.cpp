@@ -31,6 +31,7 @@ struct AggregateSite
 	bool has_prototype;
 	Shape prototype;       /* the last one */
 	Shape state_shape;     /* of states that are made with it */
+	uint64 most_keys;      /* that such a state holds at its rate, if it grows */
 	bool started;          /* `limit` is known */
 	HashLimit limit;       /* of its states' hashes */
 	bool warned;           /* final function: once a query */
@@ -62,6 +63,7 @@ GetSite(FunctionCallInfo fcinfo, bool in_place)
 						errmsg("aggregate support function called outside of an aggregate"),
 						errhint("Use dedup_agg(), dedup_merge_agg() or approx_count_distinct().")));
 	site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(AggregateSite));
+	site->most_keys = PG_UINT64_MAX;
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }
@@ -99,11 +101,29 @@ MakeState(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &prototype)
 		if (!site->started)
 			FindLimit(fcinfo, site);
 		site->prototype = site->state_shape = prototype;
+		site->most_keys = PG_UINT64_MAX;
 		if (growth != NULL && site->limit == HashLimit::State)
+		{
 			site->state_shape = growth->state_shape(prototype);
+			site->most_keys = growth->most_keys(site->state_shape);
+		}
 		site->has_prototype = true;
 	}
 	return MakeEmptyFilter(site->state_shape);
+}
+
+/* A state without keys that wait. Settling moves them within the state, which holds the same. */
+static FilterRef
+SettledState(struct varlena *value)
+{
+	FilterRef state;
+
+	CheckFlat(value, &state.header);
+	if (!dedup::Settle((uint8_t *) VARDATA(value), &state.header))
+		ReportFull(state.header);
+	AssertSound(value, state.header);
+	state.image = (const uint8_t *) VARDATA(value);
+	return state;
 }
 
 /*
@@ -134,7 +154,9 @@ AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int 
 		CheckFlat(value, header); /* for its error */
 	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
 		PG_RETURN_POINTER(value);
-	if (likely(!header->canonical()))
+	if (unlikely(header->counters.count > site->most_keys) && header->shape == site->state_shape)
+		value = MakePlain(SettledState(value)); /* which takes more keys at its rate */
+	else if (likely(!header->canonical()))
 	{
 		dedup::Outcome outcome;
 
@@ -249,6 +271,20 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 	return result;
 }
 
+/*
+ * Whether two states that grow may have more keys together than keep a state's rate. A plain
+ * filter takes more: its entries are shorter.
+ */
+static bool
+FillLargestState(const Header &left, const Header &right)
+{
+	const dedup::Growth *growth = left.method->growth;
+
+	return growth != NULL && left.shape == right.shape &&
+		   left.counters.count + right.counters.count > growth->most_keys(left.shape) &&
+		   growth->state_shape(left.shape) == left.shape;
+}
+
 /* Merges the second argument into the first. A NULL changes nothing. */
 static Datum
 MergeRow(FunctionCallInfo fcinfo, bool in_order)
@@ -274,12 +310,11 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 	state.value = GetState(fcinfo);
 	CheckFlat(state.value, &own.header);
 	RequireMerge(own.header, !in_order);
-	if (own.header.shape != other.header.shape)
+	if (own.header.shape != other.header.shape || FillLargestState(own.header, other.header))
 	{
-		if (!dedup::Settle((uint8_t *) VARDATA(state.value), &own.header))
-			ReportFull(own.header);
-		AssertAgrees(state.value, own.header);
-		own.image = (const uint8_t *) VARDATA(state.value);
+		own = SettledState(state.value);
+		if (FillLargestState(own.header, other.header))
+			own = ReadFlat(MakePlain(own));
 		UnifyPrecision(&own, &other);
 		RequireSameShape(own.header, other.header);
 		state.value = (struct varlena *) (own.image - VARHDRSZ);
@@ -321,20 +356,11 @@ static Datum
 Finish(FunctionCallInfo fcinfo, const char *name)
 {
 	AggregateSite *site = GetSite(fcinfo, false);
-	struct varlena *state;
 	struct varlena *finished;
-	FilterRef filter;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	state = GetState(fcinfo);
-	CheckFlat(state, &filter.header);
-	/* Settling moves keys within the state; what it holds stays the same. */
-	if (!dedup::Settle((uint8_t *) VARDATA(state), &filter.header))
-		ReportFull(filter.header);
-	AssertSound(state, filter.header);
-	filter.image = (const uint8_t *) VARDATA(state);
-	finished = MakePlain(filter);
+	finished = MakePlain(SettledState(GetState(fcinfo)));
 	if (!site->warned)
 		site->warned = WarnIfOverfull(ReadFlat(finished), name);
 	PG_RETURN_POINTER(finished);
