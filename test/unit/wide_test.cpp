@@ -151,13 +151,11 @@ TYPED_TEST(WideLines, GiveTheSameCandidates) {
           const uint64_t hash = hashes[done + i];
           const uint8_t* line = table.At(table.LineOf(hash));
           const auto wanted = static_cast<uint16_t>(table.FingerprintOf(hash) >> 48);
-          ASSERT_EQ(unsigned{wide.own[i]}, L::Read(line).own);
-          ASSERT_EQ(wide.own[i], plain.own[i]);
+          const unsigned own = L::Read(line).own;
           // Slot by slot, by the rule of the header.
           for (unsigned slot = 0; slot < 32; ++slot) {
             const auto head = LoadLittle<uint16_t>(line + 2 * slot);
-            const bool may =
-                slot < wide.own[i] && uint16_t(head ^ wanted) <= uint16_t(head ^ (head - 1));
+            const bool may = slot < own && uint16_t(head ^ wanted) <= uint16_t(head ^ (head - 1));
             ASSERT_EQ((wide.candidates[i] >> slot & 1) != 0, may) << "slot " << slot;
             ASSERT_EQ((plain.candidates[i] >> slot & 1) != 0, may) << "slot " << slot;
           }
@@ -168,6 +166,38 @@ TYPED_TEST(WideLines, GiveTheSameCandidates) {
     }
     EXPECT_EQ(found > 0, content != Content::kEmpty);
     EXPECT_LT(found, asked);
+  }
+}
+
+TYPED_TEST(WideLines, TakeTheSameKeys) {
+  if (!HasWide()) GTEST_SKIP() << "no AVX-512";
+  constexpr unsigned kSlotBytes = TypeParam::kBits / 8;
+  Random random(17);
+  for (const Content content :
+       {Content::kEmpty, Content::kSparse, Content::kFull, Content::kEntries, Content::kDamaged}) {
+    uint64_t all = 0;
+    for (unsigned step : {0, 1}) {
+      const Size size = SizeAt(step);
+      Bytes plain = TableOf<kSlotBytes>(content, size, &random), wide = plain;
+      Table<kSlotBytes> plain_table(plain.data(), size), wide_table(wide.data(), size);
+      // Every third key came before, so that some are seen.
+      std::vector<uint64_t> hashes(1500);
+      for (size_t i = 0; i < hashes.size(); ++i) {
+        hashes[i] = i % 3 == 2 ? hashes[random.Below(i)] : random.Next();
+      }
+      for (size_t done = 0, n; done < hashes.size(); done += n) {
+        n = std::min<size_t>(hashes.size() - done, 1 + random.Below(3 * kGroup));
+        const bool may_displace = !random.OneIn(3);
+        std::vector<uint8_t> plain_seen(n), wide_seen(n);
+        const uint64_t added =
+            AddPlain(&plain_table, &hashes[done], n, may_displace, plain_seen.data());
+        ASSERT_EQ(AddWide(&wide_table, &hashes[done], n, may_displace, wide_seen.data()), added);
+        ASSERT_EQ(wide_seen, plain_seen);
+        ASSERT_EQ(wide, plain);
+        all += added;
+      }
+    }
+    EXPECT_GT(all, 0u);
   }
 }
 

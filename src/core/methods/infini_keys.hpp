@@ -174,16 +174,20 @@ DEDUP_AVX512BW uint64_t AddWide(Table<kSlotBytes>* table, const uint64_t* hashes
                                 bool may_displace, uint8_t* seen) noexcept {
   return AddInOrder(table, hashes, n, may_displace, seen, CandidatesWide);
 }
+#else
+template <unsigned kSlotBytes>
+uint64_t AddWide(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n, bool may_displace,
+                 uint8_t* seen) noexcept {
+  return AddPlain<kSlotBytes>(table, hashes, n, may_displace, seen);
+}
 #endif
 
 // Returns how many keys were new.
 template <unsigned kSlotBytes>
 uint64_t AddAll(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n, bool may_displace,
                 uint8_t* seen) noexcept {
-#if DEDUP_HAS_WIDE
-  if (HasWide()) return AddWide<kSlotBytes>(table, hashes, n, may_displace, seen);
-#endif
-  return AddPlain<kSlotBytes>(table, hashes, n, may_displace, seen);
+  return HasWide() ? AddWide<kSlotBytes>(table, hashes, n, may_displace, seen)
+                   : AddPlain<kSlotBytes>(table, hashes, n, may_displace, seen);
 }
 
 }  // namespace dedup::infini
