@@ -148,12 +148,12 @@ class Table:
         self.lines = [Line() for _ in range(lines_at(step))]
 
     @staticmethod
-    def first(w, hashes, new):
-        """The table of an exact filter and the key that does not fit into it."""
-        table = Table(w, step_for(w, 513))
-        for h in sorted(hashes) + [new]:
+    def of(w, hashes, *new):
+        """The table of the hashes of an exact filter, and of the key that does not fit into it."""
+        table = Table(w, step_for(w, len(hashes) + len(new)))
+        for h in sorted(hashes) + list(new):
             table.insert(h)
-        table.keys = 513
+        table.keys = len(hashes) + len(new)         # all count, even if an entry holds one by chance
         return table
 
     @staticmethod

@@ -209,19 +209,66 @@ class Filter:
             return False
         if len(self.hashes) < self.limit:
             self.hashes.add(h)
+        elif self.method == INFINI:     # the full form: the hashes first, then the new one
+            self.hashes, self.body = None, infini.Table.of(self.detail & 255, self.hashes, h)
         else:
-            self.become_full(h)
+            self.take(self.hashes | {h})
         return True
 
-    def become_full(self, h):
-        """Leaves the exact form: the hashes go into an empty body, then the new one."""
-        if self.method == INFINI:
-            self.body = infini.Table.first(self.detail & 255, self.hashes, h)
+    # ---- merging --------------------------------------------------------------------
+
+    def shape(self):
+        return self.method, self.M, self.detail, self.seed & (1 << 64) - 1, self.keys, self.fpr, self.hash_number
+
+    def empty(self):
+        """An empty filter of the same shape."""
+        return Filter(self.method, self.M, self.detail, self.seed, self.keys, self.fpr, self.hash_number)
+
+    def merged(self, other):
+        """The filter that dedup_merge returns. Merging tables of infini is not specified."""
+        a, b = self, other
+        if a.method == b.method == EXALOGLOG and a.detail != b.detail:
+            p = min(a.detail, b.detail)
+            a, b = a.reduced(p), b.reduced(p)
+        if a.shape() != b.shape():
+            raise ValueError("filters of different shapes cannot be merged")
+        if a.method == INFINI and (a.body or b.body):
+            raise NotSpecified("merging tables of infini")
+        result = a.empty()
+        if a.body is None and b.body is None:
+            result.take(a.hashes | b.hashes)
+            return result
+        result.hashes, result.body = None, result.body_of()
+        for part in (a, b):
+            if part.body is not None:
+                result.body.merge(part.body)
+            else:
+                for h in part.hashes:
+                    result.body.add(h)
+        return result
+
+    def take(self, hashes):
+        """Gives an empty filter all these hashes at once."""
+        if len(hashes) <= self.limit:
+            self.hashes = set(hashes)
+        elif self.method == INFINI:
+            self.hashes, self.body = None, infini.Table.of(self.detail & 255, hashes)
         else:
-            self.body = self.body_of()
-            for each in sorted(self.hashes) + [h]:
-                self.body.add(each)
-        self.hashes = None
+            self.hashes, self.body = None, self.body_of()
+            for h in hashes:
+                self.body.add(h)
+
+    def reduced(self, p):
+        """A sketch as the same keys would have made it with a smaller p."""
+        result = Filter.sketch(p, self.seed)
+        result.hash_number, result.hash = self.hash_number, self.hash
+        if self.body is None:
+            result.take(self.hashes)
+        else:
+            result.hashes, result.body = None, self.body if p == self.detail else self.body.reduced(p)
+        return result
+
+    # ---- counting -------------------------------------------------------------------
 
     def count(self):
         """The number of distinct keys, as dedup_count returns it."""
