@@ -33,6 +33,13 @@ class BloomFilter:
     def bytes(self):
         return bytes(self.body)
 
+    def count(self):
+        """The estimate of the number of keys."""
+        return self.count_and_rate()[0]
+
+    def fpr_now(self):
+        return self.count_and_rate()[1]
+
 
 class BlockedBloom(BloomFilter):
     def bits(self, h):
@@ -42,8 +49,7 @@ class BlockedBloom(BloomFilter):
             position = derived(h, i // 7) >> 9 * (i % 7) & 511
             yield 64 * line + position // 8, position % 8
 
-    def count(self):
-        """The number of keys and the false-positive rate now."""
+    def count_and_rate(self):
         lines = self.M // 64
         histogram = [0] * 513           # lines by the number of bits that are set
         for at in range(0, self.M, 64):
@@ -62,7 +68,7 @@ class Bloom(BloomFilter):
             position = fast_range(derived(h, i), 8 * self.M)
             yield position // 8, position % 8
 
-    def count(self):
+    def count_and_rate(self):
         bits = float(8 * self.M)
         share = popcount(self.body) / bits
         return keys_from_clear(1 - share, 1.0, bits, self.k), int_power(share, self.k)

@@ -61,9 +61,9 @@ class Sketch:
         return small
 
     def count(self):
-        """The estimate of the number of keys, and None: a sketch has no false-positive rate."""
+        """The estimate of the number of keys."""
         unseen, seen = self.statistics()
-        return (estimate(self.p, unseen, seen) if sum(seen) else 0.0), None
+        return estimate(self.p, unseen, seen) if sum(seen) else 0.0
 
     def statistics(self):
         """The summed probability of all values that no register can have seen, in units of 2^(p-64), and the

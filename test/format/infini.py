@@ -303,17 +303,20 @@ class Table:
     # ---- counting -------------------------------------------------------------------
 
     def count(self):
-        """The estimate of the number of keys, and the false-positive rate now."""
+        """The estimate of the number of keys: some were held by chance when they came."""
+        rise = math.ldexp(0.75 * KEYS_A_LINE[self.w], 1 - 8 * self.w)
+        mean = min(max(self.fpr_now() - rise / 0.6931471805599453, 0.0), 0.5)
+        return self.keys / (1 - mean)
+
+    def fpr_now(self):
+        """The sum of the shares of all hashes that the entries hold."""
         total = 0.0
         for number, line in enumerate(self.lines):
             entries = [(0, entry) for entry in line.own] + line.foreign
             for distance, entry in entries:
                 if self.starts_in((number - distance) % len(self.lines), entry):
                     total += float(marker(entry))
-        rate = min(1.0, math.ldexp(total, -63 - self.bits))
-        rise = math.ldexp(0.75 * KEYS_A_LINE[self.w], 1 - 8 * self.w)
-        mean = min(max(rate - rise / 0.6931471805599453, 0.0), 0.5)
-        return self.keys / (1 - mean), rate
+        return min(1.0, math.ldexp(total, -63 - self.bits))
 
     def starts_in(self, line, entry):
         """Whether an entry starts in this line: one that is in two lines counts once."""

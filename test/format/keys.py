@@ -252,12 +252,11 @@ class KeyHash:
 
 def array_of(nested):
     """The Array of a list, or of lists of lists of equal lengths."""
-    dimensions = []
-    while isinstance(nested, list) and nested:
-        dimensions.append((len(nested), 1))
-        if not isinstance(nested[0], list):
-            break
-        if any(not isinstance(row, list) or len(row) != len(nested[0]) for row in nested):
+    dimensions, elements = [(len(nested), 1)] if nested else [], nested
+    while elements and isinstance(elements[0], list):
+        length = len(elements[0])
+        if any(not isinstance(row, list) or len(row) != length for row in elements):
             raise ValueError("the rows of an array must have equal lengths")
-        nested = [element for row in nested for element in row]
-    return Array(dimensions, nested)
+        dimensions.append((length, 1))
+        elements = [element for row in elements for element in row]
+    return Array(dimensions, elements)

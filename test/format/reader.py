@@ -272,10 +272,13 @@ class Filter:
 
     def count(self):
         """The number of distinct keys, as dedup_count returns it."""
-        return len(self.hashes) if self.body is None else rounded(self.body.count()[0])
+        return len(self.hashes) if self.body is None else rounded(self.body.count())
 
     def fpr_now(self):
-        return 0.0 if self.body is None else self.body.count()[1]
+        """The false-positive rate now, or None: a sketch has none."""
+        if self.method == EXALOGLOG:
+            return None
+        return math.ldexp(len(self.hashes), -64) if self.body is None else self.body.fpr_now()
 
 
 def main(arguments):

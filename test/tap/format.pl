@@ -16,7 +16,7 @@ my $output;
 plan skip_all => 'python3 cannot import xxhash'
   unless eval { IPC::Run::run([ 'python3', '-c', 'import xxhash' ], '>&', \$output) };
 
-my $node = start_node('main', settings => [q{timezone = 'America/St_Johns'}]);
+my $node = start_node('main', settings => [q{timezone = 'America/St_Johns'}, 'client_min_messages = error']);
 my $folder = PostgreSQL::Test::Utils::tempdir();
 chmod 0755, $folder;
 
@@ -44,7 +44,7 @@ sub filter
 {
 	my ($prototype, $types, $expression, $keys, $present, $absent) = @_;
 	my $number = @names;
-	my $name = "$number: $keys keys ($expression) in $prototype";
+	my $name = "$number: $keys keys ($types) in $prototype";
 	push @names, $name;
 	# What dedup_filter got, for Filter.make.
 	my $made_by = 'NULL';
@@ -61,7 +61,7 @@ sub filter
 	};
 	push @statements, qq{
 		COPY (SELECT $expression, dedup_contains(f, $expression) FROM filters, LATERAL (
-				SELECT generate_series(1, $keys, $step) UNION ALL SELECT generate_series(10000001, 10000000 + $absent)) s(i)
+				SELECT generate_series(1, $keys, $step) UNION ALL SELECT generate_series($keys + 1, $keys + $absent)) s(i)
 			WHERE number = $number) TO '$folder/$number.probes';
 	} if $prototype !~ /exaloglog/;
 	# The same keys one by one.
@@ -113,7 +113,7 @@ my @types = (
 	[ 'real', q~special('{NaN,-NaN,Infinity,-Infinity,-0,0,1e-45,3.4e38}', i, (i / 7.0)::real)~ ],
 	[ 'double precision', q~special('{NaN,Infinity,-Infinity,-0,0,5e-324,1.7976931348623157e308}', i, (i / 7.0)::float8)~ ],
 	[ 'numeric', q~special('{NaN,Infinity,-Infinity,0,0.000,-0.0,100,1e131071,-1e-16383,0.00010}', i,
-		(i - 10) * 1000000000000::numeric ^ (i % 5) / 2 ^ (i % 7))~ ],
+		(i - 10) * 1000000000000::numeric ^ (i % 5) / 2::numeric ^ (i % 7))~ ],
 	[ 'text', q~special(array['', ' ', E'\t\n\\\\N', E'\\\\', 'NULL', '{"', 'Zürich', 'ﬃ'], i, repeat(chr(960 + i % 5000), i % 300) || i)~ ],
 	[ 'varchar', q{('x' || i)::varchar(8)} ],
 	[ 'char', q{rpad('a' || i, 12)::char(12)} ],
@@ -142,7 +142,7 @@ my @types = (
 	[ 'jsonb', q~special(array['null', 'true', 'false', '""', '0', '-0.0', '1.50', '[]', '{}', '[[]]', '[{}]', '{"": {}}', '[null, [1e3, "\u00fc\n\""]]',
 			'{"ü": 1, "zz": [2, {"b": false, "a": 1, "a": 2}], "z": 3}', '"12345678901234567890.10"', '12345678901234567890.10'], i,
 		jsonb_build_object('id', i, 'tags', jsonb_build_array(i / 4.0, 'x' || i, NULL), 'x' || i, i % 2 = 0))~ ],
-	[ 'integer[]', q~special('{{},"{NULL}","[0:1]={1,2}","[-5:-4][2:2]={{1},{2}}","{{{1,2},{3,4}},{{5,6},{7,8}}}"}'::text[], i, array[i, NULL, -i])~ ],
+	[ 'integer[]', q~special(array['{}', '{NULL}', '[0:1]={1,2}', '[-5:-4][2:2]={{1},{2}}', '{{{1,2},{3,4}},{{5,6},{7,8}}}'], i, array[i, NULL, -i])~ ],
 	[ 'text[]', q~array['a b', 'x' || i, NULL, 'NULL', '', '{"\\,}', repeat('ü', i % 10)]~ ],
 	[ 'row(integer,text,numeric)', q~ROW(i, special(array['', '","', '(\\)', NULL, 'a b'], i, 'x' || i), NULLIF(i % 9, 3) * 1.10)~ ],
 	[ 'int4range', q~special('{empty,"(,)","[3,3]","(,5]"}', i, int4range(i, 2 * i))~ ],
