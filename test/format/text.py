@@ -192,5 +192,7 @@ def unescape(text):
     """A field of COPY's text format."""
     if text == r"\N":
         return None
+    if "\\" not in text:
+        return text
     named = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
     return re.sub(r"\\(.)", lambda m: named.get(m[1], m[1]), text, flags=re.DOTALL)

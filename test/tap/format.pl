@@ -80,20 +80,20 @@ my $sketch = q{dedup_method('exaloglog', '14kB')};
 my @sizes = (
 	[ 'dedup_filter(1000)' => 0, 1, 3, 160, 161, 5000 ],
 	[ 'dedup_filter(5000, 0.001, 42)' => 511, 512, 513, 5000 ],
-	[ 'dedup_filter(200000, 0.05, -7)' => 200000 ],
+	[ 'dedup_filter(50000, 0.05, -7)' => 50000 ],
 	[ 'dedup_filter(1, 0.5)' => 8, 9 ],
 	[ 'dedup_filter(200, 0.5, 9223372036854775807)' => 5000 ],
 	[ 'dedup_filter(4000, 0.00009, -1)' => 0, 3, 513, 5000 ],
-	[ 'dedup_filter(20000, 1e-9, 5)' => 20000 ],
+	[ 'dedup_filter(5000, 1e-9, 5)' => 5000 ],
 	[ q{dedup_method('blocked_bloom', '4kB', 'k=16 hash=sip', 3)} => 512, 513 ],
 	[ q{dedup_method('bloom', '40kB', 'k=32 fpr=0.1', -3)} => 5000 ],
 	[ $sketch => 0, 1, 3, 1792, 1793, 5000, 200000 ],
-	[ q{dedup_method('exaloglog', '56', '', 11)} => 7, 8, 100000 ],
+	[ q{dedup_method('exaloglog', '56', '', 11)} => 7, 8, 20000 ],
 	[ q{dedup_method('exaloglog', NULL, 'error=0.03 hash=sip', -11)} => 5000 ],
-	[ q{dedup_method('exaloglog', '300kB')} => 50000 ],
-	[ 'dedup_filter()' => 0, 1, 3, 511, 512, 513, 514, 5000, 40000 ],
+	[ q{dedup_method('exaloglog', '300kB')} => 20000 ],
+	[ 'dedup_filter()' => 0, 1, 3, 511, 512, 513, 514, 5000, 10000 ],
 	[ 'dedup_filter(NULL, 0.5, -1)' => 5000 ],
-	[ 'dedup_filter(NULL, 0.001, 7)' => 512, 513, 5000, 12000 ],
+	[ 'dedup_filter(NULL, 0.001, 7)' => 512, 513, 5000 ],
 	[ 'dedup_filter(NULL, 1e-6)' => 513, 5000 ],
 	[ 'dedup_filter(NULL, 1e-9, 9223372036854775807)' => 513, 5000 ],
 	[ q{dedup_method('infini', NULL, 'fpr=0.02 hash=sip', 3)} => 3, 2000 ]);
@@ -188,7 +188,7 @@ merge($sketch, 3, $sketch, 300);
 merge($sketch, 1792, $sketch, 1700);
 merge($sketch, 5000, $large, 1000);
 merge($sketch, 1793, $large, 5000);
-merge($sketch, 3, $large, 50000);
+merge($sketch, 3, $large, 40000);
 merge('dedup_filter()', 3, 'dedup_filter()', 300);
 merge('dedup_filter()', 512, 'dedup_filter()', 512);
 
