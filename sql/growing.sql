@@ -75,7 +75,7 @@ FROM unnest('{0.1,0.01,0.001,0.0001}'::float8[]) rate, unnest('{1,512,513,1000,5
 	LATERAL (SELECT dedup_agg(dedup_filter(fpr => rate), i) AS f FROM generate_series(1, n) i) x, answers(f, n) a ORDER BY rate DESC, n;
 
 -- the ways to fill one: the aggregate, key by key, many keys at once, and merges; the bytes
--- depend on the way
+-- depend on the order of the keys, and on merges
 
 CREATE FUNCTION looped(f dedup_filter, n int) RETURNS dedup_filter LANGUAGE plpgsql AS $$
 BEGIN
@@ -102,6 +102,48 @@ UNION ALL SELECT 'merge_agg', (SELECT dedup_merge_agg(f) FROM (SELECT dedup_agg(
 SELECT how, a.missed, a.share < 0.01 AS kept, s.exact, abs(s.count - 6000) < 30 AS counted, s.fpr_now < 0.01 AS below,
 	s.bytes, f = (SELECT f FROM filled WHERE how = 'agg') AS as_agg
 FROM filled, answers(f, 6000) a, dedup_stats(f) s;
+
+-- also if the filter is stored between two keys, at every rate, and with keys that crowd in a few
+-- lines: those whose hash has five bits of 0 at the top
+
+CREATE FUNCTION stored_between(f dedup_filter, keys int[], many int) RETURNS dedup_filter LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 0..(cardinality(keys) - 1) / many LOOP
+		f := dedup_add_all(f, keys[i * many + 1:(i + 1) * many])::bytea::dedup_filter;
+	END LOOP;
+	RETURN f;
+END $$;
+CREATE FUNCTION added_each(f dedup_filter, keys int[]) RETURNS dedup_filter LANGUAGE plpgsql AS $$
+DECLARE
+	key int;
+BEGIN
+	FOREACH key IN ARRAY keys LOOP
+		f := dedup_add(f, key)::bytea::dedup_filter;
+	END LOOP;
+	RETURN f;
+END $$;
+CREATE TABLE key_lists AS SELECT 'spread' AS name, array_agg(i % 1100 ORDER BY i) AS list FROM generate_series(1, 1500) i
+UNION ALL SELECT 'crowded', array_agg(i ORDER BY i) FROM generate_series(1, 40000) i WHERE get_byte(dedup_add(dedup_filter(1000), i)::bytea, 67) < 8;
+SELECT name, rate, cardinality(list) > 1000 AS many, s.exact, stored_between(empty, list, 1000) = f AS thousands, stored_between(empty, list, 7) = f AS sevens, added_each(empty, list) = f AS each,
+	(SELECT dedup_agg(empty, key ORDER BY place) FROM unnest(list) WITH ORDINALITY u(key, place)) = f AS agg
+FROM key_lists, unnest('{0.01,0.001,1e-6,1e-9}'::float8[]) rate, LATERAL (SELECT dedup_filter(fpr => rate) AS empty OFFSET 0) e,
+	LATERAL (SELECT dedup_add_all(empty, list) AS f OFFSET 0) x, dedup_stats(f) s ORDER BY name, rate DESC;
+
+-- keys that are there already make no filter grow that has as many as its size takes: 512 while
+-- exact, and 720 in the first table
+
+SELECT n, s.count = n AS at_the_limit, s.exact, dedup_add_all(f, known) = f AS stored, dedup_add_all(unfinished, known) = f AS unfinished, dedup_add_all(unfinished, known || known) = f AS many,
+	dedup_add(unfinished, 1) = f AS one, dedup_add_all(f, ARRAY[-1]) <> f AS but_others
+FROM (VALUES (512), (720)) v(n), LATERAL (SELECT dedup_add_all(dedup_filter(), ARRAY(SELECT generate_series(1, n))) AS unfinished OFFSET 0) u,
+	LATERAL (SELECT unfinished::bytea::dedup_filter AS f, ARRAY(SELECT i % n + 1 FROM generate_series(1, 600) i) AS known OFFSET 0) x, dedup_stats(f) s;
+SELECT (dedup_stats(dedup_add_all(f, ARRAY(SELECT i % 160 + 1 FROM generate_series(1, 2000) i)))).exact FROM (SELECT dedup_add_all(dedup_filter(1000), ARRAY(SELECT generate_series(1, 160))) AS f OFFSET 0) x;
+
+-- merges of exact filters: the same bytes whether they are stored or not
+
+SELECT rate, merged || c = dedup_merge(merged, c::bytea::dedup_filter) AS of_a_table, a || b = merged AS both, a::bytea::dedup_filter || b = merged AS right, a || b::bytea::dedup_filter = merged AS left
+FROM unnest('{0.01,0.001,1e-6,1e-9}'::float8[]) rate, LATERAL (SELECT dedup_add_all(dedup_filter(fpr => rate), ARRAY(SELECT generate_series(1, 400))) AS a,
+		dedup_add_all(dedup_filter(fpr => rate), ARRAY(SELECT generate_series(300, 800))) AS b, dedup_add_all(dedup_filter(fpr => rate), ARRAY(SELECT generate_series(-300, 100))) AS c OFFSET 0) x,
+	LATERAL (SELECT a::bytea::dedup_filter || b::bytea::dedup_filter AS merged OFFSET 0) y ORDER BY rate DESC;
 
 -- many keys into a value that is not yet in its stored form, which changes in place: those for
 -- which it has to grow are there as well, also if the last one was there before

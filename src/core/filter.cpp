@@ -62,10 +62,10 @@ Step NextStep(const Header& header, uint64_t limit) noexcept {
 }
 
 Step FirstStep(const Header& header, uint64_t limit) noexcept {
-  if (header.form == Form::kExact && header.hashes() >= limit) {
-    return {Form::kWorkingExact, header.hashes()};
-  }
-  return NextStep(header, limit);
+  if (header.exact() && header.hashes() >= limit) return {Form::kWorkingExact, header.hashes()};
+  Step step = NextStep(header, limit);
+  if (!header.exact() && header.method->growth != nullptr) step.room = header.counters.count;
+  return step;
 }
 
 size_t StepBytes(const Header& header, const Step& step) noexcept {
@@ -105,7 +105,7 @@ bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters
   bool taken = true;
   *counters = growth != nullptr ? growth->start(bytes) : Counters{};
   ClearInPieces(body, bytes);
-  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+  InBatchesForBody(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     taken = taken && Replay(*header.method, header.shape, counters, body, hashes, counts, n) == n;
   });
   return taken;
@@ -222,10 +222,13 @@ size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash, uint8_t*
     // A key that is there already makes no body grow.
     const bool grows = HasToGrow(header, 1) && !Contains(image, header, hash);
     const uint32_t bytes = BodyBytesFor(header, header.counters.count + grows);
-    if (!BodyTo(image, header, bytes, &counters, out + kHeaderBytes) ||
-        header.method->test_and_add(shape, &counters, out + kHeaderBytes, &hash, 1, nullptr) == 0) {
-      return 0;
-    }
+    uint8_t* body = out + kHeaderBytes;
+    if (!BodyTo(image, header, bytes, &counters, body)) return 0;
+    // A key for which the body grew is new, whatever the larger body says of it.
+    const size_t taken =
+        grows ? header.method->insert(shape, &counters, body, &hash, 1)
+              : header.method->test_and_add(shape, &counters, body, &hash, 1, nullptr);
+    if (taken == 0) return 0;
     return WriteFull(shape, counters, out);
   }
   const uint64_t n = header.hashes();

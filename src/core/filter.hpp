@@ -125,8 +125,9 @@ inline Step NextStep(const Header& header) noexcept {
   return NextStep(header, header.exact_limit());
 }
 
-// The form and the room in which to go on filling a canonical image: as NextStep(),
-// but that an exact one at its limit stays exact until a key comes that is new.
+// The form and the room in which to go on filling an image with keys that may be there already.
+// Returns NextStep(), except that an exact image at its limit stays exact, and a body that grows
+// keeps its size, until a key comes that is new.
 Step FirstStep(const Header& header, uint64_t limit) noexcept;
 
 size_t StepBytes(const Header& header, const Step& step) noexcept;
@@ -184,6 +185,29 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
   Batches batches;
   ForEachEntry(image, header,
                [&](uint64_t hash, uint64_t count) { batches.Add(hash, count, visit); });
+  batches.Finish(visit);
+}
+
+// The same for hashes on their way into a body. The bytes of a body that grows depend on the order
+// of its keys, so its first ones come in order of value: whether an image was stored between two
+// keys does not matter.
+template <typename Visit>
+inline void InBatchesForBody(const uint8_t* image, const Header& header, Visit visit) noexcept {
+  const Growth* growth = header.method->growth;
+  const uint64_t n = header.hashes();
+  if (growth == nullptr || header.form == Form::kExact || n > kMostExactOfGrowing) {
+    InBatches(image, header, visit);
+    return;
+  }
+  uint8_t sorted[8 * kMostExactOfGrowing];
+  uint8_t* to = sorted;
+  ForEachHash(image, header, [&](uint64_t hash) {
+    StoreU64(to, hash);
+    to += 8;
+  });
+  SortEntries(sorted, n, false);
+  Batches batches;
+  for (uint64_t i = 0; i < n; ++i) batches.Add(LoadU64(sorted + 8 * i), 1, visit);
   batches.Finish(visit);
 }
 

@@ -36,7 +36,7 @@ bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
   const bool ask =
       (method.can_forget(header.shape) && !method.merge_adds) || method.growth != nullptr;
   bool taken = true;
-  InBatches(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+  InBatchesForBody(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     if (!taken) return;
     taken = (ask ? method.test_and_add(header.shape, counters, body, hashes, n, nullptr)
                  : Replay(method, header.shape, counters, body, hashes, counts, n)) == n;
@@ -185,12 +185,18 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
     return WriteFull(shape, counters, out);
   }
   const uint32_t bytes = BodyBytesFor(ha, n);
-  if (ha.method->growth != nullptr) counters = ha.method->growth->start(bytes);
+  const bool by_value = ha.method->growth != nullptr;  // as InBatchesForBody()
+  if (by_value) {
+    counters = ha.method->growth->start(bytes);
+    for (uint64_t i = 0; i < n; ++i) StoreU64(lists + 8 * i, merged.at(i));
+    SortEntries(lists, n, false);
+  }
   ClearInPieces(to, bytes);
   bool taken = true;
   ForKeys(n, [&](uint64_t from, uint64_t end) {
     for (uint64_t i = from; i < end && taken; ++i) {
-      const uint64_t hash = merged.at(n - 1 - i), count = merged.count_at(n - 1 - i);
+      const uint64_t hash = by_value ? LoadU64(lists + 8 * i) : merged.at(n - 1 - i);
+      const uint64_t count = merged.count_at(n - 1 - i);
       taken = Replay(*ha.method, shape, &counters, to, &hash, &count, 1) != 0;
     }
   });

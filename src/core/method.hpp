@@ -146,12 +146,16 @@ struct Reading {
   double fpr = 0;    // rate at which a key never seen is now called a duplicate
 };
 
+// The most hashes in the exact form of a filter that grows.
+inline constexpr uint64_t kMostExactOfGrowing = 512;
+
 // What a method needs to make filters without a number of keys, whose body grows. Their
 // Shape::keys is 0, and Shape::bytes is kMaxBodyBytes. A body takes keys for ever; when it has
 // as many as limit() says, whoever owns its memory makes a larger one (grow), so that the
 // rate is kept. The largest, of most_keys() at the rate, has no limit.
 struct Growth {
-  uint64_t exact_hashes;  // that a filter keeps before it goes over to a body
+  uint64_t exact_hashes;  // that a filter keeps before it goes over to a body, at most
+                          // kMostExactOfGrowing
   uint64_t (*most_keys)(const Shape&) noexcept;
   // The size of the smallest body that takes so many keys, or of the largest.
   uint32_t (*bytes_for)(const Shape&, uint64_t keys) noexcept;

@@ -8,7 +8,6 @@
 
 using dedup::Header;
 using dedup::Outcome;
-using dedup::Step;
 
 /*
  * So many keys of a call are added to an expanded object in place. Interrupts wait for
@@ -107,16 +106,22 @@ MakeExpanded(void)
 
 /* ---- adding --------------------------------------------------------------- */
 
-/* A working value of the filter's keys and so many more, in the current context. */
+/*
+ * A working value of the filter's keys and so many more, in the current context. `first_is_new`:
+ * the filter has no room for the first of them, which is new.
+ */
 static struct varlena *
-FillCopy(const FilterRef &filter, const uint64 *hashes, size_t n, uint64 limit)
+FillCopy(const FilterRef &filter, bool first_is_new, const uint64 *hashes, size_t n, uint64 limit)
 {
 	FilterState state = {(struct varlena *) (filter.image - VARHDRSZ), filter.header};
-	Step step = filter.header.canonical() ? dedup::FirstStep(filter.header, limit)
-										  : dedup::NextStep(filter.header, limit);
 
-	MakeStep(&state, step);
-	for (size_t i = 0; i < n; i++)
+	MakeStep(&state, first_is_new ? dedup::NextStep(filter.header, limit)
+								  : dedup::FirstStep(filter.header, limit));
+
+	/* Not by test-and-add: its larger body or its method may hold the key by chance. */
+	if (first_is_new && !dedup::AddNew(state.image(), &state.header, hashes[0]))
+		ReportFull(state.header);
+	for (size_t i = first_is_new; i < n; i++)
 	{
 		FillOwned(&state, hashes[i], limit);
 		if (i % dedup::kKeysBetweenPauses == dedup::kKeysBetweenPauses - 1)
@@ -177,16 +182,20 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 	MemoryContext context;
 	MemoryContext old;
 	FilterRef before = ReadFlat(object->value);
+	bool first_is_new;
 	struct varlena *value;
 
 	if (AddToImage(object, &before.header, hashes, n))
 		return EOHPGetRWDatum(&object->hdr);
 
+	/* A working image has no room for a single key only if that is new. */
+	first_is_new = n == 1 && !before.header.canonical();
+
 	/* The context is the caller's until the value is complete: an error drops it. */
 	context = AllocSetContextCreateInternal(CurrentMemoryContext, "expanded dedup_filter value",
 											ALLOCSET_START_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
-	value = FillCopy(before, hashes, n, limit);
+	value = FillCopy(before, first_is_new, hashes, n, limit);
 	MemoryContextSwitchTo(old);
 	MemoryContextSetParent(context, object->hdr.eoh_context);
 	if (object->value_context != NULL)
@@ -211,10 +220,11 @@ AddHashes(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
 	ExpandedFilter *object;
 	MemoryContext old;
 	size_t room = dedup::AddToBytes(filter.header);
+	uint64 limit = filter.header.exact_limit();
 
 	if (VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(datum)) &&
 		(object = GetExpanded(datum)) != NULL)
-		return AddInPlace(object, hashes, n, filter.header.exact_limit());
+		return AddInPlace(object, hashes, n, limit);
 
 	if (n == 1 && filter.header.canonical())
 	{
@@ -243,7 +253,7 @@ AddHashes(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
 	/* Many keys, or a working image. */
 	object = MakeExpanded();
 	old = MemoryContextSwitchTo(object->hdr.eoh_context);
-	object->value = FillCopy(filter, hashes, n, filter.header.exact_limit());
+	object->value = FillCopy(filter, false, hashes, n, limit);
 	MemoryContextSwitchTo(old);
 	return EOHPGetRWDatum(&object->hdr);
 }

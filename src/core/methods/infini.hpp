@@ -46,7 +46,7 @@
 
 namespace dedup::infini {
 
-inline constexpr uint64_t kExactHashes = 512;
+inline constexpr uint64_t kExactHashes = kMostExactOfGrowing;
 
 // Shape::detail: the bytes of a slot, and whether it is a state of a partial aggregate, whose
 // rate is an eighth of the one asked for.
@@ -174,6 +174,15 @@ inline bool MayDisplace(const Shape& shape, const Counters& counters) noexcept {
 inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
                          const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const bool may_displace = MayDisplace(shape, *counters);
+  // The keys before the one with which the largest table has its limit are displaced, in whatever
+  // batches they come, and those behind it are not.
+  if (may_displace && counters->state >= kTopStep && n > 1 &&
+      counters->count + n > Limit(SlotBytes(shape), kTopStep)) {
+    for (size_t i = 0; i < n; ++i) {
+      TestAndAdd(shape, counters, body, hashes + i, 1, seen != nullptr ? seen + i : nullptr);
+    }
+    return n;
+  }
   WithWidth(shape, [&](auto width) {
     Table<width> table(body, SizeOf(*counters));
     counters->count =

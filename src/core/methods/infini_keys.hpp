@@ -133,8 +133,9 @@ uint64_t AddAll(Table<kSlotBytes>* table, const uint64_t* hashes, size_t n, bool
       uint8_t* line = table->At(table->LineOf(hash));
       Numbers numbers = L::Read(line);
       bool is_new = false;
-      if (__builtin_expect(numbers.own != compared.own[i] || !may_displace, 0)) {
-        // A key before it in its group has changed the line; one that is joined leaves no trace.
+      if (__builtin_expect(numbers.own != compared.own[i] || table->joined(), 0)) {
+        // A key before it in its group has changed the line, or may have: a join changes entries,
+        // but not their number.
         is_new = table->TestAndAdd(hash, may_displace);
       } else if (!OneHolds<kSlotBytes>(line, compared.candidates[i], fingerprint)) {
         is_new = table->AddToLine(hash, numbers, may_displace);

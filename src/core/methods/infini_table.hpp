@@ -231,6 +231,8 @@ class Table {
   // Whether Take() leaves out what finds no room in its own line, and whether it did so.
   void OnlyWithRoom(bool only) noexcept { only_with_room_ = only; }
   bool left_out() const noexcept { return left_out_; }
+  // Whether an entry was joined with another one.
+  bool joined() const noexcept { return joined_; }
 
   // Puts an entry of a line of the table that is one step smaller where it belongs.
   void PutFromSmaller(uint64_t line, uint64_t entry) noexcept {
@@ -274,6 +276,7 @@ class Table {
       }
       return;
     }
+    joined_ = true;
     L::Join(At(line), numbers.own, entry);
   }
 
@@ -333,6 +336,7 @@ class Table {
   uint64_t lines_;
   bool only_with_room_ = false;
   bool left_out_ = false;
+  bool joined_ = false;
 };
 
 }  // namespace dedup::infini
