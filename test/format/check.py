@@ -338,8 +338,8 @@ class Page:
         """A block of hexadecimal digits, a SHA-256 or a count is of the last filter that was named."""
         found = 0
         sql = image = None
-        for m in re.finditer(r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```|SHA-256 of the image is ([0-9a-f]{64})"
-                             r"|Its\s+count\s+is\s+([\d,]+)\.|The image has ([\d,]+) bytes|The same as text: `(\S+)`", self.text):
+        for m in re.finditer(r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```|SHA-256\s+of\s+the\s+image\s+is\s+([0-9a-f]{64})"
+                             r"|Its\s+count\s+is\s+([\d,]+)\.|The\s+image\s+has\s+([\d,]+)\s+bytes|The\s+same\s+as\s+text:\s+`(\S+)`", self.text):
             code, block, sha, count, size, as_text = m.groups()
             if code:
                 sql = code if "fpr" not in code and "keys" not in code and "capacity" not in code else None

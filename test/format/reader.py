@@ -97,10 +97,11 @@ class Filter:
     def read(cls, image):
         """Reads the bytes or the text of a filter. Raises Refused if the server would not accept it."""
         if isinstance(image, str) or image[:1] == b"3":
+            require(len(image) % 4 == 0, "is not base64 with its padding", "22P02")
             try:
                 image = base64.b64decode(image, validate=True)
             except binascii.Error as error:
-                raise Refused(f"not base64: {error}", "22P02") from None
+                raise Refused(f"is not base64: {error}", "22P02") from None
         require(len(image) >= 60, f"a filter has at least 60 bytes, not {len(image)}")
         magic, version, method, form, M, check, seed, keys, fpr, detail, count, state = HEADER.unpack_from(image)
         form, hash_number = form & 15, form >> 4

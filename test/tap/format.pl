@@ -26,7 +26,7 @@ sub sql { return $node->safe_psql('postgres', $_[0]) }
 sql(q{
 	CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 	CREATE DOMAIN positive AS integer CHECK (VALUE > 0);
-	CREATE TABLE filters (number int PRIMARY KEY, name text, prototype text, types text, empty dedup_filter, made_by text, f dedup_filter);
+	CREATE TABLE filters (number int PRIMARY KEY, name text, types text, empty dedup_filter, made_by text, f dedup_filter);
 	CREATE TABLE merges (a int, b int, f dedup_filter);
 	CREATE TABLE sketches (number int, count bigint);
 	CREATE FUNCTION special(value text[], i int, other anyelement) RETURNS anyelement LANGUAGE plpgsql AS $$
@@ -55,7 +55,7 @@ sub filter
 	}
 	my $step = $present < $keys ? int($keys / $present) : 1;
 	push @statements, qq{
-		INSERT INTO filters SELECT $number, \$n\$$name\$n\$, \$n\$$prototype\$n\$, '$types', $prototype, $made_by, coalesce(f, $prototype)
+		INSERT INTO filters SELECT $number, \$n\$$name\$n\$, '$types', $prototype, $made_by, coalesce(f, $prototype)
 			FROM (SELECT dedup_agg($prototype, $expression ORDER BY i) AS f FROM generate_series(1, $keys) i) s;
 		COPY (SELECT $expression FROM generate_series(1, $keys) i ORDER BY i) TO '$folder/$number.keys';
 	};
@@ -103,6 +103,15 @@ foreach my $size (@sizes)
 	my ($prototype, @keys) = @$size;
 	$sized{"$prototype $_"} = filter($prototype, 'bigint', 'i::bigint', $_, 1000, 5000) foreach @keys;
 }
+
+# Repeats, also when a filter has as many keys as its form or its table takes.
+filter($_->[0], 'bigint', "($_->[1])::bigint", $_->[2], 1000, 1000) foreach (
+	[ 'dedup_filter(1000)', 'i % 160', 1000 ],
+	[ $sketch, 'i % 1792', 3600 ],
+	[ 'dedup_filter()', 'i % 512', 1500 ],
+	[ 'dedup_filter()', 'i % 513', 1500 ],
+	[ 'dedup_filter()', 'i * i % 3001', 9000 ],
+	[ 'dedup_filter(NULL, 1e-6)', 'i * 7919 % 2000', 5000 ]);
 
 # Keys of each type.
 my @types = (
@@ -164,10 +173,11 @@ filter(q{dedup_method('infini', NULL, 'hash=sip')}, 'bigint;text', q{i::bigint, 
 
 
 # What approx_count_distinct says of the same keys.
+my $sketches = join ', ', map { $sized{$_} } grep { /^\Q$sketch\E/ } keys %sized;
 push @statements, qq{
 	INSERT INTO sketches
 		SELECT number, approx_count_distinct(i::bigint) FROM filters, LATERAL generate_series(1, substring(name FROM ': (\\d+) keys')::int) i
-			WHERE prototype = \$p\$$sketch\$p\$ AND types = 'bigint' GROUP BY number
+			WHERE number IN ($sketches) GROUP BY number
 		UNION ALL SELECT $users, approx_count_distinct('user ' || i) FROM generate_series(1, 3000) i;
 };
 
@@ -196,7 +206,7 @@ merge('dedup_filter()', 512, 'dedup_filter()', 512);
 my $merged = @names;
 push @names, 'merged tables';
 push @statements, qq{
-	INSERT INTO filters SELECT $merged, 'merged tables', prototype, 'bigint', empty, NULL, (
+	INSERT INTO filters SELECT $merged, 'merged tables', 'bigint', empty, NULL, (
 			SELECT dedup_merge_agg(f) FROM (
 				SELECT dedup_agg(dedup_filter(), i) AS f FROM generate_series(1, 9000) i GROUP BY i % 3) s)
 		FROM filters WHERE number = $sized{'dedup_filter() 0'};
