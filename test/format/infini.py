@@ -302,21 +302,30 @@ class Table:
 
     # ---- counting -------------------------------------------------------------------
 
-    def count(self):
-        """The estimate of the number of keys: some were held by chance when they came."""
-        rise = math.ldexp(0.75 * KEYS_A_LINE[self.w], 1 - 8 * self.w)
-        mean = min(max(self.fpr_now() - rise / 0.6931471805599453, 0.0), 0.5)
-        return self.keys / (1 - mean)
-
-    def fpr_now(self):
-        """The sum of the shares of all hashes that the entries hold."""
-        total = 0.0
+    def lengths(self):
+        """How many entries have so many bits."""
+        many = [0] * 40
         for number, line in enumerate(self.lines):
             entries = [(0, entry) for entry in line.own] + line.foreign
             for distance, entry in entries:
                 if self.starts_in((number - distance) % len(self.lines), entry):
-                    total += float(marker(entry))
-        return min(1.0, math.ldexp(total, -63 - self.bits))
+                    many[length(entry)] += 1
+        return many
+
+    def count(self):
+        """The estimate of the number of keys: some left no entry, since others held them by chance."""
+        shorter = held = 0.0
+        for bits, n in enumerate(self.lengths()):
+            rate = math.ldexp(float(n), -(self.bits + bits))
+            if n > 0 and bits > self.thirds and shorter < 0.5:
+                share = min(rate / (1 - shorter), 0.5)
+                held += float(n) * (-math.log1p(-share) / (share * (1 - shorter)) - 1)
+            shorter += rate
+        return min(self.keys + min(held, float(self.keys)), float.fromhex("0x1.fffffffffffffp62"))
+
+    def fpr_now(self):
+        """The sum of the shares of all hashes that the entries hold."""
+        return min(1.0, sum(math.ldexp(float(n), -(self.bits + bits)) for bits, n in enumerate(self.lengths())))
 
     def starts_in(self, line, entry):
         """Whether an entry starts in this line: one that is in two lines counts once."""
