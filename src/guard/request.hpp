@@ -74,4 +74,17 @@ extern void FinishRequest(Relation rel, GuardRequest *request);
 /* Reads the value of on_duplicate, when the rest was read. */
 extern void ReadRequestedMode(Relation rel, const char *text, GuardRequest *request);
 
+/* Raises an error for an argument that has a name here and is NULL. */
+extern void CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names);
+
+/* Runs those of some commands that are not NULL. */
+extern void RunAll(char *const *commands, int n);
+
+/*
+ * Appends what a clause (clause.hpp) says of the rows of a table, each part behind `joiner`: key,
+ * mark, condition and time.
+ */
+extern void AppendClauseParts(StringInfo command, Relation rel, const GuardRequest &request,
+							  const char *joiner);
+
 #endif /* STREAMDEDUP_GUARD_REQUEST_HPP */
