@@ -200,8 +200,8 @@ ReadParts(const char *qual, BoolExprType op, bool (*read_first)(Node *node, Guar
 	{
 		Node *node = (Node *) lfirst(cell);
 
-		if (node == NULL || !(foreach_current_index(cell) == 0 ? read_first(node, clause)
-															   : ReadPart(node, clause)))
+		if (node == NULL ||
+			!(foreach_current_index(cell) == 0 ? read_first(node, clause) : ReadPart(node, clause)))
 			return not_our_clause;
 	}
 	return clause->columns > 0 ? FindUsedColumns(clause) : not_our_clause;

@@ -14,6 +14,7 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
 #include "commands/defrem.h"
+#include "common/shortest_dec.h"
 #include "executor/spi.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -57,7 +58,7 @@ SpreadOf(const char *method, const char *model, const char *colocation)
 	switch (method[0])
 	{
 		case 'n':
-			return model[0] == 't'                 ? Spread::Reference
+			return model[0] == 't'                ? Spread::Reference
 				   : strcmp(colocation, "0") == 0 ? Spread::Local
 												  : Spread::OneShard;
 		case 'a':
@@ -176,7 +177,8 @@ RequireDistributionColumn(Relation rel, const CitusTable &citus, const GuardClau
 
 	if (citus.spread == Spread::OneShard)
 		return;
-	attnum = citus.column == NULL ? (AttrNumber) 0 : get_attnum(RelationGetRelid(rel), citus.column);
+	attnum =
+		citus.column == NULL ? (AttrNumber) 0 : get_attnum(RelationGetRelid(rel), citus.column);
 	for (int i = 0; i < clause.columns; i++)
 		if (attnum != 0 && clause.attnums[i] == attnum)
 			return;
@@ -246,9 +248,9 @@ DefinitionCommand(Relation rel, const char *function, const GuardRequest &reques
 	for (int i = 0; i < kShardArguments; i++)
 		if (plan.arguments[i] != NULL)
 		{
-			appendStringInfo(
-				&command, "%s%s", first ? "" : ", ",
-				quote_literal_cstr(psprintf("%s=%s", shard_argument_names[i], plan.arguments[i])));
+			appendStringInfo(&command, "%s%s", first ? "" : ", ",
+							 quote_literal_cstr(
+								 psprintf("%s=%s", shard_argument_names[i], plan.arguments[i])));
 			first = false;
 		}
 	appendStringInfoChar(&command, ')');
@@ -378,13 +380,23 @@ ReadMode(Relation rel, const char *text, GuardRequest *request)
 		side->schemaname = get_namespace_name(RelationGetNamespace(rel));
 	there = RangeVarGetRelid(side, NoLock, true);
 	if (OidIsValid(there) && IsCitusTable(there))
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("\"%s\" cannot be the table that refused rows go into",
-							   side->relname),
-						errdetail("It is a table of Citus. Refused rows go into a plain table on "
-								  "the node of their shard."),
-						errhint("Name another table; it is made on each node.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" cannot be the table that refused rows go into", side->relname),
+				 errdetail("It is a table of Citus. Refused rows go into a plain table on "
+						   "the node of their shard."),
+				 errhint("Name another table; it is made on each node.")));
 	return psprintf("divert:%s", quote_qualified_identifier(side->schemaname, side->relname));
+}
+
+/* The shortest text that is read as the same number. */
+static const char *
+ShortestText(double number)
+{
+	char text[DOUBLE_SHORTEST_DECIMAL_LEN];
+
+	double_to_shortest_decimal_buf(number, text);
+	return pstrdup(text);
 }
 
 static void
@@ -397,7 +409,7 @@ FillPlan(FunctionCallInfo fcinfo, Relation rel, const FilterModel &model, const 
 	plan->arguments[SHARD_FILTER] = model.base;
 	plan->arguments[SHARD_METHOD] = dedup::MethodByCode(parameters.prototype_method)->name;
 	plan->arguments[SHARD_KEYS] = psprintf(UINT64_FORMAT, parameters.prototype_keys);
-	plan->arguments[SHARD_FPR] = psprintf("%.17g", parameters.prototype_fpr);
+	plan->arguments[SHARD_FPR] = ShortestText(parameters.prototype_fpr);
 	plan->arguments[SHARD_HASH] = parameters.shape.hash == dedup::kXxh3Hash ? "xxh3" : "sip";
 	plan->arguments[SHARD_SEED] = psprintf(INT64_FORMAT, (int64) parameters.shape.seed);
 	plan->arguments[SHARD_TTL] = psprintf(INT64_FORMAT, parameters.ttl);
@@ -408,8 +420,7 @@ FillPlan(FunctionCallInfo fcinfo, Relation rel, const FilterModel &model, const 
 	plan->arguments[SHARD_NULLS_NOT_DISTINCT] = OnOff(request.options.nulls_not_distinct);
 	plan->arguments[SHARD_TOO_OLD] = request.options.skip_too_old ? "skip" : "keep";
 	plan->arguments[SHARD_ON_DELETE] = request.options.forget ? "forget" : "keep";
-	plan->arguments[SHARD_LOAD] =
-		PG_ARGISNULL(ARG_LOAD) ? NULL : OnOff(PG_GETARG_BOOL(ARG_LOAD));
+	plan->arguments[SHARD_LOAD] = PG_ARGISNULL(ARG_LOAD) ? NULL : OnOff(PG_GETARG_BOOL(ARG_LOAD));
 }
 
 /* The rules that dedup_guard() checks by a filter, and those for shards. */
@@ -430,15 +441,41 @@ CheckRequest(Relation rel, const CitusTable &citus, const FilterModel &model,
 		RequireSearchIndex(rel, request.clause, rel, RelationGetRelid(rel));
 }
 
-/* Takes over what an earlier call has made. Raises an error if that was something else. */
+/*
+ * What the nodes report about rows that are there reaches no client. So it is said here that a
+ * window of keys, or of time by the clock, does not have their keys.
+ */
 static void
+WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &request)
+{
+	bool has_rows;
+
+	if (!model.parameters.forgets || request.clause.at != NULL)
+		return;
+	SPI_connect();
+	has_rows = RunWithTexts(psprintf("SELECT FROM %s LIMIT 1", table), 0, NULL) > 0;
+	SPI_finish();
+	if (has_rows)
+		ereport(WARNING,
+				(errmsg("the filters do not have the keys of the rows of table %s", table),
+				 errdetail("They are windows, and the rows do not say when their keys came. The "
+						   "guard does not refuse new rows with these keys."),
+				 errhint("To load the keys as of now, call dedup_unguard(), and "
+						 "dedup_guard_distributed() with load => true.")));
+}
+
+/*
+ * Takes over what an earlier call has made; returns false if there was none. Raises an error if
+ * that was something else.
+ */
+static bool
 CompareWithEarlier(Relation rel, bool any_seed, ShardPlan *plan)
 {
 	const Trigger *trigger = FindShardDefinition(rel);
 	ShardPlan earlier;
 
 	if (trigger == NULL)
-		return;
+		return false;
 	ReadShardPlan(rel, trigger, &earlier);
 	if (!SameShardPlan(*plan, earlier, any_seed))
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -447,6 +484,7 @@ CompareWithEarlier(Relation rel, bool any_seed, ShardPlan *plan)
 						errhint("To mend this guard, call dedup_guard_distributed() with the table "
 								"alone. To make another one, call dedup_unguard() first.")));
 	plan->arguments[SHARD_SEED] = earlier.arguments[SHARD_SEED];
+	return true;
 }
 
 static void
@@ -468,9 +506,13 @@ GuardDistributed(FunctionCallInfo fcinfo, Relation rel, const CitusTable &citus,
 	on_duplicate = ReadMode(rel, TextOf(fcinfo, ARG_ON_DUPLICATE), &request);
 	CheckRequest(rel, citus, model, request);
 	FillPlan(fcinfo, rel, model, on_duplicate, request, &plan);
-	CompareWithEarlier(rel, model.any_seed, &plan);
+	const bool again = CompareWithEarlier(rel, model.any_seed, &plan);
+	const char *table = QualifiedGuardName(RelationGetRelid(rel));
+
 	MakeTriggers(rel, get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)), request,
 				 &plan);
+	if (!again && PG_ARGISNULL(ARG_LOAD))
+		WarnOfRows(table, model, request);
 }
 
 /* Opens the table of a call that has all arguments. */
@@ -606,13 +648,13 @@ DEDUP_FUNCTION(dedup_guard_placements)
 		PG_RETURN_NULL();
 	texts[0] = psprintf("%u", PG_GETARG_OID(0));
 	/* Not over pg_class, where Citus can hide shards. Citus puts the name of the shard in. */
-	texts[1] = psprintf(
-		"SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
-		" FROM pg_catalog.pg_trigger WHERE tgrelid = %%1$L::pg_catalog.regclass"
-		" AND tgfoid = '%s.%s()'::pg_catalog.regprocedure AND tgenabled <> 'D'), 'guard',"
-		" (SELECT pg_catalog.row_to_json(g) FROM %s.dedup_guards g"
-		" WHERE g.\"table\" = %%1$L::pg_catalog.regclass))",
-		schema, DISTRIBUTED_FUNCTION, schema);
+	texts[1] =
+		psprintf("SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
+				 " FROM pg_catalog.pg_trigger WHERE tgrelid = %%1$L::pg_catalog.regclass"
+				 " AND tgfoid = '%s.%s()'::pg_catalog.regprocedure AND tgenabled <> 'D'), 'guard',"
+				 " (SELECT pg_catalog.row_to_json(g) FROM %s.dedup_guards g"
+				 " WHERE g.\"table\" = %%1$L::pg_catalog.regclass))",
+				 schema, DISTRIBUTED_FUNCTION, schema);
 	SPI_connect();
 	(void) RunWithTexts(
 		"WITH placements AS MATERIALIZED (SELECT shardid, nodename, nodeport, success, result,"

@@ -93,8 +93,8 @@ CreateShardFilter(const char *schema, const char *qualified, const ShardPlan &pl
 static bool
 OutlivesRows(const ShardPlan &plan, const LiveFilter &filter)
 {
-	return !ShardFlag(plan, SHARD_EXACT) && (strcmp(plan.arguments[SHARD_ON_DELETE], "keep") == 0 ||
-											 filter.parameters.forgets);
+	return !ShardFlag(plan, SHARD_EXACT) &&
+		   (strcmp(plan.arguments[SHARD_ON_DELETE], "keep") == 0 || filter.parameters.forgets);
 }
 
 /*
@@ -119,12 +119,12 @@ TakeOverKeys(const char *schema, const char *qualified, const char *shard)
 	for (int i = 0; i < found && !taken; i++)
 	{
 		SPITupleTable *table = SPI_tuptable;
-		const char *ask[] = {
-			SPI_getvalue(table->vals[i], table->tupdesc, 1),
-			SPI_getvalue(table->vals[i], table->tupdesc, 2),
-			psprintf("SELECT CASE WHEN pg_catalog.to_regclass(%s) IS NOT NULL THEN"
-					 " %s.dedup_snapshot(pg_catalog.to_regclass(%s)) END",
-					 quote_literal_cstr(qualified), schema, quote_literal_cstr(qualified))};
+		const char *ask[] = {SPI_getvalue(table->vals[i], table->tupdesc, 1),
+							 SPI_getvalue(table->vals[i], table->tupdesc, 2),
+							 psprintf("SELECT CASE WHEN pg_catalog.to_regclass(%s) IS NOT NULL THEN"
+									  " %s.dedup_snapshot(pg_catalog.to_regclass(%s)) END",
+									  quote_literal_cstr(qualified), schema,
+									  quote_literal_cstr(qualified))};
 		const char *load[2] = {qualified, NULL};
 
 		(void) RunWithTexts("SELECT success, result FROM pg_catalog.master_run_on_worker("
@@ -161,9 +161,9 @@ ColumnsText(Oid table, const GuardClause &clause)
 		elements[i] = CStringGetTextDatum(clause.expressions[i] == NULL
 											  ? get_attname(table, clause.attnums[i], false)
 											  : ExpressionText(table, clause.expressions[i]));
-	return OidOutputFunctionCall(
-		F_ARRAY_OUT, PointerGetDatum(construct_array(elements, clause.columns, TEXTOID, -1, false,
-													 TYPALIGN_INT)));
+	return OidOutputFunctionCall(F_ARRAY_OUT,
+								 PointerGetDatum(construct_array(elements, clause.columns, TEXTOID,
+																 -1, false, TYPALIGN_INT)));
 }
 
 static const char *
@@ -215,9 +215,10 @@ CallGuard(const char *schema, Oid table, Oid filter, const ShardPlan &plan, bool
 	if (plan.clause.at != NULL && IsA(plan.clause.at, Var))
 		texts[8] = get_attname(table, ((const Var *) plan.clause.at)->varattno, false);
 	(void) RunWithTexts(
-		psprintf("SELECT %s.dedup_guard($1::pg_catalog.oid, $2::pg_catalog.oid, $3::text[], $4,"
-				 " $5::pg_catalog.bool, $6::pg_catalog.bool, $7, $8::pg_catalog.bool, $9, $10, $11)",
-				 schema),
+		psprintf(
+			"SELECT %s.dedup_guard($1::pg_catalog.oid, $2::pg_catalog.oid, $3::text[], $4,"
+			" $5::pg_catalog.bool, $6::pg_catalog.bool, $7, $8::pg_catalog.bool, $9, $10, $11)",
+			schema),
 		lengthof(texts), texts);
 }
 
@@ -295,8 +296,8 @@ MakeShardGuard(Relation rel, const ShardPlan &plan, const char *schema, const ch
 
 		relation_close(rel, NoLock);
 		if (remnants)
-			(void) RunWithTexts(
-				psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
+			(void) RunWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1,
+								texts);
 		rel = relation_open(table, NoLock);
 		filter = ProvideFilter(schema, rel, plan, shard, &taken_over);
 		relation_close(rel, NoLock);
@@ -450,8 +451,8 @@ TableOfShard(Relation rel, const char *shard)
 						 " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
 						 " WHERE s.shardid = $1::pg_catalog.int8",
 						 1, &shard) == 1)
-			result = MemoryContextStrdup(
-				old, quote_qualified_identifier(ResultText(0, 1), ResultText(0, 2)));
+			result = MemoryContextStrdup(old, quote_qualified_identifier(ResultText(0, 1),
+																		 ResultText(0, 2)));
 		SPI_finish();
 	}
 	if (result != NULL)
@@ -470,18 +471,18 @@ ReportUnguardedShard(const TriggerData *trigger)
 	if (shard == NULL && trigger->tg_trigger->tgisclone)
 		shard = ShardOfTrigger(trigger->tg_trigger->tgname, trigger->tg_trigger->tgname);
 	if (shard == NULL)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("table \"%s\" is not guarded any more", RelationGetRelationName(rel)),
-						errdetail("Its shards were guarded while it was distributed."),
-						errhint("Call dedup_unguard() for it, and dedup_guard() if it is to be "
-								"guarded.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("shard \"%s\" has lost its guard", RelationGetRelationName(rel)),
-			 errdetail("Rows with a key that is taken could land in it."),
-			 errhint("On the coordinator, run: SELECT %s.dedup_guard_distributed(%s);",
-					 SchemaOf(trigger->tg_trigger->tgfoid),
-					 quote_literal_cstr(TableOfShard(rel, shard)))));
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is not guarded any more", RelationGetRelationName(rel)),
+				 errdetail("Its shards were guarded while it was distributed."),
+				 errhint("Call dedup_unguard() for it, and dedup_guard() if it is to be "
+						 "guarded.")));
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("shard \"%s\" has lost its guard", RelationGetRelationName(rel)),
+					errdetail("Rows with a key that is taken could land in it."),
+					errhint("On the coordinator, run: SELECT %s.dedup_guard_distributed(%s);",
+							SchemaOf(trigger->tg_trigger->tgfoid),
+							quote_literal_cstr(TableOfShard(rel, shard)))));
 	pg_unreachable();
 }
 
@@ -491,8 +492,8 @@ namespace
 /* What the trigger keeps for a query. */
 struct ShardSite
 {
-	bool guarded; /* the guard of the shard judges the rows */
-	bool follows; /* what follows is known: for rows that logical replication copies */
+	bool guarded;          /* the guard of the shard judges the rows */
+	bool follows;          /* what follows is known: for rows that logical replication copies */
 	const GuardPlan *plan; /* NULL: there is nothing to do */
 	KeyReader reader;
 	GuardKey key;
@@ -505,8 +506,8 @@ GetShardSite(FunctionCallInfo fcinfo)
 {
 	/* We are called in the per-tuple memory of the query. */
 	if (unlikely(fcinfo->flinfo->fn_extra == NULL))
-		fcinfo->flinfo->fn_extra = MemoryContextAllocZero(
-			MemoryContextGetParent(CurrentMemoryContext), sizeof(ShardSite));
+		fcinfo->flinfo->fn_extra =
+			MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext), sizeof(ShardSite));
 	return (ShardSite *) fcinfo->flinfo->fn_extra;
 }
 
@@ -536,8 +537,7 @@ PrepareToFollow(ShardSite *site, const TriggerData *trigger)
 	const Oid function = FindGuardFunction(trigger->tg_relation, false);
 	MemoryContext old;
 
-	site->plan =
-		OidIsValid(function) ? FindGuardPlan(trigger->tg_relation, function, true) : NULL;
+	site->plan = OidIsValid(function) ? FindGuardPlan(trigger->tg_relation, function, true) : NULL;
 	/* The guard index of an exact guard sees rows without triggers. */
 	if (site->plan != NULL && (site->plan->options.exact || !GuardOwnerMayAdd(site->plan) ||
 							   !IsLiveRelationId(site->plan->clause.filter)))
@@ -603,18 +603,16 @@ DEDUP_FUNCTION(dedup_guard_shard)
 	HeapTuple row;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function %s must be called as a trigger", DISTRIBUTED_FUNCTION)));
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("function %s must be called as a trigger", DISTRIBUTED_FUNCTION)));
 	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("trigger \"%s\" of table \"%s\" is not part of a guard",
-							   trigger->tg_trigger->tgname,
-							   RelationGetRelationName(trigger->tg_relation)),
-						errdetail("It is not fired BEFORE each row."),
-						errhint("Drop it; dedup_guard_distributed() makes such triggers.")));
-	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
-													 : trigger->tg_trigtuple;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trigger \"%s\" of table \"%s\" is not part of a guard",
+						trigger->tg_trigger->tgname, RelationGetRelationName(trigger->tg_relation)),
+				 errdetail("It is not fired BEFORE each row."),
+				 errhint("Drop it; dedup_guard_distributed() makes such triggers.")));
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 	if (unlikely(SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA))
 		FollowRow(GetShardSite(fcinfo), trigger);
 	else if (!TRIGGER_FIRED_BY_DELETE(trigger->tg_event))

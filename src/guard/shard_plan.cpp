@@ -13,9 +13,10 @@ extern "C" {
 #include "nodes/nodes.h"
 }
 
-const char *const shard_argument_names[kShardArguments] = {
-	"filter",   "method",       "keys",  "fpr",                "hash",    "seed",      "ttl", "renew",
-	"unlogged", "on_duplicate", "exact", "nulls_not_distinct", "too_old", "on_delete", "load"};
+const char *const shard_argument_names[kShardArguments] =
+	{"filter",  "method",    "keys",     "fpr",          "hash",  "seed",
+	 "ttl",     "renew",     "unlogged", "on_duplicate", "exact", "nulls_not_distinct",
+	 "too_old", "on_delete", "load"};
 
 extern "C" Datum dedup_guard_shard(PG_FUNCTION_ARGS);
 
@@ -96,9 +97,9 @@ SameElement(const GuardClause &one, const GuardClause &other, int i)
 bool
 SameShardPlan(const ShardPlan &one, const ShardPlan &other, bool any_seed)
 {
-	bool same = one.clause.columns == other.clause.columns &&
-				one.clause.mark == other.clause.mark &&
-				equal(one.clause.where, other.clause.where) && equal(one.clause.at, other.clause.at);
+	bool same =
+		one.clause.columns == other.clause.columns && one.clause.mark == other.clause.mark &&
+		equal(one.clause.where, other.clause.where) && equal(one.clause.at, other.clause.at);
 
 	for (int i = 0; same && i < one.clause.columns; i++)
 		same = SameElement(one.clause, other.clause, i);
