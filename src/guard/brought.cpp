@@ -347,7 +347,7 @@ GuardTriggerCreated(HeapTuple tuple)
 		/* Citus attaches the partitions of a shard that it has moved. */
 		if (IsGuardedShard(guarded))
 			LoadGuardedRows(rel, clause,
-							{"ALTER TABLE ... ATTACH PARTITION", false, false, false, guarded});
+							{"ALTER TABLE ... ATTACH PARTITION", false, false, false, InvalidOid});
 		else
 			WarnOfBroughtRows(rel, clause, trigger->tgfoid);
 	}
