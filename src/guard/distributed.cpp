@@ -285,33 +285,30 @@ MakeTriggers(Relation rel, const char *schema, const GuardRequest &request, Shar
 	AtEOXact_GUC(true, level);
 }
 
-bool
-UnguardDistributed(Relation rel)
+int
+DropDistributedCommands(Relation rel, char **commands)
 {
 	static const char *const names[] = {DISTRIBUTED_DEFINITION, DISTRIBUTED_TRIGGER};
 	const TriggerDesc *triggers = rel->trigdesc;
-	char *commands[lengthof(names)] = {};
-	bool found = false;
-	bool guarded = OidIsValid(FindGuardFunction(rel, false));
-	int level;
+	int n = 0;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 		for (int j = 0; j < (int) lengthof(names); j++)
 			if (strcmp(triggers->triggers[i].tgname, names[j]) == 0 &&
-				!triggers->triggers[i].tgisclone && commands[j] == NULL &&
+				!triggers->triggers[i].tgisclone &&
 				IsDistributedFunction(triggers->triggers[i].tgfoid))
-			{
-				commands[j] = psprintf("DROP TRIGGER \"%s\" ON %s", names[j],
-									   QualifiedGuardName(RelationGetRelid(rel)));
-				found = true;
-			}
-	if (!found)
-		return false;
-	level = BeginDistributedCommands(false);
-	RunAll(commands, lengthof(commands));
+				commands[n++] = psprintf("DROP TRIGGER \"%s\" ON %s", names[j],
+										 QualifiedGuardName(RelationGetRelid(rel)));
+	return n;
+}
+
+void
+RunDistributed(char *const *commands, int n)
+{
+	const int level = BeginDistributedCommands(false);
+
+	RunAll(commands, n);
 	AtEOXact_GUC(true, level);
-	/* A table that is not distributed any more may have a guard of its own. */
-	return !guarded;
 }
 
 /* ---- the call ------------------------------------------------------------------------------ */

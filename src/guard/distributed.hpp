@@ -100,8 +100,12 @@ extern bool IsCitusTable(Oid table);
 /* Raises an error if dedup_guard() is called for a table whose rows are in shards. */
 extern void RefuseDistributed(Relation rel);
 
-/* Takes the guard off if it is that of a distributed table. Returns whether it is. */
-extern bool UnguardDistributed(Relation rel);
+/*
+ * Adds the commands that drop a table's triggers of this kind, at most two, and returns their
+ * number. RunDistributed() runs them: Citus takes them to the shards, where their guards go, too.
+ */
+extern int DropDistributedCommands(Relation rel, char **commands);
+extern void RunDistributed(char *const *commands, int n);
 
 /* ---- on the nodes (shard.cpp) ------------------------------------------------------------ */
 

@@ -397,9 +397,10 @@ DEDUP_FUNCTION(dedup_unguard)
 	Relation rel;
 	Oid function;
 	char *schema;
-	char *commands[2 * MAX_DROPPED];
+	char *commands[2 * MAX_DROPPED + 2];
 	List *clones;
 	Oid filter;
+	int distributed;
 	int n;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
@@ -407,14 +408,10 @@ DEDUP_FUNCTION(dedup_unguard)
 
 	/* DROP INDEX takes this lock, and to take it second would invite a deadlock. */
 	rel = OpenOwnTable(PG_GETARG_OID(0), AccessExclusiveLock);
-	if (UnguardDistributed(rel))
-	{
-		relation_close(rel, NoLock);
-		PG_RETURN_VOID();
-	}
 	n = DropTriggerCommands(rel, function, commands);
 	n += DropIndexCommands(rel, commands + n);
-	if (n == 0)
+	distributed = DropDistributedCommands(rel, commands + n);
+	if (n + distributed == 0)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
@@ -422,6 +419,8 @@ DEDUP_FUNCTION(dedup_unguard)
 	clones = LockClones(PG_GETARG_OID(0));
 	RunAll(commands, n);
 	DropGuardsOf(clones, function);
+	if (distributed > 0)
+		RunDistributed(commands + n, distributed);
 	if (OidIsValid(filter))
 	{
 		LiveFilter live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);
