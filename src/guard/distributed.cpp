@@ -5,7 +5,6 @@
 #include "guard/distributed.hpp"
 #include "guard/search.hpp"
 #include "pg/sets.hpp"
-#include "value/datum.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -316,21 +315,6 @@ RunDistributed(char *const *commands, int n)
 namespace
 {
 
-enum DistributedArgument
-{
-	ARG_TABLE,
-	ARG_FILTER,
-	ARG_COLUMNS,
-	ARG_ON_DUPLICATE,
-	ARG_EXACT,
-	ARG_LOAD,
-	ARG_WHERE,
-	ARG_NULLS_NOT_DISTINCT,
-	ARG_AT,
-	ARG_TOO_OLD,
-	ARG_ON_DELETE
-};
-
 /* What the filters of the shards are made by. */
 struct FilterModel
 {
@@ -341,12 +325,6 @@ struct FilterModel
 };
 
 } /* namespace */
-
-static const char *
-TextOf(FunctionCallInfo fcinfo, int argument)
-{
-	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
-}
 
 static const char *
 OnOff(bool value)
@@ -494,13 +472,13 @@ GuardDistributed(FunctionCallInfo fcinfo, Relation rel, const CitusTable &citus,
 
 	request.options.exact = PG_GETARG_BOOL(ARG_EXACT);
 	ReadColumns(rel, PG_GETARG_ARRAYTYPE_P(ARG_COLUMNS), &request);
-	ReadWhere(rel, TextOf(fcinfo, ARG_WHERE), &request);
+	ReadWhere(rel, TextArgument(fcinfo, ARG_WHERE), &request);
 	ReadNullsNotDistinct(PG_GETARG_BOOL(ARG_NULLS_NOT_DISTINCT), &request);
-	ReadTime(rel, TextOf(fcinfo, ARG_AT), &request);
-	ReadTooOld(TextOf(fcinfo, ARG_TOO_OLD), &request);
-	ReadOnDelete(TextOf(fcinfo, ARG_ON_DELETE), &request);
+	ReadTime(rel, TextArgument(fcinfo, ARG_AT), &request);
+	ReadTooOld(TextArgument(fcinfo, ARG_TOO_OLD), &request);
+	ReadOnDelete(TextArgument(fcinfo, ARG_ON_DELETE), &request);
 	FinishRequest(rel, &request);
-	on_duplicate = ReadMode(rel, TextOf(fcinfo, ARG_ON_DUPLICATE), &request);
+	on_duplicate = ReadMode(rel, TextArgument(fcinfo, ARG_ON_DUPLICATE), &request);
 	CheckRequest(rel, citus, model, request);
 	FillPlan(fcinfo, rel, model, on_duplicate, request, &plan);
 	const bool again = CompareWithEarlier(rel, model.any_seed, &plan);
@@ -516,12 +494,9 @@ GuardDistributed(FunctionCallInfo fcinfo, Relation rel, const CitusTable &citus,
 static Relation
 OpenDistributed(FunctionCallInfo fcinfo, CitusTable *citus)
 {
-	static const char *const names[] = {"table", "filter",  "columns",  "on_duplicate",
-										"exact", NULL,      NULL,       "nulls_not_distinct",
-										NULL,    "too_old", "on_delete"};
 	Relation rel;
 
-	CheckNotNull(fcinfo, lengthof(names), names);
+	CheckGuardArguments(fcinfo);
 	rel = OpenOwnTable(PG_GETARG_OID(ARG_TABLE), ShareRowExclusiveLock);
 	*citus = RequireDistributed(rel);
 	return rel;
@@ -581,12 +556,10 @@ DEDUP_FUNCTION(dedup_guard_distributed_prototype)
 {
 	CitusTable citus;
 	Relation rel = OpenDistributed(fcinfo, &citus);
-	const dedup::Shape shape = GetPrototype(false, PG_GETARG_DATUM(ARG_FILTER));
 	FilterModel model = {};
 
 	model.base = makeObjectName(RelationGetRelationName(rel), NULL, "seen");
-	model.parameters = PlanLiveParameters(shape, 0, false);
-	model.any_seed = shape.seed == 0;
+	model.parameters = ReadLivePrototype(PG_GETARG_DATUM(ARG_FILTER), &model.any_seed);
 	model.unlogged = rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
 	GuardDistributed(fcinfo, rel, citus, model);
 	PG_RETURN_VOID();

@@ -224,26 +224,20 @@ LateTriggerCommand(Relation rel, const char *function, const GuardRequest &reque
 					event, QualifiedGuardName(RelationGetRelid(rel)), each, function);
 }
 
-/* The arguments of dedup_guard(). */
-enum GuardArgument
-{
-	ARG_TABLE,
-	ARG_FILTER,
-	ARG_COLUMNS,
-	ARG_ON_DUPLICATE,
-	ARG_EXACT,
-	ARG_LOAD,
-	ARG_WHERE,
-	ARG_NULLS_NOT_DISTINCT,
-	ARG_AT,
-	ARG_TOO_OLD,
-	ARG_ON_DELETE
-};
-
-static const char *
+const char *
 TextArgument(FunctionCallInfo fcinfo, int argument)
 {
 	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
+
+void
+CheckGuardArguments(FunctionCallInfo fcinfo)
+{
+	static const char *const names[] = {"table", "filter",  "columns",  "on_duplicate",
+										"exact", NULL,      NULL,       "nulls_not_distinct",
+										NULL,    "too_old", "on_delete"};
+
+	CheckNotNull(fcinfo, lengthof(names), names);
 }
 
 /* Reads what a call asks for; the table is locked. */
@@ -274,9 +268,6 @@ ReadRequest(FunctionCallInfo fcinfo, Relation rel, GuardRequest *request)
  */
 DEDUP_FUNCTION(dedup_guard)
 {
-	static const char *const names[] = {"table", "filter",  "columns",  "on_duplicate",
-										"exact", NULL,      NULL,       "nulls_not_distinct",
-										NULL,    "too_old", "on_delete"};
 	GuardRequest request = {};
 	Relation rel;
 	Oid function;
@@ -284,7 +275,7 @@ DEDUP_FUNCTION(dedup_guard)
 	char *index_name;
 	char *commands[5];
 
-	CheckNotNull(fcinfo, lengthof(names), names);
+	CheckGuardArguments(fcinfo);
 	function = GuardFunctionOf(fcinfo, &schema);
 	rel = OpenOwnTable(PG_GETARG_OID(ARG_TABLE), ShareRowExclusiveLock);
 	RefuseDistributed(rel);

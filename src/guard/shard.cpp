@@ -279,6 +279,14 @@ HasGuardTriggers(Relation rel)
 	return false;
 }
 
+static void
+CallUnguard(const char *schema, Oid table)
+{
+	const char *texts[] = {psprintf("%u", table)};
+
+	(void) RunWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
+}
+
 /* Makes the guard of a shard, unless it is whole. Runs as the owner of the shard. */
 static void
 MakeShardGuard(Relation rel, const ShardPlan &plan, const char *schema, const char *shard)
@@ -291,13 +299,11 @@ MakeShardGuard(Relation rel, const ShardPlan &plan, const char *schema, const ch
 	SPI_connect();
 	if (!HasGuard(schema, table, &problem) || problem != NULL)
 	{
-		const char *texts[] = {psprintf("%u", table)};
 		const bool remnants = HasGuardTriggers(rel);
 
 		relation_close(rel, NoLock);
 		if (remnants)
-			(void) RunWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1,
-								texts);
+			CallUnguard(schema, table);
 		rel = relation_open(table, NoLock);
 		filter = ProvideFilter(schema, rel, plan, shard, &taken_over);
 		relation_close(rel, NoLock);
@@ -403,12 +409,7 @@ ShardTriggerDropped(Oid table, const char *name)
 	relation_close(rel, NoLock);
 	SPI_connect();
 	if (guarded)
-	{
-		const char *texts[] = {psprintf("%u", table)};
-
-		(void) RunWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1,
-							texts);
-	}
+		CallUnguard(schema, table);
 	if (OidIsValid(filter) && IsLiveRelationId(filter) && IsBoundTo(filter, table))
 	{
 		ObjectAddress object;

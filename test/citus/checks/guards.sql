@@ -153,6 +153,9 @@ SELECT expect('divert', 'INSERT INTO hits VALUES (1, 1), (5, 5), (6, 6) RETURNIN
 SELECT expect('divert: beside the shard', $$SELECT sum(n::int) FROM on_shards('hits', 'SELECT count(*) FROM %s_refused') n$$, '(2)');
 DELETE FROM hits WHERE u = 6;
 SELECT expect('forget', 'INSERT INTO hits VALUES (6, 6) RETURNING k', '(6)');
+TRUNCATE hits;
+SELECT expect('forget: TRUNCATE', 'INSERT INTO hits VALUES (1, 1), (6, 6), (6, 6) RETURNING k', E'(1)\n(6)');
+INSERT INTO hits VALUES (5, 5);
 SELECT dedup_unguard('hits') \g /dev/null
 SELECT dedup_guard_distributed('hits', dedup_filter(1000, 1e-9), '{u, k}', 'divert:bin') \g /dev/null
 SELECT expect('divert: into one table on each node', 'INSERT INTO hits VALUES (1, 1), (5, 5), (7, 7) RETURNING k', '(7)');
