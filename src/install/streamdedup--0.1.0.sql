@@ -635,7 +635,7 @@ CREATE FUNCTION dedup_guard_placements(relation regclass,
 	OUT "table" regclass, OUT shardid bigint, OUT nodename text, OUT nodeport int, OUT filter text,
 	OUT whole boolean, OUT refused bigint, OUT problem text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 100000;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION dedup_guard_placements(regclass) IS 'what the view dedup_guards_distributed shows of a distributed table';
 
