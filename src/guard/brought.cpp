@@ -10,6 +10,7 @@
  * reports (refuse.cpp). The server has opened the guard index of the partitioned table by
  * then, so the library is loaded.
  */
+#include "guard/distributed.hpp"
 #include "guard/load.hpp"
 #include "guard/table_keys.hpp"
 
@@ -342,7 +343,14 @@ GuardTriggerCreated(HeapTuple tuple)
 	if (IsGuardClauseOf(rel, clause) &&
 		!LoadAttachedRows(rel, clause, guarded, "ALTER TABLE ... ATTACH PARTITION") &&
 		trigger->tgenabled != TRIGGER_DISABLED && TableOwnerMayAdd(guarded, clause.filter))
-		WarnOfBroughtRows(rel, clause, trigger->tgfoid);
+	{
+		/* Citus attaches the partitions of a shard that it has moved. */
+		if (IsGuardedShard(guarded))
+			LoadGuardedRows(rel, clause,
+							{"ALTER TABLE ... ATTACH PARTITION", false, false, false, InvalidOid});
+		else
+			WarnOfBroughtRows(rel, clause, trigger->tgfoid);
+	}
 	table_close(rel, NoLock);
 }
 

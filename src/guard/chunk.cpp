@@ -3,6 +3,7 @@
  */
 #include "guard/chunk.hpp"
 #include "guard/guard.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -50,7 +51,7 @@ static uint64 bounds_forgotten = 0; /* so many times, tables may have got other 
 constexpr long BOUNDS_KEPT = 4096;
 
 static void
-ForgetBounds(Datum, Oid table)
+ForgetBounds(Oid table)
 {
 	bounds_forgotten++;
 	if (known_bounds == NULL)
@@ -70,7 +71,7 @@ WatchBounds(void)
 	static bool watching = false;
 
 	if (!watching)
-		CacheRegisterRelcacheCallback(ForgetBounds, (Datum) 0);
+		WatchRelations(ForgetBounds);
 	watching = true;
 }
 
@@ -78,7 +79,7 @@ static void
 KeepBounds(const KnownBounds &bounds)
 {
 	if (known_bounds != NULL && hash_get_num_entries(known_bounds) >= BOUNDS_KEPT)
-		ForgetBounds((Datum) 0, InvalidOid);
+		ForgetBounds(InvalidOid);
 	if (known_bounds == NULL)
 	{
 		HASHCTL info = {};

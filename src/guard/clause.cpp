@@ -185,24 +185,47 @@ ReadFilter(Node *node, GuardClause *clause)
 	return OidIsValid(clause->filter);
 }
 
-const char *
-ReadClause(const char *qual, GuardClause *clause)
+/* Reads a clause whose parts are joined by `op`, and whose first part is `read_first`'s. */
+static const char *
+ReadParts(const char *qual, BoolExprType op, bool (*read_first)(Node *node, GuardClause *clause),
+		  GuardClause *clause)
 {
 	const BoolExpr *expr = (const BoolExpr *) stringToNode(qual);
 	ListCell *cell;
 
 	memset(clause, 0, sizeof *clause);
-	if (expr == NULL || !IsA(expr, BoolExpr) || expr->boolop != OR_EXPR)
+	if (expr == NULL || !IsA(expr, BoolExpr) || expr->boolop != op)
 		return not_our_clause;
 	foreach(cell, expr->args)
 	{
 		Node *node = (Node *) lfirst(cell);
 
 		if (node == NULL ||
-			!(OidIsValid(clause->filter) ? ReadPart(node, clause) : ReadFilter(node, clause)))
+			!(foreach_current_index(cell) == 0 ? read_first(node, clause) : ReadPart(node, clause)))
 			return not_our_clause;
 	}
 	return clause->columns > 0 ? FindUsedColumns(clause) : not_our_clause;
+}
+
+const char *
+ReadClause(const char *qual, GuardClause *clause)
+{
+	return ReadParts(qual, OR_EXPR, ReadFilter, clause);
+}
+
+static bool
+ReadFalse(Node *node, GuardClause *clause)
+{
+	const Const *constant = (const Const *) node;
+
+	return IsA(constant, Const) && constant->consttype == BOOLOID && !constant->constisnull &&
+		   !DatumGetBool(constant->constvalue);
+}
+
+bool
+ReadClauseWithoutFilter(const char *qual, GuardClause *clause)
+{
+	return ReadParts(qual, AND_EXPR, ReadFalse, clause) == NULL;
 }
 
 bool

@@ -126,6 +126,12 @@ extern const char *ReadClause(const char *qual, GuardClause *clause);
 extern bool ReadGuardClause(const char *qual, GuardClause *clause);
 
 /*
+ * Reads the clause of a trigger that says how the shards of a distributed table are guarded
+ * (distributed.hpp): the same without filter and side table, always false, and joined by AND.
+ */
+extern bool ReadClauseWithoutFilter(const char *qual, GuardClause *clause);
+
+/*
  * Sets `used` by the rest of a clause. Returns a flaw, or NULL: too many columns, a whole row,
  * a system column.
  */

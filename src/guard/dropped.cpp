@@ -10,6 +10,7 @@
  * session that has not loaded the library.
  */
 #include "guard/inherit.hpp"
+#include "guard/distributed.hpp"
 #include "guard/request.hpp"
 #include "guard/truncation.hpp"
 #include "pg/catalog.hpp"
@@ -215,8 +216,10 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 			continue;
 		if (statement->removeType == OBJECT_TRIGGER)
 		{
-			const Oid table = TableOfTrigger(RelationOfNames(names, 1), strVal(llast(names)));
+			const char *trigger = strVal(llast(names));
+			const Oid table = TableOfTrigger(RelationOfNames(names, 1), trigger);
 
+			ShardTriggerDropped(RelationOfNames(names, 1), trigger);
 			if (OidIsValid(table) && OwnsTable(table))
 				Uncover(table, false);
 		}

@@ -3,6 +3,7 @@
  * exact guard keeps its keys. Reads catalogs alone.
  */
 #include "guard/inherit.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -323,7 +324,7 @@ static Oid only_filter = InvalidOid;
 static Oid only_guarded = InvalidOid;
 
 static void
-ForgetOnlyGuard(Datum, Oid table)
+ForgetOnlyGuard(Oid table)
 {
 	if (!OidIsValid(table) || table == only_guarded)
 		only_guarded = InvalidOid;
@@ -340,7 +341,7 @@ IsExactElsewhere(Oid filter, Oid guarded)
 	if (only_guarded == guarded && only_filter == filter)
 		return false;
 	if (!watching)
-		CacheRegisterRelcacheCallback(ForgetOnlyGuard, (Datum) 0);
+		WatchRelations(ForgetOnlyGuard);
 	watching = true;
 	only_guarded = guarded;
 	only_filter = filter;

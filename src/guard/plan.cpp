@@ -4,6 +4,7 @@
  */
 #include "guard/inherit.hpp"
 #include "pg/keys.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -295,7 +296,7 @@ static const char *const not_a_heap_table =
 	gettext_noop("A guard works on heap tables only, and on partitions that are.");
 
 static void
-TableChanged(Datum, Oid table)
+TableChanged(Oid table)
 {
 	HASH_SEQ_STATUS status;
 	GuardPlanEntry *entry;
@@ -314,7 +315,7 @@ MakeGuardPlanCache(void)
 	HASHCTL info = {};
 
 	if (!watching)
-		CacheRegisterRelcacheCallback(TableChanged, (Datum) 0);
+		WatchRelations(TableChanged);
 	watching = true;
 
 	guard_plan_context = AllocSetContextCreateInternal(TopMemoryContext, "dedup_guard plans",

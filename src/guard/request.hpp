@@ -74,4 +74,39 @@ extern void FinishRequest(Relation rel, GuardRequest *request);
 /* Reads the value of on_duplicate, when the rest was read. */
 extern void ReadRequestedMode(Relation rel, const char *text, GuardRequest *request);
 
+/* The arguments of dedup_guard(). */
+enum GuardArgument
+{
+	ARG_TABLE,
+	ARG_FILTER,
+	ARG_COLUMNS,
+	ARG_ON_DUPLICATE,
+	ARG_EXACT,
+	ARG_LOAD,
+	ARG_WHERE,
+	ARG_NULLS_NOT_DISTINCT,
+	ARG_AT,
+	ARG_TOO_OLD,
+	ARG_ON_DELETE
+};
+
+/* Raises an error if one of them is NULL that must not be. */
+extern void CheckGuardArguments(FunctionCallInfo fcinfo);
+
+/* An argument of type text, or NULL. */
+extern const char *TextArgument(FunctionCallInfo fcinfo, int argument);
+
+/* Raises an error for an argument that has a name here and is NULL. */
+extern void CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names);
+
+/* Runs those of some commands that are not NULL. */
+extern void RunAll(char *const *commands, int n);
+
+/*
+ * Appends what a clause (clause.hpp) says of the rows of a table, each part behind `joiner`: key,
+ * mark, condition and time.
+ */
+extern void AppendClauseParts(StringInfo command, Relation rel, const GuardRequest &request,
+							  const char *joiner);
+
 #endif /* STREAMDEDUP_GUARD_REQUEST_HPP */

@@ -4,6 +4,7 @@
 #include "guard/search_index.hpp"
 #include "guard/table_keys.hpp"
 #include "pg/equality.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -31,7 +32,7 @@ static HTAB *search_indexes = NULL;
 constexpr long SEARCH_INDEXES_KEPT = 4096;
 
 static void
-ForgetSearchIndex(Datum, Oid relid)
+ForgetSearchIndex(Oid relid)
 {
 	if (search_indexes == NULL)
 		return;
@@ -51,11 +52,11 @@ KeepSearchIndex(const SearchIndex &chosen)
 
 	if (!watching)
 	{
-		CacheRegisterRelcacheCallback(ForgetSearchIndex, (Datum) 0);
+		WatchRelations(ForgetSearchIndex);
 		watching = true;
 	}
 	if (search_indexes != NULL && hash_get_num_entries(search_indexes) >= SEARCH_INDEXES_KEPT)
-		ForgetSearchIndex((Datum) 0, InvalidOid);
+		ForgetSearchIndex(InvalidOid);
 	if (search_indexes == NULL)
 	{
 		HASHCTL info = {};

@@ -3,6 +3,7 @@
  * the DDL that a user would write, as the user who asks.
  */
 #include "guard/inherit.hpp"
+#include "guard/distributed.hpp"
 #include "guard/divert.hpp"
 #include "guard/load.hpp"
 #include "guard/request.hpp"
@@ -40,8 +41,7 @@ QualifiedGuardName(Oid relid)
 									  get_rel_name(relid));
 }
 
-/* Runs what is not NULL of some commands. */
-static void
+void
 RunAll(char *const *commands, int n)
 {
 	SPI_connect();
@@ -100,8 +100,7 @@ OpenOwnTable(Oid relid, LOCKMODE lock)
 	return rel;
 }
 
-/* The arguments with a name must not be NULL. */
-static void
+void
 CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
 {
 	for (int i = 0; i < arguments; i++)
@@ -175,33 +174,41 @@ OverOld(Relation rel, const Expr *expression)
 							  deparse_context_for("old", RelationGetRelid(rel)), true, false);
 }
 
+void
+AppendClauseParts(StringInfo command, Relation rel, const GuardRequest &request, const char *joiner)
+{
+	const GuardClause &clause = request.clause;
+
+	for (int i = 0; i < clause.columns; i++)
+		if (clause.expressions[i] != NULL)
+			appendStringInfo(command, "%s(%s) IS NULL", joiner,
+							 OverOld(rel, clause.expressions[i]));
+		else
+			appendStringInfo(command, "%sOLD.%s IS NULL", joiner,
+							 quote_identifier(
+								 get_attname(RelationGetRelid(rel), clause.attnums[i], false)));
+	if (request.mark != NULL)
+		appendStringInfo(command, "%sOLD.%s IS NOT NULL", joiner, quote_identifier(request.mark));
+	if (clause.where != NULL)
+		appendStringInfo(command, "%s(%s) IS NOT TRUE", joiner, OverOld(rel, clause.where));
+	if (clause.at != NULL)
+		appendStringInfo(command, "%s(%s) IS NOT NULL", joiner, OverOld(rel, clause.at));
+}
+
 /* See clause.hpp. */
 static char *
 DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
 {
-	const GuardClause &clause = request.clause;
 	StringInfoData command;
 
 	initStringInfo(&command);
 	appendStringInfo(&command,
 					 "CREATE TRIGGER \"" GUARD_DELETE_TRIGGER "\" BEFORE DELETE ON %s"
 					 " FOR EACH ROW WHEN ('%u'::pg_catalog.regclass IS NOT NULL",
-					 QualifiedGuardName(RelationGetRelid(rel)), clause.filter);
-	for (int i = 0; i < clause.columns; i++)
-		if (clause.expressions[i] != NULL)
-			appendStringInfo(&command, " OR (%s) IS NULL", OverOld(rel, clause.expressions[i]));
-		else
-			appendStringInfo(&command, " OR OLD.%s IS NULL",
-							 quote_identifier(
-								 get_attname(RelationGetRelid(rel), clause.attnums[i], false)));
-	if (request.mark != NULL)
-		appendStringInfo(&command, " OR OLD.%s IS NOT NULL", quote_identifier(request.mark));
-	if (clause.where != NULL)
-		appendStringInfo(&command, " OR (%s) IS NOT TRUE", OverOld(rel, clause.where));
-	if (clause.at != NULL)
-		appendStringInfo(&command, " OR (%s) IS NOT NULL", OverOld(rel, clause.at));
-	if (OidIsValid(clause.side))
-		appendStringInfo(&command, " OR '%u'::pg_catalog.regclass IS NULL", clause.side);
+					 QualifiedGuardName(RelationGetRelid(rel)), request.clause.filter);
+	AppendClauseParts(&command, rel, request, " OR ");
+	if (OidIsValid(request.clause.side))
+		appendStringInfo(&command, " OR '%u'::pg_catalog.regclass IS NULL", request.clause.side);
 	appendStringInfo(&command, ") EXECUTE FUNCTION %s()", function);
 	return command.data;
 }
@@ -217,26 +224,20 @@ LateTriggerCommand(Relation rel, const char *function, const GuardRequest &reque
 					event, QualifiedGuardName(RelationGetRelid(rel)), each, function);
 }
 
-/* The arguments of dedup_guard(). */
-enum GuardArgument
-{
-	ARG_TABLE,
-	ARG_FILTER,
-	ARG_COLUMNS,
-	ARG_ON_DUPLICATE,
-	ARG_EXACT,
-	ARG_LOAD,
-	ARG_WHERE,
-	ARG_NULLS_NOT_DISTINCT,
-	ARG_AT,
-	ARG_TOO_OLD,
-	ARG_ON_DELETE
-};
-
-static const char *
+const char *
 TextArgument(FunctionCallInfo fcinfo, int argument)
 {
 	return PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
+
+void
+CheckGuardArguments(FunctionCallInfo fcinfo)
+{
+	static const char *const names[] = {"table", "filter",  "columns",  "on_duplicate",
+										"exact", NULL,      NULL,       "nulls_not_distinct",
+										NULL,    "too_old", "on_delete"};
+
+	CheckNotNull(fcinfo, lengthof(names), names);
 }
 
 /* Reads what a call asks for; the table is locked. */
@@ -267,9 +268,6 @@ ReadRequest(FunctionCallInfo fcinfo, Relation rel, GuardRequest *request)
  */
 DEDUP_FUNCTION(dedup_guard)
 {
-	static const char *const names[] = {"table", "filter",  "columns",  "on_duplicate",
-										"exact", NULL,      NULL,       "nulls_not_distinct",
-										NULL,    "too_old", "on_delete"};
 	GuardRequest request = {};
 	Relation rel;
 	Oid function;
@@ -277,9 +275,10 @@ DEDUP_FUNCTION(dedup_guard)
 	char *index_name;
 	char *commands[5];
 
-	CheckNotNull(fcinfo, lengthof(names), names);
+	CheckGuardArguments(fcinfo);
 	function = GuardFunctionOf(fcinfo, &schema);
 	rel = OpenOwnTable(PG_GETARG_OID(ARG_TABLE), ShareRowExclusiveLock);
+	RefuseDistributed(rel);
 	CheckTable(rel, function);
 	ReadRequest(fcinfo, rel, &request);
 	CheckTables(rel, function, request);
@@ -389,9 +388,10 @@ DEDUP_FUNCTION(dedup_unguard)
 	Relation rel;
 	Oid function;
 	char *schema;
-	char *commands[2 * MAX_DROPPED];
+	char *commands[2 * MAX_DROPPED + 2];
 	List *clones;
 	Oid filter;
+	int distributed;
 	int n;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
@@ -401,7 +401,8 @@ DEDUP_FUNCTION(dedup_unguard)
 	rel = OpenOwnTable(PG_GETARG_OID(0), AccessExclusiveLock);
 	n = DropTriggerCommands(rel, function, commands);
 	n += DropIndexCommands(rel, commands + n);
-	if (n == 0)
+	distributed = DropDistributedCommands(rel, commands + n);
+	if (n + distributed == 0)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel))));
 	relation_close(rel, NoLock);
@@ -409,6 +410,8 @@ DEDUP_FUNCTION(dedup_unguard)
 	clones = LockClones(PG_GETARG_OID(0));
 	RunAll(commands, n);
 	DropGuardsOf(clones, function);
+	if (distributed > 0)
+		RunDistributed(commands + n, distributed);
 	if (OidIsValid(filter))
 	{
 		LiveFilter live = OpenLiveUnchecked(filter, ShareRowExclusiveLock);

@@ -1,6 +1,7 @@
 /*
  * Side tables, which refused rows go into: see divert.hpp.
  */
+#include "guard/distributed.hpp"
 #include "guard/divert.hpp"
 #include "guard/request.hpp"
 
@@ -266,6 +267,8 @@ CheckSideTable(Relation rel, Oid side)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
 						errmsg("relation with OID %u does not exist", side)));
 	flaw = FlawOfSideTable(table, RelationGetRelid(rel));
+	if (flaw == NULL && IsCitusTable(side))
+		flaw = gettext_noop("It is a table of Citus: rows in its shards are no rows of its own.");
 	if (flaw != NULL)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("\"%s\" cannot be the table that refused rows go into",

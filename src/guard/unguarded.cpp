@@ -12,6 +12,7 @@
 #include "guard/inherit.hpp"
 #include "guard/load.hpp"
 #include "guard/truncation.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -118,7 +119,7 @@ static bool changed = false;
 static CommandId unseen_before = InvalidCommandId;
 
 static void
-AtRelationChange(Datum, Oid relid)
+AtRelationChange(Oid relid)
 {
 	changed = changed || OidIsValid(relid);
 }
@@ -326,5 +327,5 @@ InitGuardUnguarded(void)
 	first_transaction = IsTransactionState();
 	loaded_at = GetCurrentStatementStartTimestamp();
 	if (first_transaction)
-		CacheRegisterRelcacheCallback(AtRelationChange, (Datum) 0);
+		WatchRelations(AtRelationChange);
 }

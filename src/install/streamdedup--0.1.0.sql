@@ -585,6 +585,70 @@ WHERE s.filter IS NOT NULL;
 COMMENT ON VIEW dedup_guards IS 'the guarded tables, with the options of each guard, its counters, and what is wrong with it';
 GRANT SELECT ON dedup_guards TO PUBLIC;
 
+-- ---- guards on distributed tables of Citus ----
+
+CREATE FUNCTION dedup_guard_shard() RETURNS trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_shard() IS 'trigger of a distributed table, which Citus makes on each shard; made by dedup_guard_distributed()';
+
+-- The shard gets its guard when it gets that trigger, also in a session that has not loaded the
+-- library.
+CREATE FUNCTION dedup_guard_shard_made() RETURNS event_trigger
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_shard_made() IS 'event trigger: guards a shard when Citus makes it';
+
+CREATE EVENT TRIGGER streamdedup_guard_shard_made ON ddl_command_end
+WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION dedup_guard_shard_made();
+ALTER EVENT TRIGGER streamdedup_guard_shard_made ENABLE ALWAYS;
+
+-- Not STRICT: they say which argument must not be NULL; load, where and at may be. A plain
+-- literal picks text.
+CREATE FUNCTION dedup_guard_distributed("table" regclass, filter text, columns text[], on_duplicate text DEFAULT 'skip',
+	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
+	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
+	on_delete text DEFAULT 'keep')
+RETURNS void
+AS 'MODULE_PATHNAME', 'dedup_guard_distributed_name' LANGUAGE C;
+CREATE FUNCTION dedup_guard_distributed("table" regclass, filter regclass, columns text[], on_duplicate text DEFAULT 'skip',
+	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
+	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
+	on_delete text DEFAULT 'keep')
+RETURNS void
+AS 'MODULE_PATHNAME', 'dedup_guard_distributed' LANGUAGE C;
+CREATE FUNCTION dedup_guard_distributed("table" regclass, prototype dedup_filter, columns text[], on_duplicate text DEFAULT 'skip',
+	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
+	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
+	on_delete text DEFAULT 'keep')
+RETURNS void
+AS 'MODULE_PATHNAME', 'dedup_guard_distributed_prototype' LANGUAGE C;
+CREATE FUNCTION dedup_guard_distributed("table" regclass) RETURNS void
+AS 'MODULE_PATHNAME', 'dedup_guard_distributed_again' LANGUAGE C;
+
+COMMENT ON FUNCTION dedup_guard_distributed(regclass, text, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a distributed table of Citus: each shard gets a live filter and a guard of its own';
+COMMENT ON FUNCTION dedup_guard_distributed(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a distributed table of Citus: each shard gets a live filter and a guard of its own';
+COMMENT ON FUNCTION dedup_guard_distributed(regclass, dedup_filter, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a distributed table of Citus: each shard gets a live filter and a guard of its own';
+COMMENT ON FUNCTION dedup_guard_distributed(regclass) IS 'guards the shards of a guarded distributed table that have lost their guard';
+
+CREATE FUNCTION dedup_guard_placements(relation regclass,
+	OUT "table" regclass, OUT shardid bigint, OUT nodename text, OUT nodeport int, OUT filter text,
+	OUT whole boolean, OUT refused bigint, OUT problem text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
+
+COMMENT ON FUNCTION dedup_guard_placements(regclass) IS 'what the view dedup_guards_distributed shows of a distributed table';
+
+CREATE VIEW dedup_guards_distributed AS
+SELECT s.*
+FROM pg_catalog.pg_trigger t
+CROSS JOIN LATERAL dedup_guard_placements(CASE
+	WHEN t.tgfoid = 'dedup_guard_shard()'::regprocedure AND t.tgname = '~dedup_distributed_delete' AND t.tgparentid = 0
+	THEN t.tgrelid END) s;
+
+COMMENT ON VIEW dedup_guards_distributed IS 'the placements of the shards of guarded distributed tables, and whether each has its guard';
+GRANT SELECT ON dedup_guards_distributed TO PUBLIC;
+
 -- ---- approximate DISTINCT ----
 
 -- Not STRICT: it refuses NULL.

@@ -2,6 +2,7 @@
  * The call sites of SQL functions on live filters, and the names of filters.
  */
 #include "live/call.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "catalog/namespace.h"
@@ -15,7 +16,7 @@ extern "C" {
 static uint64 catalog_changes = 1;
 
 static void
-AtRelcacheChange(Datum, Oid)
+AtRelcacheChange(Oid)
 {
 	catalog_changes++;
 }
@@ -53,7 +54,7 @@ GetLiveCall(FunctionCallInfo fcinfo)
 
 		if (!registered)
 		{
-			CacheRegisterRelcacheCallback(AtRelcacheChange, (Datum) 0);
+			WatchRelations(AtRelcacheChange);
 			CacheRegisterSyscacheCallback(NAMESPACEOID, AtSyscacheChange, (Datum) 0);
 			registered = true;
 		}

@@ -118,6 +118,15 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 	return parameters;
 }
 
+LiveParameters
+ReadLivePrototype(Datum prototype, bool *any_seed)
+{
+	const dedup::Shape shape = GetPrototype(false, prototype);
+
+	*any_seed = shape.seed == 0;
+	return PlanLiveParameters(shape, 0, false);
+}
+
 /*
  * dedup_create(name text, prototype dedup_filter, ttl interval, unlogged boolean, renew boolean)
  * returns regclass

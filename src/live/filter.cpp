@@ -2,6 +2,7 @@
  * Opening live filters: what is one, its parameters, who may use it.
  */
 #include "live/page_type.hpp"
+#include "pg/catalog.hpp"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -219,7 +220,7 @@ ForgetCheckedRights(void)
 }
 
 static void
-AtRelcacheInvalidation(Datum, Oid)
+AtRelcacheInvalidation(Oid)
 {
 	ForgetCheckedRights();
 }
@@ -241,7 +242,7 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 			return;
 	if (!callbacks_registered)
 	{
-		CacheRegisterRelcacheCallback(AtRelcacheInvalidation, (Datum) 0);
+		WatchRelations(AtRelcacheInvalidation);
 		CacheRegisterSyscacheCallback(AUTHOID, AtSyscacheInvalidation, (Datum) 0);
 		CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, AtSyscacheInvalidation, (Datum) 0);
 		callbacks_registered = true;

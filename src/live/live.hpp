@@ -460,6 +460,9 @@ inline constexpr char LIVE_PROTOTYPE[] = "dedup_filter(1000000, 0.01)";
 /* The parameters of a filter that dedup_create() makes of a prototype. Raises errors. */
 extern LiveParameters PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew);
 
+/* The same for a prototype as a value, without a ttl. `any_seed`: it has none. */
+extern LiveParameters ReadLivePrototype(Datum prototype, bool *any_seed);
+
 /* ---- refusals (refuse.cpp) -------------------------------------------------- */
 
 /* Installs hooks; once, from _PG_init. */

@@ -9,6 +9,7 @@ extern "C" {
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 }
@@ -55,4 +56,28 @@ IsOurFunction(Oid function, PGFunction address, const char *symbol)
 	/* Some other library may have a function of that name. */
 	fmgr_info(function, &info);
 	return info.fn_addr == address;
+}
+
+/* ---- changes of relations -------------------------------------------------------------- */
+
+/* One for each place that calls WatchRelations(). */
+static constexpr int MAX_WATCHERS = 12;
+static void (*watchers[MAX_WATCHERS])(Oid relation);
+static int watcher_count = 0;
+
+static void
+RelationChanged(Datum, Oid relation)
+{
+	for (int i = 0; i < watcher_count; i++)
+		watchers[i](relation);
+}
+
+void
+WatchRelations(void (*changed)(Oid relation))
+{
+	if (watcher_count == MAX_WATCHERS)
+		elog(ERROR, "too many functions watch relations");
+	if (watcher_count == 0)
+		CacheRegisterRelcacheCallback(RelationChanged, (Datum) 0);
+	watchers[watcher_count++] = changed;
 }

@@ -18,4 +18,11 @@ extern HeapTuple ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid 
  */
 extern bool IsOurFunction(Oid function, PGFunction address, const char *symbol);
 
+/*
+ * Calls `changed` whenever a relation may have changed, with its OID, or with InvalidOid for any.
+ * The server has ten places for such callbacks, of which it needs three itself and Citus five. So
+ * the library takes one.
+ */
+extern void WatchRelations(void (*changed)(Oid relation));
+
 #endif /* STREAMDEDUP_PG_CATALOG_HPP */
