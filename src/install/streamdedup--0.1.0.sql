@@ -381,6 +381,43 @@ CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
 
 COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'approx_count_distinct(key) of dedup_key_hash(NULL, key), for Citus';
 
+-- The states of these three as text, as Citus's worker_partial_agg() returns them.
+CREATE AGGREGATE dedup_agg_hashes_partial(hash bigint) (
+	SFUNC = dedup_agg_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_filter_out,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE dedup_agg_hashes_partial(bigint) IS 'state of dedup_agg_hashes(hash) as text, for Citus';
+
+CREATE AGGREGATE dedup_agg_hashes_partial(prototype dedup_filter, hash bigint) (
+	SFUNC = dedup_agg_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_filter_out,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE dedup_agg_hashes_partial(dedup_filter, bigint) IS 'state of dedup_agg_hashes(prototype, hash) as text, for Citus';
+
+CREATE AGGREGATE approx_count_distinct_hashes_partial(hash bigint) (
+	SFUNC = approx_count_distinct_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_filter_out,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE approx_count_distinct_hashes_partial(bigint) IS 'state of approx_count_distinct_hashes(hash) as text, for Citus';
+
 -- ---- queries ----
 
 -- Reads work_mem, so it is only STABLE.

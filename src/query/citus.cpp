@@ -14,6 +14,7 @@ extern "C" {
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
@@ -51,13 +52,14 @@ struct OurFunction
 	const char *symbol;
 };
 
-/* An aggregate over keys, and the one that takes their hashes. */
-struct Pair
+/* An aggregate over keys, and those over their hashes: the whole one, and that of a worker. */
+struct Family
 {
 	const char *name;
 	OurFunction transition;
 	const char *hashed_name;
 	OurFunction hashed_transition;
+	const char *partial_name;
 	bool prototype; /* the first argument is one */
 	bool counts;
 };
@@ -67,19 +69,24 @@ struct Pair
 		name, #name                                                                                \
 	}
 
-const Pair PAIRS[] = {
+const Family FAMILIES[] = {
 	{"dedup_agg", OUR_FUNCTION(dedup_agg_internal_trans), "dedup_agg_hashes",
-	 OUR_FUNCTION(dedup_agg_hashes_trans), false, false},
+	 OUR_FUNCTION(dedup_agg_hashes_trans), "dedup_agg_hashes_partial", false, false},
 	{"dedup_agg", OUR_FUNCTION(dedup_agg_internal_prototype_trans), "dedup_agg_hashes",
-	 OUR_FUNCTION(dedup_agg_hashes_prototype_trans), true, false},
+	 OUR_FUNCTION(dedup_agg_hashes_prototype_trans), "dedup_agg_hashes_partial", true, false},
 	{"approx_count_distinct", OUR_FUNCTION(approx_count_distinct_internal_trans),
-	 "approx_count_distinct_hashes", OUR_FUNCTION(approx_count_distinct_hashes_trans), false, true},
+	 "approx_count_distinct_hashes", OUR_FUNCTION(approx_count_distinct_hashes_trans),
+	 "approx_count_distinct_hashes_partial", false, true},
 };
+
+/* Citus's aggregate of a worker: the states of the aggregate that its first argument names. */
+const char *const WORKER_AGGREGATE = "worker_partial_agg";
 
 /* What a statement has of what matters here. */
 struct Found
 {
 	List *aggregates; /* Aggrefs of ours */
+	List *partial;    /* Aggrefs of WORKER_AGGREGATE */
 	bool distributed; /* a table that Citus knows is read */
 };
 
@@ -87,38 +94,25 @@ struct Found
 
 /* ---- finding ------------------------------------------------------------------- */
 
-/* The row of pg_aggregate, which the caller copies; false if there is none. */
-static bool
-ReadAggregate(Oid aggregate, FormData_pg_aggregate *form)
-{
-	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	*form = *(Form_pg_aggregate) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
-	return true;
-}
-
 static bool
 HasTransition(Oid aggregate, const OurFunction &transition)
 {
-	FormData_pg_aggregate form;
+	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	Oid function;
 
-	return ReadAggregate(aggregate, &form) &&
-		   IsOurFunction(form.aggtransfn, transition.address, transition.symbol);
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	function = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn;
+	ReleaseSysCache(tuple);
+	return IsOurFunction(function, transition.address, transition.symbol);
 }
 
-static const Pair *
-FindPair(Oid aggregate)
+static const Family *
+FindFamily(const char *name, Oid aggregate)
 {
-	const char *name;
-
-	if (aggregate < FirstNormalObjectId || (name = get_func_name(aggregate)) == NULL)
-		return NULL;
-	for (const Pair &pair : PAIRS)
-		if (strcmp(name, pair.name) == 0 && HasTransition(aggregate, pair.transition))
-			return &pair;
+	for (const Family &family : FAMILIES)
+		if (strcmp(name, family.name) == 0 && HasTransition(aggregate, family.transition))
+			return &family;
 	return NULL;
 }
 
@@ -148,16 +142,29 @@ IsKnownToCitus(Oid table)
 	return found;
 }
 
+static void
+NoteAggregate(Aggref *aggregate, Found *found)
+{
+	const char *name;
+
+	if (aggregate->aggfnoid < FirstNormalObjectId ||
+		(name = get_func_name(aggregate->aggfnoid)) == NULL)
+		return;
+	if (FindFamily(name, aggregate->aggfnoid) != NULL)
+		found->aggregates = lappend(found->aggregates, aggregate);
+	else if (strcmp(name, WORKER_AGGREGATE) == 0 &&
+			 get_func_namespace(aggregate->aggfnoid) == PG_CATALOG_NAMESPACE)
+		found->partial = lappend(found->partial, aggregate);
+}
+
 /* Notes the aggregates of a statement; does not look at its tables. */
 static bool
 FindAggregates(Node *node, void *context)
 {
-	Found *found = (Found *) context;
-
 	if (node == NULL)
 		return false;
-	if (IsA(node, Aggref) && FindPair(((Aggref *) node)->aggfnoid) != NULL)
-		found->aggregates = lappend(found->aggregates, node);
+	if (IsA(node, Aggref))
+		NoteAggregate((Aggref *) node, (Found *) context);
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, AsWalker(FindAggregates), context, 0);
 	return expression_tree_walker(node, AsWalker(FindAggregates), context);
@@ -255,82 +262,48 @@ FindFunction(const char *name, int nargs, const Oid *types, Oid schema)
 }
 
 /*
- * Finds what replaces an aggregate: in its own schema, and only what is ours, since others may
- * make functions there. `filter` is the type dedup_filter.
+ * Finds the aggregate over hashes that is in the same schema as another one of the family, and
+ * is ours: others may make functions there. InvalidOid: there is none, or the user may not call
+ * both.
  */
-static bool
-FindReplacement(const Aggref *aggregate, const Pair &pair, Oid *hashed, Oid *hash, Oid *filter)
+static Oid
+FindHashed(Oid aggregate, const Family &family, const char *name, Oid filter)
 {
-	Oid schema = get_func_namespace(aggregate->aggfnoid);
-	FormData_pg_aggregate form;
-	Oid types[2] = {INT8OID, InvalidOid};
+	const Oid types[2] = {family.prototype ? filter : INT8OID, INT8OID};
+	Oid found = FindFunction(name, family.prototype ? 2 : 1, types, get_func_namespace(aggregate));
 
-	if (pair.prototype)
-	{
-		types[0] = linitial_oid(aggregate->aggargtypes);
-		types[1] = INT8OID;
-	}
-	*hashed = FindFunction(pair.hashed_name, pair.prototype ? 2 : 1, types, schema);
-	if (!OidIsValid(*hashed) || !HasTransition(*hashed, pair.hashed_transition) ||
-		!ReadAggregate(*hashed, &form))
-		return false;
-	*filter = form.aggtranstype;
-	types[0] = *filter;
-	types[1] = ANYOID;
-	*hash = FindFunction("dedup_key_hash", 2, types, schema);
-	return OidIsValid(*hash) && IsOurFunction(*hash, dedup_key_hash, "dedup_key_hash") &&
-		   MayCall(aggregate->aggfnoid) && MayCall(*hashed) && MayCall(*hash);
+	if (OidIsValid(found) && HasTransition(found, family.hashed_transition) && MayCall(aggregate) &&
+		MayCall(found))
+		return found;
+	return InvalidOid;
+}
+
+/* Finds dedup_key_hash() in a schema, if it is ours and the user may call it. */
+static Oid
+FindHash(Oid schema, Oid filter)
+{
+	const Oid types[2] = {filter, ANYOID};
+	Oid found = FindFunction("dedup_key_hash", 2, types, schema);
+
+	if (OidIsValid(found) && IsOurFunction(found, dedup_key_hash, "dedup_key_hash") &&
+		MayCall(found))
+		return found;
+	return InvalidOid;
+}
+
+/* Finds the type dedup_filter in a schema. */
+static Oid
+FindFilterType(Oid schema)
+{
+	return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("dedup_filter"),
+						   ObjectIdGetDatum(schema));
 }
 
 /* ---- changing ------------------------------------------------------------------- */
 
-/* Changes an aggregate, if it can be computed from hashes. */
 static void
-UseHashes(Aggref *aggregate)
+SetArguments(Aggref *aggregate, Node *prototype, Oid filter, Node *hash)
 {
-	const Pair *pair = FindPair(aggregate->aggfnoid);
-	Node *prototype = NULL;
-	List *columns = NIL;
-	FuncExpr *hash;
-	Oid hashed_oid;
-	Oid hash_oid;
-	Oid filter;
-	ListCell *cell;
-
-	/* NULL: it was changed already, as part of a tree that is in the statement twice */
-	if (pair == NULL || aggregate->aggdistinct != NIL || aggregate->aggorder != NIL ||
-		list_length(aggregate->args) >= FUNC_MAX_ARGS)
-		return;
-	foreach(cell, aggregate->args)
-	{
-		Node *argument = (Node *) lfirst_node(TargetEntry, cell)->expr;
-
-		if (pair->prototype && prototype == NULL)
-			prototype = argument;
-		else if (!MeansTheSame(exprType(argument)))
-			return;
-		else
-			columns = lappend(columns, argument);
-	}
-	if (prototype != NULL &&
-		(contain_volatile_functions(prototype) || checkExprHasSubLink(prototype) ||
-		 contain_var_clause(prototype)))
-		return;
-	if (!FindReplacement(aggregate, *pair, &hashed_oid, &hash_oid, &filter) ||
-		(pair->counts && getBaseType(exprType((Node *) linitial(columns))) == filter))
-		return;
-
-	columns = lcons(prototype != NULL ? copyObjectImpl(prototype)
-									  : (void *) makeNullConst(filter, -1, InvalidOid),
-					columns);
-	hash = makeFuncExpr(hash_oid, INT8OID, columns, InvalidOid, aggregate->inputcollid,
-						COERCE_EXPLICIT_CALL);
-	hash->funcvariadic = aggregate->aggvariadic;
-
-	aggregate->aggfnoid = hashed_oid;
-	aggregate->aggtranstype = InvalidOid; /* the planner fills it in */
-	aggregate->aggvariadic = false;
-	aggregate->inputcollid = InvalidOid;
 	aggregate->args = NIL;
 	aggregate->aggargtypes = NIL;
 	if (prototype != NULL)
@@ -342,6 +315,103 @@ UseHashes(Aggref *aggregate)
 		lappend(aggregate->args,
 				makeTargetEntry((Expr *) hash, list_length(aggregate->args) + 1, NULL, false));
 	aggregate->aggargtypes = lappend_oid(aggregate->aggargtypes, INT8OID);
+	aggregate->aggtranstype = InvalidOid; /* the planner fills it in */
+	aggregate->aggvariadic = false;
+	aggregate->inputcollid = InvalidOid;
+}
+
+/* Changes an aggregate over keys, if it can be computed from hashes. */
+static void
+UseHashes(Aggref *aggregate)
+{
+	const Family *family = FindFamily(get_func_name(aggregate->aggfnoid), aggregate->aggfnoid);
+	Oid schema = get_func_namespace(aggregate->aggfnoid);
+	Oid filter = FindFilterType(schema);
+	Node *prototype = NULL;
+	List *columns = NIL;
+	FuncExpr *hash;
+	Oid hashed_oid;
+	Oid hash_oid;
+	ListCell *cell;
+
+	/* NULL: it was changed already, as part of a tree that is in the statement twice */
+	if (family == NULL || !OidIsValid(filter) || aggregate->aggdistinct != NIL ||
+		aggregate->aggorder != NIL || list_length(aggregate->args) >= FUNC_MAX_ARGS)
+		return;
+	foreach(cell, aggregate->args)
+	{
+		Node *argument = (Node *) lfirst_node(TargetEntry, cell)->expr;
+
+		if (family->prototype && prototype == NULL)
+			prototype = argument;
+		else if (!MeansTheSame(exprType(argument)) ||
+				 (family->counts && getBaseType(exprType(argument)) == filter))
+			return;
+		else
+			columns = lappend(columns, argument);
+	}
+	if (prototype != NULL && (contain_volatile_functions(prototype) ||
+							  checkExprHasSubLink(prototype) || contain_var_clause(prototype)))
+		return;
+	hashed_oid = FindHashed(aggregate->aggfnoid, *family, family->hashed_name, filter);
+	hash_oid = FindHash(schema, filter);
+	if (!OidIsValid(hashed_oid) || !OidIsValid(hash_oid))
+		return;
+
+	columns = lcons(prototype != NULL ? copyObjectImpl(prototype)
+									  : (void *) makeNullConst(filter, -1, InvalidOid),
+					columns);
+	hash = makeFuncExpr(hash_oid, INT8OID, columns, InvalidOid, aggregate->inputcollid,
+						COERCE_EXPLICIT_CALL);
+	hash->funcvariadic = aggregate->aggvariadic;
+	aggregate->aggfnoid = hashed_oid;
+	SetArguments(aggregate, prototype, filter, (Node *) hash);
+}
+
+/*
+ * Changes Citus's aggregate of a worker, if it is for one of ours over hashes: into one that the
+ * executor calls without looking anything up for each row. Its result is the same text.
+ */
+static void
+UsePartial(Aggref *aggregate)
+{
+	Node *named =
+		strip_implicit_coercions((Node *) linitial_node(TargetEntry, aggregate->args)->expr);
+	Node *argument = (Node *) llast_node(TargetEntry, aggregate->args)->expr;
+	Node *prototype = NULL;
+
+	if (!IsA(named, Const) || ((Const *) named)->constisnull ||
+		(((Const *) named)->consttype != OIDOID &&
+		 ((Const *) named)->consttype != REGPROCEDUREOID) ||
+		list_length(aggregate->args) != 2 || aggregate->aggtype != CSTRINGOID ||
+		aggregate->aggdistinct != NIL || aggregate->aggorder != NIL)
+		return;
+	for (const Family &family : FAMILIES)
+	{
+		Oid hashed = DatumGetObjectId(((Const *) named)->constvalue);
+		Oid filter;
+		Oid partial;
+
+		if (!HasTransition(hashed, family.hashed_transition))
+			continue;
+		filter = FindFilterType(get_func_namespace(hashed));
+		partial = FindHashed(hashed, family, family.partial_name, filter);
+		if (family.prototype)
+		{
+			RowExpr *row = (RowExpr *) argument;
+
+			if (!IsA(row, RowExpr) || list_length(row->args) != 2)
+				return;
+			prototype = (Node *) linitial(row->args);
+			argument = (Node *) lsecond(row->args);
+		}
+		if (!OidIsValid(partial) || exprType(argument) != INT8OID ||
+			(prototype != NULL && exprType(prototype) != filter) || !MayCall(aggregate->aggfnoid))
+			return;
+		aggregate->aggfnoid = partial;
+		SetArguments(aggregate, prototype, filter, argument);
+		return;
+	}
 }
 
 static PlannedStmt *
@@ -349,6 +419,7 @@ PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo p
 {
 	Found found = {};
 	PlannedStmt *statement;
+	ListCell *cell;
 
 	if (GetConfigOption(CITUS_SETTING, true, false) != NULL)
 	{
@@ -356,18 +427,17 @@ PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo p
 		if (found.aggregates != NIL)
 			(void) FindTables((Node *) query, &found);
 	}
-	if (found.distributed)
-	{
-		ListCell *cell;
 
-		/* The planner may change what it is given, and so may we. */
+	/* The planner may change what it is given, and so may we. */
+	if (found.distributed)
 		foreach(cell, found.aggregates)
 			UseHashes(lfirst_node(Aggref, cell));
-	}
+	foreach(cell, found.partial)
+		UsePartial(lfirst_node(Aggref, cell));
 	statement = previous_planner != NULL
 					? previous_planner(query, text, cursor_options, parameters)
 					: standard_planner(query, text, cursor_options, parameters);
-	if (found.distributed)
+	if (found.distributed || found.partial != NIL)
 		statement->dependsOnRole = true; /* on what the user may call */
 	return statement;
 }

@@ -21,6 +21,11 @@
  *   - a prototype that is volatile or a sub-select, since it would be evaluated twice; one that
  *     differs from row to row, since the first row's counts and no shard is first
  *   - aggregates that the user may not call
+ *
+ * On a worker Citus calls worker_partial_agg(), which looks the aggregate's functions up for
+ * each row: 200 ns a row, three times the work itself. There
+ *   worker_partial_agg('dedup_agg_hashes(bigint)'::regprocedure, h)
+ * becomes dedup_agg_hashes_partial(h), which returns the same text of the same state.
  */
 #ifndef STREAMDEDUP_QUERY_CITUS_HPP
 #define STREAMDEDUP_QUERY_CITUS_HPP

@@ -119,17 +119,18 @@ GetState(FunctionCallInfo fcinfo)
 
 /*
  * What the call site's states are: those of a partial aggregate, or of a whole one. Who calls
- * for another extension merges the states.
+ * for another extension merges the states, and so does who wants them as text.
  */
 static void
 FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
 {
 	Aggref *aggref = AggGetAggref(fcinfo);
 
-	site->limit =
-		CalledByOther(fcinfo) || (aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit))
-			? HashLimit::State
-			: HashLimit::Value;
+	const bool partial =
+		CalledByOther(fcinfo) || (aggref != NULL && (DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ||
+													 aggref->aggtype == CSTRINGOID));
+
+	site->limit = partial ? HashLimit::State : HashLimit::Value;
 	site->started = true;
 }
 
