@@ -88,6 +88,7 @@ struct Found
 	List *aggregates; /* Aggrefs of ours */
 	List *partial;    /* Aggrefs of WORKER_AGGREGATE */
 	bool distributed; /* a table that Citus knows is read */
+	bool leave;       /* the aggregates of the query in hand stay as they are */
 };
 
 } /* namespace */
@@ -150,23 +151,43 @@ NoteAggregate(Aggref *aggregate, Found *found)
 	if (aggregate->aggfnoid < FirstNormalObjectId ||
 		(name = get_func_name(aggregate->aggfnoid)) == NULL)
 		return;
-	if (FindFamily(name, aggregate->aggfnoid) != NULL)
+	if (!found->leave && FindFamily(name, aggregate->aggfnoid) != NULL)
 		found->aggregates = lappend(found->aggregates, aggregate);
 	else if (strcmp(name, WORKER_AGGREGATE) == 0 &&
 			 get_func_namespace(aggregate->aggfnoid) == PG_CATALOG_NAMESPACE)
 		found->partial = lappend(found->partial, aggregate);
 }
 
+/*
+ * Returns whether a query of one row is ordered. Citus has each worker order its states, too,
+ * which are cstrings and have no order.
+ */
+static bool
+OrdersOneRow(const Query *query)
+{
+	return query->groupClause == NIL && query->sortClause != NIL &&
+		   (query->limitCount != NULL || query->hasDistinctOn);
+}
+
 /* Notes the aggregates of a statement; does not look at its tables. */
 static bool
 FindAggregates(Node *node, void *context)
 {
+	Found *found = (Found *) context;
+
 	if (node == NULL)
 		return false;
-	if (IsA(node, Aggref))
-		NoteAggregate((Aggref *) node, (Found *) context);
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, AsWalker(FindAggregates), context, 0);
+	{
+		const bool outer = found->leave;
+
+		found->leave = OrdersOneRow((Query *) node);
+		(void) query_tree_walker((Query *) node, AsWalker(FindAggregates), context, 0);
+		found->leave = outer;
+		return false;
+	}
+	if (IsA(node, Aggref))
+		NoteAggregate((Aggref *) node, found);
 	return expression_tree_walker(node, AsWalker(FindAggregates), context);
 }
 

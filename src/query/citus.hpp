@@ -21,6 +21,7 @@
  *   - a prototype that is volatile or a sub-select, since it would be evaluated twice; one that
  *     differs from row to row, since the first row's counts and no shard is first
  *   - aggregates that the user may not call
+ *   - aggregates of a query without GROUP BY that has ORDER BY and LIMIT, for which Citus fails
  *
  * On a worker Citus calls worker_partial_agg(), which looks the aggregate's functions up for
  * each row: 200 ns a row, three times the work itself. There
