@@ -113,8 +113,8 @@ CREATE AGGREGATE worker_partial_agg(oid, bigint) (SFUNC = look_alike, STYPE = te
 CREATE AGGREGATE other_agg(bigint) (SFUNC = int8pl, STYPE = bigint);
 \set QUIET off
 SELECT plan(query) FROM unnest(ARRAY[
-	$$SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(bigint)'::regprocedure, dedup_key_hash(NULL, i)) FROM here$$,
-	$$SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(dedup_filter,bigint)'::regprocedure, ROW(dedup_filter(100), dedup_key_hash(dedup_filter(100), i))) FROM here$$,
+	$$SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(bigint)'::regprocedure, dedup_hash(NULL, i)) FROM here$$,
+	$$SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(dedup_filter,bigint)'::regprocedure, ROW(dedup_filter(100), dedup_hash(dedup_filter(100), i))) FROM here$$,
 	$$SELECT pg_catalog.worker_partial_agg('approx_count_distinct_hashes(bigint)'::regprocedure, i) FILTER (WHERE i > 7) FROM here$$,
 	$$SELECT pg_catalog.worker_partial_agg('other_agg(bigint)'::regprocedure, i) FROM here$$,
 	$$SELECT citus_test.worker_partial_agg('dedup_agg_hashes(bigint)'::regprocedure, i) FROM here$$,
@@ -123,9 +123,9 @@ SELECT plan(query) FROM unnest(ARRAY[
 	$$SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(dedup_filter,bigint)'::regprocedure, ROW(i, f)) FROM here$$]) query;
 \set QUIET on
 CREATE FUNCTION states(modulus int) RETURNS TABLE (sized dedup_filter, growing dedup_filter, counted dedup_filter) LANGUAGE sql AS $$
-	SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(dedup_filter,bigint)'::regprocedure, ROW(dedup_filter(4000), dedup_key_hash(dedup_filter(4000), page)))::text::dedup_filter,
-		pg_catalog.worker_partial_agg('dedup_agg_hashes(bigint)'::regprocedure, dedup_key_hash(NULL, page))::text::dedup_filter,
-		pg_catalog.worker_partial_agg('approx_count_distinct_hashes(bigint)'::regprocedure, dedup_key_hash(NULL, page))::text::dedup_filter
+	SELECT pg_catalog.worker_partial_agg('dedup_agg_hashes(dedup_filter,bigint)'::regprocedure, ROW(dedup_filter(4000), dedup_hash(dedup_filter(4000), page)))::text::dedup_filter,
+		pg_catalog.worker_partial_agg('dedup_agg_hashes(bigint)'::regprocedure, dedup_hash(NULL, page))::text::dedup_filter,
+		pg_catalog.worker_partial_agg('approx_count_distinct_hashes(bigint)'::regprocedure, dedup_hash(NULL, page))::text::dedup_filter
 	FROM here WHERE page < 2500 GROUP BY page % modulus $$;
 CREATE AGGREGATE combine_agg(dedup_filter) (SFUNC = dedup_agg_combine, STYPE = dedup_filter, FINALFUNC = dedup_agg_final);
 CREATE AGGREGATE combine_count(dedup_filter) (SFUNC = dedup_agg_combine, STYPE = dedup_filter, FINALFUNC = approx_count_distinct_final);

@@ -340,10 +340,10 @@ CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
 
 -- Not STRICT: without a filter it returns the hash for the default ones.
-CREATE FUNCTION dedup_key_hash(filter dedup_filter, VARIADIC key "any") RETURNS bigint
+CREATE FUNCTION dedup_hash(filter dedup_filter, VARIADIC key "any") RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_key_hash(dedup_filter, "any") IS 'the hash by which a filter, or for NULL one with the default seed, knows a key; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_hash(dedup_filter, "any") IS 'the hash by which a filter, or for NULL one with the default seed, knows a key; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_agg_hashes(hash bigint) (
 	SFUNC = dedup_agg_hashes_trans,
@@ -355,7 +355,7 @@ CREATE AGGREGATE dedup_agg_hashes(hash bigint) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg_hashes(bigint) IS 'dedup_agg(key) of dedup_key_hash(NULL, key), for Citus';
+COMMENT ON AGGREGATE dedup_agg_hashes(bigint) IS 'dedup_agg(key) of dedup_hash(NULL, key), for Citus';
 
 CREATE AGGREGATE dedup_agg_hashes(prototype dedup_filter, hash bigint) (
 	SFUNC = dedup_agg_hashes_trans,
@@ -367,7 +367,7 @@ CREATE AGGREGATE dedup_agg_hashes(prototype dedup_filter, hash bigint) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg_hashes(dedup_filter, bigint) IS 'dedup_agg(prototype, key) of dedup_key_hash(prototype, key), for Citus';
+COMMENT ON AGGREGATE dedup_agg_hashes(dedup_filter, bigint) IS 'dedup_agg(prototype, key) of dedup_hash(prototype, key), for Citus';
 
 CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
 	SFUNC = approx_count_distinct_hashes_trans,
@@ -379,7 +379,7 @@ CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'approx_count_distinct(key) of dedup_key_hash(NULL, key), for Citus';
+COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'approx_count_distinct(key) of dedup_hash(NULL, key), for Citus';
 
 -- The states of these three as text, as Citus's worker_partial_agg() returns them.
 CREATE AGGREGATE dedup_agg_hashes_partial(hash bigint) (

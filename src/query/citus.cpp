@@ -33,7 +33,7 @@ Datum approx_count_distinct_internal_trans(PG_FUNCTION_ARGS);
 Datum dedup_agg_hashes_trans(PG_FUNCTION_ARGS);
 Datum dedup_agg_hashes_prototype_trans(PG_FUNCTION_ARGS);
 Datum approx_count_distinct_hashes_trans(PG_FUNCTION_ARGS);
-Datum dedup_key_hash(PG_FUNCTION_ARGS);
+Datum dedup_hash(PG_FUNCTION_ARGS);
 #pragma GCC visibility pop
 }
 
@@ -299,15 +299,14 @@ FindHashed(Oid aggregate, const Family &family, const char *name, Oid filter)
 	return InvalidOid;
 }
 
-/* Finds dedup_key_hash() in a schema, if it is ours and the user may call it. */
+/* Finds dedup_hash() in a schema, if it is ours and the user may call it. */
 static Oid
 FindHash(Oid schema, Oid filter)
 {
 	const Oid types[2] = {filter, ANYOID};
-	Oid found = FindFunction("dedup_key_hash", 2, types, schema);
+	Oid found = FindFunction("dedup_hash", 2, types, schema);
 
-	if (OidIsValid(found) && IsOurFunction(found, dedup_key_hash, "dedup_key_hash") &&
-		MayCall(found))
+	if (OidIsValid(found) && IsOurFunction(found, dedup_hash, "dedup_hash") && MayCall(found))
 		return found;
 	return InvalidOid;
 }

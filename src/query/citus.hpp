@@ -9,9 +9,9 @@
  * geometry has.
  *
  * So statements are changed before Citus plans them, if they read a table that Citus knows:
- *   dedup_agg(k...)             becomes  dedup_agg_hashes(dedup_key_hash(NULL, k...))
- *   dedup_agg(p, k...)          becomes  dedup_agg_hashes(p, dedup_key_hash(p, k...))
- *   approx_count_distinct(k...) becomes  approx_count_distinct_hashes(dedup_key_hash(NULL, k...))
+ *   dedup_agg(k...)             becomes  dedup_agg_hashes(dedup_hash(NULL, k...))
+ *   dedup_agg(p, k...)          becomes  dedup_agg_hashes(p, dedup_hash(p, k...))
+ *   approx_count_distinct(k...) becomes  approx_count_distinct_hashes(dedup_hash(NULL, k...))
  * The hashes are computed on the workers, and the results are the same filters and counts.
  *
  * What stays as it is, and is computed here from the rows:

@@ -207,7 +207,7 @@ template <StateType TYPE, int FIRST, bool TAKES_FILTERS> struct ColumnKeys
 	}
 };
 
-/* The keys of an aggregate over hashes that dedup_key_hash() made, in argument `ARGUMENT`. */
+/* The keys of an aggregate over hashes that dedup_hash() made, in argument `ARGUMENT`. */
 template <int ARGUMENT> struct HashedKeys
 {
 	static constexpr StateType STATE = StateType::Filter;

@@ -154,12 +154,12 @@ DEDUP_FUNCTION(dedup_add_support)
 }
 
 /*
- * dedup_key_hash(filter dedup_filter, VARIADIC key "any") returns bigint
+ * dedup_hash(filter dedup_filter, VARIADIC key "any") returns bigint
  *
  * The hash by which the filter knows the key; NULL where a column is. Without a filter that of
  * filters with the default seed and hash function.
  */
-DEDUP_FUNCTION(dedup_key_hash)
+DEDUP_FUNCTION(dedup_hash)
 {
 	CallSite *site = GetKeyCallSite(fcinfo);
 	dedup::KeySeed seed;
