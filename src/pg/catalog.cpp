@@ -8,6 +8,8 @@ extern "C" {
 #include "access/table.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -55,4 +57,14 @@ IsOurFunction(Oid function, PGFunction address, const char *symbol)
 	/* Some other library may have a function of that name. */
 	fmgr_info(function, &info);
 	return info.fn_addr == address;
+}
+
+bool
+MayCall(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#endif
 }

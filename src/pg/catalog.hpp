@@ -18,4 +18,7 @@ extern HeapTuple ReadCatalog(Oid catalog, Oid index, AttrNumber oid_column, Oid 
  */
 extern bool IsOurFunction(Oid function, PGFunction address, const char *symbol);
 
+/* Returns whether the present user may call a function or an aggregate. */
+extern bool MayCall(Oid function);
+
 #endif /* STREAMDEDUP_PG_CATALOG_HPP */

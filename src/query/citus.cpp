@@ -4,6 +4,7 @@
 #include "query/citus.hpp"
 
 #include "pg/catalog.hpp"
+#include "pg/keys.hpp"
 #include "pg/walker.hpp"
 
 extern "C" {
@@ -19,7 +20,6 @@ extern "C" {
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "rewrite/rewriteManip.h"
-#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -232,24 +232,8 @@ MeansTheSame(Oid type)
 
 	check_stack_depth();
 	type = getBaseType(type);
-	switch (type)
-	{
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGCOLLATIONOID:
-		case REGTYPEOID:
-		case REGROLEOID:
-		case REGNAMESPACEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-		case ACLITEMOID:
-			return false;
-		default:
-			break;
-	}
+	if (IsRegType(type) || type == ACLITEMOID)
+		return false;
 	element = get_element_type(type);
 	if (OidIsValid(element))
 		return MeansTheSame(element);
@@ -261,16 +245,6 @@ MeansTheSame(Oid type)
 			TupleDescAttr(desc, i)->attisdropped || MeansTheSame(TupleDescAttr(desc, i)->atttypid);
 	ReleaseTupleDesc(desc);
 	return same;
-}
-
-static bool
-MayCall(Oid function)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
-#else
-	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
-#endif
 }
 
 static Oid
