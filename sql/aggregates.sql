@@ -246,3 +246,26 @@ SELECT dedup_agg_trans(dedup_filter(10), 1);
 \echo :LAST_ERROR_SQLSTATE
 SELECT dedup_agg_trans(dedup_filter(10), dedup_filter(10), 1);
 SELECT dedup_agg_combine(dedup_filter(10), dedup_filter(10));
+SELECT dedup_agg_hashes_trans(dedup_filter(10), 1);
+SELECT dedup_agg_hashes_trans(dedup_filter(10), dedup_filter(10), 1);
+SELECT approx_count_distinct_hashes_trans(dedup_filter(10), 1);
+-- NULL is no internal either
+\set VERBOSITY terse
+SELECT dedup_agg_internal_trans(NULL, 1);
+SELECT dedup_agg_deserial(dedup_filter(10)::bytea, NULL);
+\set VERBOSITY default
+
+-- aggregates over hashes are those over the keys; dedup_hash() is the hash for a filter's seed
+-- and hash function, NULL if a column is
+
+SELECT n, dedup_agg_hashes(h0)::text = dedup_agg(i, g)::text AS growing, dedup_agg_hashes(p, h1)::text = dedup_agg(p, i, g)::text AS sized,
+	approx_count_distinct_hashes(h0) = approx_count_distinct(i, g) AS counts
+FROM (SELECT i, g, p, n, dedup_hash(NULL, i, g) AS h0, dedup_hash(p, i, g) AS h1
+	FROM hits, generate_series(1, 3) g, (VALUES (1, dedup_filter(500, 0.01, 42)), (2, dedup_method('bloom', NULL, 'keys=100 hash=sip', 7)), (3, dedup_filter(5000))) v(n, p)) x
+GROUP BY n, p ORDER BY n;
+SELECT dedup_hash(NULL, 1) = dedup_hash(dedup_filter(10), 1::bigint) AS plain, dedup_hash(NULL, 1) = dedup_hash(dedup_filter(10, 0.01, 1), 1) AS seeded,
+	dedup_hash(NULL, 1) = dedup_hash(dedup_method('bloom', '1kB', 'hash=sip'), 1) AS sip, dedup_hash(NULL, 1, NULL) AS null_column, dedup_hash(NULL, VARIADIC ARRAY[1, 2]) = dedup_hash(NULL, 1, 2) AS variadic,
+	substr(dedup_agg('x')::bytea, 61) = (SELECT string_agg(substr(int8send(dedup_hash(NULL, 'x')), 9 - n, 1), NULL ORDER BY n) FROM generate_series(1, 8) n) AS stored;
+SELECT dedup_hash(NULL, dedup_filter(10));
+SELECT dedup_hash(NULL, 1::money);
+SELECT dedup_agg_hashes(NULL) AS no_key, approx_count_distinct_hashes(NULL) AS none, dedup_agg_hashes(dedup_filter(10), NULL)::text = dedup_filter(10)::text AS empty;

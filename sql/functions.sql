@@ -179,9 +179,9 @@ SELECT count(*) >= 9 AS many, bool_and(functions = 1) AS the_same FROM (
 		FROM pg_proc WHERE probin LIKE '%streamdedup' AND proargnames[1] = 'name') x
 	GROUP BY proname, types HAVING count(*) = 2) y;
 SELECT proname, pronargs AS args, aggtranstype::regtype AS state, aggcombinefn <> 0 AS combines,
-	aggfinalmodify AS final, aggtransspace > 0 AS space_told FROM pg_aggregate
-JOIN pg_proc p ON p.oid = aggfnoid
-WHERE aggtranstype = 'dedup_filter'::regtype ORDER BY proname COLLATE "C", pronargs;
+	aggserialfn <> 0 AND aggdeserialfn <> 0 AS serialised, aggfinalmodify AS final, aggtransspace > 0 AS space_told
+FROM pg_aggregate JOIN pg_proc p ON p.oid = aggfnoid
+WHERE aggtransfn IN (SELECT oid FROM pg_proc WHERE probin LIKE '%streamdedup') ORDER BY proname COLLATE "C", pronargs;
 
 -- nothing of it depends on the search path, and it works in another schema
 

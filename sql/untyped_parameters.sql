@@ -54,6 +54,7 @@ INSERT INTO calls (call) VALUES
 	('dedup_agg(@)'),
 	('dedup_agg(dedup_filter(10), @)'),
 	('approx_count_distinct(@)'),
+	('dedup_hash(dedup_filter(10), @)'),
 	('dedup_is_new(@) OVER ()'),
 	('dedup_is_new(dedup_filter(10), @) OVER ()'),
 	($$is_new('seen', @)$$),

@@ -4,6 +4,7 @@
 #include "guard/guard.hpp"
 #include "live/live.hpp"
 #include "pg/settings.hpp"
+#include "query/citus.hpp"
 #include "query/distinct/hook.hpp"
 
 extern "C" {
@@ -32,6 +33,8 @@ CheckForInterrupts(void)
  * Callbacks are called last registered first: the guard's, which may still take keys
  * back and count rows, before those of the counters. Hooks for object access call the one
  * installed before them first: live filters refuse a command before the guard looks at it.
+ * The hook of approximate DISTINCT comes last, since it is called first: the aggregates that it
+ * puts in are changed for Citus.
  */
 void
 _PG_init(void)
@@ -41,5 +44,6 @@ _PG_init(void)
 	InitLiveCounters();
 	InitLiveRefusals();
 	InitGuard();
+	InitCitus();
 	InitApproximate();
 }

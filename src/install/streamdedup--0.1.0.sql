@@ -223,14 +223,39 @@ COMMENT ON FUNCTION dedup_stats(dedup_filter) IS 'what the filter was made for a
 
 -- ---- aggregates ----
 
+-- Two families. Aggregates over keys of any type have a state that is declared internal: Citus
+-- would try to compute them on its workers if it were dedup_filter, and fail, since the types of
+-- the arguments do not match "any". It computes those over hashes there instead.
+CREATE FUNCTION dedup_agg_internal_trans(internal, VARIADIC key "any") RETURNS internal
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_agg_internal_trans(internal, dedup_filter, VARIADIC key "any") RETURNS internal
+AS 'MODULE_PATHNAME', 'dedup_agg_internal_prototype_trans' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+-- These two, and that of approx_count_distinct, are for aggregates of others.
 CREATE FUNCTION dedup_agg_trans(dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
 CREATE FUNCTION dedup_agg_trans(dedup_filter, dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_agg_prototype_trans' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
+CREATE FUNCTION dedup_agg_hashes_trans(dedup_filter, hash bigint) RETURNS dedup_filter
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+CREATE FUNCTION dedup_agg_hashes_trans(dedup_filter, dedup_filter, hash bigint) RETURNS dedup_filter
+AS 'MODULE_PATHNAME', 'dedup_agg_hashes_prototype_trans' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
 CREATE FUNCTION dedup_agg_combine(dedup_filter, dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
+CREATE FUNCTION dedup_agg_internal_combine(internal, internal) RETURNS internal
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
+CREATE FUNCTION dedup_agg_serial(internal) RETURNS bytea
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE FUNCTION dedup_agg_deserial(bytea, internal) RETURNS internal
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 CREATE FUNCTION dedup_merge_agg_trans(dedup_filter, dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
@@ -238,22 +263,36 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 CREATE FUNCTION dedup_agg_final(dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
+CREATE FUNCTION dedup_agg_internal_final(internal) RETURNS dedup_filter
+AS 'MODULE_PATHNAME', 'dedup_agg_final' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
 CREATE FUNCTION dedup_merge_agg_final(dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
+CREATE FUNCTION approx_count_distinct_internal_trans(internal, VARIADIC key "any") RETURNS internal
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
 CREATE FUNCTION approx_count_distinct_trans(dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
--- Not STRICT: of no rows it returns 0.
+CREATE FUNCTION approx_count_distinct_hashes_trans(dedup_filter, hash bigint) RETURNS dedup_filter
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+-- Not STRICT: of no rows they return 0.
 CREATE FUNCTION approx_count_distinct_final(dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
+CREATE FUNCTION approx_count_distinct_internal_final(internal) RETURNS bigint
+AS 'MODULE_PATHNAME', 'approx_count_distinct_final' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
+
 CREATE AGGREGATE dedup_agg(VARIADIC key "any") (
-	SFUNC = dedup_agg_trans,
-	STYPE = dedup_filter,
-	SSPACE = 160,
-	COMBINEFUNC = dedup_agg_combine,
-	FINALFUNC = dedup_agg_final,
+	SFUNC = dedup_agg_internal_trans,
+	STYPE = internal,
+	SSPACE = 176,
+	COMBINEFUNC = dedup_agg_internal_combine,
+	SERIALFUNC = dedup_agg_serial,
+	DESERIALFUNC = dedup_agg_deserial,
+	FINALFUNC = dedup_agg_internal_final,
 	FINALFUNC_MODIFY = READ_ONLY,
 	PARALLEL = SAFE
 );
@@ -261,11 +300,13 @@ CREATE AGGREGATE dedup_agg(VARIADIC key "any") (
 COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys, which grows, at a rate of 0.01; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
-	SFUNC = dedup_agg_trans,
-	STYPE = dedup_filter,
-	SSPACE = 160,
-	COMBINEFUNC = dedup_agg_combine,
-	FINALFUNC = dedup_agg_final,
+	SFUNC = dedup_agg_internal_trans,
+	STYPE = internal,
+	SSPACE = 176,
+	COMBINEFUNC = dedup_agg_internal_combine,
+	SERIALFUNC = dedup_agg_serial,
+	DESERIALFUNC = dedup_agg_deserial,
+	FINALFUNC = dedup_agg_internal_final,
 	FINALFUNC_MODIFY = READ_ONLY,
 	PARALLEL = SAFE
 );
@@ -285,7 +326,51 @@ CREATE AGGREGATE dedup_merge_agg(filter dedup_filter) (
 COMMENT ON AGGREGATE dedup_merge_agg(dedup_filter) IS 'filter of the keys of all filters';
 
 CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
-	SFUNC = approx_count_distinct_trans,
+	SFUNC = approx_count_distinct_internal_trans,
+	STYPE = internal,
+	SSPACE = 176,
+	COMBINEFUNC = dedup_agg_internal_combine,
+	SERIALFUNC = dedup_agg_serial,
+	DESERIALFUNC = dedup_agg_deserial,
+	FINALFUNC = approx_count_distinct_internal_final,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
+
+-- Not STRICT: without a filter it returns the hash for the default ones.
+CREATE FUNCTION dedup_hash(filter dedup_filter, VARIADIC key "any") RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+COMMENT ON FUNCTION dedup_hash(dedup_filter, "any") IS 'the hash by which a filter, or for NULL one with the default seed, knows a key; a parameter as a key needs a type: $1::bigint';
+
+CREATE AGGREGATE dedup_agg_hashes(hash bigint) (
+	SFUNC = dedup_agg_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_agg_final,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE dedup_agg_hashes(bigint) IS 'dedup_agg(key) of dedup_hash(NULL, key), for Citus';
+
+CREATE AGGREGATE dedup_agg_hashes(prototype dedup_filter, hash bigint) (
+	SFUNC = dedup_agg_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_agg_final,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE dedup_agg_hashes(dedup_filter, bigint) IS 'dedup_agg(prototype, key) of dedup_hash(prototype, key), for Citus';
+
+CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
+	SFUNC = approx_count_distinct_hashes_trans,
 	STYPE = dedup_filter,
 	SSPACE = 160,
 	COMBINEFUNC = dedup_agg_combine,
@@ -294,7 +379,44 @@ CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
+COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'approx_count_distinct(key) of dedup_hash(NULL, key), for Citus';
+
+-- The states of these three as text, as Citus's worker_partial_agg() returns them.
+CREATE AGGREGATE dedup_agg_hashes_partial(hash bigint) (
+	SFUNC = dedup_agg_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_filter_out,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE dedup_agg_hashes_partial(bigint) IS 'state of dedup_agg_hashes(hash) as text, for Citus';
+
+CREATE AGGREGATE dedup_agg_hashes_partial(prototype dedup_filter, hash bigint) (
+	SFUNC = dedup_agg_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_filter_out,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE dedup_agg_hashes_partial(dedup_filter, bigint) IS 'state of dedup_agg_hashes(prototype, hash) as text, for Citus';
+
+CREATE AGGREGATE approx_count_distinct_hashes_partial(hash bigint) (
+	SFUNC = approx_count_distinct_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = dedup_filter_out,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE approx_count_distinct_hashes_partial(bigint) IS 'state of approx_count_distinct_hashes(hash) as text, for Citus';
 
 -- ---- queries ----
 

@@ -8,6 +8,8 @@ extern "C" {
 #include "access/table.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/snapmgr.h"
@@ -80,4 +82,16 @@ WatchRelations(void (*changed)(Oid relation))
 	if (watcher_count == 0)
 		CacheRegisterRelcacheCallback(RelationChanged, (Datum) 0);
 	watchers[watcher_count++] = changed;
+}
+
+/* ---- permissions ----------------------------------------------------------------------- */
+
+bool
+MayCall(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#endif
 }

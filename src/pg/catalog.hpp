@@ -25,4 +25,7 @@ extern bool IsOurFunction(Oid function, PGFunction address, const char *symbol);
  */
 extern void WatchRelations(void (*changed)(Oid relation));
 
+/* Returns whether the present user may call a function or an aggregate. */
+extern bool MayCall(Oid function);
+
 #endif /* STREAMDEDUP_PG_CATALOG_HPP */

@@ -26,10 +26,37 @@ NoHashFunction(Oid type)
 			 errhint("Cast the value to a type that has one, such as text.")));
 }
 
+bool
+IsRegType(Oid type)
+{
+	switch (type)
+	{
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGTYPEOID:
+		case REGROLEOID:
+		case REGNAMESPACEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /* The kinds of types whose canonical form we know. */
 static bool
 KnownKind(Oid type, KeyKind *kind)
 {
+	if (IsRegType(type))
+	{
+		*kind = KeyKind::UInt32;
+		return true;
+	}
 	switch (type)
 	{
 		case BOOLOID:
@@ -49,17 +76,6 @@ KnownKind(Oid type, KeyKind *kind)
 			*kind = KeyKind::Int64;
 			return true;
 		case OIDOID:
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGCOLLATIONOID:
-		case REGTYPEOID:
-		case REGROLEOID:
-		case REGNAMESPACEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
 		case XIDOID:
 		case CIDOID:
 			*kind = KeyKind::UInt32;

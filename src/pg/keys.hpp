@@ -79,6 +79,10 @@ extern bool IsHashableType(Oid type);
  */
 extern bool IsWidelyHashableType(Oid type);
 
+/* Whether values of the type are numbers of rows in the catalogs: regclass and its like, not oid.
+ */
+extern bool IsRegType(Oid type);
+
 /* Whether the key is one column, whose type has this hash function. */
 extern bool IsHashedBy(const KeyPlan *plan, PGFunction function);
 

@@ -1,11 +1,18 @@
 /*
- * The aggregates dedup_agg, dedup_merge_agg and approx_count_distinct.
+ * The aggregates dedup_agg, dedup_merge_agg and approx_count_distinct, and their forms that
+ * take hashes of keys.
  *
  * Their state is a dedup_filter in a working form: a flat value in the aggregate's
  * context, changed in place and returned by the same pointer. Only when it has to
- * grow does a transition return a new value, which the executor copies into the
- * aggregate's context; room doubles, so that is rare. No memory context or
- * expanded object a group: hash aggregation walks all of them at each new group.
+ * grow does a transition return a new value; room doubles, so that is rare. No memory
+ * context or expanded object a group: hash aggregation walks all of them at each new group.
+ *
+ * Aggregates over keys of any type declare their state `internal`, and a new value is made in
+ * the aggregate's context. The others declare it dedup_filter, and the executor copies a new
+ * value there. The difference matters to Citus. It computes an aggregate whose state is a type
+ * with a text form on the workers, but its check of the argument types fails for
+ * VARIADIC "any". Of an aggregate with an internal state it fetches the rows. The aggregates
+ * over hashes are the ones that it can compute on the workers (query/citus.hpp).
  */
 #include "core/sketch.hpp"
 #include "pg/keys.hpp"
@@ -13,6 +20,7 @@
 #include "value/sound.hpp"
 
 extern "C" {
+#include "access/xact.h"
 #include "nodes/primnodes.h"
 }
 
@@ -21,6 +29,13 @@ using dedup::Shape;
 
 namespace
 {
+
+/* Where the state of an aggregate lives. */
+enum class StateType
+{
+	Filter,  /* declared dedup_filter: the executor copies a new value */
+	Internal /* declared internal: we put it into the aggregate's context */
+};
 
 /* What a call site keeps in fn_extra. */
 struct AggregateSite
@@ -47,21 +62,49 @@ constexpr uint64 COUNT_MEMORY = 16 * 1024;
 
 } /* namespace */
 
+/* The context of the aggregate's states. An error if no aggregate calls. */
+static MemoryContext
+AggregateContext(FunctionCallInfo fcinfo)
+{
+	MemoryContext context;
+
+	if (!AggCheckCallContext(fcinfo, &context))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("aggregate support function called outside of an aggregate"),
+						errhint("Use dedup_agg(), dedup_merge_agg() or approx_count_distinct().")));
+	return context;
+}
+
+/*
+ * Returns whether another extension calls, in an aggregate of its own. Citus does, and looks
+ * the function up again for each row. The executor always sets fn_expr.
+ */
+static inline bool
+CalledByOther(FunctionCallInfo fcinfo)
+{
+	return fcinfo->flinfo->fn_expr == NULL;
+}
+
 /*
  * What the call site keeps. States are changed in place, which is only right for an
  * aggregate's own; whether this is one does not change at a call site.
+ *
+ * All calls by other extensions share one site, since what they keep in fn_extra is lost after
+ * each row. It has no key plan. All else in a site is checked against the state or the
+ * prototype of each row.
  */
 static inline AggregateSite *
 GetSite(FunctionCallInfo fcinfo, bool in_place)
 {
 	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
+	static AggregateSite shared;
 
 	if (likely(site != NULL))
 		return site;
-	if (in_place && !AggCheckCallContext(fcinfo, NULL))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("aggregate support function called outside of an aggregate"),
-						errhint("Use dedup_agg(), dedup_merge_agg() or approx_count_distinct().")));
+	if (in_place)
+		(void) AggregateContext(fcinfo);
+	if (in_place && CalledByOther(fcinfo))
+		return &shared;
 	site = (AggregateSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(AggregateSite));
 	site->most_keys = PG_UINT64_MAX;
 	fcinfo->flinfo->fn_extra = site;
@@ -76,14 +119,20 @@ GetState(FunctionCallInfo fcinfo)
 	return unlikely(VARATT_IS_EXTENDED(state)) ? PG_DETOAST_DATUM(PG_GETARG_DATUM(0)) : state;
 }
 
-/* What the call site's states are: those of a partial aggregate, or of a whole one. */
+/*
+ * What the call site's states are: those of a partial aggregate, or of a whole one. Who calls
+ * for another extension merges the states, and so does who wants them as text.
+ */
 static void
 FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
 {
 	Aggref *aggref = AggGetAggref(fcinfo);
 
-	site->limit = aggref != NULL && DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ? HashLimit::State
-																			: HashLimit::Value;
+	const bool partial =
+		CalledByOther(fcinfo) || (aggref != NULL && (DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ||
+													 aggref->aggtype == CSTRINGOID));
+
+	site->limit = partial ? HashLimit::State : HashLimit::Value;
 	site->started = true;
 }
 
@@ -127,55 +176,6 @@ SettledState(struct varlena *value)
 }
 
 /*
- * Adds this row's key to the state. Called for every row of every dedup_agg. Only an
- * aggregate that counts (`only_counts`) takes filters as keys.
- */
-static inline Datum
-AddRow(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, int first_key,
-	   bool only_counts = false)
-{
-	uint8_t *image = (uint8_t *) VARDATA(value);
-	Header *header = &site->last.header;
-	FilterState state;
-	uint64 hash;
-
-	if (unlikely(site->keys == NULL))
-	{
-		KeyPlan *keys = MakeKeyPlan(fcinfo, first_key);
-
-		if (!only_counts)
-			RefuseFilterAsKey(keys);
-		site->keys = keys;
-		if (!site->started)
-			FindLimit(fcinfo, site);
-	}
-	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
-				 dedup::Flaw::kNone))
-		CheckFlat(value, header); /* for its error */
-	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
-		PG_RETURN_POINTER(value);
-	if (unlikely(header->counters.count > site->most_keys) && header->shape == site->state_shape)
-		value = MakePlain(SettledState(value)); /* which takes more keys at its rate */
-	else if (likely(!header->canonical()))
-	{
-		dedup::Outcome outcome;
-
-		dedup::Align(image, header);
-		outcome = dedup::Defer(image, header, hash);
-		if (likely(outcome != dedup::Outcome::kNoRoom))
-		{
-			if (unlikely(outcome == dedup::Outcome::kFull))
-				ReportFull(*header);
-			AssertAgrees(value, *header);
-			PG_RETURN_POINTER(value);
-		}
-	}
-	StartFilling(&state, value, LimitOf(*header, site->limit));
-	FillWith(&state, hash, LimitOf(state.header, site->limit));
-	PG_RETURN_POINTER(state.value);
-}
-
-/*
  * The state of a group without a prototype: of a method that grows, or of so many bytes. It is
  * sized once for the call site.
  */
@@ -195,44 +195,194 @@ MakeDefault(FunctionCallInfo fcinfo, AggregateSite *site, const dedup::Method &m
 	return MakeState(fcinfo, site, site->default_shape);
 }
 
-/*
- * dedup_agg_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
- */
-DEDUP_FUNCTION(dedup_agg_trans)
-{
-	AggregateSite *site = GetSite(fcinfo, true);
-	struct varlena *value;
+/* ---- keys -------------------------------------------------------------------- */
 
-	if (PG_ARGISNULL(0))
-		value = MakeDefault(fcinfo, site, dedup::GrowingMethod(), 0);
-	else
-		value = GetState(fcinfo);
-	return AddRow(fcinfo, site, value, 1);
+namespace
+{
+
+/*
+ * The keys of an aggregate over columns of any type, from argument `FIRST` on. Only an aggregate
+ * that counts takes filters as keys.
+ */
+template <StateType TYPE, int FIRST, bool TAKES_FILTERS> struct ColumnKeys
+{
+	static constexpr StateType STATE = TYPE;
+
+	static void Start(FunctionCallInfo fcinfo, AggregateSite *site)
+	{
+		KeyPlan *keys;
+
+		if (likely(site->keys != NULL))
+			return;
+		keys = MakeKeyPlan(fcinfo, FIRST);
+		if (!TAKES_FILTERS)
+			RefuseFilterAsKey(keys);
+		site->keys = keys;
+	}
+
+	static pg_attribute_always_inline bool Hash(FunctionCallInfo fcinfo, AggregateSite *site,
+												const Shape &shape, uint64 *hash)
+	{
+		return HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(shape), hash);
+	}
+};
+
+/* The keys of an aggregate over hashes that dedup_hash() made, in argument `ARGUMENT`. */
+template <int ARGUMENT> struct HashedKeys
+{
+	static constexpr StateType STATE = StateType::Filter;
+
+	static void Start(FunctionCallInfo, AggregateSite *) {}
+
+	static bool Hash(FunctionCallInfo fcinfo, AggregateSite *, const Shape &, uint64 *hash)
+	{
+		*hash = (uint64) PG_GETARG_INT64(ARGUMENT);
+		return !PG_ARGISNULL(ARGUMENT);
+	}
+};
+
+} /* namespace */
+
+/* Whether the state of the last row has more keys than a state that grows holds at its rate. */
+static inline bool
+FillsLargestState(const AggregateSite *site)
+{
+	const Header &header = site->last.header;
+
+	return unlikely(header.counters.count > site->most_keys) && header.shape == site->state_shape;
+}
+
+/* Adds a key to a state that has to change its form or to grow. Returns the new value. */
+template <StateType STATE>
+static struct varlena *
+AddByGrowing(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, uint64 hash)
+{
+	MemoryContext old = CurrentMemoryContext;
+	struct varlena *from = value;
+	struct varlena *started;
+	FilterState state;
+
+	if (STATE == StateType::Internal)
+		MemoryContextSwitchTo(AggregateContext(fcinfo));
+	if (FillsLargestState(site))
+		from = MakePlain(SettledState(value)); /* which takes more keys at its rate */
+	StartFilling(&state, from, LimitOf(site->last.header, site->limit));
+	started = state.value;
+	FillWith(&state, hash, LimitOf(state.header, site->limit));
+	if (STATE == StateType::Internal && started != from && started != state.value)
+		pfree(started);
+	if (STATE == StateType::Internal && from != value && from != state.value)
+		pfree(from);
+	MemoryContextSwitchTo(old);
+	return state.value;
 }
 
 /*
- * dedup_agg_trans(state dedup_filter, prototype dedup_filter, VARIADIC key "any")
- * returns dedup_filter
- *
- * The first row's prototype counts.
+ * Adds this row's key to the state, or to a new one. Called for every row of every dedup_agg.
  */
-DEDUP_FUNCTION(dedup_agg_prototype_trans)
+template <typename Keys>
+static pg_attribute_always_inline struct varlena *
+AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 {
-	AggregateSite *site = GetSite(fcinfo, true);
-	struct varlena *value;
+	uint8_t *image = (uint8_t *) VARDATA(value);
+	Header *header = &site->last.header;
+	uint64 hash;
 
-	if (PG_ARGISNULL(0))
-		value = MakeState(fcinfo, site, GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1)));
-	else
-		value = GetState(fcinfo);
-	return AddRow(fcinfo, site, value, 2);
+	Keys::Start(fcinfo, site);
+	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
+				 dedup::Flaw::kNone))
+		CheckFlat(value, header); /* for its error */
+	if (!Keys::Hash(fcinfo, site, header->shape, &hash))
+		return value;
+	if (likely(!header->canonical()) && likely(!FillsLargestState(site)))
+	{
+		dedup::Outcome outcome;
+
+		dedup::Align(image, header);
+		outcome = dedup::Defer(image, header, hash);
+		if (likely(outcome != dedup::Outcome::kNoRoom))
+		{
+			if (unlikely(outcome == dedup::Outcome::kFull))
+				ReportFull(*header);
+			AssertAgrees(value, *header);
+			return value;
+		}
+	}
+	if (unlikely(!site->started))
+		FindLimit(fcinfo, site);
+	return AddByGrowing<Keys::STATE>(fcinfo, site, value, hash);
 }
 
 /*
- * approx_count_distinct_trans(state dedup_filter, VARIADIC key "any")
- * returns dedup_filter
+ * Puts a value into the aggregate's context that was made in the present one; frees the one that
+ * it replaces, if any.
  */
-DEDUP_FUNCTION(approx_count_distinct_trans)
+static Datum
+KeepInternal(FunctionCallInfo fcinfo, struct varlena *replaced, struct varlena *value)
+{
+	MemoryContext old = MemoryContextSwitchTo(AggregateContext(fcinfo));
+	struct varlena *kept = CopyFlat((uint8_t *) VARDATA(value), VARSIZE(value) - VARHDRSZ);
+
+	MemoryContextSwitchTo(old);
+	if (replaced != NULL)
+		pfree(replaced);
+	PG_RETURN_POINTER(kept);
+}
+
+/* Adds the first key of a group to its new, empty state. */
+template <typename Keys>
+static Datum
+StartGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *empty)
+{
+	struct varlena *value = AddKey<Keys>(fcinfo, site, empty);
+
+	if (Keys::STATE == StateType::Internal && value == empty)
+		return KeepInternal(fcinfo, NULL, empty);
+	PG_RETURN_POINTER(value);
+}
+
+/* Adds a further key of a group. */
+template <typename Keys>
+static pg_attribute_always_inline Datum
+ContinueGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *state)
+{
+	struct varlena *value = AddKey<Keys>(fcinfo, site, state);
+
+	if (Keys::STATE == StateType::Internal && unlikely(value != state))
+		pfree(state);
+	PG_RETURN_POINTER(value);
+}
+
+/* ---- transition functions ------------------------------------------------------ */
+
+template <typename Keys>
+static pg_attribute_always_inline Datum
+AddToDefault(FunctionCallInfo fcinfo)
+{
+	AggregateSite *site = GetSite(fcinfo, true);
+
+	if (unlikely(PG_ARGISNULL(0)))
+		return StartGroup<Keys>(fcinfo, site, MakeDefault(fcinfo, site, dedup::GrowingMethod(), 0));
+	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
+}
+
+/* The first row's prototype counts. */
+template <typename Keys>
+static pg_attribute_always_inline Datum
+AddAsPrototype(FunctionCallInfo fcinfo)
+{
+	AggregateSite *site = GetSite(fcinfo, true);
+
+	if (unlikely(PG_ARGISNULL(0)))
+		return StartGroup<Keys>(fcinfo, site,
+								MakeState(fcinfo, site,
+										  GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1))));
+	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
+}
+
+template <typename Keys>
+static pg_attribute_always_inline Datum
+Count(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
 	struct varlena *value;
@@ -240,11 +390,11 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 	uint8_t *image;
 	const Header *header = &site->last.header;
 
-	if (PG_ARGISNULL(0))
+	if (unlikely(PG_ARGISNULL(0)))
 	{
 		site->sketch = false; /* of another group */
-		value = MakeDefault(fcinfo, site, dedup::CountMethod(), COUNT_MEMORY);
-		return AddRow(fcinfo, site, value, 1, true);
+		return StartGroup<Keys>(fcinfo, site,
+								MakeDefault(fcinfo, site, dedup::CountMethod(), COUNT_MEMORY));
 	}
 	value = GetState(fcinfo);
 	image = (uint8_t *) VARDATA(value);
@@ -255,13 +405,13 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 	{
 		uint64 hash;
 
-		if (HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(header->shape), &hash))
+		if (Keys::Hash(fcinfo, site, header->shape, &hash))
 			dedup::AddToSketch(header->shape, image + header->body_at(), hash);
 		AssertAgrees(value, *header);
 		PG_RETURN_POINTER(value);
 	}
 	site->sketch = false;
-	result = AddRow(fcinfo, site, value, 1, true);
+	result = ContinueGroup<Keys>(fcinfo, site, value);
 	if (DatumGetPointer(result) == (Pointer) value && header->form == dedup::Form::kWorkingFull &&
 		header->method == &dedup::CountMethod() && header->deferred() == 0)
 	{
@@ -270,6 +420,86 @@ DEDUP_FUNCTION(approx_count_distinct_trans)
 	}
 	return result;
 }
+
+/*
+ * dedup_agg_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
+ *
+ * No aggregate of ours calls this function and the next two. They are for aggregates of others,
+ * whose state can be sent.
+ */
+DEDUP_FUNCTION(dedup_agg_trans)
+{
+	return AddToDefault<ColumnKeys<StateType::Filter, 1, false>>(fcinfo);
+}
+
+/*
+ * dedup_agg_trans(state dedup_filter, prototype dedup_filter, VARIADIC key "any")
+ * returns dedup_filter
+ */
+DEDUP_FUNCTION(dedup_agg_prototype_trans)
+{
+	return AddAsPrototype<ColumnKeys<StateType::Filter, 2, false>>(fcinfo);
+}
+
+/*
+ * approx_count_distinct_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
+ */
+DEDUP_FUNCTION(approx_count_distinct_trans)
+{
+	return Count<ColumnKeys<StateType::Filter, 1, true>>(fcinfo);
+}
+
+/*
+ * dedup_agg_internal_trans(state internal, VARIADIC key "any") returns internal
+ */
+DEDUP_FUNCTION(dedup_agg_internal_trans)
+{
+	return AddToDefault<ColumnKeys<StateType::Internal, 1, false>>(fcinfo);
+}
+
+/*
+ * dedup_agg_internal_trans(state internal, prototype dedup_filter, VARIADIC key "any")
+ * returns internal
+ */
+DEDUP_FUNCTION(dedup_agg_internal_prototype_trans)
+{
+	return AddAsPrototype<ColumnKeys<StateType::Internal, 2, false>>(fcinfo);
+}
+
+/*
+ * approx_count_distinct_internal_trans(state internal, VARIADIC key "any") returns internal
+ */
+DEDUP_FUNCTION(approx_count_distinct_internal_trans)
+{
+	return Count<ColumnKeys<StateType::Internal, 1, true>>(fcinfo);
+}
+
+/*
+ * dedup_agg_hashes_trans(state dedup_filter, hash bigint) returns dedup_filter
+ */
+DEDUP_FUNCTION(dedup_agg_hashes_trans)
+{
+	return AddToDefault<HashedKeys<1>>(fcinfo);
+}
+
+/*
+ * dedup_agg_hashes_trans(state dedup_filter, prototype dedup_filter, hash bigint)
+ * returns dedup_filter
+ */
+DEDUP_FUNCTION(dedup_agg_hashes_prototype_trans)
+{
+	return AddAsPrototype<HashedKeys<2>>(fcinfo);
+}
+
+/*
+ * approx_count_distinct_hashes_trans(state dedup_filter, hash bigint) returns dedup_filter
+ */
+DEDUP_FUNCTION(approx_count_distinct_hashes_trans)
+{
+	return Count<HashedKeys<1>>(fcinfo);
+}
+
+/* ---- merging ------------------------------------------------------------------- */
 
 /*
  * Whether two states that grow may have more keys together than keep a state's rate. A plain
@@ -340,6 +570,57 @@ DEDUP_FUNCTION(dedup_agg_combine)
 }
 
 /*
+ * dedup_agg_internal_combine(state internal, other internal) returns internal
+ */
+DEDUP_FUNCTION(dedup_agg_internal_combine)
+{
+	struct varlena *state = PG_ARGISNULL(0) ? NULL : GetState(fcinfo);
+	struct varlena *merged;
+
+	if (PG_ARGISNULL(1))
+	{
+		if (state == NULL)
+			PG_RETURN_NULL();
+		PG_RETURN_POINTER(state);
+	}
+	if (state == NULL)
+		merged = (struct varlena *) (GetFilter(PG_GETARG_DATUM(1)).image - VARHDRSZ);
+	else
+		merged = (struct varlena *) DatumGetPointer(MergeRow(fcinfo, false));
+	if (merged == state)
+		PG_RETURN_POINTER(state);
+	return KeepInternal(fcinfo, state, merged);
+}
+
+/*
+ * dedup_agg_serial(state internal) returns bytea
+ *
+ * For the leader of a parallel plan: a state already is a flat value.
+ */
+DEDUP_FUNCTION(dedup_agg_serial)
+{
+	(void) AggregateContext(fcinfo);
+	PG_RETURN_POINTER(GetState(fcinfo));
+}
+
+/*
+ * dedup_agg_deserial(serialized bytea, unused internal) returns internal
+ *
+ * The state is only read, by dedup_agg_combine(), so it can be where the bytea is. Images want
+ * the alignment that a dedup_filter has.
+ */
+DEDUP_FUNCTION(dedup_agg_deserial)
+{
+	struct varlena *state;
+
+	(void) AggregateContext(fcinfo);
+	state = PG_DETOAST_DATUM(PG_GETARG_DATUM(0));
+	if (state != (struct varlena *) DOUBLEALIGN(state))
+		state = CopyFlat((uint8_t *) VARDATA(state), VARSIZE(state) - VARHDRSZ);
+	PG_RETURN_POINTER(state);
+}
+
+/*
  * dedup_merge_agg_trans(state dedup_filter, filter dedup_filter)
  * returns dedup_filter
  *
@@ -349,6 +630,27 @@ DEDUP_FUNCTION(dedup_agg_combine)
 DEDUP_FUNCTION(dedup_merge_agg_trans)
 {
 	return MergeRow(fcinfo, true);
+}
+
+/* ---- results ------------------------------------------------------------------- */
+
+/*
+ * Warns as WarnIfOverfull() does, once for an aggregate of another extension in a query. What
+ * such a call site keeps is lost.
+ */
+static void
+WarnForOther(FunctionCallInfo fcinfo, const FilterRef &filter, const char *name)
+{
+	static fmNodePtr warned_caller = NULL;
+	static TimestampTz warned_statement = 0;
+	const TimestampTz statement = GetCurrentStatementStartTimestamp();
+
+	if ((fcinfo->context != warned_caller || statement != warned_statement) &&
+		WarnIfOverfull(filter, name))
+	{
+		warned_caller = fcinfo->context;
+		warned_statement = statement;
+	}
 }
 
 /* The finished filter; the state stays as it is. */
@@ -361,13 +663,15 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	finished = MakePlain(SettledState(GetState(fcinfo)));
-	if (!site->warned)
+	if (CalledByOther(fcinfo))
+		WarnForOther(fcinfo, ReadFlat(finished), name);
+	else if (!site->warned)
 		site->warned = WarnIfOverfull(ReadFlat(finished), name);
 	PG_RETURN_POINTER(finished);
 }
 
 /*
- * approx_count_distinct_final(state dedup_filter) returns bigint
+ * approx_count_distinct_final(state dedup_filter or internal) returns bigint
  *
  * As count(), 0 where there was no key.
  */
@@ -382,7 +686,7 @@ DEDUP_FUNCTION(approx_count_distinct_final)
 }
 
 /*
- * dedup_agg_final(state dedup_filter) returns dedup_filter
+ * dedup_agg_final(state dedup_filter or internal) returns dedup_filter
  */
 DEDUP_FUNCTION(dedup_agg_final)
 {

@@ -154,6 +154,26 @@ DEDUP_FUNCTION(dedup_add_support)
 }
 
 /*
+ * dedup_hash(filter dedup_filter, VARIADIC key "any") returns bigint
+ *
+ * The hash by which the filter knows the key; NULL where a column is. Without a filter that of
+ * filters with the default seed and hash function.
+ */
+DEDUP_FUNCTION(dedup_hash)
+{
+	CallSite *site = GetKeyCallSite(fcinfo);
+	dedup::KeySeed seed;
+	uint64 hash;
+
+	if (!PG_ARGISNULL(0))
+		seed = dedup::KeySeedOf(
+			GetFilterCached(fcinfo, PG_GETARG_DATUM(0), &site->cache).header.shape);
+	if (!HashKey(site->keys, fcinfo, NullKeys::Skip, seed, &hash))
+		PG_RETURN_NULL();
+	PG_RETURN_INT64((int64) hash);
+}
+
+/*
  * dedup_contains(filter dedup_filter, VARIADIC key "any") returns boolean
  *
  * Whether the key was added, or is taken for one that was (at the filter's rate).

@@ -65,6 +65,14 @@ $node->safe_psql(
 	SELECT count(is_new_at('timed', now() - interval '6 days', k)) FROM generate_series(1001, 2000) k;
 	SELECT dedup_create('empty', dedup_filter(777, 0.03));
 	COMMENT ON TABLE timed IS 'clicks of the last week';
+
+	-- each form of the aggregates
+	CREATE VIEW aggregated AS SELECT half, dedup_agg(k) AS growing, dedup_agg('a', k) AS two,
+		dedup_agg(dedup_filter(1000), k ORDER BY k) AS sized, dedup_agg(VARIADIC ARRAY[k, half]) FILTER (WHERE k > 7) AS elements,
+		approx_count_distinct(DISTINCT k) AS keys, dedup_agg_hashes(dedup_hash(NULL, k)) AS hashes FROM middle GROUP BY half;
+	-- a restore fills it, with an empty search path
+	CREATE MATERIALIZED VIEW stored AS SELECT * FROM aggregated;
+	CREATE VIEW running AS SELECT k, approx_count_distinct(k) OVER (ORDER BY k) AS so_far FROM middle;
 	-- what did not come to pass
 	BEGIN;
 	INSERT INTO middle SELECT k, k % 2 FROM generate_series(1001, 2000) k;
@@ -76,6 +84,9 @@ $node->safe_psql(
 my $parameters =
   q{SELECT f, keys, fpr, ttl, renew FROM unnest('{before,zz,timed,empty}'::text[]) f, dedup_stats(f) ORDER BY f};
 my $before = $node->safe_psql('postgres', $parameters);
+my $aggregates = q{SELECT md5(string_agg(a::text, ' ' ORDER BY half)) FROM aggregated a
+	UNION ALL SELECT md5(string_agg(r::text, ' ' ORDER BY k)) FROM running r};
+my $aggregated = $node->safe_psql('postgres', $aggregates);
 
 # All that a restored database must have. Ends with it changed.
 sub check_restored
@@ -86,6 +97,7 @@ sub check_restored
 	is($node->safe_psql($dbname, 'SELECT count(*), count(DISTINCT k) FROM middle'), '1000|1000', "$what: rows");
 	is($node->safe_psql($dbname, 'SELECT count(*), count(*) FILTER (WHERE is_dup) FROM more'),
 		'1000|200', "$what: marked rows");
+	is($node->safe_psql($dbname, $aggregates), $aggregated, "$what: views of aggregates");
 	is(seen($node, 'before', 1, 2000, $dbname), 1000, "$what: keys");
 	is(seen($node, 'zz', 1, 2000, $dbname), 800, "$what: keys of the marked rows");
 	is(seen($node, 'timed', 1, 2000, $dbname), 2000, "$what: keys with a ttl");

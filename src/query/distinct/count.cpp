@@ -17,6 +17,7 @@
  */
 #include "query/distinct/count.hpp"
 #include "query/distinct/exactly.hpp"
+#include "pg/catalog.hpp"
 #include "pg/keys.hpp"
 
 extern "C" {
@@ -30,7 +31,6 @@ extern "C" {
 #include "catalog/pg_proc.h"
 #include "foreign/fdwapi.h"
 #include "nodes/nodeFuncs.h"
-#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -148,16 +148,6 @@ FindAggregate(void)
 		aggregate_known = changes == before;
 	}
 	return aggregate_oid;
-}
-
-static bool
-MayCall(Oid function)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
-#else
-	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
-#endif
 }
 
 /* ---- what can be replaced --------------------------------------------------- */

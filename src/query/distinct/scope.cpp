@@ -3,6 +3,8 @@
  */
 #include "query/distinct/scope.hpp"
 
+#include "pg/walker.hpp"
+
 extern "C" {
 #include "access/transam.h"
 #include "miscadmin.h"
@@ -12,13 +14,6 @@ extern "C" {
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 }
-
-/* Before 16 walkers are declared without arguments, as C may. */
-#if PG_VERSION_NUM >= 160000
-using Walker = tree_walker_callback;
-#else
-using Walker = bool (*)();
-#endif
 
 namespace
 {
@@ -92,7 +87,7 @@ HoldsValues(const Node *node)
 
 static bool FindUse(Node *node, void *context);
 
-static const Walker find_use = (Walker) (void (*)(void)) FindUse;
+static const Walker find_use = AsWalker(FindUse);
 
 static bool
 FindUse(Node *node, void *context)
@@ -222,7 +217,7 @@ ShowsFunction(const ScopeLevel *level)
 static void WalkLevel(Query *query, Place place, ScopeWalk *walk);
 static bool WalkNode(Node *node, void *context);
 
-static const Walker walk_node = (Walker) (void (*)(void)) WalkNode;
+static const Walker walk_node = AsWalker(WalkNode);
 
 /*
  * The server's functions that run queries, on cursors, and on views: table_to_xml() and its kin,

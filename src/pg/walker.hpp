@@ -1,0 +1,26 @@
+/*
+ * The type of a function that visits the nodes of a tree.
+ */
+#ifndef STREAMDEDUP_PG_WALKER_HPP
+#define STREAMDEDUP_PG_WALKER_HPP
+
+#include "pg/pg.hpp"
+
+extern "C" {
+#include "nodes/nodeFuncs.h"
+}
+
+/* Before 16 walkers are declared without arguments, as C may. */
+#if PG_VERSION_NUM >= 160000
+using Walker = tree_walker_callback;
+#else
+using Walker = bool (*)();
+#endif
+
+static inline Walker
+AsWalker(bool (*visit)(Node *, void *))
+{
+	return (Walker) (void (*)(void)) visit;
+}
+
+#endif /* STREAMDEDUP_PG_WALKER_HPP */
