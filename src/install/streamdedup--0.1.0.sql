@@ -296,6 +296,28 @@ CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 
 COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
 
+-- What count(DISTINCT x) becomes in distributed queries: any type's keys through an argument of
+-- one type.
+CREATE FUNCTION dedup_key_hash(VARIADIC key "any") RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2;
+
+COMMENT ON FUNCTION dedup_key_hash("any") IS 'hash of a key for approx_count_hashes(); NULL if a column is NULL; a parameter as a key needs a type: $1::bigint';
+
+CREATE FUNCTION approx_count_hashes_trans(dedup_filter, hash bigint) RETURNS dedup_filter
+AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
+
+CREATE AGGREGATE approx_count_hashes(hash bigint) (
+	SFUNC = approx_count_hashes_trans,
+	STYPE = dedup_filter,
+	SSPACE = 160,
+	COMBINEFUNC = dedup_agg_combine,
+	FINALFUNC = approx_count_distinct_final,
+	FINALFUNC_MODIFY = READ_ONLY,
+	PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE approx_count_hashes(bigint) IS 'approx_count_distinct(key) of the hashes that dedup_key_hash(key) returns, for engines that split aggregates';
+
 -- ---- queries ----
 
 -- Reads work_mem, so it is only STABLE.

@@ -41,9 +41,6 @@ struct AggregateSite
 /* Without a prototype, of a filter that grows. */
 constexpr double DEFAULT_FPR = 0.01;
 
-/* Of approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
-constexpr uint64 COUNT_MEMORY = 16 * 1024;
-
 } /* namespace */
 
 /*

@@ -29,6 +29,9 @@ enum class HashLimit
 	State
 };
 
+/* Of approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
+constexpr uint64 COUNT_MEMORY = 16 * 1024;
+
 extern uint64 LimitOf(const dedup::Header &header, HashLimit limit);
 
 /* Replaces the state's image by a working one, in the current context. */

@@ -14,8 +14,15 @@
  *   - counts over foreign tables alone whose wrapper can have the other server count: the
  *     rows would come here instead
  *   - what is out of scope (scope.hpp)
+ *
+ * In statements over distributed tables the replacement is an aggregate that Citus pushes down
+ * to its workers, which then send sketches. Citus does that only if the declared type of the
+ * argument is the type of the expression. So it is approx_count_distinct(T) where the extension
+ * has one for the very type, and approx_count_hashes(dedup_key_hash(x)) for all others. The
+ * counts are the same. They stay exact if Citus has not made the extension on its workers.
  */
 #include "query/distinct/count.hpp"
+#include "query/distinct/distributed.hpp"
 #include "query/distinct/exactly.hpp"
 #include "pg/keys.hpp"
 
@@ -29,6 +36,7 @@ extern "C" {
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "foreign/fdwapi.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
@@ -48,13 +56,23 @@ constexpr Oid COUNT_ANY_OID = 2147;
 const char *const EXTENSION = "streamdedup";
 const char *const AGGREGATE = "approx_count_distinct";
 
+/* What replaces counts, of this database's extension; each InvalidOid if there is none. */
+struct Aggregates
+{
+	Oid extension;
+	Oid schema;
+	Oid any;      /* approx_count_distinct("any") */
+	Oid hashes;   /* approx_count_hashes(bigint) */
+	Oid key_hash; /* dedup_key_hash("any") */
+};
+
 } /* namespace */
 
-/* ---- the aggregate ---------------------------------------------------------- */
+/* ---- the aggregates --------------------------------------------------------- */
 
-/* What FindAggregate() found, while it holds. */
-static bool aggregate_known = false;
-static Oid aggregate_oid = InvalidOid;
+/* What FindAggregates() found, while it holds. */
+static bool aggregates_known = false;
+static Aggregates known_aggregates;
 static uint64 changes = 0;
 
 /* A count was left exact for want of the aggregate, and perhaps is so in a cached plan. */
@@ -70,7 +88,7 @@ ProcChanged(Datum arg, int cache, uint32 hash)
 {
 	if (IsPlanMark(hash))
 		return;
-	aggregate_known = false;
+	aggregates_known = false;
 	changes++;
 	if (was_missing)
 	{
@@ -80,18 +98,36 @@ ProcChanged(Datum arg, int cache, uint32 hash)
 }
 
 /*
- * The aggregate of this database's extension, wherever that was put, or InvalidOid. By
- * its name in the extension's schema, and only if it is a member: anybody may make a
- * function of that name there, who may create there.
+ * The extension's function of one argument that returns bigint, wherever the extension was put,
+ * or InvalidOid. By its name in the extension's schema, and only if it is a member: anybody may
+ * make a function of that name there, who may create there.
  */
 static Oid
-LookUpAggregate(void)
+FindMember(const Aggregates &of, const char *name, Oid argument, char kind)
 {
-	Oid extension = InvalidOid;
-	Oid schema = InvalidOid;
-	Oid aggregate = InvalidOid;
-	Oid any = ANYOID;
-	oidvector *arguments;
+	oidvector *arguments = buildoidvector(&argument, 1);
+	HeapTuple tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(name),
+									  PointerGetDatum(arguments), ObjectIdGetDatum(of.schema));
+	Oid function = InvalidOid;
+
+	pfree(arguments);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+
+		if (form->prokind == kind && form->prorettype == INT8OID)
+			function = form->oid;
+		ReleaseSysCache(tuple);
+	}
+	if (OidIsValid(function) && getExtensionOfObject(ProcedureRelationId, function) != of.extension)
+		return InvalidOid;
+	return function;
+}
+
+static Aggregates
+LookUpAggregates(void)
+{
+	Aggregates found = {};
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple tuple;
@@ -104,34 +140,23 @@ LookUpAggregate(void)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
-		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+		found.extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
+		found.schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	if (!OidIsValid(extension))
-		return InvalidOid;
-
-	arguments = buildoidvector(&any, 1);
-	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE), PointerGetDatum(arguments),
-							ObjectIdGetDatum(schema));
-	pfree(arguments);
-	if (HeapTupleIsValid(tuple))
+	if (OidIsValid(found.extension))
 	{
-		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
-
-		if (form->prokind == PROKIND_AGGREGATE && form->prorettype == INT8OID)
-			aggregate = form->oid;
-		ReleaseSysCache(tuple);
+		found.any = FindMember(found, AGGREGATE, ANYOID, PROKIND_AGGREGATE);
+		found.hashes = FindMember(found, "approx_count_hashes", INT8OID, PROKIND_AGGREGATE);
+		found.key_hash = FindMember(found, "dedup_key_hash", ANYOID, PROKIND_FUNCTION);
 	}
-	if (OidIsValid(aggregate) && getExtensionOfObject(ProcedureRelationId, aggregate) != extension)
-		return InvalidOid;
-	return aggregate;
+	return found;
 }
 
 /* The same, remembered until something changes. */
-static Oid
-FindAggregate(void)
+static Aggregates
+FindAggregates(void)
 {
 	static bool registered = false;
 
@@ -140,14 +165,14 @@ FindAggregate(void)
 		CacheRegisterSyscacheCallback(PROCOID, ProcChanged, (Datum) 0);
 		registered = true;
 	}
-	if (!aggregate_known)
+	if (!aggregates_known)
 	{
 		uint64 before = changes;
 
-		aggregate_oid = LookUpAggregate();
-		aggregate_known = changes == before;
+		known_aggregates = LookUpAggregates();
+		aggregates_known = changes == before;
 	}
-	return aggregate_oid;
+	return known_aggregates;
 }
 
 static bool
@@ -251,17 +276,64 @@ CanReplace(const Aggref *aggregate, const ScopeLevel *level)
 	return !IsForeign(level->query);
 }
 
+/* ---- replacing -------------------------------------------------------------- */
+
+/* Makes the aggregate one of another function and argument. */
 static void
-Replace(Aggref *aggregate, Oid by)
+Replace(Aggref *aggregate, Oid by, Expr *argument)
 {
-	TargetEntry *argument = linitial_node(TargetEntry, aggregate->args);
+	TargetEntry *entry = linitial_node(TargetEntry, aggregate->args);
 
 	aggregate->aggfnoid = by;
 	aggregate->aggdistinct = NIL;
 	aggregate->aggorder = NIL;
 	aggregate->aggtranstype = InvalidOid; /* the planner fills it in */
-	aggregate->inputcollid = exprCollation((Node *) argument->expr);
-	argument->ressortgroupref = 0;
+	aggregate->inputcollid = exprCollation((Node *) argument);
+	aggregate->aggargtypes = list_make1_oid(exprType((Node *) argument));
+	entry->expr = argument;
+	entry->ressortgroupref = 0;
+}
+
+/* Returns whether an engine may carry the aggregate's states from one node to another. */
+static bool
+CanBePushedDown(Oid aggregate)
+{
+	HeapTuple tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	bool result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtranstype != INTERNALOID &&
+			 OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* Replaces the aggregate by one that Citus pushes down, or returns false. */
+static bool
+ReplaceDistributed(Aggref *aggregate, const Aggregates &by)
+{
+	Expr *argument = linitial_node(TargetEntry, aggregate->args)->expr;
+	Oid collation = exprCollation((Node *) argument);
+	Oid type = getBaseType(exprType((Node *) argument));
+	Oid overload = FindMember(by, AGGREGATE, type, PROKIND_AGGREGATE);
+
+	if (OidIsValid(overload) && MayCall(overload) && CanBePushedDown(overload))
+	{
+		/* of a domain: the worker compares the types */
+		if (exprType((Node *) argument) != type)
+			argument =
+				(Expr *) makeRelabelType(argument, type, -1, collation, COERCE_EXPLICIT_CAST);
+		Replace(aggregate, overload, argument);
+		return true;
+	}
+	if (!OidIsValid(by.hashes) || !OidIsValid(by.key_hash) || !MayCall(by.hashes) ||
+		!MayCall(by.key_hash))
+		return false;
+	Replace(aggregate, by.hashes,
+			(Expr *) makeFuncExpr(by.key_hash, INT8OID, list_make1(argument), InvalidOid, collation,
+								  COERCE_EXPLICIT_CALL));
+	return true;
 }
 
 /* ---- the whole query -------------------------------------------------------- */
@@ -271,7 +343,8 @@ namespace
 
 struct Replacing
 {
-	Oid aggregate; /* that replaces */
+	Aggregates by;
+	bool distributed;
 	int replaced;
 };
 
@@ -284,23 +357,29 @@ VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 
 	if (!IsCountDistinct(aggregate) || !CanReplace(aggregate, level))
 		return;
-	Replace(aggregate, replacing->aggregate);
+	if (!replacing->distributed)
+		Replace(aggregate, replacing->by.any, linitial_node(TargetEntry, aggregate->args)->expr);
+	else if (!ReplaceDistributed(aggregate, replacing->by))
+		return;
 	replacing->replaced++;
 }
 
 Query *
-RewriteCountDistinct(Query *query)
+RewriteCountDistinct(Query *query, bool distributed)
 {
 	Replacing replacing = {};
 	ScopeWalk walk = {};
 	Query *copy;
 
-	replacing.aggregate = FindAggregate();
-	if (!OidIsValid(replacing.aggregate) || !MayCall(replacing.aggregate))
+	replacing.by = FindAggregates();
+	replacing.distributed = distributed;
+	if (!OidIsValid(replacing.by.any) || !MayCall(replacing.by.any))
 	{
 		was_missing = true;
 		return query;
 	}
+	if (distributed && !IsDistributedExtension(replacing.by.extension))
+		return query;
 	walk.visit_aggregate = VisitAggregate;
 	walk.context = &replacing;
 	copy = (Query *) copyObjectImpl(query);

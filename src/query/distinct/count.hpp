@@ -18,8 +18,9 @@ extern bool IsCountDistinct(const Aggref *aggregate);
 
 /*
  * Returns a copy of the query in which each count(DISTINCT x) is replaced that can be and may
- * be (scope.hpp), or the query itself if there is none.
+ * be (scope.hpp), or the query itself if there is none. Of a distributed statement the new
+ * aggregates are such that Citus pushes them down.
  */
-extern Query *RewriteCountDistinct(Query *query);
+extern Query *RewriteCountDistinct(Query *query, bool distributed);
 
 #endif /* STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP */

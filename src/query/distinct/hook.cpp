@@ -13,8 +13,10 @@
  */
 #include "query/distinct/hook.hpp"
 #include "pg/settings.hpp"
+#include "pg/subtransaction.hpp"
 #include "query/distinct/count.hpp"
 #include "query/distinct/distinct.hpp"
+#include "query/distinct/distributed.hpp"
 #include "query/distinct/exactly.hpp"
 
 extern "C" {
@@ -104,6 +106,54 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	return statement;
 }
 
+/*
+ * Returns whether the error says nothing about the statement: it was cancelled, or the server
+ * or another session stood in the way.
+ */
+static bool
+IsFromOutside(const ErrorData *error)
+{
+	int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
+		   category == ERRCODE_INSUFFICIENT_RESOURCES ||
+		   error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
+}
+
+/*
+ * Plans a statement in which counts were replaced, or returns NULL if that is an error. Citus
+ * does not plan all statements, and what it cannot plan must not depend on the setting.
+ */
+static PlannedStmt *
+TryToPlan(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	PlannedStmt *volatile statement = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		statement = PlanAs(true, query, text, cursor_options, parameters);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = RollBackError(context, owner);
+
+		if (IsFromOutside(error))
+			ReThrowError(error);
+		ereport(DEBUG1, (errmsg_internal("count(DISTINCT) stays exact: %s", error->message)));
+		FreeErrorData(error);
+		statement = NULL;
+	}
+	PG_END_TRY();
+	return statement;
+}
+
 /* What a statement uses of what can be approximate. */
 struct Uses
 {
@@ -123,16 +173,45 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 	((Uses *) walk->context)->count_distinct |= IsCountDistinct(aggregate);
 }
 
+/*
+ * Plans a statement with what it may have approximate. Returns NULL if Citus does not plan it so.
+ * Nothing of a distributed statement's DISTINCT is ours: Citus makes queries of its own out of
+ * the statement.
+ */
+static PlannedStmt *
+PlanApproximately(Query *query, const Uses &uses, Reach reach, const char *text, int cursor_options,
+				  ParamListInfo parameters)
+{
+	bool distinct = uses.distinct && reach != Reach::Distributed;
+	Query *replaced = query;
+	PlannedStmt *statement;
+
+	/* without a subtransaction it cannot be tried */
+	if (reach != Reach::Local && IsInParallelMode())
+		return NULL;
+	if (uses.count_distinct)
+		replaced = RewriteCountDistinct(query, reach != Reach::Local);
+	if (distinct)
+		MarkDistinctQueries(replaced);
+	if (reach == Reach::Local || replaced == query)
+		statement = PlanAs(true, replaced, text, cursor_options, parameters);
+	else
+		statement = TryToPlan(replaced, text, cursor_options, parameters);
+	if (statement != NULL && distinct)
+		FinishDistinctPlan(statement);
+	return statement;
+}
+
 static PlannedStmt *
 PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
 {
 	Uses uses = {};
 	ScopeWalk walk = {};
+	Reach reach = Reach::Local;
 	bool wanted;
 	bool held_back;
-	bool allowed;
 	bool expression = query->rtable == NIL; /* the planner adds to it */
-	PlannedStmt *statement;
+	PlannedStmt *statement = NULL;
 
 	/* Without the setting, too: a function may set it. */
 	if (approximate_distinct)
@@ -140,28 +219,27 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		walk.visit_query = NoteQuery;
 		walk.visit_aggregate = NoteAggregate;
 		walk.context = &uses;
+		if (!IsCitusSession() && (!expression || query->hasSubLinks))
+			reach = ReachOf(query);
 	}
 	WalkStatement(query, &walk);
 	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
 	held_back = wanted && PlansExactly();
-	allowed = wanted && !held_back;
-	if (allowed)
-	{
-		if (uses.count_distinct)
-			query = RewriteCountDistinct(query);
-		if (uses.distinct)
-			MarkDistinctQueries(query);
-	}
-	statement = PlanAs(allowed, query, text, cursor_options, parameters);
-	if (allowed && uses.distinct)
-		FinishDistinctPlan(statement);
+	if (wanted && !held_back)
+		statement = PlanApproximately(query, uses, reach, text, cursor_options, parameters);
+	if (statement != NULL)
+		MarkPlan(statement, PlanMark::Approximate);
+	else
+		statement = PlanAs(false, query, text, cursor_options, parameters);
 	if (uses.distinct || uses.count_distinct)
 		statement->dependsOnRole = true;
-	if (allowed)
-		MarkPlan(statement, PlanMark::Approximate);
 	if (held_back)
 		MarkPlan(statement, PlanMark::HeldBack);
-	if (walk.functions_decide)
+	/*
+	 * Citus plans what it runs on this node while the statement runs, as statements of their
+	 * own. What may be approximate in them has been decided here.
+	 */
+	if (walk.functions_decide || reach == Reach::Distributed)
 		MarkPlan(statement, PlanMark::Deciding);
 	if (approximate_distinct && walk.functions_called && expression)
 		MarkPlan(statement, PlanMark::Calling);

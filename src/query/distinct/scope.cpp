@@ -13,13 +13,6 @@ extern "C" {
 #include "utils/typcache.h"
 }
 
-/* Before 16 walkers are declared without arguments, as C may. */
-#if PG_VERSION_NUM >= 160000
-using Walker = tree_walker_callback;
-#else
-using Walker = bool (*)();
-#endif
-
 namespace
 {
 

@@ -18,9 +18,17 @@
 #include "pg/pg.hpp"
 
 extern "C" {
+#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
 }
+
+/* Before 16 walkers are declared without arguments, as C may. */
+#if PG_VERSION_NUM >= 160000
+using Walker = tree_walker_callback;
+#else
+using Walker = bool (*)();
+#endif
 
 /* What a query may do at its place in the statement. */
 struct Place
