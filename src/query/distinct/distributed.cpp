@@ -13,13 +13,10 @@ extern "C" {
 #include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
-#include "catalog/pg_language.h"
 #include "catalog/pg_namespace.h"
-#include "catalog/pg_proc.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 }
 
 namespace
@@ -87,86 +84,80 @@ IsDistributedExtension(Oid extension)
 	return OidIsValid(catalog.table) && HasRow(catalog, lengthof(values), NAMES, values);
 }
 
-/* ---- tables ------------------------------------------------------------------------- */
-
-namespace
-{
-
-struct Search
-{
-	Catalog tables;
-	Reach reach;
-};
-
-} /* namespace */
-
-static bool
-IsDistributedTable(const Search *search, Oid relation)
-{
-	static const char *const NAMES[] = {"logicalrelid"};
-
-	return relation >= FirstNormalObjectId && HasRow(search->tables, 1, NAMES, &relation);
-}
-
-static bool
-CallsSqlFunction(Node *node)
-{
-	HeapTuple tuple;
-	bool result;
-
-	if (node == NULL || !IsA(node, FuncExpr))
-		return false;
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(((FuncExpr *) node)->funcid));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = ((Form_pg_proc) GETSTRUCT(tuple))->prolang == SQLlanguageId &&
-			 ((Form_pg_proc) GETSTRUCT(tuple))->oid >= FirstNormalObjectId;
-	ReleaseSysCache(tuple);
-	return result;
-}
+/* ---- statements --------------------------------------------------------------------- */
 
 static bool SearchNode(Node *node, void *context);
 
 static const Walker search_node = (Walker) (void (*)(void)) SearchNode;
 
+static bool
+IsDistributedTable(const Catalog &tables, Oid relation)
+{
+	static const char *const NAMES[] = {"logicalrelid"};
+
+	return relation >= FirstNormalObjectId && HasRow(tables, 1, NAMES, &relation);
+}
+
 /* Ends the walk at the first distributed table. */
 static bool
 SearchNode(Node *node, void *context)
 {
-	Search *search = (Search *) context;
 	ListCell *cell;
 
 	if (node == NULL)
 		return false;
 	if (!IsA(node, Query))
 		return expression_tree_walker(node, search_node, context);
-
 	foreach(cell, ((Query *) node)->rtable)
 	{
 		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
-		ListCell *function;
 
-		if (entry->rtekind == RTE_RELATION && IsDistributedTable(search, entry->relid))
-		{
-			search->reach = Reach::Distributed;
+		if (entry->rtekind == RTE_RELATION &&
+			IsDistributedTable(*(const Catalog *) context, entry->relid))
 			return true;
-		}
-		if (entry->rtekind == RTE_FUNCTION)
-			foreach(function, entry->functions)
-				if (CallsSqlFunction(lfirst_node(RangeTblFunction, function)->funcexpr))
-					search->reach = Reach::Unknown;
 	}
 	return query_tree_walker((Query *) node, search_node, context, 0);
 }
 
-Reach
-ReachOf(Query *query)
+bool
+IsDistributedStatement(Query *query)
 {
-	Search search;
+	Catalog tables = FindCatalog("pg_dist_partition", "pg_dist_partition_logical_relid_index");
 
-	search.tables = FindCatalog("pg_dist_partition", "pg_dist_partition_logical_relid_index");
-	search.reach = Reach::Local;
-	if (OidIsValid(search.tables.table))
-		(void) SearchNode((Node *) query, &search);
-	return search.reach;
+	return OidIsValid(tables.table) && SearchNode((Node *) query, &tables);
+}
+
+/* ---- plans -------------------------------------------------------------------------- */
+
+/* States travel as cstring, which no column of a table can be. */
+static bool
+ReadsStates(const Plan *plan)
+{
+	ListCell *cell;
+
+	check_stack_depth();
+	if (plan == NULL)
+		return false;
+	if (IsA(plan, CustomScan))
+		foreach(cell, ((const CustomScan *) plan)->custom_scan_tlist)
+			if (exprType((Node *) lfirst_node(TargetEntry, cell)->expr) == CSTRINGOID)
+				return true;
+	if (IsA(plan, SubqueryScan) && ReadsStates(((const SubqueryScan *) plan)->subplan))
+		return true;
+	if (IsA(plan, Append))
+		foreach(cell, ((const Append *) plan)->appendplans)
+			if (ReadsStates((const Plan *) lfirst(cell)))
+				return true;
+	return ReadsStates(plan->lefttree) || ReadsStates(plan->righttree);
+}
+
+bool
+HasSplitAggregates(const PlannedStmt *statement)
+{
+	ListCell *cell;
+
+	foreach(cell, statement->subplans)
+		if (ReadsStates((const Plan *) lfirst(cell)))
+			return true;
+	return ReadsStates(statement->planTree);
 }

@@ -37,6 +37,10 @@ static bool exactly = false;
 /* Whether plans with the mark were made since they were dropped. */
 static bool approximate_plans = false;
 static bool held_back_plans = false;
+static bool split_plans = false;
+
+/* What PlansForAnalyze() answers. */
+static bool analyzing = false;
 
 /* ---- marks ------------------------------------------------------------------------ */
 
@@ -65,6 +69,7 @@ MarkPlan(PlannedStmt *statement, PlanMark mark)
 	statement->invalItems = lappend(statement->invalItems, item);
 	approximate_plans |= mark == PlanMark::Approximate;
 	held_back_plans |= mark == PlanMark::HeldBack;
+	split_plans |= mark == PlanMark::Split;
 }
 
 static bool
@@ -138,6 +143,30 @@ EndExactly(bool before)
 	exactly = before;
 	if (held_back_plans && !PlansExactly())
 		DropHeldBackPlans();
+}
+
+bool
+BeginAnalyzing(void)
+{
+	bool before = analyzing;
+
+	if (split_plans)
+		CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::Split));
+	split_plans = false;
+	analyzing = true;
+	return before;
+}
+
+void
+EndAnalyzing(bool before)
+{
+	analyzing = before;
+}
+
+bool
+PlansForAnalyze(void)
+{
+	return analyzing;
 }
 
 /* ---- functions -------------------------------------------------------------------------- */
@@ -217,7 +246,10 @@ static void
 RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
 	bool before = BeginStatement(query);
+	bool was_analyzing = analyzing;
 
+	/* what it calls is not analyzed */
+	analyzing = false;
 	/* A cursor's functions were looked up when it was opened. */
 	if (exactly && query->operation == CMD_SELECT)
 		DropApproximatePlans();
@@ -230,6 +262,7 @@ RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAME
 	}
 	PG_FINALLY();
 	{
+		analyzing = was_analyzing;
 		EndExactly(before);
 	}
 	PG_END_TRY();

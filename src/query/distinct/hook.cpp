@@ -22,6 +22,7 @@
 extern "C" {
 #include "access/transam.h"
 #include "catalog/namespace.h"
+#include "commands/defrem.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
 #include "parser/analyze.h"
@@ -34,6 +35,9 @@ static post_parse_analyze_hook_type previous_analyze = NULL;
 
 /* What PlanningApproximate() answers. */
 static bool planning_approximate = false;
+
+/* Whether a distributed statement was planned, perhaps as part of another, that has them. */
+static bool split_aggregates = false;
 
 /* ---- planning --------------------------------------------------------------- */
 
@@ -174,30 +178,55 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 }
 
 /*
- * Plans a statement with what it may have approximate. Returns NULL if Citus does not plan it so.
- * Nothing of a distributed statement's DISTINCT is ours: Citus makes queries of its own out of
- * the statement.
+ * Plans a distributed statement with what it may have approximate, or returns NULL if it has to
+ * be exact. Its DISTINCT is exact in any case: Citus makes queries of its own out of the
+ * statement. Sets *held_back if the statement is to be planned again another time.
  */
 static PlannedStmt *
-PlanApproximately(Query *query, const Uses &uses, Reach reach, const char *text, int cursor_options,
-				  ParamListInfo parameters)
+PlanDistributed(Query *query, const Uses &uses, bool *held_back, const char *text,
+				int cursor_options, ParamListInfo parameters)
 {
-	bool distinct = uses.distinct && reach != Reach::Distributed;
 	Query *replaced = query;
 	PlannedStmt *statement;
 
-	/* without a subtransaction it cannot be tried */
-	if (reach != Reach::Local && IsInParallelMode())
+	/* there are no subtransactions in parallel mode */
+	if (uses.count_distinct && !IsInParallelMode())
+		replaced = RewriteCountDistinct(query, true);
+	if (replaced == query)
 		return NULL;
+
+	split_aggregates = false;
+	statement = TryToPlan(replaced, text, cursor_options, parameters);
+	if (statement == NULL)
+		return NULL;
+	if (split_aggregates || HasSplitAggregates(statement))
+	{
+		if (PlansForAnalyze())
+		{
+			ereport(NOTICE,
+					(errmsg("count(DISTINCT) stays exact in this EXPLAIN ANALYZE"),
+					 errdetail("Citus cannot analyze aggregates that it splits between nodes."),
+					 errhint("EXPLAIN without ANALYZE shows the plan that the statement has.")));
+			*held_back = true;
+			return NULL;
+		}
+		MarkPlan(statement, PlanMark::Split);
+	}
+	return statement;
+}
+
+static PlannedStmt *
+PlanLocal(Query *query, const Uses &uses, const char *text, int cursor_options,
+		  ParamListInfo parameters)
+{
+	PlannedStmt *statement;
+
 	if (uses.count_distinct)
-		replaced = RewriteCountDistinct(query, reach != Reach::Local);
-	if (distinct)
-		MarkDistinctQueries(replaced);
-	if (reach == Reach::Local || replaced == query)
-		statement = PlanAs(true, replaced, text, cursor_options, parameters);
-	else
-		statement = TryToPlan(replaced, text, cursor_options, parameters);
-	if (statement != NULL && distinct)
+		query = RewriteCountDistinct(query, false);
+	if (uses.distinct)
+		MarkDistinctQueries(query);
+	statement = PlanAs(true, query, text, cursor_options, parameters);
+	if (uses.distinct)
 		FinishDistinctPlan(statement);
 	return statement;
 }
@@ -207,7 +236,7 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 {
 	Uses uses = {};
 	ScopeWalk walk = {};
-	Reach reach = Reach::Local;
+	bool distributed = false;
 	bool wanted;
 	bool held_back;
 	bool expression = query->rtable == NIL; /* the planner adds to it */
@@ -220,13 +249,18 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		walk.visit_aggregate = NoteAggregate;
 		walk.context = &uses;
 		if (!IsCitusSession() && (!expression || query->hasSubLinks))
-			reach = ReachOf(query);
+			distributed = IsDistributedStatement(query);
 	}
 	WalkStatement(query, &walk);
 	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
 	held_back = wanted && PlansExactly();
 	if (wanted && !held_back)
-		statement = PlanApproximately(query, uses, reach, text, cursor_options, parameters);
+	{
+		if (distributed)
+			statement = PlanDistributed(query, uses, &held_back, text, cursor_options, parameters);
+		else
+			statement = PlanLocal(query, uses, text, cursor_options, parameters);
+	}
 	if (statement != NULL)
 		MarkPlan(statement, PlanMark::Approximate);
 	else
@@ -239,8 +273,10 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	 * Citus plans what it runs on this node while the statement runs, as statements of their
 	 * own. What may be approximate in them has been decided here.
 	 */
-	if (walk.functions_decide || reach == Reach::Distributed)
+	if (walk.functions_decide || distributed)
 		MarkPlan(statement, PlanMark::Deciding);
+	if (distributed)
+		split_aggregates |= HasSplitAggregates(statement);
 	if (approximate_distinct && walk.functions_called && expression)
 		MarkPlan(statement, PlanMark::Calling);
 	return statement;
@@ -439,23 +475,47 @@ NextUtility(PlannedStmt *statement, const char *text,
 								receiver, completion);
 }
 
+static pg_noinline bool
+IsExplainAnalyze(const Node *statement)
+{
+	bool analyze = false;
+	ListCell *cell;
+
+	if (!IsA(statement, ExplainStmt))
+		return false;
+	foreach(cell, ((const ExplainStmt *) statement)->options)
+	{
+		DefElem *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "analyze") == 0)
+			analyze = defGetBoolean(option);
+	}
+	return analyze;
+}
+
 static void
 RunUtility(PlannedStmt *statement, const char *text,
 		   READ_ONLY_TREE_PARAMETER ProcessUtilityContext context, ParamListInfo parameters,
 		   QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
-	bool before;
+	bool exactly = RunsExactly(statement->utilityStmt);
+	bool analyze = IsExplainAnalyze(statement->utilityStmt);
+	bool outer_exactly = false;
+	bool outer_analyze = false;
 
 	/* EXECUTE looks no function up */
 	DropOtherPlans();
-	if (!RunsExactly(statement->utilityStmt))
+	if (!exactly && !analyze)
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
 					completion);
 		return;
 	}
 
-	before = BeginExactly();
+	if (exactly)
+		outer_exactly = BeginExactly();
+	if (analyze)
+		outer_analyze = BeginAnalyzing();
 	PG_TRY();
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
@@ -463,7 +523,10 @@ RunUtility(PlannedStmt *statement, const char *text,
 	}
 	PG_FINALLY();
 	{
-		EndExactly(before);
+		if (analyze)
+			EndAnalyzing(outer_analyze);
+		if (exactly)
+			EndExactly(outer_exactly);
 	}
 	PG_END_TRY();
 }
