@@ -1,7 +1,8 @@
 /*
  * Reads the catalogs of Citus, by their names: pg_dist_partition has a row for each distributed
- * table (reference tables and local tables that Citus manages included), and pg_dist_object one
- * for each object that Citus keeps on all nodes. Only superusers make tables in pg_catalog.
+ * table (reference tables and local tables that Citus manages included), pg_dist_shard one for
+ * each shard, and pg_dist_object one for each object that Citus keeps on all nodes. Only superusers
+ * make tables in pg_catalog.
  */
 #include "query/distinct/distributed.hpp"
 #include "query/distinct/scope.hpp"
@@ -14,6 +15,7 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
+#include "nodes/extensible.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -27,6 +29,14 @@ struct Catalog
 {
 	Oid table;
 	Oid index;
+};
+
+/* A condition on a column of a catalog. */
+struct Condition
+{
+	const char *column;
+	RegProcedure equal;
+	Datum value;
 };
 
 } /* namespace */
@@ -48,26 +58,29 @@ FindCatalog(const char *table, const char *index)
 	return catalog;
 }
 
-/* Returns whether the catalog has a row whose columns of these names, of type oid, are so. */
 static bool
-HasRow(const Catalog &catalog, int columns, const char *const *names, const Oid *values)
+HasRow(const Catalog &catalog, int conditions, const Condition *condition)
 {
 	ScanKeyData keys[2];
 	Relation rel;
 	SysScanDesc scan;
 	bool found;
 
-	Assert(columns <= (int) lengthof(keys));
-	for (int i = 0; i < columns; i++)
+	Assert(conditions <= (int) lengthof(keys));
+	if (!OidIsValid(catalog.table))
+		return false;
+	for (int i = 0; i < conditions; i++)
 	{
-		AttrNumber column = get_attnum(catalog.table, names[i]);
+		AttrNumber column = get_attnum(catalog.table, condition[i].column);
 
 		if (column == InvalidAttrNumber)
 			return false;
-		ScanKeyInit(&keys[i], column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(values[i]));
+		ScanKeyInit(&keys[i], column, BTEqualStrategyNumber, condition[i].equal,
+					condition[i].value);
 	}
 	rel = table_open(catalog.table, AccessShareLock);
-	scan = systable_beginscan(rel, catalog.index, OidIsValid(catalog.index), NULL, columns, keys);
+	scan =
+		systable_beginscan(rel, catalog.index, OidIsValid(catalog.index), NULL, conditions, keys);
 	found = HeapTupleIsValid(systable_getnext(scan));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -77,31 +90,93 @@ HasRow(const Catalog &catalog, int columns, const char *const *names, const Oid 
 bool
 IsDistributedExtension(Oid extension)
 {
-	static const char *const NAMES[] = {"classid", "objid"};
-	Oid values[] = {ExtensionRelationId, extension};
-	Catalog catalog = FindCatalog("pg_dist_object", "pg_dist_object_pkey");
+	const Condition conditions[] = {
+		{"classid", F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId)},
+		{"objid", F_OIDEQ, ObjectIdGetDatum(extension)},
+	};
 
-	return OidIsValid(catalog.table) && HasRow(catalog, lengthof(values), NAMES, values);
+	return HasRow(FindCatalog("pg_dist_object", "pg_dist_object_pkey"), lengthof(conditions),
+				  conditions);
 }
 
 /* ---- statements --------------------------------------------------------------------- */
+
+namespace
+{
+
+struct Search
+{
+	Catalog tables;
+	Catalog shards;
+	Reach reach; /* so far */
+};
+
+} /* namespace */
+
+static bool
+IsDistributedTable(const Search *search, Oid relation)
+{
+	const Condition condition = {"logicalrelid", F_OIDEQ, ObjectIdGetDatum(relation)};
+
+	return relation >= FirstNormalObjectId && HasRow(search->tables, 1, &condition);
+}
+
+/*
+ * Returns whether the relation's name ends in an underscore and the number of a shard. Some other
+ * table may be called so: it is then as exact as a shard.
+ */
+static bool
+IsShard(const Search *search, Oid relation)
+{
+	char *name = relation >= FirstNormalObjectId ? get_rel_name(relation) : NULL;
+	const char *digits = name == NULL ? NULL : strrchr(name, '_');
+	uint64 shard;
+	char *end;
+	Condition condition = {"shardid", F_INT8EQ, (Datum) 0};
+
+	if (digits == NULL || digits[1] < '0' || digits[1] > '9')
+		return false;
+	shard = strtoull(digits + 1, &end, 10);
+	condition.value = Int64GetDatum((int64) shard);
+	return *end == '\0' && HasRow(search->shards, 1, &condition);
+}
+
+static bool
+IsIntermediateResult(Node *node)
+{
+	Oid function = node != NULL && IsA(node, FuncExpr) ? ((FuncExpr *) node)->funcid : InvalidOid;
+	const char *name;
+
+	if (function < FirstNormalObjectId || get_func_namespace(function) != PG_CATALOG_NAMESPACE)
+		return false;
+	name = get_func_name(function);
+	return name != NULL && (strcmp(name, "read_intermediate_result") == 0 ||
+							strcmp(name, "read_intermediate_results") == 0);
+}
 
 static bool SearchNode(Node *node, void *context);
 
 static const Walker search_node = (Walker) (void (*)(void)) SearchNode;
 
 static bool
-IsDistributedTable(const Catalog &tables, Oid relation)
+IsPart(const Search *search, const RangeTblEntry *entry)
 {
-	static const char *const NAMES[] = {"logicalrelid"};
+	ListCell *cell;
 
-	return relation >= FirstNormalObjectId && HasRow(tables, 1, NAMES, &relation);
+	if (entry->rtekind == RTE_RELATION)
+		return IsShard(search, entry->relid);
+	if (entry->rtekind == RTE_FUNCTION)
+		foreach(cell, entry->functions)
+			if (IsIntermediateResult(lfirst_node(RangeTblFunction, cell)->funcexpr))
+				return true;
+	return false;
 }
 
 /* Ends the walk at the first distributed table. */
 static bool
 SearchNode(Node *node, void *context)
 {
+	Search *search = (Search *) context;
 	ListCell *cell;
 
 	if (node == NULL)
@@ -112,24 +187,35 @@ SearchNode(Node *node, void *context)
 	{
 		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
 
-		if (entry->rtekind == RTE_RELATION &&
-			IsDistributedTable(*(const Catalog *) context, entry->relid))
+		if (entry->rtekind == RTE_RELATION && IsDistributedTable(search, entry->relid))
+		{
+			search->reach = Reach::Distributed;
 			return true;
+		}
+		if (search->reach == Reach::Local && IsPart(search, entry))
+			search->reach = Reach::Part;
 	}
 	return query_tree_walker((Query *) node, search_node, context, 0);
 }
 
-bool
-IsDistributedStatement(Query *query)
+Reach
+ReachOf(Query *query)
 {
-	Catalog tables = FindCatalog("pg_dist_partition", "pg_dist_partition_logical_relid_index");
+	Search search;
 
-	return OidIsValid(tables.table) && SearchNode((Node *) query, &tables);
+	search.reach = Reach::Local;
+	search.tables = FindCatalog("pg_dist_partition", "pg_dist_partition_logical_relid_index");
+	if (OidIsValid(search.tables.table))
+	{
+		search.shards = FindCatalog("pg_dist_shard", "pg_dist_shard_shardid_index");
+		(void) SearchNode((Node *) query, &search);
+	}
+	return search.reach;
 }
 
 /* ---- plans -------------------------------------------------------------------------- */
 
-/* States travel as cstring, which no column of a table can be. */
+/* States travel as cstring. */
 static bool
 ReadsStates(const Plan *plan)
 {
@@ -138,7 +224,8 @@ ReadsStates(const Plan *plan)
 	check_stack_depth();
 	if (plan == NULL)
 		return false;
-	if (IsA(plan, CustomScan))
+	if (IsA(plan, CustomScan) &&
+		strncmp(((const CustomScan *) plan)->methods->CustomName, "Citus", strlen("Citus")) == 0)
 		foreach(cell, ((const CustomScan *) plan)->custom_scan_tlist)
 			if (exprType((Node *) lfirst_node(TargetEntry, cell)->expr) == CSTRINGOID)
 				return true;

@@ -14,20 +14,31 @@ extern "C" {
 #include "nodes/plannodes.h"
 }
 
+enum class Reach
+{
+	Local,
+	Distributed, /* names distributed tables */
+	/*
+	 * Names shards or intermediate results of Citus. Such a statement is part of another, that
+	 * Citus runs on this node, and what may be approximate in that was decided when it was
+	 * planned.
+	 */
+	Part
+};
+
 /*
- * Returns whether the statement reads or writes distributed tables. Those that SQL functions
- * bring, when the planner replaces a call in FROM by the function's query, are not seen: Citus
- * does not plan such statements.
+ * Returns what the statement is to Citus. Distributed tables that SQL functions bring, when the
+ * planner replaces a call in FROM by the function's query, are not seen: Citus does not plan
+ * such statements.
  */
-extern bool IsDistributedStatement(Query *query);
+extern Reach ReachOf(Query *query);
 
 /* Returns whether Citus has made the extension on its other nodes, too. */
 extern bool IsDistributedExtension(Oid extension);
 
 /*
- * Returns whether a distributed statement's plan, its sub-selects aside that Citus plans as
- * statements of their own, has aggregates that Citus splits: the workers send states. Citus
- * raises an error when it is to EXPLAIN ANALYZE such a plan.
+ * Returns whether a plan has aggregates that Citus splits, so that workers send their states.
+ * The plans of sub-selects that Citus plans as statements of their own are not looked at.
  */
 extern bool HasSplitAggregates(const PlannedStmt *statement);
 

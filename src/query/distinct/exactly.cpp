@@ -14,6 +14,7 @@
  */
 #include "query/distinct/exactly.hpp"
 #include "pg/settings.hpp"
+#include "query/distinct/distributed.hpp"
 
 extern "C" {
 #include "access/parallel.h"
@@ -37,10 +38,6 @@ static bool exactly = false;
 /* Whether plans with the mark were made since they were dropped. */
 static bool approximate_plans = false;
 static bool held_back_plans = false;
-static bool split_plans = false;
-
-/* What PlansForAnalyze() answers. */
-static bool analyzing = false;
 
 /* ---- marks ------------------------------------------------------------------------ */
 
@@ -69,7 +66,6 @@ MarkPlan(PlannedStmt *statement, PlanMark mark)
 	statement->invalItems = lappend(statement->invalItems, item);
 	approximate_plans |= mark == PlanMark::Approximate;
 	held_back_plans |= mark == PlanMark::HeldBack;
-	split_plans |= mark == PlanMark::Split;
 }
 
 static bool
@@ -145,30 +141,6 @@ EndExactly(bool before)
 		DropHeldBackPlans();
 }
 
-bool
-BeginAnalyzing(void)
-{
-	bool before = analyzing;
-
-	if (split_plans)
-		CallSyscacheCallbacks(PROCOID, HashOfMark(PlanMark::Split));
-	split_plans = false;
-	analyzing = true;
-	return before;
-}
-
-void
-EndAnalyzing(bool before)
-{
-	analyzing = before;
-}
-
-bool
-PlansForAnalyze(void)
-{
-	return analyzing;
-}
-
 /* ---- functions -------------------------------------------------------------------------- */
 
 /*
@@ -234,6 +206,21 @@ StartStatement(QueryDesc *query, int flags)
 	PG_END_TRY();
 }
 
+/*
+ * Under EXPLAIN ANALYZE, or with auto_explain.log_analyze, Citus has its workers run each query
+ * by a function that returns the rows and the plan, and names the columns' types. States of
+ * aggregates come as cstring, a type that no column can have, so that would be an error. If
+ * nobody seems to measure while the statement runs, Citus runs the queries as always, and has
+ * one of them explained later, in a savepoint.
+ */
+static pg_noinline void
+DoNotAnalyzeStates(QueryDesc *query)
+{
+	if (query->estate != NULL && query->estate->es_instrument != 0 &&
+		(HasMark(query->plannedstmt, PlanMark::Split) || HasSplitAggregates(query->plannedstmt)))
+		query->estate->es_instrument = 0;
+}
+
 #if PG_VERSION_NUM >= 180000
 #define ONCE_PARAMETER
 #define ONCE
@@ -246,10 +233,8 @@ static void
 RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
 	bool before = BeginStatement(query);
-	bool was_analyzing = analyzing;
 
-	/* what it calls is not analyzed */
-	analyzing = false;
+	DoNotAnalyzeStates(query);
 	/* A cursor's functions were looked up when it was opened. */
 	if (exactly && query->operation == CMD_SELECT)
 		DropApproximatePlans();
@@ -262,7 +247,6 @@ RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAME
 	}
 	PG_FINALLY();
 	{
-		analyzing = was_analyzing;
 		EndExactly(before);
 	}
 	PG_END_TRY();

@@ -25,8 +25,8 @@ enum class PlanMark
 {
 	Approximate, /* may answer approximately */
 	HeldBack,    /* would, had it not been planned at such a time or place */
-	Split,       /* approximate, by aggregates that Citus splits */
-	Deciding,    /* calls functions that decide, see ScopeWalk, or is distributed */
+	Split,       /* parts of it, which Citus plans apart, have split aggregates */
+	Deciding,    /* calls functions that decide: see ScopeWalk */
 	Calling      /* an expression of PL/pgSQL that calls functions */
 };
 
@@ -53,15 +53,6 @@ extern void DropOtherPlans(void);
  */
 extern bool BeginExactly(void);
 extern void EndExactly(bool before);
-
-/*
- * The time in which the statement of an EXPLAIN ANALYZE is planned. Plans with the mark Split
- * that sessions keep are dropped when it begins. EndAnalyzing() must be called after an
- * error, too.
- */
-extern bool BeginAnalyzing(void);
-extern void EndAnalyzing(bool before);
-extern bool PlansForAnalyze(void);
 
 /* Sets the hooks of the executor and of functions. */
 extern void InitExactly(void);

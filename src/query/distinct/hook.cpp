@@ -22,7 +22,6 @@
 extern "C" {
 #include "access/transam.h"
 #include "catalog/namespace.h"
-#include "commands/defrem.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
 #include "parser/analyze.h"
@@ -36,7 +35,7 @@ static post_parse_analyze_hook_type previous_analyze = NULL;
 /* What PlanningApproximate() answers. */
 static bool planning_approximate = false;
 
-/* Whether a distributed statement was planned, perhaps as part of another, that has them. */
+/* Whether a statement that has them was planned as part of the one in hand. */
 static bool split_aggregates = false;
 
 /* ---- planning --------------------------------------------------------------- */
@@ -178,41 +177,20 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 }
 
 /*
- * Plans a distributed statement with what it may have approximate, or returns NULL if it has to
- * be exact. Its DISTINCT is exact in any case: Citus makes queries of its own out of the
- * statement. Sets *held_back if the statement is to be planned again another time.
+ * Plans a distributed statement with what it may have approximate, or returns NULL if that is
+ * nothing. Its DISTINCT is exact in any case: Citus makes queries of its own out of the
+ * statement.
  */
 static PlannedStmt *
-PlanDistributed(Query *query, const Uses &uses, bool *held_back, const char *text,
-				int cursor_options, ParamListInfo parameters)
+PlanDistributed(Query *query, const Uses &uses, const char *text, int cursor_options,
+				ParamListInfo parameters)
 {
 	Query *replaced = query;
-	PlannedStmt *statement;
 
 	/* there are no subtransactions in parallel mode */
 	if (uses.count_distinct && !IsInParallelMode())
 		replaced = RewriteCountDistinct(query, true);
-	if (replaced == query)
-		return NULL;
-
-	split_aggregates = false;
-	statement = TryToPlan(replaced, text, cursor_options, parameters);
-	if (statement == NULL)
-		return NULL;
-	if (split_aggregates || HasSplitAggregates(statement))
-	{
-		if (PlansForAnalyze())
-		{
-			ereport(NOTICE,
-					(errmsg("count(DISTINCT) stays exact in this EXPLAIN ANALYZE"),
-					 errdetail("Citus cannot analyze aggregates that it splits between nodes."),
-					 errhint("EXPLAIN without ANALYZE shows the plan that the statement has.")));
-			*held_back = true;
-			return NULL;
-		}
-		MarkPlan(statement, PlanMark::Split);
-	}
-	return statement;
+	return replaced == query ? NULL : TryToPlan(replaced, text, cursor_options, parameters);
 }
 
 static PlannedStmt *
@@ -236,7 +214,8 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 {
 	Uses uses = {};
 	ScopeWalk walk = {};
-	bool distributed = false;
+	Reach reach = Reach::Local;
+	bool split_outside = split_aggregates;
 	bool wanted;
 	bool held_back;
 	bool expression = query->rtable == NIL; /* the planner adds to it */
@@ -249,15 +228,17 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		walk.visit_aggregate = NoteAggregate;
 		walk.context = &uses;
 		if (!IsCitusSession() && (!expression || query->hasSubLinks))
-			distributed = IsDistributedStatement(query);
+			reach = ReachOf(query);
 	}
+	split_aggregates = false;
 	WalkStatement(query, &walk);
-	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
+	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query) &&
+			 reach != Reach::Part;
 	held_back = wanted && PlansExactly();
 	if (wanted && !held_back)
 	{
-		if (distributed)
-			statement = PlanDistributed(query, uses, &held_back, text, cursor_options, parameters);
+		if (reach == Reach::Distributed)
+			statement = PlanDistributed(query, uses, text, cursor_options, parameters);
 		else
 			statement = PlanLocal(query, uses, text, cursor_options, parameters);
 	}
@@ -269,14 +250,15 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		statement->dependsOnRole = true;
 	if (held_back)
 		MarkPlan(statement, PlanMark::HeldBack);
-	/*
-	 * Citus plans what it runs on this node while the statement runs, as statements of their
-	 * own. What may be approximate in them has been decided here.
-	 */
-	if (walk.functions_decide || distributed)
+	if (walk.functions_decide)
 		MarkPlan(statement, PlanMark::Deciding);
-	if (distributed)
+	if (reach == Reach::Distributed)
+	{
+		if (split_aggregates)
+			MarkPlan(statement, PlanMark::Split);
 		split_aggregates |= HasSplitAggregates(statement);
+	}
+	split_aggregates |= split_outside;
 	if (approximate_distinct && walk.functions_called && expression)
 		MarkPlan(statement, PlanMark::Calling);
 	return statement;
@@ -475,47 +457,23 @@ NextUtility(PlannedStmt *statement, const char *text,
 								receiver, completion);
 }
 
-static pg_noinline bool
-IsExplainAnalyze(const Node *statement)
-{
-	bool analyze = false;
-	ListCell *cell;
-
-	if (!IsA(statement, ExplainStmt))
-		return false;
-	foreach(cell, ((const ExplainStmt *) statement)->options)
-	{
-		DefElem *option = lfirst_node(DefElem, cell);
-
-		if (strcmp(option->defname, "analyze") == 0)
-			analyze = defGetBoolean(option);
-	}
-	return analyze;
-}
-
 static void
 RunUtility(PlannedStmt *statement, const char *text,
 		   READ_ONLY_TREE_PARAMETER ProcessUtilityContext context, ParamListInfo parameters,
 		   QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
-	bool exactly = RunsExactly(statement->utilityStmt);
-	bool analyze = IsExplainAnalyze(statement->utilityStmt);
-	bool outer_exactly = false;
-	bool outer_analyze = false;
+	bool before;
 
 	/* EXECUTE looks no function up */
 	DropOtherPlans();
-	if (!exactly && !analyze)
+	if (!RunsExactly(statement->utilityStmt))
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
 					completion);
 		return;
 	}
 
-	if (exactly)
-		outer_exactly = BeginExactly();
-	if (analyze)
-		outer_analyze = BeginAnalyzing();
+	before = BeginExactly();
 	PG_TRY();
 	{
 		NextUtility(statement, text, READ_ONLY_TREE context, parameters, environment, receiver,
@@ -523,10 +481,7 @@ RunUtility(PlannedStmt *statement, const char *text,
 	}
 	PG_FINALLY();
 	{
-		if (analyze)
-			EndAnalyzing(outer_analyze);
-		if (exactly)
-			EndExactly(outer_exactly);
+		EndExactly(before);
 	}
 	PG_END_TRY();
 }
