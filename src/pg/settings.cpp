@@ -18,7 +18,6 @@
 #include "pg/settings.hpp"
 
 extern "C" {
-#include "libpq/libpq-be.h"
 #include "utils/guc.h"
 #include "utils/plancache.h"
 }
@@ -163,15 +162,29 @@ IsCitusName(const char *name)
 	return false;
 }
 
+/* The name that the session began with is the one that RESET would bring back. */
+static bool
+BeganWithCitusName(void)
+{
+	static bool known = false;
+	static bool began = false;
+
+	if (!known)
+	{
+		began = IsCitusName(GetConfigOptionResetString("application_name"));
+		known = true;
+	}
+	return began;
+}
+
 /*
- * The name that the session began with counts, too: Citus sends SET LOCAL application_name to the
- * workers if citus.propagate_set_commands says so.
+ * The present name alone does not say it: Citus sends SET LOCAL application_name to the workers
+ * if citus.propagate_set_commands says so.
  */
 bool
 IsCitusSession(void)
 {
-	return IsCitusName(application_name) ||
-		   (MyProcPort != NULL && IsCitusName(MyProcPort->application_name));
+	return IsCitusName(application_name) || BeganWithCitusName();
 }
 
 bool
