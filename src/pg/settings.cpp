@@ -177,10 +177,7 @@ BeganWithCitusName(void)
 	return began;
 }
 
-/*
- * The present name alone does not say it: Citus sends SET LOCAL application_name to the workers
- * if citus.propagate_set_commands says so.
- */
+/* The present name alone does not say it: a function that a worker calls may have set another. */
 bool
 IsCitusSession(void)
 {

@@ -273,6 +273,11 @@ SELECT expect('an extension that is here only', 'SELECT count(DISTINCT k_bigint)
 ROLLBACK;
 SELECT expect('an extension that is everywhere', 'SELECT count(DISTINCT k_bigint) FROM things', format('(%s)', :'estimate'));
 
+CREATE FUNCTION counts_itself(int) RETURNS bigint LANGUAGE plpgsql SET application_name = 'mine' AS
+	'BEGIN RETURN (SELECT count(DISTINCT i) FROM generate_series(1, 9000) i); END';
+SELECT create_distributed_function('counts_itself(int)') \g /dev/null
+SELECT judge('the function would show it', (counts_itself(1) <> 9000)::text, 'true');
+
 -- ALTER DATABASE reaches the workers' sessions, which do not follow it: the coordinator's session decides
 
 SET streamdedup.approximate_distinct = off;
@@ -288,12 +293,15 @@ SET streamdedup.approximate_distinct = off;
 SELECT expect('off here', 'SELECT count(DISTINCT k_bigint) FROM things', format('(%s)', :'exact'));
 SELECT expect('off here, rows', 'SELECT count(*) FROM (SELECT DISTINCT id FROM things) s', '(20000)');
 SELECT expect('off here, rows of groups on the workers', 'SELECT count(*) FROM (SELECT DISTINCT tenant, id FROM things) s', '(20000)');
+SELECT expect('off here, what workers call', 'SELECT DISTINCT counts_itself(tenant) FROM things', '(9000)');
+SELECT expect('commands on the workers', 'SELECT result FROM run_command_on_workers(''SELECT count(DISTINCT i) FROM generate_series(1, 9000) i'')', E'(9000)\n(9000)');
 -- Citus sends the workers what SET LOCAL sets, if it is told to
 SET citus.propagate_set_commands = 'local';
 BEGIN;
-SET LOCAL application_name = 'mine';
 SET LOCAL streamdedup.approximate_distinct = on;
 SELECT as_without('SELECT DISTINCT tenant, id FROM things');
+SET LOCAL streamdedup.approximate_distinct = on;
+SELECT expect('SET LOCAL', 'SELECT DISTINCT counts_itself(tenant) FROM things', '(9000)');
 ROLLBACK;
 RESET citus.propagate_set_commands;
 ALTER DATABASE :"DBNAME" RESET ALL;
