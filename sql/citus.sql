@@ -37,6 +37,11 @@ SELECT plan('SELECT dedup_agg(i) FROM clicks');
 SET allow_system_table_mods = on;
 CREATE TABLE pg_catalog.pg_dist_partition (partmethod "char", logicalrelid regclass);
 INSERT INTO pg_catalog.pg_dist_partition VALUES ('h', 'clicks');
+CREATE TABLE pg_catalog.pg_dist_object (classid oid, objid oid);
+\set QUIET off
+SELECT plan('SELECT dedup_agg(i) FROM clicks');
+\set QUIET on
+INSERT INTO pg_catalog.pg_dist_object SELECT 'pg_extension'::regclass, oid FROM pg_extension WHERE extname = 'streamdedup';
 RESET allow_system_table_mods;
 \set QUIET off
 
@@ -143,7 +148,7 @@ SELECT hashed('SELECT approx_count_distinct(i) FROM clicks') AS with_citus;
 RESET citus.coordinator_aggregation_strategy;
 SELECT hashed('SELECT approx_count_distinct(i) FROM clicks') AS without_setting;
 SET citus.coordinator_aggregation_strategy = 'disabled';
-DROP TABLE pg_catalog.pg_dist_partition;
+DROP TABLE pg_catalog.pg_dist_partition, pg_catalog.pg_dist_object;
 SELECT hashed('SELECT approx_count_distinct(i) FROM clicks') AS without_table;
 
 \set QUIET on

@@ -8,6 +8,10 @@
  * context that it was set in, and where the present context is not the session's own,
  * it holds only if they are the same.
  *
+ * Nor does it hold in the sessions that Citus opens on its workers. They get parts of
+ * statements, out of which nobody can tell what a missing row does to the whole; the
+ * coordinator has decided about the statement. ALTER DATABASE SET reaches them all the same.
+ *
  * A function's SET clause is applied after the switch to its owner, and undone with the
  * stack of values, which carries ours along. SET ROLE is no such context.
  */
@@ -143,12 +147,49 @@ DistinctMemory(void)
 	return Max(get_hash_memory_limit(), LEAST_DEFAULT_MEMORY);
 }
 
+/* The beginnings of the names that Citus gives the sessions which it opens on other nodes. */
+static const char *const CITUS_SESSIONS[] = {"citus_internal", "citus_rebalancer",
+											 "citus_run_command"};
+
+static bool
+IsCitusName(const char *name)
+{
+	if (name == NULL || name[0] != 'c')
+		return false;
+	for (const char *prefix : CITUS_SESSIONS)
+		if (strncmp(name, prefix, strlen(prefix)) == 0)
+			return true;
+	return false;
+}
+
+/* The name that the session began with is the one that RESET would bring back. */
+static bool
+BeganWithCitusName(void)
+{
+	static bool known = false;
+	static bool began = false;
+
+	if (!known)
+	{
+		began = IsCitusName(GetConfigOptionResetString("application_name"));
+		known = true;
+	}
+	return began;
+}
+
+/* The present name alone does not say it: a function that a worker calls may have set another. */
+bool
+IsCitusSession(void)
+{
+	return IsCitusName(application_name) || BeganWithCitusName();
+}
+
 bool
 ApproximateDistinctAllowed(void)
 {
 	SetBy present;
 
-	if (!approximate_distinct)
+	if (!approximate_distinct || IsCitusSession())
 		return false;
 	present = PresentContext();
 	return present.context == 0 ||

@@ -24,8 +24,12 @@ extern Size DistinctMemory(void);
 /*
  * Whether streamdedup.approximate_distinct is on and holds for what is planned now:
  * not for the body of a SECURITY DEFINER function, which is exact unless whoever it
- * runs as has turned the setting on, and not for maintenance commands. Costs nothing.
+ * runs as has turned the setting on, not for maintenance commands, and not in sessions of
+ * Citus. Costs nothing.
  */
 extern bool ApproximateDistinctAllowed(void);
+
+/* Returns whether Citus opened this session, from another node. */
+extern bool IsCitusSession(void);
 
 #endif /* STREAMDEDUP_PG_SETTINGS_HPP */

@@ -4,14 +4,14 @@
 #include "query/citus.hpp"
 
 #include "pg/catalog.hpp"
+#include "query/distinct/distributed.hpp"
 #include "pg/keys.hpp"
 #include "pg/walker.hpp"
 
 extern "C" {
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "access/transam.h"
+#include "catalog/dependency.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
@@ -20,7 +20,6 @@ extern "C" {
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "rewrite/rewriteManip.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -87,7 +86,6 @@ struct Found
 {
 	List *aggregates; /* Aggrefs of ours */
 	List *partial;    /* Aggrefs of WORKER_AGGREGATE */
-	bool distributed; /* a table that Citus knows is read */
 	bool leave;       /* the aggregates of the query in hand stay as they are */
 };
 
@@ -115,32 +113,6 @@ FindFamily(const char *name, Oid aggregate)
 		if (strcmp(name, family.name) == 0 && HasTransition(aggregate, family.transition))
 			return &family;
 	return NULL;
-}
-
-/* Returns whether Citus knows the table: pg_dist_partition has it. */
-static bool
-IsKnownToCitus(Oid table)
-{
-	Oid catalog = get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE);
-	Oid index = get_relname_relid("pg_dist_partition_logical_relid_index", PG_CATALOG_NAMESPACE);
-	AttrNumber column;
-	ScanKeyData key;
-	SysScanDesc scan;
-	Relation rel;
-	bool found;
-
-	if (!OidIsValid(catalog))
-		return false;
-	column = get_attnum(catalog, "logicalrelid");
-	if (column == InvalidAttrNumber)
-		return false;
-	rel = table_open(catalog, AccessShareLock);
-	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
-	scan = systable_beginscan(rel, index, OidIsValid(index), NULL, 1, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return found;
 }
 
 static void
@@ -189,31 +161,6 @@ FindAggregates(Node *node, void *context)
 	if (IsA(node, Aggref))
 		NoteAggregate((Aggref *) node, found);
 	return expression_tree_walker(node, AsWalker(FindAggregates), context);
-}
-
-/* Notes whether a statement reads a table that Citus knows. */
-static bool
-FindTables(Node *node, void *context)
-{
-	Found *found = (Found *) context;
-	ListCell *cell;
-
-	if (node == NULL)
-		return false;
-	if (!IsA(node, Query))
-		return expression_tree_walker(node, AsWalker(FindTables), context);
-	foreach(cell, ((Query *) node)->rtable)
-	{
-		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
-
-		if (entry->rtekind == RTE_RELATION && entry->relid >= FirstNormalObjectId &&
-			IsKnownToCitus(entry->relid))
-		{
-			found->distributed = true;
-			return true;
-		}
-	}
-	return query_tree_walker((Query *) node, AsWalker(FindTables), context, 0);
 }
 
 /* ---- what can be changed -------------------------------------------------------- */
@@ -349,7 +296,8 @@ UseHashes(Aggref *aggregate)
 		return;
 	hashed_oid = FindHashed(aggregate->aggfnoid, *family, family->hashed_name, filter);
 	hash_oid = FindHash(schema, filter);
-	if (!OidIsValid(hashed_oid) || !OidIsValid(hash_oid))
+	if (!OidIsValid(hashed_oid) || !OidIsValid(hash_oid) ||
+		!IsDistributedExtension(getExtensionOfObject(ProcedureRelationId, hashed_oid)))
 		return;
 
 	columns = lcons(prototype != NULL ? copyObjectImpl(prototype)
@@ -412,18 +360,18 @@ static PlannedStmt *
 PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
 {
 	Found found = {};
+	bool distributed = false;
 	PlannedStmt *statement;
 	ListCell *cell;
 
 	if (GetConfigOption(CITUS_SETTING, true, false) != NULL)
 	{
 		(void) FindAggregates((Node *) query, &found);
-		if (found.aggregates != NIL)
-			(void) FindTables((Node *) query, &found);
+		distributed = found.aggregates != NIL && ReachOf(query) == Reach::Distributed;
 	}
 
 	/* The planner may change what it is given, and so may we. */
-	if (found.distributed)
+	if (distributed)
 		foreach(cell, found.aggregates)
 			UseHashes(lfirst_node(Aggref, cell));
 	foreach(cell, found.partial)
@@ -431,7 +379,7 @@ PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo p
 	statement = previous_planner != NULL
 					? previous_planner(query, text, cursor_options, parameters)
 					: standard_planner(query, text, cursor_options, parameters);
-	if (found.distributed || found.partial != NIL)
+	if (distributed || found.partial != NIL)
 		statement->dependsOnRole = true; /* on what the user may call */
 	return statement;
 }

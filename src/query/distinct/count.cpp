@@ -14,8 +14,13 @@
  *   - counts over foreign tables alone whose wrapper can have the other server count: the
  *     rows would come here instead
  *   - what is out of scope (scope.hpp)
+ *
+ * In statements over distributed tables query/citus.cpp makes the replacement an aggregate over
+ * hashes, which Citus pushes down to its workers. The counts are the same. They stay exact if
+ * Citus has not made the extension on its workers.
  */
 #include "query/distinct/count.hpp"
+#include "query/distinct/distributed.hpp"
 #include "query/distinct/exactly.hpp"
 #include "pg/catalog.hpp"
 #include "pg/keys.hpp"
@@ -30,6 +35,7 @@ extern "C" {
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "foreign/fdwapi.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -48,13 +54,20 @@ constexpr Oid COUNT_ANY_OID = 2147;
 const char *const EXTENSION = "streamdedup";
 const char *const AGGREGATE = "approx_count_distinct";
 
+/* What replaces counts, of this database's extension; each InvalidOid if there is none. */
+struct Aggregates
+{
+	Oid extension;
+	Oid any; /* approx_count_distinct("any") */
+};
+
 } /* namespace */
 
-/* ---- the aggregate ---------------------------------------------------------- */
+/* ---- the aggregates --------------------------------------------------------- */
 
-/* What FindAggregate() found, while it holds. */
-static bool aggregate_known = false;
-static Oid aggregate_oid = InvalidOid;
+/* What FindAggregates() found, while it holds. */
+static bool aggregates_known = false;
+static Aggregates known_aggregates;
 static uint64 changes = 0;
 
 /* A count was left exact for want of the aggregate, and perhaps is so in a cached plan. */
@@ -70,7 +83,7 @@ ProcChanged(Datum arg, int cache, uint32 hash)
 {
 	if (IsPlanMark(hash))
 		return;
-	aggregate_known = false;
+	aggregates_known = false;
 	changes++;
 	if (was_missing)
 	{
@@ -80,18 +93,36 @@ ProcChanged(Datum arg, int cache, uint32 hash)
 }
 
 /*
- * The aggregate of this database's extension, wherever that was put, or InvalidOid. By
- * its name in the extension's schema, and only if it is a member: anybody may make a
- * function of that name there, who may create there.
+ * approx_count_distinct("any") in the schema that the extension was put in. By its name, and only
+ * if it is a member: anybody may make a function of that name there, who may create there.
  */
 static Oid
-LookUpAggregate(void)
+FindAggregate(Oid extension, Oid schema)
 {
-	Oid extension = InvalidOid;
+	const Oid any = ANYOID;
+	HeapTuple tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE),
+									  PointerGetDatum(buildoidvector(&any, 1)),
+									  ObjectIdGetDatum(schema));
+	Oid function = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+
+		if (form->prokind == PROKIND_AGGREGATE && form->prorettype == INT8OID)
+			function = form->oid;
+		ReleaseSysCache(tuple);
+	}
+	if (OidIsValid(function) && getExtensionOfObject(ProcedureRelationId, function) != extension)
+		return InvalidOid;
+	return function;
+}
+
+static Aggregates
+LookUpAggregates(void)
+{
+	Aggregates found = {};
 	Oid schema = InvalidOid;
-	Oid aggregate = InvalidOid;
-	Oid any = ANYOID;
-	oidvector *arguments;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple tuple;
@@ -104,34 +135,19 @@ LookUpAggregate(void)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
-		extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
+		found.extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
 		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-	if (!OidIsValid(extension))
-		return InvalidOid;
-
-	arguments = buildoidvector(&any, 1);
-	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE), PointerGetDatum(arguments),
-							ObjectIdGetDatum(schema));
-	pfree(arguments);
-	if (HeapTupleIsValid(tuple))
-	{
-		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
-
-		if (form->prokind == PROKIND_AGGREGATE && form->prorettype == INT8OID)
-			aggregate = form->oid;
-		ReleaseSysCache(tuple);
-	}
-	if (OidIsValid(aggregate) && getExtensionOfObject(ProcedureRelationId, aggregate) != extension)
-		return InvalidOid;
-	return aggregate;
+	if (OidIsValid(found.extension))
+		found.any = FindAggregate(found.extension, schema);
+	return found;
 }
 
 /* The same, remembered until something changes. */
-static Oid
-FindAggregate(void)
+static Aggregates
+FindAggregates(void)
 {
 	static bool registered = false;
 
@@ -140,14 +156,14 @@ FindAggregate(void)
 		CacheRegisterSyscacheCallback(PROCOID, ProcChanged, (Datum) 0);
 		registered = true;
 	}
-	if (!aggregate_known)
+	if (!aggregates_known)
 	{
 		uint64 before = changes;
 
-		aggregate_oid = LookUpAggregate();
-		aggregate_known = changes == before;
+		known_aggregates = LookUpAggregates();
+		aggregates_known = changes == before;
 	}
-	return aggregate_oid;
+	return known_aggregates;
 }
 
 /* ---- what can be replaced --------------------------------------------------- */
@@ -241,17 +257,20 @@ CanReplace(const Aggref *aggregate, const ScopeLevel *level)
 	return !IsForeign(level->query);
 }
 
+/* ---- replacing -------------------------------------------------------------- */
+
 static void
 Replace(Aggref *aggregate, Oid by)
 {
-	TargetEntry *argument = linitial_node(TargetEntry, aggregate->args);
+	TargetEntry *entry = linitial_node(TargetEntry, aggregate->args);
 
 	aggregate->aggfnoid = by;
 	aggregate->aggdistinct = NIL;
 	aggregate->aggorder = NIL;
 	aggregate->aggtranstype = InvalidOid; /* the planner fills it in */
-	aggregate->inputcollid = exprCollation((Node *) argument->expr);
-	argument->ressortgroupref = 0;
+	aggregate->inputcollid = exprCollation((Node *) entry->expr);
+	aggregate->aggargtypes = list_make1_oid(exprType((Node *) entry->expr));
+	entry->ressortgroupref = 0;
 }
 
 /* ---- the whole query -------------------------------------------------------- */
@@ -261,7 +280,7 @@ namespace
 
 struct Replacing
 {
-	Oid aggregate; /* that replaces */
+	Oid by;
 	int replaced;
 };
 
@@ -274,23 +293,25 @@ VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 
 	if (!IsCountDistinct(aggregate) || !CanReplace(aggregate, level))
 		return;
-	Replace(aggregate, replacing->aggregate);
+	Replace(aggregate, replacing->by);
 	replacing->replaced++;
 }
 
 Query *
-RewriteCountDistinct(Query *query)
+RewriteCountDistinct(Query *query, bool distributed)
 {
-	Replacing replacing = {};
+	const Aggregates found = FindAggregates();
+	Replacing replacing = {found.any, 0};
 	ScopeWalk walk = {};
 	Query *copy;
 
-	replacing.aggregate = FindAggregate();
-	if (!OidIsValid(replacing.aggregate) || !MayCall(replacing.aggregate))
+	if (!OidIsValid(found.any) || !MayCall(found.any))
 	{
 		was_missing = true;
 		return query;
 	}
+	if (distributed && !IsDistributedExtension(found.extension))
+		return query;
 	walk.visit_aggregate = VisitAggregate;
 	walk.context = &replacing;
 	copy = (Query *) copyObjectImpl(query);

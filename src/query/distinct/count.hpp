@@ -18,8 +18,9 @@ extern bool IsCountDistinct(const Aggref *aggregate);
 
 /*
  * Returns a copy of the query in which each count(DISTINCT x) is replaced that can be and may
- * be (scope.hpp), or the query itself if there is none.
+ * be (scope.hpp), or the query itself if there is none. A distributed statement stays as it is
+ * if Citus has not made the extension on its other nodes.
  */
-extern Query *RewriteCountDistinct(Query *query);
+extern Query *RewriteCountDistinct(Query *query, bool distributed);
 
 #endif /* STREAMDEDUP_QUERY_COUNT_DISTINCT_HPP */

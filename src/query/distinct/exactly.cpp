@@ -14,6 +14,7 @@
  */
 #include "query/distinct/exactly.hpp"
 #include "pg/settings.hpp"
+#include "query/distinct/distributed.hpp"
 
 extern "C" {
 #include "access/parallel.h"
@@ -205,6 +206,21 @@ StartStatement(QueryDesc *query, int flags)
 	PG_END_TRY();
 }
 
+/*
+ * Under EXPLAIN ANALYZE, or with auto_explain.log_analyze, Citus has its workers run each query
+ * by a function that returns the rows and the plan, and names the columns' types. States of
+ * aggregates come as cstring, a type that no column can have, so that would be an error. If
+ * nobody seems to measure while the statement runs, Citus runs the queries as always, and has
+ * one of them explained later, in a savepoint.
+ */
+static pg_noinline void
+DoNotAnalyzeStates(QueryDesc *query)
+{
+	if (query->estate != NULL && query->estate->es_instrument != 0 &&
+		(HasMark(query->plannedstmt, PlanMark::Split) || HasSplitAggregates(query->plannedstmt)))
+		query->estate->es_instrument = 0;
+}
+
 #if PG_VERSION_NUM >= 180000
 #define ONCE_PARAMETER
 #define ONCE
@@ -218,6 +234,7 @@ RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAME
 {
 	bool before = BeginStatement(query);
 
+	DoNotAnalyzeStates(query);
 	/* A cursor's functions were looked up when it was opened. */
 	if (exactly && query->operation == CMD_SELECT)
 		DropApproximatePlans();

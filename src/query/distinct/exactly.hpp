@@ -25,6 +25,7 @@ enum class PlanMark
 {
 	Approximate, /* may answer approximately */
 	HeldBack,    /* would, had it not been planned at such a time or place */
+	Split,       /* parts of it, which Citus plans apart, have split aggregates */
 	Deciding,    /* calls functions that decide: see ScopeWalk */
 	Calling      /* an expression of PL/pgSQL that calls functions */
 };

@@ -13,8 +13,10 @@
  */
 #include "query/distinct/hook.hpp"
 #include "pg/settings.hpp"
+#include "pg/subtransaction.hpp"
 #include "query/distinct/count.hpp"
 #include "query/distinct/distinct.hpp"
+#include "query/distinct/distributed.hpp"
 #include "query/distinct/exactly.hpp"
 
 extern "C" {
@@ -32,6 +34,9 @@ static post_parse_analyze_hook_type previous_analyze = NULL;
 
 /* What PlanningApproximate() answers. */
 static bool planning_approximate = false;
+
+/* Whether a statement that has them was planned as part of the one in hand. */
+static bool split_aggregates = false;
 
 /* ---- planning --------------------------------------------------------------- */
 
@@ -104,6 +109,54 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	return statement;
 }
 
+/*
+ * Returns whether the error says nothing about the statement: it was cancelled, or the server
+ * or another session stood in the way.
+ */
+static bool
+IsFromOutside(const ErrorData *error)
+{
+	int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
+		   category == ERRCODE_INSUFFICIENT_RESOURCES ||
+		   error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
+}
+
+/*
+ * Plans a statement in which counts were replaced, or returns NULL if that is an error. Citus
+ * does not plan all statements, and what it cannot plan must not depend on the setting.
+ */
+static PlannedStmt *
+TryToPlan(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	PlannedStmt *volatile statement = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		statement = PlanAs(true, query, text, cursor_options, parameters);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = RollBackError(context, owner);
+
+		if (IsFromOutside(error))
+			ReThrowError(error);
+		ereport(DEBUG1, (errmsg_internal("count(DISTINCT) stays exact: %s", error->message)));
+		FreeErrorData(error);
+		statement = NULL;
+	}
+	PG_END_TRY();
+	return statement;
+}
+
 /* What a statement uses of what can be approximate. */
 struct Uses
 {
@@ -123,16 +176,50 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 	((Uses *) walk->context)->count_distinct |= IsCountDistinct(aggregate);
 }
 
+/*
+ * Plans a distributed statement with what it may have approximate, or returns NULL if that is
+ * nothing. Its DISTINCT is exact in any case: Citus makes queries of its own out of the
+ * statement.
+ */
+static PlannedStmt *
+PlanDistributed(Query *query, const Uses &uses, const char *text, int cursor_options,
+				ParamListInfo parameters)
+{
+	Query *replaced = query;
+
+	/* there are no subtransactions in parallel mode */
+	if (uses.count_distinct && !IsInParallelMode())
+		replaced = RewriteCountDistinct(query, true);
+	return replaced == query ? NULL : TryToPlan(replaced, text, cursor_options, parameters);
+}
+
+static PlannedStmt *
+PlanLocal(Query *query, const Uses &uses, const char *text, int cursor_options,
+		  ParamListInfo parameters)
+{
+	PlannedStmt *statement;
+
+	if (uses.count_distinct)
+		query = RewriteCountDistinct(query, false);
+	if (uses.distinct)
+		MarkDistinctQueries(query);
+	statement = PlanAs(true, query, text, cursor_options, parameters);
+	if (uses.distinct)
+		FinishDistinctPlan(statement);
+	return statement;
+}
+
 static PlannedStmt *
 PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
 {
 	Uses uses = {};
 	ScopeWalk walk = {};
+	Reach reach = Reach::Local;
+	bool split_outside = split_aggregates;
 	bool wanted;
 	bool held_back;
-	bool allowed;
 	bool expression = query->rtable == NIL; /* the planner adds to it */
-	PlannedStmt *statement;
+	PlannedStmt *statement = NULL;
 
 	/* Without the setting, too: a function may set it. */
 	if (approximate_distinct)
@@ -140,29 +227,38 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		walk.visit_query = NoteQuery;
 		walk.visit_aggregate = NoteAggregate;
 		walk.context = &uses;
+		if (!IsCitusSession() && (!expression || query->hasSubLinks))
+			reach = ReachOf(query);
 	}
+	split_aggregates = false;
 	WalkStatement(query, &walk);
-	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query);
+	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query) &&
+			 reach != Reach::Part;
 	held_back = wanted && PlansExactly();
-	allowed = wanted && !held_back;
-	if (allowed)
+	if (wanted && !held_back)
 	{
-		if (uses.count_distinct)
-			query = RewriteCountDistinct(query);
-		if (uses.distinct)
-			MarkDistinctQueries(query);
+		if (reach == Reach::Distributed)
+			statement = PlanDistributed(query, uses, text, cursor_options, parameters);
+		else
+			statement = PlanLocal(query, uses, text, cursor_options, parameters);
 	}
-	statement = PlanAs(allowed, query, text, cursor_options, parameters);
-	if (allowed && uses.distinct)
-		FinishDistinctPlan(statement);
+	if (statement != NULL)
+		MarkPlan(statement, PlanMark::Approximate);
+	else
+		statement = PlanAs(false, query, text, cursor_options, parameters);
 	if (uses.distinct || uses.count_distinct)
 		statement->dependsOnRole = true;
-	if (allowed)
-		MarkPlan(statement, PlanMark::Approximate);
 	if (held_back)
 		MarkPlan(statement, PlanMark::HeldBack);
 	if (walk.functions_decide)
 		MarkPlan(statement, PlanMark::Deciding);
+	if (reach == Reach::Distributed)
+	{
+		if (split_aggregates)
+			MarkPlan(statement, PlanMark::Split);
+		split_aggregates |= HasSplitAggregates(statement);
+	}
+	split_aggregates |= split_outside;
 	if (approximate_distinct && walk.functions_called && expression)
 		MarkPlan(statement, PlanMark::Calling);
 	return statement;

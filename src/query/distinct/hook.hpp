@@ -6,6 +6,7 @@
  *   scope.cpp         where in a statement
  *   exactly.cpp       when not: while planning, in statements that change data
  *   count.cpp         count(DISTINCT x) becomes approx_count_distinct(x)
+ *   distributed.cpp   which statements and plans are those of Citus
  *   plan.cpp          paths and plans of SELECT DISTINCT through a filter
  *   exec.cpp          runs them
  */
