@@ -30,9 +30,9 @@ import random
 import re
 import struct
 import sys
+from datetime import date, datetime, time, timedelta, timezone
 
 import bloom
-import exaloglog
 import infini
 import keys
 import text
@@ -113,7 +113,8 @@ def check_filter(folder, row, image):
         probes = rows(folder, f"{number}.probes")
         answers = [{True: "t", False: "f", None: None}[f.contains(*map(text.parse, types, p[:-1]))] for p in probes]
         alike["answers"] = answers, [p[-1] for p in probes]
-    wrong = [f"{what}: {got!r:.200} is not {expected!r:.200}" for what, (got, expected) in alike.items() if got != expected]
+    wrong = [f"{what}: {got!r:.200} is not {expected!r:.200}"
+             for what, (got, expected) in alike.items() if got != expected]
     ok(not wrong, name, "; ".join(wrong))
     return f, made
 
@@ -164,7 +165,11 @@ def sources():
     yield filled(Filter.sketch(4), 1000)
     yield filled(Filter.make(), 5)
     for fpr in (0.01, 0.001, 1e-6, 1e-9):
-        yield filled(Filter.make(None, fpr), 800)
+        f = Filter.make(None, fpr)
+        for key in range(1, 801):       # a third of them crowd the first lines, so others take their entries
+            h = f.hash.key(key)
+            f.add_hash(h >> 5 if key % 3 == 0 else h)
+        yield f
 
 
 def mutants_of(f, chance):
@@ -194,9 +199,21 @@ def mutants_of(f, chance):
             yield seal(image[:60] + chance.randbytes(len(image) - 60))
 
 
+def crowded_lines():
+    """A table whose second line has only entries of the first: as many as a line may have, and one more."""
+    for fpr in (0.001, 1e-6, 1e-9):
+        f = filled(Filter.make(None, fpr), 513)
+        slots = infini.SLOTS[f.detail]
+        for number in ((slots - 1) // 2, slots // 2):
+            first, second = f.body.lines[:2] = infini.Line(), infini.Line()
+            first.reach = 1
+            second.foreign = [(1, infini.entry_of(i << 50, 20)) for i in range(number)]
+            yield f.image()
+
+
 def write_mutants(folder):
     chance = random.Random(17)
-    lines = []
+    lines = [(r"\x" + image.hex(), verdict(image)) for image in crowded_lines()]
     for f in sources():
         # A damaged header of a table takes long to read, and one of these is enough.
         large = f.method == INFINI and f.body and f.detail > 2
@@ -209,8 +226,8 @@ def write_mutants(folder):
     write(folder, "mutants", lines)
     # Without a new checksum no change of a byte goes unnoticed.
     image = filled(Filter.make(5, 0.2), 40).image()
-    unnoticed = [at for at in range(len(image)) if " " in (verdict(image[:at] + bytes([image[at] ^ 4]) + image[at + 1:]) or "")]
-    same(unnoticed, [], "each damaged byte is noticed")
+    damaged = [verdict(image[:at] + bytes([image[at] ^ 4]) + image[at + 1:]) for at in range(len(image))]
+    same([at for at, said in enumerate(damaged) if said and " " in said], [], "each damaged byte is noticed")
 
 
 # ---- the page ---------------------------------------------------------------------------
@@ -276,8 +293,7 @@ class Page:
                 yield m.start(), section, [cell.strip() for cell in m[2].replace(r"\|", "/").split(" | ")]
 
     def check_vectors(self):
-        of_section = {"Test vectors": [], "SipHash": []}
-        sip = False
+        vectors, sip_vectors = {}, {}       # canonical bytes, if the page shows them
         for at, section, cells in self.tables():
             if section != "Test vectors" or not re.fullmatch("[0-9a-f]{16}", cells[-1]):
                 continue
@@ -287,18 +303,26 @@ class Page:
             value = [value_of(each) for each in split(sql)]
             if canonical:
                 times, of = re.fullmatch(r"(?:(\d+) times )?(.*)", canonical[0].replace("no bytes", "")).groups()
-                same(keys.canonical(value[0]).hex(), of * int(times or 1), f"canonical bytes of {sql}")
+                canonical = of * int(times or 1)
+                same(keys.canonical(value[0]).hex(), canonical, f"canonical bytes of {sql}")
+            (sip_vectors if sip else vectors)[sql] = canonical
             for seed, expected in ((0, plain), (-2, negative)):
                 h = keys.KeyHash(seed, sip).key(*value)
                 same(f"{h:016x}", expected, f"hash of {sql} with seed {seed}, {'SipHash' if sip else 'XXH3'}")
                 empty = f"dedup_method('bloom', NULL, 'keys=1000 hash={'sip' if sip else 'xxh3'}', {seed})"
                 self.claim(at, f"encode(substring(dedup_add({empty}, {sql})::bytea FROM 61), 'hex')",
                            reversed_hex(expected))
-            of_section["SipHash" if sip else "Test vectors"].append(sql)
-        ok(len(of_section["Test vectors"]) >= 70 and len(of_section["SipHash"]) >= 4, "test vectors were found")
+        ok(len(vectors) >= 70 and len(sip_vectors) >= 4, "test vectors were found")
         found = re.findall(r"`derived\((\w+), (\d+)\)` is\s+([0-9a-f]{16})", self.text)
-        same([f"{keys.derived(int(h, 0), int(i)):016x}" for h, i, _ in found], [each for _, _, each in found], "derived")
+        same([f"{keys.derived(int(h, 0), int(i)):016x}" for h, i, _ in found], [each[-1] for each in found], "derived")
         ok(len(found) == 3, "examples of derived were found")
+        # Python's own types, which text.py does not make.
+        for sql, value in (
+                ("'2024-02-29'::date", date(2024, 2, 29)), ("'12:34:56.789'::time", time(12, 34, 56, 789000)),
+                ("'2024-02-29 12:34:56.789012'::timestamp", datetime(2024, 2, 29, 12, 34, 56, 789012)),
+                ("'2024-02-29 12:34:56.789012+02'::timestamptz",
+                 datetime(2024, 2, 29, 12, 34, 56, 789012, timezone(timedelta(hours=2))))):
+            same(keys.canonical(value).hex(), vectors[sql], f"canonical bytes of Python's {value!r}")
 
     def check_sizes(self):
         found = 0
@@ -322,7 +346,8 @@ class Page:
 
     def example(self, sql):
         """The filter of an SQL expression of the page, made by the reader."""
-        prototype = re.search(r"dedup_filter\((NULL|\d*)(?:, ([-\d.e]+))?\)|dedup_method\('exaloglog', '(\d+)kB'\)", sql)
+        prototype = re.search(r"dedup_filter\((NULL|\d*)(?:, ([-\d.e]+))?\)"
+                              r"|dedup_method\('exaloglog', '(\d+)kB'\)", sql)
         capacity, fpr, kilobytes = prototype.groups()
         if kilobytes:
             f = Filter.sketch(max(p for p in range(4, 27) if 7 << p - 1 <= 1024 * int(kilobytes)))
@@ -338,8 +363,11 @@ class Page:
         """A block of hexadecimal digits, a SHA-256 or a count is of the last filter that was named."""
         found = 0
         sql = image = None
-        for m in re.finditer(r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```|SHA-256\s+of\s+the\s+image\s+is\s+([0-9a-f]{64})"
-                             r"|Its\s+count\s+is\s+([\d,]+)\.|The\s+image\s+has\s+([\d,]+)\s+bytes|The\s+same\s+as\s+text:\s+`(\S+)`", self.text):
+        # In the pattern a blank may be the end of a line.
+        pattern = (r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```"
+                   r"|SHA-256 of the image is ([0-9a-f]{64})|Its count is ([\d,]+)\.|The image has ([\d,]+) bytes"
+                   r"|The same as text: `(\S+)`")
+        for m in re.finditer(pattern.replace(" ", r"\s+"), self.text):
             code, block, sha, count, size, as_text = m.groups()
             if code:
                 sql = code if "fpr" not in code and "keys" not in code and "capacity" not in code else None
@@ -362,7 +390,8 @@ class Page:
                 self.claim(m.start(), sql, as_text)
             else:
                 expected = int((count or size).replace(",", ""))
-                got, function = (Filter.read(image).count(), "dedup_count({})") if count else (len(image), "length(({})::bytea)")
+                got = Filter.read(image).count() if count else len(image)
+                function = "dedup_count({})" if count else "length(({})::bytea)"
                 same(got, expected, f"{name}: {function.format('')}")
                 self.claim(m.start(), function.format(sql), expected)
         ok(found >= 17, "examples were found", found)
@@ -376,7 +405,8 @@ class Page:
                 same((f.detail, *f.body.counters, len(f.image()), hashlib.sha256(f.image()).hexdigest(), f.count()),
                      (int(w), int(count), int(step), int(size), sha, int(keys_now)), f"infini, {fpr}, {n} keys")
                 sql = f"dedup_add_all(dedup_filter(NULL, {fpr}), ARRAY(SELECT generate_series(1, {n})))"
-                self.claim(at, f"concat_ws(' ', encode(sha256({sql}::bytea), 'hex'), dedup_count({sql}))", f"{sha} {keys_now}")
+                self.claim(at, f"concat_ws(' ', encode(sha256({sql}::bytea), 'hex'), dedup_count({sql}))",
+                           f"{sha} {keys_now}")
                 found += 1
         same(found, 6, "examples of infini were found")
 
@@ -408,13 +438,15 @@ class Page:
             image = code["infini_image"](fpr, -2 & keys.M64, hashes)
             same(image, own.image(), f"the page's code: infini, {fpr}")
             table = code["read_infini"](image)
-            same(code["infini_count"](table), (own.body.count(), own.body.fpr_now()), f"the page's code: count of infini, {fpr}")
+            same(code["infini_count"](table), (own.body.count(), own.body.fpr_now()),
+                 f"the page's code: count of infini, {fpr}")
             same([code["seen"](table, h) for h in range(0, 1 << 64, 1 << 54)],
                  [own.body.seen(h) for h in range(0, 1 << 64, 1 << 54)], f"the page's code: answers of infini, {fpr}")
         data = [bytes(range(n)) for n in range(40)]
         same([code["sip_hash"](d, -2) for d in data], [keys.siphash(d, -2) for d in data], "the page's code: SipHash")
         some = [(1, 2, -1), (-1, 0, 90_000_000_000), (0, -5, -86_400_000_000)]
-        same([code["interval"](*i) for i in some], [keys.canonical(keys.Interval(*i)) for i in some], "the page's code: interval")
+        same([code["interval"](*i) for i in some], [keys.canonical(keys.Interval(*i)) for i in some],
+             "the page's code: interval")
         own = keys.KeyHash(-2)
         same(code["fold_null"](code["fold"](0, own.of(7), -2), -2), own.of((7, None)), "the page's code: fold")
 

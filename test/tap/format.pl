@@ -32,6 +32,13 @@ sql(q{
 	CREATE FUNCTION special(value text[], i int, other anyelement) RETURNS anyelement LANGUAGE plpgsql AS $$
 	DECLARE result other%TYPE := value[i];
 	BEGIN RETURN CASE WHEN i <= cardinality(value) THEN result ELSE other END; END $$;
+
+	-- Every other key has a hash that starts with five bits of 0: these crowd a few lines of a table of infini.
+	CREATE TABLE crowd AS SELECT row_number() OVER (ORDER BY key)::int AS number, key FROM generate_series(1, 50000) key
+		WHERE get_byte(dedup_add(dedup_filter(1), key)::bytea, 67) < 8;
+	ALTER TABLE crowd ADD PRIMARY KEY (number);
+	CREATE FUNCTION crowded(i int) RETURNS bigint LANGUAGE sql
+		AS 'SELECT CASE i % 2 WHEN 0 THEN 1000000 + i ELSE (SELECT key FROM crowd WHERE number = i / 2 + 1) END';
 });
 
 # ---- filters ----------------------------------------------------------------------------
@@ -112,6 +119,8 @@ filter($_->[0], 'bigint', "($_->[1])::bigint", $_->[2], 1000, 1000) foreach (
 	[ 'dedup_filter()', 'i % 513', 1500 ],
 	[ 'dedup_filter()', 'i * i % 3001', 9000 ],
 	[ 'dedup_filter(NULL, 1e-6)', 'i * 7919 % 2000', 5000 ]);
+
+filter($_, 'bigint', 'crowded(i)', 3000, 1000, 1000) foreach 'dedup_filter()', 'dedup_filter(NULL, 1e-6)';
 
 # Keys of each type.
 my @types = (
