@@ -11,6 +11,7 @@ Reads the files that the server wrote into FOLDER:
     N.keys      the keys of filter N in the order in which they were added; missing of a table that was merged
     N.probes    keys, and what dedup_contains said
     merges      COPY: the numbers of two filters, and the merged filter
+    sizes       COPY: capacity, rate, and the empty filter that dedup_filter makes
     sketches    COPY: number of a filter, and what approx_count_distinct said of its keys
 
 Writes files for the server:
@@ -18,6 +19,7 @@ Writes files for the server:
     written     COPY: number, and the filter that the reader made of the keys
     written.bin the same filters, COPY in binary
     mutants     COPY: bytes that are similar to a filter, and what the reader says of them
+    sketches_merged  COPY: two sketches with any bits in their registers, and the reader's merge of both
     claims      COPY: line of the page, an SQL expression, and its value on the page
 
 Prints lines of "ok" or "not ok", a name, and what is wrong, separated by tabs.
@@ -36,7 +38,7 @@ import bloom
 import infini
 import keys
 import text
-from reader import EXALOGLOG, INFINI, Filter, NotSpecified, Refused, checksum
+from reader import BLOCKED_BLOOM, BLOOM, EXALOGLOG, INFINI, Filter, NotSpecified, Refused, checksum
 
 
 def ok(good, name, wrong=""):
@@ -127,6 +129,9 @@ def check_filters(folder):
     write_binary(folder, "written.bin", [f.image() for f in written.values()])
     for a, b, merged in rows(folder, "merges"):
         same(filters[a].merged(filters[b]).text(), merged, f"merge of {a} and {b}")
+    sizes = rows(folder, "sizes")
+    wrong = [size for size in sizes if Filter.make(int(size[0]), float(size[1])).text() != size[2]]
+    ok(sizes and not wrong, f"{len(sizes)} sizes", wrong[:3])
     for number, count in rows(folder, "sketches"):
         same(str(filters[number].count()), count, f"approx_count_distinct of the keys of filter {number}")
 
@@ -199,8 +204,35 @@ def mutants_of(f, chance):
             yield seal(image[:60] + chance.randbytes(len(image) - 60))
 
 
-def crowded_lines():
-    """A table whose second line has only entries of the first: as many as a line may have, and one more."""
+def at_the_limits():
+    """Filters at the limits of what the server accepts, and one beyond."""
+    def bits(rate):
+        return struct.unpack("<Q", struct.pack("<d", rate))[0]
+
+    usual = {"M": 640, "detail": 5, "keys": 10, "fpr": bits(0.01)}
+    rates = (1e-9, math.nextafter(1e-9, 0), 0.5, math.nextafter(0.5, 1), math.nan, -0.01, 0.0)
+    for method in (BLOCKED_BLOOM, BLOOM):
+        for name, values in (("M", (0, 56, 60, 64, 72, 536870912, 536870976)), ("detail", (0, 1, 16, 17, 32, 33)),
+                             ("keys", (0, 1, 1 << 40, (1 << 40) + 1)), ("fpr", map(bits, rates))):
+            for value in values:
+                yield Filter(method, **{**usual, name: value}).image()
+        for hashes in (range(8), range(9)):
+            f = Filter(method, **{**usual, "M": 64})
+            f.hashes = set(hashes)
+            yield f.image()
+    for p in (3, 4, 26, 27):
+        yield Filter.sketch(p).image()
+        yield Filter(EXALOGLOG, 7 << p, p).image()
+    # Hashes out of order, and one that occurs twice.
+    for hashes in ((5, 4), (5, 5)):
+        image = bytearray(filled(Filter.make(5, 0.2), 2).image())
+        image[60:] = b"".join(map(keys.le64, hashes))
+        yield seal(bytes(image))
+    f = filled(Filter.make(), 513)
+    for number in (0, infini.table_limit(2, 0), infini.table_limit(2, 0) + 1):
+        f.body.keys = number
+        yield f.image()
+    # The second line has only entries of the first: as many as a line may have, and one more.
     for fpr in (0.001, 1e-6, 1e-9):
         f = filled(Filter.make(None, fpr), 513)
         slots = infini.SLOTS[f.detail]
@@ -213,7 +245,7 @@ def crowded_lines():
 
 def write_mutants(folder):
     chance = random.Random(17)
-    lines = [(r"\x" + image.hex(), verdict(image)) for image in crowded_lines()]
+    lines = [(r"\x" + image.hex(), verdict(image)) for image in at_the_limits()]
     for f in sources():
         # A damaged header of a table takes long to read, and one of these is enough.
         large = f.method == INFINI and f.body and f.detail > 2
@@ -228,6 +260,24 @@ def write_mutants(folder):
     image = filled(Filter.make(5, 0.2), 40).image()
     damaged = [verdict(image[:at] + bytes([image[at] ^ 4]) + image[at + 1:]) for at in range(len(image))]
     same([at for at, said in enumerate(damaged) if said and " " in said], [], "each damaged byte is noticed")
+
+
+def write_merges(folder):
+    """Update values that no key of the other tests has, and bits that no key sets."""
+    chance = random.Random(18)
+    lines = []
+    for p, other in ((4, 7), (5, 5), (9, 6)) * 5:
+        exact, high, full = (Filter.sketch(each) for each in (p, p, other))
+        for _ in range(5):
+            exact.add_hash(chance.randrange(1 << 64))
+        for _ in range(3000):
+            high.add_hash(chance.randrange(1 << 64) >> chance.randrange(64))
+            full.add_hash(chance.randrange(1 << 64) >> chance.randrange(64))
+        any_bits = Filter.read(seal(full.image()[:60] + chance.randbytes(full.M)))
+        for a in exact, high:
+            for b in full, any_bits:
+                lines.append(r"\x" + f.image().hex() for f in (a, b, a.merged(b)))
+    write(folder, "sketches_merged", lines)
 
 
 # ---- the page ---------------------------------------------------------------------------
@@ -462,6 +512,7 @@ class Page:
 def main(folder, page):
     check_filters(folder)
     write_mutants(folder)
+    write_merges(folder)
     Page(page).check(folder)
 
 

@@ -240,7 +240,7 @@ class Filter:
             result.take(a.hashes | b.hashes)
             return result
         result.hashes, result.body = None, result.body_of()
-        for part in (a, b):
+        for part in sorted((a, b), key=lambda part: part.body is None):     # the bodies first
             if part.body is not None:
                 result.body.merge(part.body)
             else:
