@@ -492,6 +492,8 @@ class Page:
                  f"the page's code: count of infini, {fpr}")
             same([code["seen"](table, h) for h in range(0, 1 << 64, 1 << 54)],
                  [own.body.seen(h) for h in range(0, 1 << 64, 1 << 54)], f"the page's code: answers of infini, {fpr}")
+        for name in ("TOP_STEP", "SLOTS", "KEYS_A_LINE", "SECOND", "THIRD", "NO_BITS"):
+            same(code[name], getattr(infini, name), f"the page's code: {name}")
         data = [bytes(range(n)) for n in range(40)]
         same([code["sip_hash"](d, -2) for d in data], [keys.siphash(d, -2) for d in data], "the page's code: SipHash")
         some = [(1, 2, -1), (-1, 0, 90_000_000_000), (0, -5, -86_400_000_000)]
