@@ -11,6 +11,7 @@ Reads the files that the server wrote into FOLDER:
     N.keys      the keys of filter N in the order in which they were added; missing of a table that was merged
     N.probes    keys, and what dedup_contains said
     merges      COPY: the numbers of two filters, and the merged filter
+    sizes       COPY: capacity, rate, and the empty filter that dedup_filter makes
     sketches    COPY: number of a filter, and what approx_count_distinct said of its keys
 
 Writes files for the server:
@@ -18,6 +19,7 @@ Writes files for the server:
     written     COPY: number, and the filter that the reader made of the keys
     written.bin the same filters, COPY in binary
     mutants     COPY: bytes that are similar to a filter, and what the reader says of them
+    sketches_merged  COPY: two sketches with any bits in their registers, and the reader's merge of both
     claims      COPY: line of the page, an SQL expression, and its value on the page
 
 Prints lines of "ok" or "not ok", a name, and what is wrong, separated by tabs.
@@ -30,13 +32,13 @@ import random
 import re
 import struct
 import sys
+from datetime import date, datetime, time, timedelta, timezone
 
 import bloom
-import exaloglog
 import infini
 import keys
 import text
-from reader import EXALOGLOG, INFINI, Filter, NotSpecified, Refused, checksum
+from reader import BLOCKED_BLOOM, BLOOM, EXALOGLOG, INFINI, Filter, NotSpecified, Refused, checksum
 
 
 def ok(good, name, wrong=""):
@@ -113,7 +115,8 @@ def check_filter(folder, row, image):
         probes = rows(folder, f"{number}.probes")
         answers = [{True: "t", False: "f", None: None}[f.contains(*map(text.parse, types, p[:-1]))] for p in probes]
         alike["answers"] = answers, [p[-1] for p in probes]
-    wrong = [f"{what}: {got!r:.200} is not {expected!r:.200}" for what, (got, expected) in alike.items() if got != expected]
+    wrong = [f"{what}: {got!r:.200} is not {expected!r:.200}"
+             for what, (got, expected) in alike.items() if got != expected]
     ok(not wrong, name, "; ".join(wrong))
     return f, made
 
@@ -126,6 +129,9 @@ def check_filters(folder):
     write_binary(folder, "written.bin", [f.image() for f in written.values()])
     for a, b, merged in rows(folder, "merges"):
         same(filters[a].merged(filters[b]).text(), merged, f"merge of {a} and {b}")
+    sizes = rows(folder, "sizes")
+    wrong = [size for size in sizes if Filter.make(int(size[0]), float(size[1])).text() != size[2]]
+    ok(sizes and not wrong, f"{len(sizes)} sizes", wrong[:3])
     for number, count in rows(folder, "sketches"):
         same(str(filters[number].count()), count, f"approx_count_distinct of the keys of filter {number}")
 
@@ -164,7 +170,11 @@ def sources():
     yield filled(Filter.sketch(4), 1000)
     yield filled(Filter.make(), 5)
     for fpr in (0.01, 0.001, 1e-6, 1e-9):
-        yield filled(Filter.make(None, fpr), 800)
+        f = Filter.make(None, fpr)
+        for key in range(1, 801):       # a third of them crowd the first lines, so others take their entries
+            h = f.hash.key(key)
+            f.add_hash(h >> 5 if key % 3 == 0 else h)
+        yield f
 
 
 def mutants_of(f, chance):
@@ -194,9 +204,48 @@ def mutants_of(f, chance):
             yield seal(image[:60] + chance.randbytes(len(image) - 60))
 
 
+def at_the_limits():
+    """Filters at the limits of what the server accepts, and one beyond."""
+    def bits(rate):
+        return struct.unpack("<Q", struct.pack("<d", rate))[0]
+
+    usual = {"M": 640, "detail": 5, "keys": 10, "fpr": bits(0.01)}
+    rates = (1e-9, math.nextafter(1e-9, 0), 0.5, math.nextafter(0.5, 1), math.nan, -0.01, 0.0)
+    for method in (BLOCKED_BLOOM, BLOOM):
+        for name, values in (("M", (0, 56, 60, 64, 72, 536870912, 536870976)), ("detail", (0, 1, 16, 17, 32, 33)),
+                             ("keys", (0, 1, 1 << 40, (1 << 40) + 1)), ("fpr", map(bits, rates))):
+            for value in values:
+                yield Filter(method, **{**usual, name: value}).image()
+        for hashes in (range(8), range(9)):
+            f = Filter(method, **{**usual, "M": 64})
+            f.hashes = set(hashes)
+            yield f.image()
+    for p in (3, 4, 26, 27):
+        yield Filter.sketch(p).image()
+        yield Filter(EXALOGLOG, 7 << p, p).image()
+    # Hashes out of order, and one that occurs twice.
+    for hashes in ((5, 4), (5, 5)):
+        image = bytearray(filled(Filter.make(5, 0.2), 2).image())
+        image[60:] = b"".join(map(keys.le64, hashes))
+        yield seal(bytes(image))
+    f = filled(Filter.make(), 513)
+    for number in (0, infini.table_limit(2, 0), infini.table_limit(2, 0) + 1):
+        f.body.keys = number
+        yield f.image()
+    # The second line has only entries of the first: as many as a line may have, and one more.
+    for fpr in (0.001, 1e-6, 1e-9):
+        f = filled(Filter.make(None, fpr), 513)
+        slots = infini.SLOTS[f.detail]
+        for number in ((slots - 1) // 2, slots // 2):
+            first, second = f.body.lines[:2] = infini.Line(), infini.Line()
+            first.reach = 1
+            second.foreign = [(1, infini.entry_of(i << 50, 20)) for i in range(number)]
+            yield f.image()
+
+
 def write_mutants(folder):
     chance = random.Random(17)
-    lines = []
+    lines = [(r"\x" + image.hex(), verdict(image)) for image in at_the_limits()]
     for f in sources():
         # A damaged header of a table takes long to read, and one of these is enough.
         large = f.method == INFINI and f.body and f.detail > 2
@@ -209,8 +258,26 @@ def write_mutants(folder):
     write(folder, "mutants", lines)
     # Without a new checksum no change of a byte goes unnoticed.
     image = filled(Filter.make(5, 0.2), 40).image()
-    unnoticed = [at for at in range(len(image)) if " " in (verdict(image[:at] + bytes([image[at] ^ 4]) + image[at + 1:]) or "")]
-    same(unnoticed, [], "each damaged byte is noticed")
+    damaged = [verdict(image[:at] + bytes([image[at] ^ 4]) + image[at + 1:]) for at in range(len(image))]
+    same([at for at, said in enumerate(damaged) if said and " " in said], [], "each damaged byte is noticed")
+
+
+def write_merges(folder):
+    """Update values that no key of the other tests has, and bits that no key sets."""
+    chance = random.Random(18)
+    lines = []
+    for p, other in ((4, 7), (5, 5), (9, 6)) * 5:
+        exact, high, full = (Filter.sketch(each) for each in (p, p, other))
+        for _ in range(5):
+            exact.add_hash(chance.randrange(1 << 64))
+        for _ in range(3000):
+            high.add_hash(chance.randrange(1 << 64) >> chance.randrange(64))
+            full.add_hash(chance.randrange(1 << 64) >> chance.randrange(64))
+        any_bits = Filter.read(seal(full.image()[:60] + chance.randbytes(full.M)))
+        for a in exact, high:
+            for b in full, any_bits:
+                lines.append(r"\x" + f.image().hex() for f in (a, b, a.merged(b)))
+    write(folder, "sketches_merged", lines)
 
 
 # ---- the page ---------------------------------------------------------------------------
@@ -276,8 +343,7 @@ class Page:
                 yield m.start(), section, [cell.strip() for cell in m[2].replace(r"\|", "/").split(" | ")]
 
     def check_vectors(self):
-        of_section = {"Test vectors": [], "SipHash": []}
-        sip = False
+        vectors, sip_vectors = {}, {}       # canonical bytes, if the page shows them
         for at, section, cells in self.tables():
             if section != "Test vectors" or not re.fullmatch("[0-9a-f]{16}", cells[-1]):
                 continue
@@ -287,18 +353,26 @@ class Page:
             value = [value_of(each) for each in split(sql)]
             if canonical:
                 times, of = re.fullmatch(r"(?:(\d+) times )?(.*)", canonical[0].replace("no bytes", "")).groups()
-                same(keys.canonical(value[0]).hex(), of * int(times or 1), f"canonical bytes of {sql}")
+                canonical = of * int(times or 1)
+                same(keys.canonical(value[0]).hex(), canonical, f"canonical bytes of {sql}")
+            (sip_vectors if sip else vectors)[sql] = canonical
             for seed, expected in ((0, plain), (-2, negative)):
                 h = keys.KeyHash(seed, sip).key(*value)
                 same(f"{h:016x}", expected, f"hash of {sql} with seed {seed}, {'SipHash' if sip else 'XXH3'}")
                 empty = f"dedup_method('bloom', NULL, 'keys=1000 hash={'sip' if sip else 'xxh3'}', {seed})"
                 self.claim(at, f"encode(substring(dedup_add({empty}, {sql})::bytea FROM 61), 'hex')",
                            reversed_hex(expected))
-            of_section["SipHash" if sip else "Test vectors"].append(sql)
-        ok(len(of_section["Test vectors"]) >= 70 and len(of_section["SipHash"]) >= 4, "test vectors were found")
+        ok(len(vectors) >= 70 and len(sip_vectors) >= 4, "test vectors were found")
         found = re.findall(r"`derived\((\w+), (\d+)\)` is\s+([0-9a-f]{16})", self.text)
-        same([f"{keys.derived(int(h, 0), int(i)):016x}" for h, i, _ in found], [each for _, _, each in found], "derived")
+        same([f"{keys.derived(int(h, 0), int(i)):016x}" for h, i, _ in found], [each[-1] for each in found], "derived")
         ok(len(found) == 3, "examples of derived were found")
+        # Python's own types, which text.py does not make.
+        for sql, value in (
+                ("'2024-02-29'::date", date(2024, 2, 29)), ("'12:34:56.789'::time", time(12, 34, 56, 789000)),
+                ("'2024-02-29 12:34:56.789012'::timestamp", datetime(2024, 2, 29, 12, 34, 56, 789012)),
+                ("'2024-02-29 12:34:56.789012+02'::timestamptz",
+                 datetime(2024, 2, 29, 12, 34, 56, 789012, timezone(timedelta(hours=2))))):
+            same(keys.canonical(value).hex(), vectors[sql], f"canonical bytes of Python's {value!r}")
 
     def check_sizes(self):
         found = 0
@@ -322,7 +396,8 @@ class Page:
 
     def example(self, sql):
         """The filter of an SQL expression of the page, made by the reader."""
-        prototype = re.search(r"dedup_filter\((NULL|\d*)(?:, ([-\d.e]+))?\)|dedup_method\('exaloglog', '(\d+)kB'\)", sql)
+        prototype = re.search(r"dedup_filter\((NULL|\d*)(?:, ([-\d.e]+))?\)"
+                              r"|dedup_method\('exaloglog', '(\d+)kB'\)", sql)
         capacity, fpr, kilobytes = prototype.groups()
         if kilobytes:
             f = Filter.sketch(max(p for p in range(4, 27) if 7 << p - 1 <= 1024 * int(kilobytes)))
@@ -338,8 +413,11 @@ class Page:
         """A block of hexadecimal digits, a SHA-256 or a count is of the last filter that was named."""
         found = 0
         sql = image = None
-        for m in re.finditer(r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```|SHA-256\s+of\s+the\s+image\s+is\s+([0-9a-f]{64})"
-                             r"|Its\s+count\s+is\s+([\d,]+)\.|The\s+image\s+has\s+([\d,]+)\s+bytes|The\s+same\s+as\s+text:\s+`(\S+)`", self.text):
+        # In the pattern a blank may be the end of a line.
+        pattern = (r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```"
+                   r"|SHA-256 of the image is ([0-9a-f]{64})|Its count is ([\d,]+)\.|The image has ([\d,]+) bytes"
+                   r"|The same as text: `(\S+)`")
+        for m in re.finditer(pattern.replace(" ", r"\s+"), self.text):
             code, block, sha, count, size, as_text = m.groups()
             if code:
                 sql = code if "fpr" not in code and "keys" not in code and "capacity" not in code else None
@@ -362,7 +440,8 @@ class Page:
                 self.claim(m.start(), sql, as_text)
             else:
                 expected = int((count or size).replace(",", ""))
-                got, function = (Filter.read(image).count(), "dedup_count({})") if count else (len(image), "length(({})::bytea)")
+                got = Filter.read(image).count() if count else len(image)
+                function = "dedup_count({})" if count else "length(({})::bytea)"
                 same(got, expected, f"{name}: {function.format('')}")
                 self.claim(m.start(), function.format(sql), expected)
         ok(found >= 17, "examples were found", found)
@@ -376,7 +455,8 @@ class Page:
                 same((f.detail, *f.body.counters, len(f.image()), hashlib.sha256(f.image()).hexdigest(), f.count()),
                      (int(w), int(count), int(step), int(size), sha, int(keys_now)), f"infini, {fpr}, {n} keys")
                 sql = f"dedup_add_all(dedup_filter(NULL, {fpr}), ARRAY(SELECT generate_series(1, {n})))"
-                self.claim(at, f"concat_ws(' ', encode(sha256({sql}::bytea), 'hex'), dedup_count({sql}))", f"{sha} {keys_now}")
+                self.claim(at, f"concat_ws(' ', encode(sha256({sql}::bytea), 'hex'), dedup_count({sql}))",
+                           f"{sha} {keys_now}")
                 found += 1
         same(found, 6, "examples of infini were found")
 
@@ -408,13 +488,17 @@ class Page:
             image = code["infini_image"](fpr, -2 & keys.M64, hashes)
             same(image, own.image(), f"the page's code: infini, {fpr}")
             table = code["read_infini"](image)
-            same(code["infini_count"](table), (own.body.count(), own.body.fpr_now()), f"the page's code: count of infini, {fpr}")
+            same(code["infini_count"](table), (own.body.count(), own.body.fpr_now()),
+                 f"the page's code: count of infini, {fpr}")
             same([code["seen"](table, h) for h in range(0, 1 << 64, 1 << 54)],
                  [own.body.seen(h) for h in range(0, 1 << 64, 1 << 54)], f"the page's code: answers of infini, {fpr}")
+        for name in ("TOP_STEP", "SLOTS", "KEYS_A_LINE", "SECOND", "THIRD", "NO_BITS"):
+            same(code[name], getattr(infini, name), f"the page's code: {name}")
         data = [bytes(range(n)) for n in range(40)]
         same([code["sip_hash"](d, -2) for d in data], [keys.siphash(d, -2) for d in data], "the page's code: SipHash")
         some = [(1, 2, -1), (-1, 0, 90_000_000_000), (0, -5, -86_400_000_000)]
-        same([code["interval"](*i) for i in some], [keys.canonical(keys.Interval(*i)) for i in some], "the page's code: interval")
+        same([code["interval"](*i) for i in some], [keys.canonical(keys.Interval(*i)) for i in some],
+             "the page's code: interval")
         own = keys.KeyHash(-2)
         same(code["fold_null"](code["fold"](0, own.of(7), -2), -2), own.of((7, None)), "the page's code: fold")
 
@@ -430,6 +514,7 @@ class Page:
 def main(folder, page):
     check_filters(folder)
     write_mutants(folder)
+    write_merges(folder)
     Page(page).check(folder)
 
 

@@ -240,7 +240,7 @@ class Filter:
             result.take(a.hashes | b.hashes)
             return result
         result.hashes, result.body = None, result.body_of()
-        for part in (a, b):
+        for part in sorted((a, b), key=lambda part: part.body is None):     # the bodies first
             if part.body is not None:
                 result.body.merge(part.body)
             else:
@@ -293,8 +293,9 @@ def main(arguments):
     except ValueError as error:
         sys.exit(f"{file}: {error}")
     if command == "show":
-        print(f"method {NAMES[f.method]}, {'exact' if f.body is None else 'full'}, M {f.M}, seed {f.seed}, capacity {f.keys},",
-              f"detail {f.detail}, hash {f.hash_number}, count {f.count()}, SHA-256 {hashlib.sha256(f.image()).hexdigest()}")
+        print(f"method {NAMES[f.method]}, {'exact' if f.body is None else 'full'}, M {f.M}, detail {f.detail},",
+              f"capacity {f.keys}, seed {f.seed - (f.seed >> 63 << 64)}, hash {f.hash_number},",
+              f"count {f.count()}, fpr_now {f.fpr_now()}, SHA-256 {hashlib.sha256(f.image()).hexdigest()}")
         return
     for line in sys.stdin:
         fields = line.rstrip("\n").split("\t")

@@ -32,6 +32,13 @@ sql(q{
 	CREATE FUNCTION special(value text[], i int, other anyelement) RETURNS anyelement LANGUAGE plpgsql AS $$
 	DECLARE result other%TYPE := value[i];
 	BEGIN RETURN CASE WHEN i <= cardinality(value) THEN result ELSE other END; END $$;
+
+	-- Every other key has a hash that starts with five bits of 0: these crowd a few lines of a table of infini.
+	CREATE TABLE crowd AS SELECT row_number() OVER (ORDER BY key)::int AS number, key FROM generate_series(1, 50000) key
+		WHERE get_byte(dedup_add(dedup_filter(1), key)::bytea, 67) < 8;
+	ALTER TABLE crowd ADD PRIMARY KEY (number);
+	CREATE FUNCTION crowded(i int) RETURNS bigint LANGUAGE sql
+		AS 'SELECT CASE i % 2 WHEN 0 THEN 1000000 + i ELSE (SELECT key FROM crowd WHERE number = i / 2 + 1) END';
 });
 
 # ---- filters ----------------------------------------------------------------------------
@@ -112,6 +119,8 @@ filter($_->[0], 'bigint', "($_->[1])::bigint", $_->[2], 1000, 1000) foreach (
 	[ 'dedup_filter()', 'i % 513', 1500 ],
 	[ 'dedup_filter()', 'i * i % 3001', 9000 ],
 	[ 'dedup_filter(NULL, 1e-6)', 'i * 7919 % 2000', 5000 ]);
+
+filter($_, 'bigint', 'crowded(i)', 3000, 1000, 1000) foreach 'dedup_filter()', 'dedup_filter(NULL, 1e-6)';
 
 # Keys of each type.
 my @types = (
@@ -221,6 +230,9 @@ sql(qq{
 	COPY (SELECT f FROM filters ORDER BY number) TO '$folder/images' (FORMAT binary);
 	COPY (SELECT * FROM merges) TO '$folder/merges';
 	COPY (SELECT * FROM sketches) TO '$folder/sketches';
+	COPY (SELECT keys, fpr, dedup_filter(keys, fpr) FROM unnest('{0.3,0.01,0.0001,0.00009,1e-9}'::float8[]) fpr, LATERAL (
+			SELECT DISTINCT floor(1.7 ^ n)::bigint FROM generate_series(0, 30) n UNION SELECT generate_series(21000, 30000, 1500)) s(keys))
+		TO '$folder/sizes';
 });
 
 # ---- what the reader says ---------------------------------------------------------------
@@ -243,6 +255,8 @@ sql(qq{
 	COPY images (f) FROM '$folder/written.bin' (FORMAT binary);
 	CREATE TABLE mutants (image bytea, verdict text);
 	COPY mutants FROM '$folder/mutants';
+	CREATE TABLE sketches_merged (a bytea, b bytea, merged bytea);
+	COPY sketches_merged FROM '$folder/sketches_merged';
 	CREATE TABLE claims (line int, expression text, value text, said text);
 	COPY claims (line, expression, value) FROM '$folder/claims';
 });
@@ -278,6 +292,8 @@ is(sql(q{SELECT encode(substring(image FOR 60), 'hex'), length(image), verdict, 
 	WHERE verdict IS DISTINCT FROM said LIMIT 10}), '', 'the server says the same of bytes that are similar to a filter');
 is(sql(q{SELECT encode(substring(image FOR 60), 'hex'), length(image), verdict, said FROM (SELECT *, error_of_text(image) AS said FROM mutants) s
 	WHERE CASE verdict WHEN '22P03' THEN '22P02' WHEN '0A000' THEN verdict END IS DISTINCT FROM said LIMIT 10}), '', 'also in text form');
+is(sql(q{SELECT count(*), count(*) FILTER (WHERE dedup_merge(a::dedup_filter, b::dedup_filter)::bytea = merged) FROM sketches_merged}),
+	'60|60', 'the server merges sketches as the reader does');
 cmp_ok(sql('SELECT count(*) FROM claims'), '>', 170, 'claims of the page were found');
 is(sql(q{UPDATE claims SET said = value_of(expression); SELECT * FROM claims WHERE value IS DISTINCT FROM said}),
 	'', 'the server says what the page says');
