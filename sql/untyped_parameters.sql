@@ -63,7 +63,8 @@ INSERT INTO calls (call) VALUES
 	($$dedup_seen('seen', @)$$),
 	($$dedup_seen('seen'::regclass, @)$$),
 	($$dedup_forget('seen', @)$$),
-	($$dedup_forget('seen'::regclass, @)$$);
+	($$dedup_forget('seen'::regclass, @)$$),
+	('dedup_key_hash(@)');
 
 -- A key of one column. A text is another key than the number, so an overload for text would
 -- be wrong. (A count and a first row are the same for any one key.)
