@@ -1,7 +1,23 @@
+# shellcheck shell=bash
 # Two workers beside the coordinator that test/pgtmp.sh has started. Sourced by scripts that run
 # as its COMMAND; pgtmp.sh ends the workers, too.
 
-# start_cluster [SETTING]...: starts the workers with the settings given and joins them. Sets
+# The settings of all servers. Citus must be the first library. Each database with Citus has a
+# background process, and each shard that moves two more.
+cluster_settings=("shared_preload_libraries = 'citus, streamdedup'" "wal_level = logical"
+	"max_worker_processes = 64" "max_prepared_transactions = 200" "max_connections = 200"
+	"max_replication_slots = 50" "max_wal_senders = 50" "citus.max_background_task_executors_per_node = 2")
+
+# cluster_arguments: sets ARGUMENTS to the options of pgtmp.sh that give the coordinator these settings.
+cluster_arguments() {
+	local setting
+	ARGUMENTS=()
+	for setting in "${cluster_settings[@]}"; do
+		ARGUMENTS+=(--set "$setting")
+	done
+}
+
+# start_cluster [SETTING]...: starts the workers with these settings and those given. Sets
 # WORKERS to their folders, which are the names of the nodes: a name that begins with a slash is
 # the folder of a socket to libpq.
 start_cluster() {
@@ -20,7 +36,7 @@ start_cluster() {
 			max_wal_size = 2GB
 			shared_buffers = 128MB
 		CONF
-		for setting in "$@"; do
+		for setting in "${cluster_settings[@]}" "$@"; do
 			printf '%s\n' "$setting" >> "$worker/data/postgresql.conf"
 		done
 		"$PGBIN/pg_ctl" -D "$worker/data" -l "$worker/log" -w -t 60 start > /dev/null || { cat "$worker/log" >&2; return 1; }
