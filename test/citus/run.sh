@@ -32,8 +32,9 @@ run() {
 	fi
 }
 
+COUNT_BYTES=yes
 start_cluster
-export COORDINATOR=$PGHOST ONE=${WORKERS[0]} TWO=${WORKERS[1]}
+export COORDINATOR ONE=${WORKERS[0]} TWO=${WORKERS[1]}
 names=("$@")
 if [ $# = 0 ]; then
 	for file in "$here"/checks/*.{sql,sh}; do
