@@ -6,6 +6,8 @@
 
 SET client_min_messages = warning;
 SET citus.shard_count = 16;
+-- a node that waits for another one
+SET statement_timeout = '2min';
 
 -- clicks and visits are co-located; orders are distributed by user_id; pages is on every node
 CREATE TABLE clicks (click_id bigint NOT NULL, page int NOT NULL, tenant int NOT NULL, user_id bigint, day date NOT NULL,
@@ -49,9 +51,13 @@ DECLARE
 BEGIN
 	PERFORM set_config('search_path', path, false);
 	BEGIN
-		FOR r IN EXECUTE statement LOOP
-			rows := rows || (r::text);
-		END LOOP;
+		IF statement ~* '^\s*(SELECT|WITH|VALUES|TABLE|EXPLAIN|SHOW)|RETURNING' THEN
+			FOR r IN EXECUTE statement LOOP
+				rows := rows || (r::text);
+			END LOOP;
+		ELSE
+			EXECUTE statement;
+		END IF;
 		SELECT array_agg(x ORDER BY x COLLATE "C") INTO rows FROM unnest(rows) x;
 	EXCEPTION WHEN OTHERS THEN
 		rows := ARRAY[SQLSTATE || ' ' || SQLERRM];
