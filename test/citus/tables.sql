@@ -66,13 +66,19 @@ BEGIN
 	RETURN coalesce(array_to_string(rows, E'\n'), '');
 END $$;
 
--- Raises an error unless both are equal, or the first is LIKE the second.
+-- Raises an error unless both are equal, or the first is LIKE the second; of many lines with those
+-- that differ.
 CREATE FUNCTION judge(what text, got text, wanted text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	IF got IS NOT DISTINCT FROM wanted OR (wanted LIKE '%\%%' AND got LIKE wanted) THEN
 		RETURN 'ok - ' || what;
 	END IF;
-	RAISE EXCEPTION '% is: % and must be: %', what, left(got, 2000), left(wanted, 2000);
+	IF wanted ~ E'\n' THEN
+		RAISE EXCEPTION '% is: % and must be: %', what,
+			(SELECT string_agg(x, ' ') FROM (SELECT x FROM string_to_table(got, E'\n') x EXCEPT SELECT string_to_table(wanted, E'\n') LIMIT 20) y),
+			(SELECT string_agg(x, ' ') FROM (SELECT x FROM string_to_table(wanted, E'\n') x EXCEPT SELECT string_to_table(got, E'\n') LIMIT 20) y);
+	END IF;
+	RAISE EXCEPTION '% is: % and must be: %', what, left(got, 2000), wanted;
 END $$;
 
 -- A statement gives these rows, one a line, each as a row's text: '(1,2)'; or this error: '42809 the table%'.

@@ -108,7 +108,7 @@ RESET citus.max_adaptive_executor_pool_size;
 SELECT expect('create_distributed_table', 'SELECT create_distributed_table(''live'', ''block'')', '%cannot distribute relation "live" because it has triggers'),
 	expect('create_reference_table', 'SELECT create_reference_table(''live'')', '%cannot distribute relation "live" because it has triggers'),
 	expect('citus_add_local_table_to_metadata', 'SELECT citus_add_local_table_to_metadata(''live'')', '%cannot create a trigger on live filter "live"'),
-	judge('the filter is whole', (SELECT problem IS NULL FROM dedup_filters WHERE name = 'live')::text, 'true');
+	judge('the filter is whole', (SELECT problem IS NULL FROM dedup_filters WHERE name = 'live'::regclass)::text, 'true');
 ALTER TABLE live RENAME TO renamed;
 SELECT expect('renamed', 'SELECT dedup_seen(''renamed'', -1)', '(f)');
 DROP TABLE renamed;
