@@ -8,7 +8,7 @@ INSERT INTO keys SELECT trim(E'\n\t' FROM name), true FROM string_to_table($$use
 -- the number means something else on another node, so the rows come
 INSERT INTO keys VALUES ('number::oid::regclass', false);
 -- a filter without a number of keys is compared by what it has: it depends on the order of its keys once it grows
-CREATE TEMP VIEW results AS
+CREATE TEMP TABLE results AS
 	SELECT format(call, name) AS call, pushed, name, format(result, name) AS result FROM keys, (VALUES
 		('approx_count_distinct(%s)', 'approx_count_distinct(%s)'),
 		('dedup_agg(%s)', 'abs(dedup_count(dedup_agg(%1$s)) / approx_count_distinct(%1$s)::numeric - 1) < 0.03'),
@@ -33,8 +33,8 @@ SELECT same(what, statement) FROM (VALUES
 	('HAVING by page', 'SELECT page FROM clicks GROUP BY page HAVING approx_count_distinct(user_id) < 79'),
 	('HAVING of dedup_agg', 'SELECT tenant FROM clicks GROUP BY tenant HAVING dedup_contains(dedup_agg(dedup_filter(50000), user_id), 31)'),
 	('HAVING of text', 'SELECT tenant FROM clicks GROUP BY tenant HAVING approx_count_distinct(agent) > 100'),
-	('several', 'SELECT count(*), approx_count_distinct(user_id), approx_count_distinct(page), dedup_count(dedup_agg(id)), dedup_count(dedup_agg(dedup_filter(50000), at)), sum(amount), avg(number) FROM clicks'),
-	('several by tenant', 'SELECT tenant, count(*), approx_count_distinct(user_id), approx_count_distinct(page), dedup_count(dedup_agg(id)), max(day) FROM clicks GROUP BY tenant'),
+	('several', 'SELECT count(*), approx_count_distinct(user_id), approx_count_distinct(page), dedup_count(dedup_agg(dedup_filter(50000), id)), dedup_count(dedup_agg(dedup_filter(50000), at)), sum(amount), avg(number) FROM clicks'),
+	('several by tenant', 'SELECT tenant, count(*), approx_count_distinct(user_id), approx_count_distinct(page), dedup_count(dedup_agg(dedup_filter(50000), id)), max(day) FROM clicks GROUP BY tenant'),
 	('with text', 'SELECT count(*), approx_count_distinct(user_id), approx_count_distinct(country), approx_count_distinct(country, agent) FROM clicks'),
 	('with count(DISTINCT)', 'SELECT count(DISTINCT user_id), approx_count_distinct(user_id), approx_count_distinct(country) FROM clicks'),
 	('with count(DISTINCT) by tenant', 'SELECT tenant, count(DISTINCT user_id), approx_count_distinct(user_id) FROM clicks GROUP BY tenant'),
@@ -62,7 +62,7 @@ SELECT same(what, statement) FROM (VALUES
 SELECT same('a growing filter has every key', 'SELECT count(*) FROM clicks WHERE dedup_contains((SELECT dedup_agg(user_id) FROM clicks), user_id)');
 SELECT same('no more than its rate', 'SELECT count(*) < 400 FROM generate_series(1000000, 1019999) i WHERE dedup_contains((SELECT dedup_agg(user_id) FROM clicks), i)');
 
--- prepared statements, with one plan for each parameter and with one for all
+-- prepared statements; Citus has no generic plans of multi-shard queries
 PREPARE counted(int) AS SELECT approx_count_distinct(user_id) FROM clicks WHERE tenant = $1;
 PREPARE filters(dedup_filter, int) AS SELECT dedup_count(dedup_agg($1, user_id)) FROM clicks WHERE tenant = $2;
 CREATE FUNCTION run_prepared(mode text) RETURNS text LANGUAGE plpgsql AS $$
@@ -82,7 +82,7 @@ END $$;
 CREATE TABLE plain.prepared AS SELECT string_agg(format('(%s,%s)', one, two), '' ORDER BY tenant) AS rows
 FROM (SELECT tenant, approx_count_distinct(user_id) AS one, dedup_count(dedup_agg(dedup_filter(50000), user_id)) AS two FROM plain.clicks GROUP BY tenant) x;
 SELECT judge('prepared, ' || mode, run_prepared(mode), rows)
-FROM unnest('{auto,force_custom_plan,force_generic_plan}'::text[]) mode, plain.prepared;
+FROM unnest('{auto,force_custom_plan}'::text[]) mode, plain.prepared;
 RESET plan_cache_mode;
 
 -- by rows alone, as a session may set it, and with a worker asked

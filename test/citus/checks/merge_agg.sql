@@ -1,6 +1,6 @@
 -- dedup_merge_agg(dedup_add(prototype, key...)): pushed down for every type and several columns.
 
-CREATE VIEW forms AS SELECT name, format('dedup_merge_agg(dedup_add(dedup_filter(50000), %s))', name) AS merged,
+CREATE TEMP TABLE forms AS SELECT name, format('dedup_merge_agg(dedup_add(dedup_filter(50000), %s))', name) AS merged,
 	format('dedup_agg(dedup_filter(50000), %s)', name) AS wanted
 FROM unnest('{country,agent,"country, agent","user_id, page","tenant, day, user_id",user_id,id,at,amount,bytes,ROW(tenant\, user_id),ARRAY[tenant\,number],country::name,agent::bpchar}'::text[]) name;
 
