@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench|torture|timescaledb|redisbloom|server_regress|bare...
+# usage: test/setup.sh demo|check|bench|torture|timescaledb|citus|redisbloom|server_regress|bare...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -40,6 +40,9 @@ setup_list() {
 	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py is Python.
 	local bench="cmake libbenchmark-dev python3-minimal valgrind" bench_server="postgresql-$pg-hll"
 
+	# Citus.
+	local citus="gcc libc6-dev libpq-dev libssl-dev liblz4-dev libzstd-dev libkrb5-dev"
+
 	# RedisBloom, and the Redis that runs it. redis-tools has the server's program under another
 	# name; the package redis-server would start a service.
 	local redisbloom="gcc libc6-dev perl redis-tools"
@@ -61,10 +64,11 @@ setup_list() {
 		bench) echo "$build $server $bench $bench_server" ;;
 		torture) echo "$build $server perl" ;;
 		timescaledb) echo "$build $server cmake" ;;
+		citus) echo "$build $server $citus" ;;
 		redisbloom) echo "$build $server $redisbloom" ;;
 		server_regress) echo "$build $server $source" ;;
 		bare) echo "$bare" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, timescaledb, redisbloom, server_regress, bare)" >&2; return 2 ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, timescaledb, citus, redisbloom, server_regress, bare)" >&2; return 2 ;;
 	esac
 }
 
