@@ -14,6 +14,7 @@
 #ifndef STREAMDEDUP_CORE_FILTER_HPP_
 #define STREAMDEDUP_CORE_FILTER_HPP_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -188,9 +189,36 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
   batches.Finish(visit);
 }
 
-// The same for hashes on their way into a body. The bytes of a body that grows depend on the order
-// of its keys, so its first ones come in order of value: whether an image was stored between two
-// keys does not matter.
+// Runs visit(hashes, counts, n) in batches over n hashes that are sorted, on their way into a body
+// that grows and may be nearly full then. Not in their order, which is that of lines: an entry that
+// finds its line full goes into one of the next, and those would be full before their own
+// entries come. In the order of their places with the bits reversed all lines fill alike.
+template <typename Visit>
+inline void InBatchesSpread(const uint8_t* sorted, uint64_t n, Visit visit) noexcept {
+  if (n == 0) return;
+  const int bits = static_cast<int>(std::bit_width(n - 1));
+  Batches batches;
+  for (uint64_t i = 0; i >> bits == 0; ++i) {
+    uint64_t place = 0;
+    for (int bit = 0; bit < bits; ++bit) place |= (i >> bit & 1) << (bits - 1 - bit);
+    if (place < n) batches.Add(LoadU64(sorted + 8 * place), 1, visit);
+  }
+  batches.Finish(visit);
+}
+
+// Writes the hashes of an exact image, in order of value, to `out`.
+inline void WriteSorted(const uint8_t* image, const Header& header, uint8_t* out) noexcept {
+  uint8_t* to = out;
+  ForEachHash(image, header, [&](uint64_t hash) {
+    StoreU64(to, hash);
+    to += 8;
+  });
+  if (header.form != Form::kExact) SortEntries(out, header.hashes(), false);
+}
+
+// InBatches() for hashes on their way into a body of their own. The bytes of a body that grows
+// depend on the order of its keys, so its first ones come in order of value: whether an image was
+// stored between two keys does not matter.
 template <typename Visit>
 inline void InBatchesForBody(const uint8_t* image, const Header& header, Visit visit) noexcept {
   const Growth* growth = header.method->growth;
@@ -200,12 +228,7 @@ inline void InBatchesForBody(const uint8_t* image, const Header& header, Visit v
     return;
   }
   uint8_t sorted[8 * kMostExactOfGrowing];
-  uint8_t* to = sorted;
-  ForEachHash(image, header, [&](uint64_t hash) {
-    StoreU64(to, hash);
-    to += 8;
-  });
-  SortEntries(sorted, n, false);
+  WriteSorted(image, header, sorted);
   Batches batches;
   for (uint64_t i = 0; i < n; ++i) batches.Add(LoadU64(sorted + 8 * i), 1, visit);
   batches.Finish(visit);

@@ -36,11 +36,18 @@ bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
   const bool ask =
       (method.can_forget(header.shape) && !method.merge_adds) || method.growth != nullptr;
   bool taken = true;
-  InBatchesForBody(image, header, [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
+  const auto add = [&](const uint64_t* hashes, const uint64_t* counts, size_t n) {
     if (!taken) return;
     taken = (ask ? method.test_and_add(header.shape, counters, body, hashes, n, nullptr)
                  : Replay(method, header.shape, counters, body, hashes, counts, n)) == n;
-  });
+  };
+  if (method.growth != nullptr && header.hashes() <= kMostExactOfGrowing) {
+    uint8_t sorted[8 * kMostExactOfGrowing];
+    WriteSorted(image, header, sorted);
+    InBatchesSpread(sorted, header.hashes(), add);
+  } else {
+    InBatches(image, header, add);
+  }
   return taken;
 }
 
@@ -112,9 +119,17 @@ size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, const H
   const auto replay = [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
     taken = taken && Replay(*ha.method, ha.shape, &counters, to, hashes, counts, size) == size;
   };
-  ForEachOfBoth(a, ha, b, hb,
-                [&](uint64_t hash, uint64_t count) { batches.Add(hash, count, replay); });
-  batches.Finish(replay);
+  if (ha.method->growth != nullptr && n <= 2 * kMostExactOfGrowing) {
+    uint8_t sorted[16 * kMostExactOfGrowing];
+    uint64_t written = 0;
+    ForEachOfBoth(a, ha, b, hb,
+                  [&](uint64_t hash, uint64_t) { StoreU64(sorted + 8 * written++, hash); });
+    InBatchesSpread(sorted, n, replay);
+  } else {
+    ForEachOfBoth(a, ha, b, hb,
+                  [&](uint64_t hash, uint64_t count) { batches.Add(hash, count, replay); });
+    batches.Finish(replay);
+  }
   return taken ? WriteFull(ha.shape, counters, out) : 0;
 }
 
@@ -185,21 +200,24 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
     return WriteFull(shape, counters, out);
   }
   const uint32_t bytes = BodyBytesFor(ha, n);
-  const bool by_value = ha.method->growth != nullptr;  // as InBatchesForBody()
-  if (by_value) {
-    counters = ha.method->growth->start(bytes);
-    for (uint64_t i = 0; i < n; ++i) StoreU64(lists + 8 * i, merged.at(i));
-    SortEntries(lists, n, false);
-  }
+  if (ha.method->growth != nullptr) counters = ha.method->growth->start(bytes);
   ClearInPieces(to, bytes);
   bool taken = true;
-  ForKeys(n, [&](uint64_t from, uint64_t end) {
-    for (uint64_t i = from; i < end && taken; ++i) {
-      const uint64_t hash = by_value ? LoadU64(lists + 8 * i) : merged.at(n - 1 - i);
-      const uint64_t count = merged.count_at(n - 1 - i);
-      taken = Replay(*ha.method, shape, &counters, to, &hash, &count, 1) != 0;
-    }
-  });
+  if (ha.method->growth != nullptr) {
+    // The same bytes as of stored filters.
+    for (uint64_t i = 0; i < n; ++i) StoreU64(lists + 8 * i, merged.at(i));
+    SortEntries(lists, n, false);
+    InBatchesSpread(lists, n, [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
+      taken = taken && Replay(*ha.method, shape, &counters, to, hashes, counts, size) == size;
+    });
+  } else {
+    ForKeys(n, [&](uint64_t from, uint64_t end) {
+      for (uint64_t i = from; i < end && taken; ++i) {
+        const uint64_t hash = merged.at(n - 1 - i), count = merged.count_at(n - 1 - i);
+        taken = Replay(*ha.method, shape, &counters, to, &hash, &count, 1) != 0;
+      }
+    });
+  }
   if (!taken) return 0;
   return WriteFull(shape, counters, out);
 }

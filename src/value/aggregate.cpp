@@ -551,7 +551,7 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 	}
 	limit = LimitOf(own.header, HashLimit::State);
 	StartFilling(&state, state.value, limit);
-	if (in_order && other.header.exact())
+	if (in_order && other.header.exact() && other.header.method->growth == NULL)
 		TakeOverHashes(&state, other, limit);
 	else
 		MergeIntoState(&state, other, limit);

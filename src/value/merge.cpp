@@ -62,13 +62,25 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 	return merged;
 }
 
+/*
+ * Whether the union of two exact filters may have to become a body that grows. The hashes come in
+ * order: one by one they would crowd the first lines of a small body before it grows. As a whole
+ * they get a body that has room for all.
+ */
+static bool
+GrowsByHashes(const dedup::Header &left, const dedup::Header &right, uint64 limit)
+{
+	return left.method->growth != NULL && left.hashes() + right.hashes() > limit;
+}
+
 void
 MergeIntoState(FilterState *state, const FilterRef &other, uint64 limit)
 {
 	uint32 parts = state->header.parts() + other.header.parts();
 
 	RequireSameShape(state->header, other.header);
-	if (state->header.exact() && other.header.exact() && dedup::AnyOrder(state->header))
+	if (state->header.exact() && other.header.exact() && dedup::AnyOrder(state->header) &&
+		!GrowsByHashes(state->header, other.header, limit))
 		TakeOverHashes(state, other, limit);
 	else
 	{

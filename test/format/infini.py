@@ -15,6 +15,14 @@ THIRD = 0x5555555555555556              # where the third line begins in the sec
 NO_BITS = 1 << 63                       # the entry of length 0
 
 
+def spread(hashes):
+    """The order in which the hashes of a merge go into a table: all lines fill alike."""
+    ordered = sorted(hashes)
+    bits = (len(ordered) - 1).bit_length()
+    places = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits))
+    return [ordered[place] for place in places if place < len(ordered)]
+
+
 def bits_at(step):
     """The bits of a cell's number."""
     return 5 + step // 2
@@ -148,12 +156,12 @@ class Table:
         self.lines = [Line() for _ in range(lines_at(step))]
 
     @staticmethod
-    def of(w, hashes, *new):
-        """The table of the hashes of an exact filter, and of the key that does not fit into it."""
-        table = Table(w, step_for(w, len(hashes) + len(new)))
-        for h in sorted(hashes) + list(new):
+    def of(w, hashes):
+        """The table of these hashes in this order."""
+        table = Table(w, step_for(w, len(hashes)))
+        for h in hashes:
             table.insert(h)
-        table.keys = len(hashes) + len(new)         # all count, even if an entry holds one by chance
+        table.keys = len(hashes)                    # all count, even if an entry holds one by chance
         return table
 
     @staticmethod

@@ -211,7 +211,7 @@ class Filter:
         if len(self.hashes) < self.limit:
             self.hashes.add(h)
         elif self.method == INFINI:     # the full form: the hashes first, then the new one
-            self.hashes, self.body = None, infini.Table.of(self.detail & 255, self.hashes, h)
+            self.hashes, self.body = None, infini.Table.of(self.detail & 255, sorted(self.hashes) + [h])
         else:
             self.take(self.hashes | {h})
         return True
@@ -253,7 +253,7 @@ class Filter:
         if len(hashes) <= self.limit:
             self.hashes = set(hashes)
         elif self.method == INFINI:
-            self.hashes, self.body = None, infini.Table.of(self.detail & 255, hashes)
+            self.hashes, self.body = None, infini.Table.of(self.detail & 255, infini.spread(hashes))
         else:
             self.hashes, self.body = None, self.body_of()
             for h in hashes:
