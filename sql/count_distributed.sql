@@ -4,6 +4,7 @@
 SET client_min_messages = warning;
 CREATE SCHEMA count_distributed_test;
 SET search_path = count_distributed_test, public;
+-- as if Citus were loaded
 SET citus.coordinator_aggregation_strategy = 'row-gather';
 CREATE TYPE mood AS ENUM ('sad', 'happy');
 CREATE DOMAIN positive AS bigint CHECK (VALUE > 0);
@@ -91,6 +92,10 @@ SELECT counts('SELECT count(DISTINCT t) FROM elsewhere');
 INSERT INTO pg_dist_object SELECT 'pg_extension'::regclass, oid, 0 FROM pg_extension WHERE extname = 'streamdedup';
 SELECT counts('SELECT count(DISTINCT t), count(DISTINCT a) FILTER (WHERE i > 0) FROM elsewhere');
 SELECT counts('SELECT count(DISTINCT t COLLATE "C" ORDER BY t COLLATE "C") FROM elsewhere');
+-- numbers of objects, which are others on each node: rows are fetched
+SELECT counts('SELECT count(DISTINCT t::regclass), count(DISTINCT ARRAY[t::regtype]), count(DISTINCT i::oid) FROM elsewhere');
+-- one row is not sorted
+EXPLAIN (VERBOSE, COSTS OFF) SELECT count(DISTINCT t) FROM elsewhere ORDER BY 1 LIMIT 1;
 -- wherever the table is named
 SELECT counts('SELECT count(DISTINCT t) FROM keys WHERE i IN (SELECT i FROM elsewhere)');
 SELECT counts('WITH c AS MATERIALIZED (SELECT t FROM elsewhere) SELECT count(DISTINCT t) FROM c');
@@ -128,7 +133,7 @@ CREATE TABLE elsewhere AS SELECT * FROM keys;
 INSERT INTO pg_dist_partition VALUES ('elsewhere', 'h');
 INSERT INTO pg_dist_object SELECT 'pg_extension'::regclass, oid, 0 FROM pg_extension WHERE extname = 'streamdedup';
 SELECT counts('SELECT count(DISTINCT ''x''::text) FROM elsewhere');
-UPDATE pg_proc SET probin = '/nowhere' WHERE oid = 'dedup_hash(dedup_filter, "any")'::regprocedure;
+UPDATE pg_proc SET probin = '/nowhere' WHERE oid = 'dedup_hash(dedup_filter,"any")'::regprocedure;
 SELECT counts('SELECT count(DISTINCT ''x''::text) FROM elsewhere');
 SELECT count(DISTINCT 'x'::text) FROM elsewhere;
 ROLLBACK;
@@ -159,6 +164,8 @@ RESET application_name;
 \c :session
 SET client_min_messages = warning;
 SET search_path = count_distributed_test, public;
+-- as if Citus were loaded
+SET citus.coordinator_aggregation_strategy = 'row-gather';
 SELECT dedup_approximate_distinct(true);
 SET application_name = 'mine';
 SELECT counts('SELECT count(DISTINCT t) FROM keys');

@@ -302,6 +302,13 @@ SELECT a.bytes = s.bytes AS bytes FROM dedup_advise(20000) a, (SELECT dedup_agg(
 SELECT count(*) AS past_the_most FROM dedup_advise(188743681) WHERE method = 'infini';
 SELECT count(*) AS that_forget FROM dedup_advise(1000, 0.01, true) WHERE method = 'infini';
 
+-- states of partial aggregates with some of the same keys, in the order in which they happen to arrive
+CREATE AGGREGATE combined(dedup_filter) (SFUNC = dedup_agg_combine, STYPE = dedup_filter, FINALFUNC = dedup_agg_final);
+CREATE TABLE parts AS SELECT n, part, textin(dedup_agg_hashes_partial(dedup_hash(NULL, i))) AS state
+FROM unnest('{600,1000,2000,6000}'::int[]) n, generate_series(0, 15) part, generate_series(1, n) i WHERE (i * 7 + part) % 16 IN (0, 3, 5) GROUP BY n, part;
+SELECT n, bool_and(abs(dedup_count(f) - n) <= n * 0.002) AS counted, bool_and((dedup_stats(f)).fpr_now < 0.002) AS rate, bool_and((answers(f, n, 1)).missed = 0) AS all_keys
+FROM (SELECT n, combined(state::dedup_filter ORDER BY md5(part || ' ' || r)) AS f FROM parts, generate_series(1, 30) r GROUP BY n, r) x GROUP BY n ORDER BY n;
+
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA growing CASCADE;

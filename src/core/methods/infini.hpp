@@ -315,14 +315,19 @@ inline bool Reducible(const Shape& from, const Shape& to) noexcept {
 // Writes the body of a shape with shorter slots.
 inline void Reduce(const Shape& from, const Counters& counters, const uint8_t* body,
                    const Shape& to, uint32_t bytes, Counters* reduced, uint8_t* out) noexcept {
-  *reduced = {counters.count, StateOf(bytes)};
+  *reduced = {0, StateOf(bytes)};
   ClearInPieces(out, bytes);
+  int64_t taken = 0;
   WithWidth(from, [&](auto from_width) {
     WithWidth(to, [&](auto to_width) {
       Table<to_width> table(out, SizeOf(*reduced));
-      (void)TakeAll<from_width, to_width>(TableOf<from_width>(counters, body), &table);
+      taken = TakeAll<from_width, to_width>(TableOf<from_width>(counters, body), &table);
     });
   });
+  // Keys that only the longer entries told apart are held by chance now, as Read() takes into
+  // account. A body that was not made here may have more entries than it says.
+  const auto keys = static_cast<uint64_t>(taken < 0 ? 0 : taken);
+  reduced->count = keys < counters.count ? keys : counters.count;
 }
 
 inline Shape StateShape(const Shape& shape) noexcept {

@@ -15,9 +15,9 @@
  *     rows would come here instead
  *   - what is out of scope (scope.hpp)
  *
- * In statements over distributed tables query/citus.cpp makes the replacement an aggregate over
- * hashes, which Citus pushes down to its workers. The counts are the same. They stay exact if
- * Citus has not made the extension on its workers.
+ * Over distributed tables query/citus.cpp changes the replacement further, so that Citus pushes it
+ * down to its workers, which then send sketches. Counts stay exact there if Citus has not made
+ * the extension on its workers.
  */
 #include "query/distinct/count.hpp"
 #include "query/distinct/distributed.hpp"
@@ -35,7 +35,6 @@ extern "C" {
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "foreign/fdwapi.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -58,6 +57,7 @@ const char *const AGGREGATE = "approx_count_distinct";
 struct Aggregates
 {
 	Oid extension;
+	Oid schema;
 	Oid any; /* approx_count_distinct("any") */
 };
 
@@ -93,27 +93,28 @@ ProcChanged(Datum arg, int cache, uint32 hash)
 }
 
 /*
- * approx_count_distinct("any") in the schema that the extension was put in. By its name, and only
- * if it is a member: anybody may make a function of that name there, who may create there.
+ * The extension's function of one argument that returns bigint, wherever the extension was put,
+ * or InvalidOid. By its name in the extension's schema, and only if it is a member: anybody may
+ * make a function of that name there, who may create there.
  */
 static Oid
-FindAggregate(Oid extension, Oid schema)
+FindMember(const Aggregates &of, const char *name, Oid argument, char kind)
 {
-	const Oid any = ANYOID;
-	HeapTuple tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE),
-									  PointerGetDatum(buildoidvector(&any, 1)),
-									  ObjectIdGetDatum(schema));
+	oidvector *arguments = buildoidvector(&argument, 1);
+	HeapTuple tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(name),
+									  PointerGetDatum(arguments), ObjectIdGetDatum(of.schema));
 	Oid function = InvalidOid;
 
+	pfree(arguments);
 	if (HeapTupleIsValid(tuple))
 	{
 		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
 
-		if (form->prokind == PROKIND_AGGREGATE && form->prorettype == INT8OID)
+		if (form->prokind == kind && form->prorettype == INT8OID)
 			function = form->oid;
 		ReleaseSysCache(tuple);
 	}
-	if (OidIsValid(function) && getExtensionOfObject(ProcedureRelationId, function) != extension)
+	if (OidIsValid(function) && getExtensionOfObject(ProcedureRelationId, function) != of.extension)
 		return InvalidOid;
 	return function;
 }
@@ -122,7 +123,6 @@ static Aggregates
 LookUpAggregates(void)
 {
 	Aggregates found = {};
-	Oid schema = InvalidOid;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple tuple;
@@ -136,12 +136,12 @@ LookUpAggregates(void)
 	if (HeapTupleIsValid(tuple))
 	{
 		found.extension = ((Form_pg_extension) GETSTRUCT(tuple))->oid;
-		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+		found.schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	if (OidIsValid(found.extension))
-		found.any = FindAggregate(found.extension, schema);
+		found.any = FindMember(found, AGGREGATE, ANYOID, PROKIND_AGGREGATE);
 	return found;
 }
 
@@ -222,6 +222,15 @@ IsForeign(const Query *query)
 	return foreign;
 }
 
+/* The level of the query that computes the aggregate; NULL if that is planned apart. */
+static const ScopeLevel *
+LevelOf(const Aggref *aggregate, const ScopeLevel *level)
+{
+	for (Index up = aggregate->agglevelsup; up > 0 && level != NULL; up--)
+		level = level->outer;
+	return level;
+}
+
 /*
  * The parser lets count(DISTINCT x) be ordered by x only; by which operator and in which
  * direction does not change a count, but the operator says what equality is.
@@ -248,13 +257,8 @@ CanReplace(const Aggref *aggregate, const ScopeLevel *level)
 		(OidIsValid(get_typcollation(type)) && !OidIsValid(exprCollation(argument))))
 		return false;
 
-	for (Index up = aggregate->agglevelsup; up > 0; up--)
-	{
-		level = level->outer;
-		if (level == NULL)
-			return false;
-	}
-	return !IsForeign(level->query);
+	level = LevelOf(aggregate, level);
+	return level != NULL && !IsForeign(level->query);
 }
 
 /* ---- replacing -------------------------------------------------------------- */
@@ -269,8 +273,27 @@ Replace(Aggref *aggregate, Oid by)
 	aggregate->aggorder = NIL;
 	aggregate->aggtranstype = InvalidOid; /* the planner fills it in */
 	aggregate->inputcollid = exprCollation((Node *) entry->expr);
-	aggregate->aggargtypes = list_make1_oid(exprType((Node *) entry->expr));
 	entry->ressortgroupref = 0;
+}
+
+/*
+ * Makes a query that returns one row at most neither sort it nor look for others like it: Citus
+ * would have the workers sort their states, which are cstrings and have no order. Returns false
+ * if there can be several rows.
+ */
+static bool
+ForgetOrderOfOneRow(Query *query)
+{
+	if (query->sortClause == NIL && query->distinctClause == NIL)
+		return true;
+	if (query->groupClause != NIL || query->groupingSets != NIL)
+		return true; /* not sorted there */
+	if (query->hasTargetSRFs)
+		return false;
+	query->sortClause = NIL;
+	query->distinctClause = NIL;
+	query->hasDistinctOn = false;
+	return true;
 }
 
 /* ---- the whole query -------------------------------------------------------- */
@@ -280,7 +303,8 @@ namespace
 
 struct Replacing
 {
-	Oid by;
+	Aggregates by;
+	bool distributed;
 	int replaced;
 };
 
@@ -293,24 +317,27 @@ VisitAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 
 	if (!IsCountDistinct(aggregate) || !CanReplace(aggregate, level))
 		return;
-	Replace(aggregate, replacing->by);
+	if (replacing->distributed && !ForgetOrderOfOneRow(LevelOf(aggregate, level)->query))
+		return;
+	Replace(aggregate, replacing->by.any);
 	replacing->replaced++;
 }
 
 Query *
 RewriteCountDistinct(Query *query, bool distributed)
 {
-	const Aggregates found = FindAggregates();
-	Replacing replacing = {found.any, 0};
+	Replacing replacing = {};
 	ScopeWalk walk = {};
 	Query *copy;
 
-	if (!OidIsValid(found.any) || !MayCall(found.any))
+	replacing.by = FindAggregates();
+	replacing.distributed = distributed;
+	if (!OidIsValid(replacing.by.any) || !MayCall(replacing.by.any))
 	{
 		was_missing = true;
 		return query;
 	}
-	if (distributed && !IsDistributedExtension(found.extension))
+	if (distributed && !IsDistributedExtension(replacing.by.extension))
 		return query;
 	walk.visit_aggregate = VisitAggregate;
 	walk.context = &replacing;

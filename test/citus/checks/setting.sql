@@ -86,6 +86,7 @@ SET streamdedup.approximate_distinct = on;
 SELECT plan_has('states of ' || attname, format('SELECT count(DISTINCT %I) FROM things', attname),
 	'worker_partial_agg\(''public.approx_count_(distinct|hashes)')
 FROM pg_attribute WHERE attrelid = 'things'::regclass AND attname LIKE 'k\_%' AND attname NOT IN ('k_money', 'k_bit') ORDER BY attnum;
+SELECT plan_has('what has another number on each node', 'SELECT count(DISTINCT CASE WHEN tenant = 1 THEN ''things''::regclass END) FROM things', 'worker_partial_agg', false);
 SELECT plan_has('whole groups are counted on the workers', 'SELECT tenant, count(DISTINCT k_text) FROM things GROUP BY tenant', 'worker_partial_agg', false);
 SET streamdedup.approximate_distinct = off;
 
@@ -117,7 +118,17 @@ SELECT as_plain('SELECT count(DISTINCT k_text), string_agg(DISTINCT k_enum::text
 SELECT as_plain('SELECT count(DISTINCT k_text), array_agg(DISTINCT k_enum), avg(k_float)::int, sum(DISTINCT k_smallint) FROM things');
 SELECT as_plain('SELECT k_enum, count(DISTINCT k_bigint), sum(count(DISTINCT k_bigint)) OVER (ORDER BY k_enum) FROM things GROUP BY k_enum');
 SELECT as_plain('SELECT tenant, count(DISTINCT k_bigint), rank() OVER (ORDER BY count(DISTINCT k_bigint)) FROM things GROUP BY tenant', false);
+SELECT as_plain('SELECT count(DISTINCT k_bigint), count(DISTINCT k_money) FROM things');
 SELECT as_without('SELECT tenant, k_enum, count(DISTINCT k_bigint) FROM things GROUP BY ROLLUP (tenant, k_enum)');
+-- one row that is sorted: the workers must not sort states
+SELECT as_plain('SELECT count(DISTINCT k_bigint) FROM things ORDER BY 1 LIMIT 1');
+SELECT as_plain('SELECT DISTINCT count(DISTINCT k_bigint), max(id) FROM things ORDER BY 2, 1 LIMIT 1');
+SELECT as_plain('SELECT DISTINCT ON (count(DISTINCT k_bigint)) count(DISTINCT k_bigint), count(*) FROM things ORDER BY 1');
+SELECT as_plain('SELECT n FROM (SELECT count(DISTINCT k_bigint) AS n FROM things ORDER BY 1 LIMIT 1) s');
+SELECT as_without('SELECT generate_series(1, 2), count(DISTINCT k_bigint) FROM things ORDER BY 2, 1 LIMIT 1');
+SET citus.limit_clause_row_fetch_count = 2;
+SELECT as_plain('SELECT k_enum, count(DISTINCT k_bigint) FROM things GROUP BY k_enum ORDER BY count(DISTINCT k_text), 1 LIMIT 1');
+RESET citus.limit_clause_row_fetch_count;
 
 -- joins with tables of all kinds, sub-selects, WITH, set operations, views
 
@@ -263,7 +274,7 @@ SET auto_explain.log_min_duration = -1;
 -- what Citus does not plan with the estimates is planned as it was: the hash of a constant cannot be computed here
 
 BEGIN;
-UPDATE pg_proc SET probin = '/nowhere' WHERE oid = 'dedup_hash(dedup_filter, "any")'::regprocedure;
+UPDATE pg_proc SET probin = '/nowhere' WHERE oid = 'dedup_hash(dedup_filter,"any")'::regprocedure;
 SELECT expect('a plan that fails', 'SELECT count(DISTINCT ''x''::text) FROM things', '(1)');
 ROLLBACK;
 -- nor without the extension on the workers, or without the right to use it
