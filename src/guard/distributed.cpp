@@ -217,13 +217,12 @@ RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &re
 static int
 BeginDistributedCommands(bool one_by_one)
 {
-	const int level = NewGUCNestLevel();
+	const int level = UseCatalogPath();
 	const auto set = [](const char *name, const char *value) {
 		(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
 								 false);
 	};
 
-	set("search_path", "pg_catalog, pg_temp");
 	set("citus.enable_unsafe_triggers", "on");
 	if (one_by_one)
 		set("citus.multi_shard_modify_mode", "sequential");
@@ -428,7 +427,7 @@ WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &requ
 	if (!model.parameters.forgets || request.clause.at != NULL)
 		return;
 	SPI_connect();
-	has_rows = RunWithTexts(psprintf("SELECT FROM %s LIMIT 1", table), 0, NULL) > 0;
+	has_rows = CallWithTexts(psprintf("SELECT FROM %s LIMIT 1", table), 0, NULL) > 0;
 	SPI_finish();
 	if (has_rows)
 		ereport(WARNING,
@@ -597,6 +596,22 @@ DEDUP_FUNCTION(dedup_guard_distributed_again)
 
 /* ---- what became of it --------------------------------------------------------------------- */
 
+/* A text as it stands in a template of format(). */
+static const char *
+DoublePercents(const char *text)
+{
+	StringInfoData doubled;
+
+	initStringInfo(&doubled);
+	for (; *text != '\0'; text++)
+	{
+		if (*text == '%')
+			appendStringInfoChar(&doubled, '%');
+		appendStringInfoChar(&doubled, *text);
+	}
+	return doubled.data;
+}
+
 /*
  * dedup_guard_placements(table regclass) returns setof record
  *
@@ -618,13 +633,16 @@ DEDUP_FUNCTION(dedup_guard_placements)
 		PG_RETURN_NULL();
 	texts[0] = psprintf("%u", PG_GETARG_OID(0));
 	/* Not over pg_class, where Citus can hide shards. Citus puts the name of the shard in. */
-	texts[1] =
-		psprintf("SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
-				 " FROM pg_catalog.pg_trigger WHERE tgrelid = %%1$L::pg_catalog.regclass"
-				 " AND tgfoid = '%s.%s()'::pg_catalog.regprocedure AND tgenabled <> 'D'), 'guard',"
-				 " (SELECT pg_catalog.row_to_json(g) FROM %s.dedup_guards g"
-				 " WHERE g.\"table\" = %%1$L::pg_catalog.regclass))",
-				 schema, DISTRIBUTED_FUNCTION, schema);
+	texts[1] = psprintf("SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
+						" FROM pg_catalog.pg_trigger WHERE tgrelid OPERATOR(pg_catalog.=) "
+						"%%1$L::pg_catalog.regclass"
+						" AND tgfoid OPERATOR(pg_catalog.=) %s::pg_catalog.regprocedure"
+						" AND tgenabled OPERATOR(pg_catalog.<>) 'D'), 'guard',"
+						" (SELECT pg_catalog.row_to_json(g) FROM %s.dedup_guards g"
+						" WHERE g.\"table\" OPERATOR(pg_catalog.=) %%1$L::pg_catalog.regclass))",
+						DoublePercents(
+							quote_literal_cstr(psprintf("%s.%s()", schema, DISTRIBUTED_FUNCTION))),
+						DoublePercents(schema));
 	SPI_connect();
 	(void) RunWithTexts(
 		"WITH placements AS MATERIALIZED (SELECT shardid, nodename, nodeport, success, result,"

@@ -86,8 +86,23 @@ extern const char *ShardOfTrigger(const char *trigger, const char *table);
 
 /* ---- statements ------------------------------------------------------------------------ */
 
-/* Runs a statement with parameters of type text; NULL is NULL. Needs SPI. */
+/*
+ * Lets names mean what is in pg_catalog, until AtEOXact_GUC() is called for the level that is
+ * returned: others can make operators in the schemas of the session's search path.
+ */
+extern int UseCatalogPath(void);
+
+/*
+ * Runs a statement with parameters of type text; NULL is NULL. Needs SPI. Its names mean what is in
+ * pg_catalog.
+ */
 extern int RunWithTexts(const char *command, int parameters, const char *const *texts);
+
+/*
+ * The same for a statement that calls functions of users, under the session's search path. It must
+ * have no operators.
+ */
+extern int CallWithTexts(const char *command, int parameters, const char *const *texts);
 
 /* A value of the result of the last statement, or NULL. */
 extern char *ResultText(int row, int column);

@@ -78,7 +78,7 @@ CreateShardFilter(const char *schema, const char *qualified, const ShardPlan &pl
 						   arguments[SHARD_UNLOGGED],
 						   arguments[SHARD_RENEW]};
 
-	(void) RunWithTexts(
+	(void) CallWithTexts(
 		psprintf("SELECT %s.dedup_create($1, %s.dedup_method($2, NULL, $3, $4::pg_catalog.int8),"
 				 " $5::pg_catalog.interval, $6::pg_catalog.bool, $7::pg_catalog.bool)"
 				 "::pg_catalog.oid",
@@ -139,9 +139,9 @@ TakeOverKeys(const char *schema, const char *qualified, const char *shard)
 							errdetail_internal("%s", load[1])));
 		if (load[1] != NULL && load[1][0] != '\0')
 		{
-			(void) RunWithTexts(psprintf("SELECT %s.dedup_load($1, $2::%s.dedup_filter)", schema,
-										 schema),
-								2, load);
+			(void) CallWithTexts(psprintf("SELECT %s.dedup_load($1, $2::%s.dedup_filter)", schema,
+										  schema),
+								 2, load);
 			taken = true;
 		}
 		SPI_tuptable = table;
@@ -214,9 +214,10 @@ CallGuard(const char *schema, Oid table, Oid filter, const ShardPlan &plan, bool
 	/* An expression that is a column goes as the column's name. */
 	if (plan.clause.at != NULL && IsA(plan.clause.at, Var))
 		texts[8] = get_attname(table, ((const Var *) plan.clause.at)->varattno, false);
-	(void) RunWithTexts(
+	(void) CallWithTexts(
 		psprintf(
-			"SELECT %s.dedup_guard($1::pg_catalog.oid, $2::pg_catalog.oid, $3::text[], $4,"
+			"SELECT %s.dedup_guard($1::pg_catalog.oid, $2::pg_catalog.oid, $3::pg_catalog.text[], "
+			"$4,"
 			" $5::pg_catalog.bool, $6::pg_catalog.bool, $7, $8::pg_catalog.bool, $9, $10, $11)",
 			schema),
 		lengthof(texts), texts);
@@ -284,7 +285,7 @@ CallUnguard(const char *schema, Oid table)
 {
 	const char *texts[] = {psprintf("%u", table)};
 
-	(void) RunWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
+	(void) CallWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
 }
 
 /* Makes the guard of a shard, unless it is whole. Runs as the owner of the shard. */
