@@ -372,14 +372,68 @@ DEDUP_FUNCTION(dedup_guard_shard_made)
 						errmsg("function %s must be called as an event trigger",
 							   "dedup_guard_shard_made")));
 	statement = (const CreateTrigStmt *) data->parsetree;
-	if (statement != NULL && IsA(statement, CreateTrigStmt) && !IsBinaryUpgrade &&
-		strncmp(statement->trigname, DISTRIBUTED_DEFINITION "_",
-				strlen(DISTRIBUTED_DEFINITION "_")) == 0)
+	if (statement == NULL || !IsA(statement, CreateTrigStmt) || IsBinaryUpgrade)
+		PG_RETURN_NULL();
+	if (strcmp(statement->trigname, DISTRIBUTED_DEFINITION) == 0)
+		CheckDefinition(statement->relation);
+	else if (strncmp(statement->trigname, DISTRIBUTED_DEFINITION "_",
+					 strlen(DISTRIBUTED_DEFINITION "_")) == 0)
 		ShardTriggerMade(statement);
 	PG_RETURN_NULL();
 }
 
 /* ---- dropping it ----------------------------------------------------------------------------- */
+
+/*
+ * The trigger that refuses rows is about to be dropped, and the one that says how the shard is
+ * guarded is gone, as after DROP COLUMN ... CASCADE: what is left of the guard goes, too.
+ */
+static void
+DropRemnants(Relation rel, const char *name)
+{
+	const Oid table = RelationGetRelid(rel);
+	const TriggerDesc *triggers = rel->trigdesc;
+	const char *texts[] = {psprintf("%u", table)};
+	const char *schema = NULL;
+	bool guarded;
+	int found;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (strcmp(triggers->triggers[i].tgname, name) == 0 &&
+			IsDistributedFunction(triggers->triggers[i].tgfoid))
+			schema = SchemaOf(triggers->triggers[i].tgfoid);
+	guarded = HasGuardTriggers(rel);
+	relation_close(rel, NoLock);
+	if (schema == NULL)
+		return;
+	SPI_connect();
+	if (guarded)
+		CallUnguard(schema, table);
+	CommandCounterIncrement();
+	found = RunWithTexts("SELECT objid FROM pg_catalog.pg_depend WHERE deptype = 'a'"
+						 " AND classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+						 " AND refobjid = $1::pg_catalog.oid AND refobjsubid = 0"
+						 " AND refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass",
+						 1, texts);
+	for (int i = 0; i < found; i++)
+	{
+		SPITupleTable *result = SPI_tuptable;
+		ObjectAddress object;
+
+		ObjectAddressSet(object, RelationRelationId, (Oid) strtoul(ResultText(i, 1), NULL, 10));
+		if (IsLiveRelationId(object.objectId))
+			performDeletion(&object, DROP_RESTRICT, 0);
+		SPI_tuptable = result;
+	}
+	SPI_finish();
+}
+
+/* Whether a trigger is the one of a shard that refuses rows. */
+static bool
+RefusesRows(const char *trigger, const char *shard)
+{
+	return shard != NULL && strcmp(trigger, psprintf(DISTRIBUTED_TRIGGER "_%s", shard)) == 0;
+}
 
 void
 ShardTriggerDropped(Oid table, const char *name)
@@ -392,12 +446,17 @@ ShardTriggerDropped(Oid table, const char *name)
 	Relation rel;
 	Oid filter;
 
-	if (strncmp(name, DISTRIBUTED_DEFINITION "_", strlen(DISTRIBUTED_DEFINITION "_")) != 0 ||
+	if (strncmp(name, DISTRIBUTED_TRIGGER "_", strlen(DISTRIBUTED_TRIGGER "_")) != 0 ||
 		!OidIsValid(table) || !OwnsTable(table))
 		return;
 	rel = relation_open(table, AccessExclusiveLock);
 	trigger = FindShardDefinition(rel);
 	shard = ShardOfTrigger(name, RelationGetRelationName(rel));
+	if (trigger == NULL && RefusesRows(name, shard))
+	{
+		DropRemnants(rel, name);
+		return;
+	}
 	if (trigger == NULL || shard == NULL || strcmp(trigger->tgname, name) != 0)
 	{
 		relation_close(rel, NoLock);

@@ -74,11 +74,17 @@ ReadArguments(const Trigger *trigger, ShardPlan *plan)
 	return true;
 }
 
+bool
+IsShardPlan(const Trigger *trigger, ShardPlan *plan)
+{
+	return trigger->tgqual != NULL && ReadClauseWithoutFilter(trigger->tgqual, &plan->clause) &&
+		   ReadArguments(trigger, plan);
+}
+
 void
 ReadShardPlan(Relation rel, const Trigger *trigger, ShardPlan *plan)
 {
-	if (trigger->tgqual == NULL || !ReadClauseWithoutFilter(trigger->tgqual, &plan->clause) ||
-		!ReadArguments(trigger, plan))
+	if (!IsShardPlan(trigger, plan))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("trigger \"%s\" of table \"%s\" does not describe the guard of a "
 							   "distributed table",
