@@ -305,3 +305,14 @@ SELECT count(*) AS that_forget FROM dedup_advise(1000, 0.01, true) WHERE method 
 \set QUIET on
 SET client_min_messages = error;
 DROP SCHEMA growing CASCADE;
+
+-- States of partial aggregates with few keys keep the rate when they are combined: their keys come in order of the hashes.
+SET client_min_messages = warning;
+CREATE AGGREGATE combine_agg(dedup_filter) (SFUNC = dedup_agg_combine, STYPE = dedup_filter, FINALFUNC = dedup_agg_final);
+SELECT count(*) AS filters, max((dedup_stats(f)).fpr_now) < 0.01 AS keep_rate, max(abs((dedup_stats(f)).count - 5003)) < 50 AS counted FROM (
+	SELECT combine_agg(s ORDER BY g) AS f FROM (
+		SELECT seed, g, dedup_agg_hashes_partial(dedup_hash(NULL, (g * 331 + j) % 5003 + seed * 10000))::text::dedup_filter AS s
+		FROM generate_series(0, 15) g, generate_series(1, 400) j, generate_series(1, 40) seed GROUP BY seed, g) x
+	GROUP BY seed) y;
+DROP AGGREGATE combine_agg(dedup_filter);
+RESET client_min_messages;

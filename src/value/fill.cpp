@@ -3,6 +3,8 @@
  */
 #include "value/fill.hpp"
 
+#include <numeric>
+
 #include "value/sound.hpp"
 
 extern "C" {
@@ -85,20 +87,56 @@ FillWith(FilterState *state, uint64 hash, uint64 limit)
 	return true;
 }
 
+/* Takes over a key of a filter that is exact. */
+static void
+TakeOverHash(FilterState *state, uint64 hash, uint64 count, uint64 limit)
+{
+	Outcome outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
+
+	if (outcome == Outcome::kNoRoom)
+	{
+		GrowState(state, limit);
+		if (!dedup::AddNew(state->image(), &state->header, hash, count))
+			outcome = Outcome::kFull;
+	}
+	if (outcome == Outcome::kFull)
+		ReportFull(state->header);
+	AssertAgrees(state->value, state->header);
+}
+
+/*
+ * The list of a filter is in order of the hashes. A body that grows must not get its keys so: it
+ * would be crowded at one end when it has the most keys for its size, join entries there, and
+ * answer for many keys more than its rate allows. So steps of about n / 1.618 lead through the
+ * list.
+ */
+static void
+TakeOverMixed(FilterState *state, const FilterRef &exact, uint64 limit)
+{
+	const uint64 n = exact.header.hashes();
+	uint64 *hashes = (uint64 *) palloc_extended(Max(n, 1) * sizeof(uint64), MCXT_ALLOC_HUGE);
+	uint64 stride = (uint64) ((double) n * 0.6180339887498949) + 1;
+	uint64 i = 0;
+
+	dedup::ForEachEntry(exact.image, exact.header,
+						[&](uint64 hash, uint64) { hashes[i++] = hash; });
+	while (std::gcd(stride, n) > 1)
+		stride++;
+	i = 0;
+	for (uint64 done = 0; done < n; done++, i = (i + stride) % n)
+		TakeOverHash(state, hashes[i], 1, limit);
+	pfree(hashes);
+}
+
 void
 TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit)
 {
+	if (state->header.method->growth != NULL)
+	{
+		TakeOverMixed(state, exact, limit);
+		return;
+	}
 	dedup::ForEachEntry(exact.image, exact.header, [&](uint64 hash, uint64 count) {
-		Outcome outcome = dedup::TakeOver(state->image(), &state->header, hash, count);
-
-		if (outcome == Outcome::kNoRoom)
-		{
-			GrowState(state, limit);
-			if (!dedup::AddNew(state->image(), &state->header, hash, count))
-				outcome = Outcome::kFull;
-		}
-		if (outcome == Outcome::kFull)
-			ReportFull(state->header);
-		AssertAgrees(state->value, state->header);
+		TakeOverHash(state, hash, count, limit);
 	});
 }

@@ -100,9 +100,9 @@ static Oid
 FindAggregate(Oid extension, Oid schema)
 {
 	const Oid any = ANYOID;
-	HeapTuple tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE),
-									  PointerGetDatum(buildoidvector(&any, 1)),
-									  ObjectIdGetDatum(schema));
+	HeapTuple tuple =
+		SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(AGGREGATE),
+						PointerGetDatum(buildoidvector(&any, 1)), ObjectIdGetDatum(schema));
 	Oid function = InvalidOid;
 
 	if (HeapTupleIsValid(tuple))
