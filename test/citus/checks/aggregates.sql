@@ -46,7 +46,7 @@ SELECT same(what, statement) FROM (VALUES
 	('one shard', 'SELECT approx_count_distinct(user_id), dedup_count(dedup_agg(user_id)) FROM clicks WHERE page = 7'),
 	('only NULLs', 'SELECT approx_count_distinct(user_id), dedup_count(dedup_agg(dedup_filter(100), user_id)) FROM clicks WHERE user_id IS NULL'),
 	('a literal', 'SELECT approx_count_distinct(1), approx_count_distinct(''x''::text), approx_count_distinct(''1''::int) FROM clicks'),
-	('a join with co-located rows', 'SELECT approx_count_distinct(v.user_id), dedup_count(dedup_agg(c.user_id)) FROM clicks c JOIN visits v USING (page)'),
+	('a join with co-located rows', 'SELECT approx_count_distinct(v.user_id), dedup_count(dedup_agg(dedup_filter(50000), c.user_id)) FROM clicks c JOIN visits v USING (page)'),
 	('a join with a reference table', 'SELECT title, approx_count_distinct(user_id) FROM clicks JOIN pages USING (page) GROUP BY title'),
 	('over a subquery', 'SELECT approx_count_distinct(user_id) FROM (SELECT user_id FROM clicks WHERE tenant < 4 OFFSET 0) x'),
 	('in a CTE', 'WITH c AS MATERIALIZED (SELECT tenant, approx_count_distinct(user_id) AS n FROM clicks GROUP BY tenant) SELECT c.tenant, n, count(*) FROM c JOIN clicks k ON k.tenant = c.tenant GROUP BY 1, 2'),
