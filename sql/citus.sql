@@ -27,6 +27,8 @@ END $$;
 -- how often a plan uses an aggregate over hashes
 CREATE FUNCTION hashed(query text) RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM plan(query) l, regexp_matches(l, '_hashes\(', 'g') $$;
 
+CREATE FUNCTION session_filter() RETURNS dedup_filter LANGUAGE plpgsql STABLE AS 'BEGIN RETURN dedup_filter(10); END';
+
 -- of pg_dist_partition in another schema nobody thinks
 CREATE TABLE pg_dist_partition (logicalrelid regclass);
 INSERT INTO pg_dist_partition VALUES ('clicks');
@@ -65,10 +67,11 @@ SELECT query, hashed(query) FROM unnest(ARRAY[
 	'INSERT INTO here (i) SELECT approx_count_distinct(i) FROM clicks']) query;
 
 -- not changed: DISTINCT and ORDER BY inside; a key that means something else on another server;
--- a count of filters; prototypes that would be evaluated twice, or differ; one row that is ordered
+-- a count of filters; prototypes that would be evaluated twice, or depend on the session, or differ; one row that is ordered
 
 SELECT query, hashed(query) FROM unnest(ARRAY[
 	'SELECT dedup_agg(DISTINCT i) FROM clicks', 'SELECT dedup_agg(i ORDER BY i) FROM clicks', 'SELECT approx_count_distinct(o) FROM clicks', 'SELECT dedup_agg(i, os) FROM clicks', 'SELECT dedup_agg(p) FROM clicks',
+	'SELECT dedup_agg(session_filter(), i) FROM clicks',
 	'SELECT approx_count_distinct(f) FROM clicks', 'SELECT dedup_agg(dedup_filter((10 + random())::int), i) FROM clicks', 'SELECT dedup_agg((SELECT dedup_filter(10)), i) FROM clicks', 'SELECT dedup_agg(f, i) FROM clicks',
 	'SELECT approx_count_distinct(i) n FROM clicks ORDER BY n LIMIT 1', 'SELECT approx_count_distinct(i) OVER () FROM clicks']) query;
 
@@ -104,6 +107,18 @@ SET LOCAL ROLE regress_citus;
 \set QUIET off
 SELECT approx_count_distinct(i) FROM clicks;
 SELECT dedup_agg(i) FROM clicks;
+ROLLBACK;
+
+-- a worker could take the function of somebody else for dedup_hash()
+
+\set QUIET on
+SELECT extnamespace::regnamespace AS schema FROM pg_extension WHERE extname = 'streamdedup' \gset
+BEGIN;
+CREATE FUNCTION dedup_hash(dedup_filter, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+SELECT hashed('SELECT dedup_agg(i) FROM clicks') AS in_another_schema;
+CREATE FUNCTION :schema.dedup_hash(dedup_filter, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+\set QUIET off
+SELECT hashed('SELECT dedup_agg(i) FROM clicks'), hashed('SELECT approx_count_distinct(i, t) FROM clicks');
 ROLLBACK;
 
 -- On a worker: Citus's aggregate, here one that cannot run, becomes ours, which returns the

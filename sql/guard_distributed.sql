@@ -160,10 +160,22 @@ GRANT TRIGGER, INSERT ON shard_4 TO regress_shard_other;
 SET ROLE regress_shard_other;
 SELECT define('shard_4', 'false AND OLD.k IS NULL');
 RESET ROLE;
--- A superuser makes what is the owner's.
+-- A superuser makes what is the owner's. Operators that others make are not called, when it is made or dropped.
+SET ROLE regress_shard_other;
+CREATE FUNCTION spy(oid, regclass) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'called by %', current_user; RETURN $1 OPERATOR(pg_catalog.=) $2::oid; END $$;
+CREATE FUNCTION spy(regclass, oid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'called by %', current_user; RETURN $1::oid OPERATOR(pg_catalog.=) $2; END $$;
+CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = spy);
+CREATE OPERATOR = (LEFTARG = regclass, RIGHTARG = oid, FUNCTION = spy);
+RESET ROLE;
 SELECT define('shard_4', 'false AND OLD.k IS NULL');
 SELECT owner FROM dedup_filters;
+DROP TRIGGER "~dedup_distributed_delete_4" ON shard_4;
+SELECT define('shard_4', 'false AND OLD.k IS NULL');
+SELECT dedup_unguard('shard_4');
+SELECT define('shard_4', 'false AND OLD.k IS NULL');
 SET ROLE regress_shard_other;
+DROP FUNCTION spy(oid, regclass) CASCADE;
+DROP FUNCTION spy(regclass, oid) CASCADE;
 INSERT INTO shard_4 VALUES (1), (1), (2);
 SELECT dedup_unguard('shard_4');
 RESET ROLE;

@@ -168,19 +168,23 @@ RequireDistributed(Relation rel)
 	return citus;
 }
 
+static bool
+HasDistributionColumn(Oid table, const CitusTable &citus, const GuardClause &clause)
+{
+	const AttrNumber attnum = citus.column == NULL ? 0 : get_attnum(table, citus.column);
+
+	for (int i = 0; i < clause.columns; i++)
+		if (attnum != 0 && clause.attnums[i] == attnum)
+			return true;
+	return citus.spread != Spread::Shards;
+}
+
 /* Rows with equal keys must be in one shard. */
 static void
 RequireDistributionColumn(Relation rel, const CitusTable &citus, const GuardClause &clause)
 {
-	AttrNumber attnum;
-
-	if (citus.spread == Spread::OneShard)
+	if (HasDistributionColumn(RelationGetRelid(rel), citus, clause))
 		return;
-	attnum =
-		citus.column == NULL ? (AttrNumber) 0 : get_attnum(RelationGetRelid(rel), citus.column);
-	for (int i = 0; i < clause.columns; i++)
-		if (attnum != 0 && clause.attnums[i] == attnum)
-			return;
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					errmsg("the key of a guard of distributed table \"%s\" must contain its "
 						   "distribution column \"%s\"",
@@ -191,10 +195,7 @@ RequireDistributionColumn(Relation rel, const CitusTable &citus, const GuardClau
 							"expression. Or distribute the table by a column of the key.")));
 }
 
-/*
- * Two placements of a shard must decide alike. An exact guard and an error do; false positives
- * need not.
- */
+/* Two placements must decide alike: an exact guard and an error do, false positives need not. */
 static void
 RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &request)
 {
@@ -217,13 +218,12 @@ RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &re
 static int
 BeginDistributedCommands(bool one_by_one)
 {
-	const int level = NewGUCNestLevel();
+	const int level = UseCatalogPath();
 	const auto set = [](const char *name, const char *value) {
 		(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
 								 false);
 	};
 
-	set("search_path", "pg_catalog, pg_temp");
 	set("citus.enable_unsafe_triggers", "on");
 	if (one_by_one)
 		set("citus.multi_shard_modify_mode", "sequential");
@@ -428,7 +428,7 @@ WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &requ
 	if (!model.parameters.forgets || request.clause.at != NULL)
 		return;
 	SPI_connect();
-	has_rows = RunWithTexts(psprintf("SELECT FROM %s LIMIT 1", table), 0, NULL) > 0;
+	has_rows = CallWithTexts(psprintf("SELECT FROM %s LIMIT 1", table), 0, NULL) > 0;
 	SPI_finish();
 	if (has_rows)
 		ereport(WARNING,
@@ -575,18 +575,20 @@ DEDUP_FUNCTION(dedup_guard_distributed_again)
 	static const char *const names[] = {"table"};
 	GuardRequest request = {};
 	const Trigger *trigger;
+	CitusTable citus;
 	ShardPlan plan;
 	Relation rel;
 
 	CheckNotNull(fcinfo, lengthof(names), names);
 	rel = OpenOwnTable(PG_GETARG_OID(0), ShareRowExclusiveLock);
-	(void) RequireDistributed(rel);
+	citus = RequireDistributed(rel);
 	trigger = FindShardDefinition(rel);
 	if (trigger == NULL)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
 						errmsg("table \"%s\" is not guarded", RelationGetRelationName(rel)),
 						errhint("Give dedup_guard_distributed() a filter and the key, too.")));
 	ReadShardPlan(rel, trigger, &plan);
+	RequireDistributionColumn(rel, citus, plan.clause);
 	request.clause = plan.clause;
 	if (plan.clause.mark != 0)
 		request.mark = get_attname(RelationGetRelid(rel), plan.clause.mark, false);
@@ -595,7 +597,51 @@ DEDUP_FUNCTION(dedup_guard_distributed_again)
 	PG_RETURN_VOID();
 }
 
+void
+CheckDefinition(const RangeVar *table)
+{
+	Relation rel = relation_openrv_extended(table, NoLock, true);
+	const Trigger *trigger = rel == NULL ? NULL : FindShardDefinition(rel);
+	ShardPlan plan;
+
+	if (trigger != NULL && IsShardPlan(trigger, &plan))
+		RequireDistributionColumn(rel, ReadCitusTable(RelationGetRelid(rel)), plan.clause);
+	if (rel != NULL)
+		relation_close(rel, NoLock);
+}
+
 /* ---- what became of it --------------------------------------------------------------------- */
+
+/* What is wrong with the guard of a distributed table on all shards; NULL if nothing is. */
+static const char *
+ProblemOfDefinition(Oid table)
+{
+	Relation rel = try_relation_open(table, AccessShareLock);
+	const Trigger *trigger = rel == NULL ? NULL : FindShardDefinition(rel);
+	const char *problem = NULL;
+	ShardPlan plan;
+
+	if (trigger != NULL && IsShardPlan(trigger, &plan) &&
+		!HasDistributionColumn(table, ReadCitusTable(table), plan.clause))
+		problem = "the table is distributed by a column that is not in the key";
+	if (rel != NULL)
+		relation_close(rel, AccessShareLock);
+	return problem;
+}
+
+/* A text as it stands in a template of format(). */
+static const char *
+DoublePercents(const char *text)
+{
+	char *doubled = (char *) palloc(2 * strlen(text) + 1);
+	char *to = doubled;
+
+	for (; *text != '\0'; *to++ = *text++)
+		if (*text == '%')
+			*to++ = '%';
+	*to = '\0';
+	return doubled;
+}
 
 /*
  * dedup_guard_placements(table regclass) returns setof record
@@ -607,7 +653,7 @@ DEDUP_FUNCTION(dedup_guard_placements)
 	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
 	const char *schema =
 		quote_identifier(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)));
-	const char *texts[2];
+	const char *texts[3];
 	Tuplestorestate *store;
 	TupleDesc desc;
 
@@ -617,14 +663,18 @@ DEDUP_FUNCTION(dedup_guard_placements)
 	if (!HasCitus())
 		PG_RETURN_NULL();
 	texts[0] = psprintf("%u", PG_GETARG_OID(0));
+	texts[2] = ProblemOfDefinition(PG_GETARG_OID(0));
 	/* Not over pg_class, where Citus can hide shards. Citus puts the name of the shard in. */
-	texts[1] =
-		psprintf("SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
-				 " FROM pg_catalog.pg_trigger WHERE tgrelid = %%1$L::pg_catalog.regclass"
-				 " AND tgfoid = '%s.%s()'::pg_catalog.regprocedure AND tgenabled <> 'D'), 'guard',"
-				 " (SELECT pg_catalog.row_to_json(g) FROM %s.dedup_guards g"
-				 " WHERE g.\"table\" = %%1$L::pg_catalog.regclass))",
-				 schema, DISTRIBUTED_FUNCTION, schema);
+	texts[1] = psprintf("SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
+						" FROM pg_catalog.pg_trigger WHERE tgrelid OPERATOR(pg_catalog.=) "
+						"%%1$L::pg_catalog.regclass"
+						" AND tgfoid OPERATOR(pg_catalog.=) %s::pg_catalog.regprocedure"
+						" AND tgenabled OPERATOR(pg_catalog.<>) 'D'), 'guard',"
+						" (SELECT pg_catalog.row_to_json(g) FROM %s.dedup_guards g"
+						" WHERE g.\"table\" OPERATOR(pg_catalog.=) %%1$L::pg_catalog.regclass))",
+						DoublePercents(
+							quote_literal_cstr(psprintf("%s.%s()", schema, DISTRIBUTED_FUNCTION))),
+						DoublePercents(schema));
 	SPI_connect();
 	(void) RunWithTexts(
 		"WITH placements AS MATERIALIZED (SELECT shardid, nodename, nodeport, success, result,"
@@ -635,11 +685,11 @@ DEDUP_FUNCTION(dedup_guard_placements)
 		" WHEN pg_catalog.json_typeof(state->'guard') = 'null' THEN 'it has no guard'"
 		" WHEN (state->>'carried')::int <> 2"
 		" THEN 'a trigger that Citus makes with the shard is missing or disabled'"
-		" ELSE state->'guard'->>'problem' END AS problem FROM placements)"
+		" ELSE coalesce(state->'guard'->>'problem', $3) END AS problem FROM placements)"
 		" SELECT $1::pg_catalog.oid::pg_catalog.regclass, shardid, nodename, nodeport, filter,"
 		" problem IS NULL, (state->'guard'->>'refused')::pg_catalog.int8, problem"
 		" FROM found ORDER BY shardid, nodename, nodeport",
-		2, texts);
+		lengthof(texts), texts);
 	for (uint64 i = 0; i < SPI_processed; i++)
 		tuplestore_puttuple(store, SPI_tuptable->vals[i]);
 	SPI_finish();

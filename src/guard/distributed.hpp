@@ -72,7 +72,10 @@ extern bool IsDistributedFunction(Oid function);
 /* The trigger of a table that says what its shards' guard is to be; or NULL. */
 extern const Trigger *FindShardDefinition(Relation rel);
 
-/* Reads it, into the current memory. Raises 55000 if it is not one that we make. */
+/* Reads it, into the current memory. Returns whether it is one that we make. */
+extern bool IsShardPlan(const Trigger *trigger, ShardPlan *plan);
+
+/* The same, but raises 55000 if it is not. */
 extern void ReadShardPlan(Relation rel, const Trigger *trigger, ShardPlan *plan);
 
 /* Whether two plans are the same, but for the seed if `any_seed`, and for `load`. */
@@ -86,8 +89,23 @@ extern const char *ShardOfTrigger(const char *trigger, const char *table);
 
 /* ---- statements ------------------------------------------------------------------------ */
 
-/* Runs a statement with parameters of type text; NULL is NULL. Needs SPI. */
+/*
+ * Lets names mean what is in pg_catalog, until AtEOXact_GUC() is called for the level that is
+ * returned: others can make operators in the schemas of the session's search path.
+ */
+extern int UseCatalogPath(void);
+
+/*
+ * Runs a statement with parameters of type text; NULL is NULL. Needs SPI. Its names mean what is in
+ * pg_catalog.
+ */
 extern int RunWithTexts(const char *command, int parameters, const char *const *texts);
+
+/*
+ * The same for a statement that calls functions of users, under the session's search path. It must
+ * have no operators.
+ */
+extern int CallWithTexts(const char *command, int parameters, const char *const *texts);
 
 /* A value of the result of the last statement, or NULL. */
 extern char *ResultText(int row, int column);
@@ -99,6 +117,13 @@ extern bool IsCitusTable(Oid table);
 
 /* Raises an error if dedup_guard() is called for a table whose rows are in shards. */
 extern void RefuseDistributed(Relation rel);
+
+/*
+ * A distributed table got the trigger that says how its shards are guarded. Raises an error if
+ * the table is distributed by a column that is not in the key: alter_distributed_table() makes
+ * the trigger on the table that it distributes in another way.
+ */
+extern void CheckDefinition(const RangeVar *table);
 
 /*
  * Adds the commands that drop a table's triggers of this kind, at most two, and returns their

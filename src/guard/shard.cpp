@@ -78,7 +78,7 @@ CreateShardFilter(const char *schema, const char *qualified, const ShardPlan &pl
 						   arguments[SHARD_UNLOGGED],
 						   arguments[SHARD_RENEW]};
 
-	(void) RunWithTexts(
+	(void) CallWithTexts(
 		psprintf("SELECT %s.dedup_create($1, %s.dedup_method($2, NULL, $3, $4::pg_catalog.int8),"
 				 " $5::pg_catalog.interval, $6::pg_catalog.bool, $7::pg_catalog.bool)"
 				 "::pg_catalog.oid",
@@ -139,9 +139,9 @@ TakeOverKeys(const char *schema, const char *qualified, const char *shard)
 							errdetail_internal("%s", load[1])));
 		if (load[1] != NULL && load[1][0] != '\0')
 		{
-			(void) RunWithTexts(psprintf("SELECT %s.dedup_load($1, $2::%s.dedup_filter)", schema,
-										 schema),
-								2, load);
+			(void) CallWithTexts(psprintf("SELECT %s.dedup_load($1, $2::%s.dedup_filter)", schema,
+										  schema),
+								 2, load);
 			taken = true;
 		}
 		SPI_tuptable = table;
@@ -214,9 +214,10 @@ CallGuard(const char *schema, Oid table, Oid filter, const ShardPlan &plan, bool
 	/* An expression that is a column goes as the column's name. */
 	if (plan.clause.at != NULL && IsA(plan.clause.at, Var))
 		texts[8] = get_attname(table, ((const Var *) plan.clause.at)->varattno, false);
-	(void) RunWithTexts(
+	(void) CallWithTexts(
 		psprintf(
-			"SELECT %s.dedup_guard($1::pg_catalog.oid, $2::pg_catalog.oid, $3::text[], $4,"
+			"SELECT %s.dedup_guard($1::pg_catalog.oid, $2::pg_catalog.oid, $3::pg_catalog.text[], "
+			"$4,"
 			" $5::pg_catalog.bool, $6::pg_catalog.bool, $7, $8::pg_catalog.bool, $9, $10, $11)",
 			schema),
 		lengthof(texts), texts);
@@ -284,7 +285,7 @@ CallUnguard(const char *schema, Oid table)
 {
 	const char *texts[] = {psprintf("%u", table)};
 
-	(void) RunWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
+	(void) CallWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
 }
 
 /* Makes the guard of a shard, unless it is whole. Runs as the owner of the shard. */
@@ -371,14 +372,68 @@ DEDUP_FUNCTION(dedup_guard_shard_made)
 						errmsg("function %s must be called as an event trigger",
 							   "dedup_guard_shard_made")));
 	statement = (const CreateTrigStmt *) data->parsetree;
-	if (statement != NULL && IsA(statement, CreateTrigStmt) && !IsBinaryUpgrade &&
-		strncmp(statement->trigname, DISTRIBUTED_DEFINITION "_",
-				strlen(DISTRIBUTED_DEFINITION "_")) == 0)
+	if (statement == NULL || !IsA(statement, CreateTrigStmt) || IsBinaryUpgrade)
+		PG_RETURN_NULL();
+	if (strcmp(statement->trigname, DISTRIBUTED_DEFINITION) == 0)
+		CheckDefinition(statement->relation);
+	else if (strncmp(statement->trigname, DISTRIBUTED_DEFINITION "_",
+					 strlen(DISTRIBUTED_DEFINITION "_")) == 0)
 		ShardTriggerMade(statement);
 	PG_RETURN_NULL();
 }
 
 /* ---- dropping it ----------------------------------------------------------------------------- */
+
+/*
+ * The trigger that refuses rows is about to be dropped, and the one that says how the shard is
+ * guarded is gone, as after DROP COLUMN ... CASCADE: what is left of the guard goes, too.
+ */
+static void
+DropRemnants(Relation rel, const char *name)
+{
+	const Oid table = RelationGetRelid(rel);
+	const TriggerDesc *triggers = rel->trigdesc;
+	const char *texts[] = {psprintf("%u", table)};
+	const char *schema = NULL;
+	bool guarded;
+	int found;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (strcmp(triggers->triggers[i].tgname, name) == 0 &&
+			IsDistributedFunction(triggers->triggers[i].tgfoid))
+			schema = SchemaOf(triggers->triggers[i].tgfoid);
+	guarded = HasGuardTriggers(rel);
+	relation_close(rel, NoLock);
+	if (schema == NULL)
+		return;
+	SPI_connect();
+	if (guarded)
+		CallUnguard(schema, table);
+	CommandCounterIncrement();
+	found = RunWithTexts("SELECT objid FROM pg_catalog.pg_depend WHERE deptype = 'a'"
+						 " AND classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+						 " AND refobjid = $1::pg_catalog.oid AND refobjsubid = 0"
+						 " AND refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass",
+						 1, texts);
+	for (int i = 0; i < found; i++)
+	{
+		SPITupleTable *result = SPI_tuptable;
+		ObjectAddress object;
+
+		ObjectAddressSet(object, RelationRelationId, (Oid) strtoul(ResultText(i, 1), NULL, 10));
+		if (IsLiveRelationId(object.objectId))
+			performDeletion(&object, DROP_RESTRICT, 0);
+		SPI_tuptable = result;
+	}
+	SPI_finish();
+}
+
+/* Whether a trigger is the one of a shard that refuses rows. */
+static bool
+RefusesRows(const char *trigger, const char *shard)
+{
+	return shard != NULL && strcmp(trigger, psprintf(DISTRIBUTED_TRIGGER "_%s", shard)) == 0;
+}
 
 void
 ShardTriggerDropped(Oid table, const char *name)
@@ -391,12 +446,17 @@ ShardTriggerDropped(Oid table, const char *name)
 	Relation rel;
 	Oid filter;
 
-	if (strncmp(name, DISTRIBUTED_DEFINITION "_", strlen(DISTRIBUTED_DEFINITION "_")) != 0 ||
+	if (strncmp(name, DISTRIBUTED_TRIGGER "_", strlen(DISTRIBUTED_TRIGGER "_")) != 0 ||
 		!OidIsValid(table) || !OwnsTable(table))
 		return;
 	rel = relation_open(table, AccessExclusiveLock);
 	trigger = FindShardDefinition(rel);
 	shard = ShardOfTrigger(name, RelationGetRelationName(rel));
+	if (trigger == NULL && RefusesRows(name, shard))
+	{
+		DropRemnants(rel, name);
+		return;
+	}
 	if (trigger == NULL || shard == NULL || strcmp(trigger->tgname, name) != 0)
 	{
 		relation_close(rel, NoLock);

@@ -11,6 +11,7 @@ extern "C" {
 #include "catalog/pg_trigger.h"
 #include "executor/spi.h"
 #include "nodes/nodes.h"
+#include "utils/guc.h"
 }
 
 const char *const shard_argument_names[kShardArguments] =
@@ -73,11 +74,17 @@ ReadArguments(const Trigger *trigger, ShardPlan *plan)
 	return true;
 }
 
+bool
+IsShardPlan(const Trigger *trigger, ShardPlan *plan)
+{
+	return trigger->tgqual != NULL && ReadClauseWithoutFilter(trigger->tgqual, &plan->clause) &&
+		   ReadArguments(trigger, plan);
+}
+
 void
 ReadShardPlan(Relation rel, const Trigger *trigger, ShardPlan *plan)
 {
-	if (trigger->tgqual == NULL || !ReadClauseWithoutFilter(trigger->tgqual, &plan->clause) ||
-		!ReadArguments(trigger, plan))
+	if (!IsShardPlan(trigger, plan))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("trigger \"%s\" of table \"%s\" does not describe the guard of a "
 							   "distributed table",
@@ -126,7 +133,17 @@ ShardOfTrigger(const char *trigger, const char *table)
 /* ---- statements ------------------------------------------------------------------------ */
 
 int
-RunWithTexts(const char *command, int parameters, const char *const *texts)
+UseCatalogPath(void)
+{
+	const int level = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
+int
+CallWithTexts(const char *command, int parameters, const char *const *texts)
 {
 	Oid types[16];
 	Datum values[16];
@@ -144,6 +161,16 @@ RunWithTexts(const char *command, int parameters, const char *const *texts)
 	if (result < 0)
 		elog(ERROR, "command \"%s\" failed: %s", command, SPI_result_code_string(result));
 	return (int) SPI_processed;
+}
+
+int
+RunWithTexts(const char *command, int parameters, const char *const *texts)
+{
+	const int level = UseCatalogPath();
+	const int rows = CallWithTexts(command, parameters, texts);
+
+	AtEOXact_GUC(true, level);
+	return rows;
 }
 
 char *

@@ -20,7 +20,7 @@ extern "C" {
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
 #include "rewrite/rewriteManip.h"
-#include "utils/guc.h"
+#include "utils/catcache.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -37,9 +37,6 @@ Datum dedup_hash(PG_FUNCTION_ARGS);
 }
 
 static planner_hook_type previous_planner = NULL;
-
-/* A setting of Citus. It exists in sessions that have loaded Citus. */
-static const char *const CITUS_SETTING = "citus.coordinator_aggregation_strategy";
 
 namespace
 {
@@ -220,14 +217,36 @@ FindHashed(Oid aggregate, const Family &family, const char *name, Oid filter)
 	return InvalidOid;
 }
 
-/* Finds dedup_hash() in a schema, if it is ours and the user may call it. */
+/* Returns whether another function in the schema has the same name. */
+static bool
+IsOverloaded(Oid function, Oid schema)
+{
+	CatCList *list = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(get_func_name(function)));
+	bool overloaded = false;
+
+	for (int i = 0; i < list->n_members; i++)
+	{
+		Form_pg_proc form = (Form_pg_proc) GETSTRUCT(&list->members[i]->tuple);
+
+		overloaded |= form->pronamespace == schema && form->oid != function;
+	}
+	ReleaseSysCacheList(list);
+	return overloaded;
+}
+
+/*
+ * Finds dedup_hash() in a schema, if it is ours and the user may call it. Citus sends the call as
+ * text, and of functions with this name a worker takes the one whose types fit best: if others
+ * have made one there, we do not call any.
+ */
 static Oid
 FindHash(Oid schema, Oid filter)
 {
 	const Oid types[2] = {filter, ANYOID};
 	Oid found = FindFunction("dedup_hash", 2, types, schema);
 
-	if (OidIsValid(found) && IsOurFunction(found, dedup_hash, "dedup_hash") && MayCall(found))
+	if (OidIsValid(found) && IsOurFunction(found, dedup_hash, "dedup_hash") && MayCall(found) &&
+		!IsOverloaded(found, schema))
 		return found;
 	return InvalidOid;
 }
@@ -291,7 +310,7 @@ UseHashes(Aggref *aggregate)
 		else
 			columns = lappend(columns, argument);
 	}
-	if (prototype != NULL && (contain_volatile_functions(prototype) ||
+	if (prototype != NULL && (contain_mutable_functions(prototype) ||
 							  checkExprHasSubLink(prototype) || contain_var_clause(prototype)))
 		return;
 	hashed_oid = FindHashed(aggregate->aggfnoid, *family, family->hashed_name, filter);
@@ -364,7 +383,7 @@ PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo p
 	PlannedStmt *statement;
 	ListCell *cell;
 
-	if (GetConfigOption(CITUS_SETTING, true, false) != NULL)
+	if (CitusIsLoaded())
 	{
 		(void) FindAggregates((Node *) query, &found);
 		distributed = found.aggregates != NIL && ReachOf(query) == Reach::Distributed;

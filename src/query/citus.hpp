@@ -18,9 +18,11 @@
  *   - an aggregate with DISTINCT or ORDER BY
  *   - keys whose bytes mean something else on another server, such as regclass
  *   - a count of filters
- *   - a prototype that is volatile or a sub-select, since it would be evaluated twice; one that
+ *   - a prototype that is volatile or a sub-select, since it would be evaluated twice, or that
+ *     depends on the session or on tables of this node; one that
  *     differs from row to row, since the first row's counts and no shard is first
- *   - aggregates that the user may not call
+ *   - aggregates that the user may not call; all, if somebody else has made a dedup_hash() in the
+ *     schema, which a worker could take for ours
  *   - aggregates of a query without GROUP BY that has ORDER BY and LIMIT, for which Citus fails
  *
  * On a worker Citus calls worker_partial_agg(), which looks the aggregate's functions up for

@@ -177,13 +177,13 @@ SettledState(struct varlena *value)
 
 /*
  * The state of a group without a prototype: of a method that grows, or of so many bytes. It is
- * sized once for the call site.
+ * sized once for the call site, or anew where aggregates of both methods share one.
  */
 static struct varlena *
 MakeDefault(FunctionCallInfo fcinfo, AggregateSite *site, const dedup::Method &method,
 			uint64 memory)
 {
-	if (!site->has_default)
+	if (!site->has_default || site->default_shape.method != method.code)
 	{
 		dedup::Request request;
 

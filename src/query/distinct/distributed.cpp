@@ -17,6 +17,7 @@ extern "C" {
 #include "catalog/pg_namespace.h"
 #include "nodes/extensible.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 }
@@ -85,6 +86,12 @@ HasRow(const Catalog &catalog, int conditions, const Condition *condition)
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return found;
+}
+
+bool
+CitusIsLoaded(void)
+{
+	return GetConfigOption("citus.coordinator_aggregation_strategy", true, false) != NULL;
 }
 
 bool

@@ -33,6 +33,9 @@ enum class Reach
  */
 extern Reach ReachOf(Query *query);
 
+/* Returns whether the session has loaded Citus, or somebody has made a setting of its name. */
+extern bool CitusIsLoaded(void);
+
 /* Returns whether Citus has made the extension on its other nodes, too. */
 extern bool IsDistributedExtension(Oid extension);
 

@@ -252,7 +252,7 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		MarkPlan(statement, PlanMark::HeldBack);
 	if (walk.functions_decide)
 		MarkPlan(statement, PlanMark::Deciding);
-	if (reach == Reach::Distributed)
+	if (CitusIsLoaded()) /* without the setting, too: see PlanForCitus() */
 	{
 		if (split_aggregates)
 			MarkPlan(statement, PlanMark::Split);

@@ -62,6 +62,17 @@ SELECT same(what, statement) FROM (VALUES
 SELECT same('a growing filter has every key', 'SELECT count(*) FROM clicks WHERE dedup_contains((SELECT dedup_agg(user_id) FROM clicks), user_id)');
 SELECT same('no more than its rate', 'SELECT count(*) < 400 FROM generate_series(1000000, 1019999) i WHERE dedup_contains((SELECT dedup_agg(user_id) FROM clicks), i)');
 
+-- worker_partial_agg itself, as it runs where the library is not loaded: aggregates of one session with two methods
+SELECT expect('worker_partial_agg', $$SELECT (dedup_stats(a::text::dedup_filter)).method, (dedup_stats(b::text::dedup_filter)).method FROM (
+	SELECT worker_partial_agg((SELECT 'dedup_agg_hashes(bigint)'::regprocedure::oid), dedup_hash(NULL, user_id)) AS a,
+		worker_partial_agg((SELECT 'approx_count_distinct_hashes(bigint)'::regprocedure::oid), dedup_hash(NULL, user_id)) AS b FROM plain.clicks) x$$, '(infini,exaloglog)');
+
+-- EXPLAIN ANALYZE, also of aggregates that are planned apart
+SELECT expect('EXPLAIN ANALYZE: ' || statement, 'SELECT rows_of(''EXPLAIN (ANALYZE, TIMING off, SUMMARY off) ' || statement || ''') LIKE ''%Distributed Subplan%''', '(t)') FROM unnest(ARRAY[
+	'WITH c AS MATERIALIZED (SELECT tenant, approx_count_distinct(user_id) AS n FROM clicks GROUP BY tenant) SELECT count(*) FROM c JOIN clicks k ON k.tenant = c.tenant',
+	'SELECT count(*) FROM clicks WHERE page < (SELECT approx_count_distinct(user_id) FROM visits)',
+	'WITH c AS MATERIALIZED (SELECT tenant, dedup_agg(user_id) AS n FROM clicks GROUP BY tenant) SELECT * FROM c']) statement;
+
 -- prepared statements; Citus has no generic plans of multi-shard queries
 PREPARE counted(int) AS SELECT approx_count_distinct(user_id) FROM clicks WHERE tenant = $1;
 PREPARE filters(dedup_filter, int) AS SELECT dedup_count(dedup_agg($1, user_id)) FROM clicks WHERE tenant = $2;

@@ -265,6 +265,38 @@ INSERT INTO parts SELECT i % 10, i, '2025-03-05' FROM generate_series(1, 270) i;
 SELECT expect('partitions after moves and a split', $$SELECT count(*), count(DISTINCT (u, k)), whole('parts') FROM parts$$, '(270,270,whole)');
 DROP TABLE parts;
 
+-- A column of the key is dropped: rows are refused, and what is left of the guard can be taken off.
+CREATE TABLE lost (u bigint, k int);
+SELECT create_distributed_table('lost', 'u', colocate_with => 'none') \g /dev/null
+SELECT dedup_guard_distributed('lost', dedup_filter(1000, 1e-9), '{u, k}') \g /dev/null
+INSERT INTO lost VALUES (1, 1), (1, 2), (2, 1), (3, 3);
+ALTER TABLE lost DROP COLUMN k CASCADE;
+SELECT expect('a column of the key is dropped', 'INSERT INTO lost VALUES (1)', '55000 shard "lost_%" has lost its guard');
+SELECT dedup_unguard('lost') \g /dev/null
+SELECT expect('what is left of the guard is taken off', 'INSERT INTO lost VALUES (1) RETURNING u', '(1)');
+SELECT expect('and the filters', $$SELECT sum(result::int) FROM run_command_on_all_nodes('SELECT count(*) FROM pg_class WHERE relname LIKE ''lost_seen%''')$$, '(0)');
+SELECT dedup_guard_distributed('lost', dedup_filter(500, 1e-9), '{u}') \g /dev/null
+SELECT expect('another guard', 'INSERT INTO lost VALUES (1), (3), (4) RETURNING u', '(4)');
+DROP TABLE lost;
+
+-- The table is distributed by another column.
+CREATE TABLE other (u bigint, k int, v int);
+SELECT create_distributed_table('other', 'u', colocate_with => 'none') \g /dev/null
+SELECT dedup_guard_distributed('other', dedup_filter(1000, 1e-9), '{u, k}') \g /dev/null
+INSERT INTO other VALUES (1, 1, 1), (1, 1, 2), (2, 2, 2);
+SET citus.enable_unsafe_triggers = on;
+SELECT expect('distributed by a column that is not in the key', $$SELECT alter_distributed_table('other', distribution_column => 'v')$$,
+	'0A000 the key of a guard of distributed table "other%" must contain its distribution column "v"');
+SELECT alter_distributed_table('other', distribution_column => 'k') \g /dev/null
+INSERT INTO other VALUES (1, 1, 1), (2, 2, 3), (1, 2, 1);
+SELECT expect('distributed by another column of the key', $$SELECT count(*), whole('other') FROM other$$, '(3,whole)');
+SELECT undistribute_table('other') \g /dev/null
+SELECT create_distributed_table('other', 'v', colocate_with => 'none') \g /dev/null
+RESET citus.enable_unsafe_triggers;
+SELECT expect('distributed anew by a column that is not in the key', $$SELECT whole('other')$$, '("the table is distributed by a column that is not in the key")');
+SELECT expect('such a guard cannot be mended', $$SELECT dedup_guard_distributed('other')$$, '0A000 the key of a guard of distributed table "other" must contain%');
+DROP TABLE other;
+
 CREATE TABLE single (k int);
 SELECT create_distributed_table('single', NULL) \g /dev/null
 SELECT dedup_guard_distributed('single', dedup_filter(1000, 1e-9), '{k}') \g /dev/null
