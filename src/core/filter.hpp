@@ -308,6 +308,20 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   return Outcome::kNew;
 }
 
+// Whether a full image has deferred hashes and room for one more, with which they need not be
+// settled.
+inline bool CanDeferMore(const Header& header) noexcept {
+  return header.form == Form::kWorkingFull && header.deferred() > 0 &&
+         header.deferred() + 1 < kMaxDeferred;
+}
+
+// Adds a key to such an image, as Defer().
+inline void DeferMore(uint8_t* image, Header* header, uint64_t hash) noexcept {
+  StoreU64(image + kHeaderBytes + 8 * header->deferred(), hash);
+  ++header->working.deferred;
+  WriteWorkingState(image, header->working);
+}
+
 // Adds a key that is known to be new, after MakeWorking made room for it. Never by
 // test-and-add: a false positive of the method must not lose the key by which an
 // exact filter went over to it. Where every sight counts, so many sights of it. False: the

@@ -52,6 +52,8 @@ struct AggregateSite
 	bool warned;           /* final function: once a query */
 	dedup::LastCheck last; /* header of the state of the last row */
 	bool sketch;           /* that state is a sketch, which only counts */
+	/* That state, at a place where its body is aligned, if it can defer more keys; else NULL. */
+	struct varlena *deferring;
 };
 
 /* Without a prototype, of a filter that grows. */
@@ -96,8 +98,8 @@ CalledByOther(FunctionCallInfo fcinfo)
 static inline AggregateSite *
 GetSite(FunctionCallInfo fcinfo, bool in_place)
 {
+	static constinit AggregateSite shared = {};
 	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
-	static AggregateSite shared;
 
 	if (likely(site != NULL))
 		return site;
@@ -225,6 +227,13 @@ template <StateType TYPE, int FIRST, bool TAKES_FILTERS> struct ColumnKeys
 	{
 		return HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(shape), hash);
 	}
+
+	/* The same for keys that have a short way. Returns false for others. */
+	static pg_attribute_always_inline bool HashFast(FunctionCallInfo fcinfo, AggregateSite *site,
+													const Shape &shape, uint64 *hash)
+	{
+		return HashByShortcut(site->keys, &fcinfo->args[FIRST], dedup::KeySeedOf(shape), hash);
+	}
 };
 
 /* The keys of an aggregate over hashes that dedup_hash() made, in argument `ARGUMENT`. */
@@ -238,6 +247,12 @@ template <int ARGUMENT> struct HashedKeys
 	{
 		*hash = (uint64) PG_GETARG_INT64(ARGUMENT);
 		return !PG_ARGISNULL(ARGUMENT);
+	}
+
+	static bool HashFast(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &shape,
+						 uint64 *hash)
+	{
+		return Hash(fcinfo, site, shape, hash);
 	}
 };
 
@@ -288,6 +303,7 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 	Header *header = &site->last.header;
 	uint64 hash;
 
+	site->deferring = NULL;
 	Keys::Start(fcinfo, site);
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
@@ -304,6 +320,8 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 		{
 			if (unlikely(outcome == dedup::Outcome::kFull))
 				ReportFull(*header);
+			if (dedup::CanDeferMore(*header))
+				site->deferring = value;
 			AssertAgrees(value, *header);
 			return value;
 		}
@@ -353,11 +371,37 @@ ContinueGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *stat
 	PG_RETURN_POINTER(value);
 }
 
+/*
+ * Defers this row's key if the state is the last row's, can defer more keys, and the key has a
+ * short way to its hash. Most rows of a large group come here; AddKey() does the rest.
+ */
+template <typename Keys>
+static pg_attribute_always_inline bool
+DeferAgain(FunctionCallInfo fcinfo)
+{
+	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
+	struct varlena *value = (struct varlena *) fcinfo->args[0].value;
+	uint8_t *image = (uint8_t *) VARDATA(value);
+	Header *header;
+	uint64 hash;
+
+	if (site == NULL || fcinfo->args[0].isnull || value != site->deferring)
+		return false;
+	header = &site->last.header;
+	if (VARATT_IS_EXTENDED(value) ||
+		unlikely(!dedup::SameHeader(image, VARSIZE(value) - VARHDRSZ, site->last)) ||
+		!dedup::CanDeferMore(*header) || !Keys::HashFast(fcinfo, site, header->shape, &hash))
+		return false;
+	dedup::DeferMore(image, header, hash);
+	AssertAgrees(value, *header);
+	return true;
+}
+
 /* ---- transition functions ------------------------------------------------------ */
 
 template <typename Keys>
-static pg_attribute_always_inline Datum
-AddToDefault(FunctionCallInfo fcinfo)
+static Datum
+AddAnyToDefault(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
 
@@ -366,10 +410,17 @@ AddToDefault(FunctionCallInfo fcinfo)
 	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
 }
 
-/* The first row's prototype counts. */
 template <typename Keys>
 static pg_attribute_always_inline Datum
-AddAsPrototype(FunctionCallInfo fcinfo)
+AddToDefault(FunctionCallInfo fcinfo)
+{
+	return DeferAgain<Keys>(fcinfo) ? PG_GETARG_DATUM(0) : AddAnyToDefault<Keys>(fcinfo);
+}
+
+/* The first row's prototype counts. */
+template <typename Keys>
+static Datum
+AddAnyAsPrototype(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
 
@@ -378,6 +429,13 @@ AddAsPrototype(FunctionCallInfo fcinfo)
 								MakeState(fcinfo, site,
 										  GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1))));
 	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
+}
+
+template <typename Keys>
+static pg_attribute_always_inline Datum
+AddAsPrototype(FunctionCallInfo fcinfo)
+{
+	return DeferAgain<Keys>(fcinfo) ? PG_GETARG_DATUM(0) : AddAnyAsPrototype<Keys>(fcinfo);
 }
 
 template <typename Keys>
