@@ -296,17 +296,6 @@ struct LastCheck {
   return flaw;
 }
 
-// Whether the header of an image is byte for byte the one of the last check, with what has been
-// changed in it since.
-inline bool SameHeader(const uint8_t* image, size_t size, const LastCheck& last) noexcept {
-  const Header& header = last.header;
-  const auto differ = [&](size_t i) { return LoadU64(image + i) ^ LoadU64(last.raw + i); };
-  return size == last.size && (differ(0) | (LoadU64(image + kChecksumAt) ^ Pack(header.working)) |
-                               differ(kSeedAt) | differ(24) | differ(32) | differ(40) |
-                               (LoadU64(image + kCountAt) ^ header.counters.count) |
-                               (LoadU32(image + kStateAt) ^ header.counters.state)) == 0;
-}
-
 // Whether a body of the same shape, form and seed stands at the same place in an image as
 // at the last check: the cheapest question, for methods without counters.
 inline bool SameBody(const uint8_t* image, size_t size, const LastCheck& last) noexcept {

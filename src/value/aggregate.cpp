@@ -44,16 +44,16 @@ struct AggregateSite
 	bool has_default;
 	Shape default_shape;
 	bool has_prototype;
-	Shape prototype;       /* the last one */
-	Shape state_shape;     /* of states that are made with it */
-	uint64 most_keys;      /* that such a state holds at its rate, if it grows */
-	bool started;          /* `limit` is known */
-	HashLimit limit;       /* of its states' hashes */
-	bool warned;           /* final function: once a query */
-	dedup::LastCheck last; /* header of the state of the last row */
-	bool sketch;           /* that state is a sketch, which only counts */
-	/* That state, at a place where its body is aligned, if it can defer more keys; else NULL. */
-	struct varlena *deferring;
+	Shape prototype;           /* the last one */
+	Shape state_shape;         /* of states that are made with it */
+	uint64 most_keys;          /* that such a state holds at its rate, if it grows */
+	bool started;              /* `limit` is known */
+	HashLimit limit;           /* of its states' hashes */
+	bool warned;               /* final function: once a query */
+	dedup::LastCheck last;     /* header of the state of the last row */
+	bool sketch;               /* that state is a sketch, which only counts */
+	struct varlena *deferring; /* that state if it may defer the next key too, else NULL */
+	dedup::DeferredList list;  /* of `deferring` */
 };
 
 /* Without a prototype, of a filter that grows. */
@@ -248,12 +248,6 @@ template <int ARGUMENT> struct HashedKeys
 		*hash = (uint64) PG_GETARG_INT64(ARGUMENT);
 		return !PG_ARGISNULL(ARGUMENT);
 	}
-
-	static bool HashFast(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &shape,
-						 uint64 *hash)
-	{
-		return Hash(fcinfo, site, shape, hash);
-	}
 };
 
 } /* namespace */
@@ -320,8 +314,12 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 		{
 			if (unlikely(outcome == dedup::Outcome::kFull))
 				ReportFull(*header);
-			if (dedup::CanDeferMore(*header))
+			if (Keys::STATE == StateType::Internal && header->form == dedup::Form::kWorkingFull &&
+				header->deferred() > 0)
+			{
 				site->deferring = value;
+				site->list = dedup::DeferredList(*header);
+			}
 			AssertAgrees(value, *header);
 			return value;
 		}
@@ -372,35 +370,34 @@ ContinueGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *stat
 }
 
 /*
- * Defers this row's key if the state is the last row's, can defer more keys, and the key has a
+ * Defers this row's key if the state is the last row's, can defer one more key, and the key has a
  * short way to its hash. Most rows of a large group come here; AddKey() does the rest.
+ *
+ * An internal state starts at the call site that adds keys to it, and only that call site moves
+ * it. So the state at the last row's place is the last row's, which was checked. A final function
+ * may have settled the state meanwhile, which the list notices.
  */
 template <typename Keys>
 static pg_attribute_always_inline bool
 DeferAgain(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
-	struct varlena *value = (struct varlena *) fcinfo->args[0].value;
-	uint8_t *image = (uint8_t *) VARDATA(value);
-	Header *header;
+	struct varlena *state = (struct varlena *) fcinfo->args[0].value;
+	uint8_t *image = (uint8_t *) VARDATA(state);
 	uint64 hash;
 
-	if (site == NULL || fcinfo->args[0].isnull || value != site->deferring)
+	if (site == NULL || fcinfo->args[0].isnull || state != site->deferring ||
+		!site->list.TakesMoreOf(image) ||
+		!Keys::HashFast(fcinfo, site, site->last.header.shape, &hash))
 		return false;
-	header = &site->last.header;
-	if (VARATT_IS_EXTENDED(value) ||
-		unlikely(!dedup::SameHeader(image, VARSIZE(value) - VARHDRSZ, site->last)) ||
-		!dedup::CanDeferMore(*header) || !Keys::HashFast(fcinfo, site, header->shape, &hash))
-		return false;
-	dedup::DeferMore(image, header, hash);
-	AssertAgrees(value, *header);
+	site->list.Add(image, hash);
 	return true;
 }
 
 /* ---- transition functions ------------------------------------------------------ */
 
 template <typename Keys>
-static Datum
+static pg_noinline Datum
 AddAnyToDefault(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
@@ -414,12 +411,15 @@ template <typename Keys>
 static pg_attribute_always_inline Datum
 AddToDefault(FunctionCallInfo fcinfo)
 {
-	return DeferAgain<Keys>(fcinfo) ? PG_GETARG_DATUM(0) : AddAnyToDefault<Keys>(fcinfo);
+	if constexpr (Keys::STATE == StateType::Internal)
+		if (likely(DeferAgain<Keys>(fcinfo)))
+			return PG_GETARG_DATUM(0);
+	return AddAnyToDefault<Keys>(fcinfo);
 }
 
 /* The first row's prototype counts. */
 template <typename Keys>
-static Datum
+static pg_noinline Datum
 AddAnyAsPrototype(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
@@ -435,7 +435,10 @@ template <typename Keys>
 static pg_attribute_always_inline Datum
 AddAsPrototype(FunctionCallInfo fcinfo)
 {
-	return DeferAgain<Keys>(fcinfo) ? PG_GETARG_DATUM(0) : AddAnyAsPrototype<Keys>(fcinfo);
+	if constexpr (Keys::STATE == StateType::Internal)
+		if (likely(DeferAgain<Keys>(fcinfo)))
+			return PG_GETARG_DATUM(0);
+	return AddAnyAsPrototype<Keys>(fcinfo);
 }
 
 template <typename Keys>
