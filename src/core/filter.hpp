@@ -331,6 +331,30 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   return Outcome::kNew;
 }
 
+// The deferred hashes of a full image, with the place of the next one. Only for images that have
+// room for them (may_defer()).
+class DeferredList {
+ public:
+  DeferredList() = default;
+  explicit DeferredList(const Header& header) noexcept : field_(Pack(header.working)) {}
+
+  // Whether an image still has this list, which has hashes and room for one more.
+  bool TakesMoreOf(const uint8_t* image) const noexcept {
+    const auto n = static_cast<uint16_t>(field_ / kOne);
+    return LoadU64(image + kChecksumAt) == field_ && n > 0 && n + 1u < kMaxDeferred;
+  }
+  // Adds a key to that image, as Defer(). Headers that were read before have the old list.
+  void Add(uint8_t* image, uint64_t hash) noexcept {
+    StoreU64(image + kHeaderBytes + 8 * static_cast<uint16_t>(field_ / kOne), hash);
+    field_ += kOne;
+    StoreU64(image + kChecksumAt, field_);
+  }
+
+ private:
+  static constexpr uint64_t kOne = Pack(WorkingState{.deferred = 1});
+  uint64_t field_ = 0;
+};
+
 // Adds a key that is known to be new, after MakeWorking made room for it. Never by
 // test-and-add: a false positive of the method must not lose the key by which an
 // exact filter went over to it. Where every sight counts, so many sights of it. False: the

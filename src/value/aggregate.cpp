@@ -44,14 +44,16 @@ struct AggregateSite
 	bool has_default;
 	Shape default_shape;
 	bool has_prototype;
-	Shape prototype;       /* the last one */
-	Shape state_shape;     /* of states that are made with it */
-	uint64 most_keys;      /* that such a state holds at its rate, if it grows */
-	bool started;          /* `limit` is known */
-	HashLimit limit;       /* of its states' hashes */
-	bool warned;           /* final function: once a query */
-	dedup::LastCheck last; /* header of the state of the last row */
-	bool sketch;           /* that state is a sketch, which only counts */
+	Shape prototype;           /* the last one */
+	Shape state_shape;         /* of states that are made with it */
+	uint64 most_keys;          /* that such a state holds at its rate, if it grows */
+	bool started;              /* `limit` is known */
+	HashLimit limit;           /* of its states' hashes */
+	bool warned;               /* final function: once a query */
+	dedup::LastCheck last;     /* header of the state of the last row */
+	bool sketch;               /* that state is a sketch, which only counts */
+	struct varlena *deferring; /* that state if it may defer the next key too, else NULL */
+	dedup::DeferredList list;  /* of `deferring` */
 };
 
 /* Without a prototype, of a filter that grows. */
@@ -96,8 +98,8 @@ CalledByOther(FunctionCallInfo fcinfo)
 static inline AggregateSite *
 GetSite(FunctionCallInfo fcinfo, bool in_place)
 {
+	static constinit AggregateSite shared = {};
 	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
-	static AggregateSite shared;
 
 	if (likely(site != NULL))
 		return site;
@@ -225,6 +227,13 @@ template <StateType TYPE, int FIRST, bool TAKES_FILTERS> struct ColumnKeys
 	{
 		return HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(shape), hash);
 	}
+
+	/* The same for keys that have a short way. Returns false for others. */
+	static pg_attribute_always_inline bool HashFast(FunctionCallInfo fcinfo, AggregateSite *site,
+													const Shape &shape, uint64 *hash)
+	{
+		return HashByShortcut(site->keys, &fcinfo->args[FIRST], dedup::KeySeedOf(shape), hash);
+	}
 };
 
 /* The keys of an aggregate over hashes that dedup_hash() made, in argument `ARGUMENT`. */
@@ -288,6 +297,7 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 	Header *header = &site->last.header;
 	uint64 hash;
 
+	site->deferring = NULL;
 	Keys::Start(fcinfo, site);
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
@@ -304,6 +314,12 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 		{
 			if (unlikely(outcome == dedup::Outcome::kFull))
 				ReportFull(*header);
+			if (Keys::STATE == StateType::Internal && header->form == dedup::Form::kWorkingFull &&
+				header->deferred() > 0)
+			{
+				site->deferring = value;
+				site->list = dedup::DeferredList(*header);
+			}
 			AssertAgrees(value, *header);
 			return value;
 		}
@@ -353,11 +369,36 @@ ContinueGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *stat
 	PG_RETURN_POINTER(value);
 }
 
+/*
+ * Defers this row's key if the state is the last row's, can defer one more key, and the key has a
+ * short way to its hash. Most rows of a large group come here; AddKey() does the rest.
+ *
+ * An internal state starts at the call site that adds keys to it, and only that call site moves
+ * it. So the state at the last row's place is the last row's, which was checked. A final function
+ * may have settled the state meanwhile, which the list notices.
+ */
+template <typename Keys>
+static pg_attribute_always_inline bool
+DeferAgain(FunctionCallInfo fcinfo)
+{
+	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
+	struct varlena *state = (struct varlena *) fcinfo->args[0].value;
+	uint8_t *image = (uint8_t *) VARDATA(state);
+	uint64 hash;
+
+	if (site == NULL || fcinfo->args[0].isnull || state != site->deferring ||
+		!site->list.TakesMoreOf(image) ||
+		!Keys::HashFast(fcinfo, site, site->last.header.shape, &hash))
+		return false;
+	site->list.Add(image, hash);
+	return true;
+}
+
 /* ---- transition functions ------------------------------------------------------ */
 
 template <typename Keys>
-static pg_attribute_always_inline Datum
-AddToDefault(FunctionCallInfo fcinfo)
+static pg_noinline Datum
+AddAnyToDefault(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
 
@@ -366,10 +407,20 @@ AddToDefault(FunctionCallInfo fcinfo)
 	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
 }
 
-/* The first row's prototype counts. */
 template <typename Keys>
 static pg_attribute_always_inline Datum
-AddAsPrototype(FunctionCallInfo fcinfo)
+AddToDefault(FunctionCallInfo fcinfo)
+{
+	if constexpr (Keys::STATE == StateType::Internal)
+		if (likely(DeferAgain<Keys>(fcinfo)))
+			return PG_GETARG_DATUM(0);
+	return AddAnyToDefault<Keys>(fcinfo);
+}
+
+/* The first row's prototype counts. */
+template <typename Keys>
+static pg_noinline Datum
+AddAnyAsPrototype(FunctionCallInfo fcinfo)
 {
 	AggregateSite *site = GetSite(fcinfo, true);
 
@@ -378,6 +429,16 @@ AddAsPrototype(FunctionCallInfo fcinfo)
 								MakeState(fcinfo, site,
 										  GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1))));
 	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
+}
+
+template <typename Keys>
+static pg_attribute_always_inline Datum
+AddAsPrototype(FunctionCallInfo fcinfo)
+{
+	if constexpr (Keys::STATE == StateType::Internal)
+		if (likely(DeferAgain<Keys>(fcinfo)))
+			return PG_GETARG_DATUM(0);
+	return AddAnyAsPrototype<Keys>(fcinfo);
 }
 
 template <typename Keys>

@@ -128,14 +128,15 @@ void AskAll(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
 // `candidates(line, fingerprint)` is Line::Candidates(), or the same from wider registers.
 // Returns how many keys were new.
 template <unsigned kSlotBytes, typename Candidates>
-DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* table, const uint64_t* hashes,
+DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* to, const uint64_t* hashes,
                                                size_t n, bool may_displace, uint8_t* seen,
                                                Candidates candidates) noexcept {
   using L = Line<kSlotBytes>;
   static_assert((kGroup & (kGroup - 1)) == 0);
+  Table<kSlotBytes> table = *to;  // its numbers stay in registers: no line can be one of them
   uint8_t* lines[kGroup];
   const auto fetch = [&](size_t i) DEDUP_ALWAYS_INLINE {
-    lines[i % kGroup] = table->At(table->LineOf(hashes[i]));
+    lines[i % kGroup] = table.At(table.LineOf(hashes[i]));
     PrefetchToWrite(lines[i % kGroup]);
   };
   uint64_t added = 0;
@@ -143,7 +144,7 @@ DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* table, const u
   for (size_t i = 0; i < n; ++i) {
     uint8_t* line = lines[i % kGroup];
     if (i + kGroup < n) fetch(i + kGroup);
-    const uint64_t hash = hashes[i], fingerprint = table->FingerprintOf(hash);
+    const uint64_t hash = hashes[i], fingerprint = table.FingerprintOf(hash);
     Numbers numbers = L::Read(line);
     const uint32_t found =
         candidates(line, fingerprint) & static_cast<uint32_t>(LowMask(numbers.own));
@@ -153,7 +154,7 @@ DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* table, const u
       if (__builtin_expect(numbers.reach == 0 && L::HasRoom(numbers, 1), 1)) {
         L::AppendOwn(line, &numbers, EntryOf(fingerprint, L::kMaxLength));
       } else {
-        is_new = table->AddToLine(hash, numbers, may_displace);
+        is_new = table.AddToLine(hash, numbers, may_displace);
       }
     }
     added += is_new;

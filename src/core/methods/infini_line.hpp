@@ -107,7 +107,7 @@ struct Line {
     }
     return numbers;
   }
-  static void Write(uint8_t* line, const Numbers& numbers) noexcept {
+  DEDUP_ALWAYS_INLINE static void Write(uint8_t* line, const Numbers& numbers) noexcept {
     StoreLittle<uint16_t>(
         line + kNumbersAt,
         static_cast<uint16_t>(numbers.own | numbers.foreign << 5 | numbers.reach << 9));
@@ -122,7 +122,7 @@ struct Line {
     for (unsigned i = 0; i < kTailBytes; ++i) entry |= uint64_t{tail[i]} << (40 - 8 * i);
     return entry;
   }
-  static void Store(uint8_t* line, unsigned slot, uint64_t entry) noexcept {
+  DEDUP_ALWAYS_INLINE static void Store(uint8_t* line, unsigned slot, uint64_t entry) noexcept {
     StoreLittle<uint16_t>(line + 2 * slot, static_cast<uint16_t>(entry >> 48));
     uint8_t* tail = line + 2 * kSlots + kTailBytes * slot;
     for (unsigned i = 0; i < kTailBytes; ++i) tail[i] = static_cast<uint8_t>(entry >> (40 - 8 * i));
@@ -193,7 +193,8 @@ struct Line {
     return false;
   }
 
-  static void AppendOwn(uint8_t* line, Numbers* numbers, uint64_t entry) noexcept {
+  DEDUP_ALWAYS_INLINE static void AppendOwn(uint8_t* line, Numbers* numbers,
+                                            uint64_t entry) noexcept {
     Store(line, numbers->own++, entry);
     Write(line, *numbers);
   }
