@@ -153,12 +153,16 @@ inline uint64_t SettledOf(const uint8_t* main) noexcept {
   const auto high = [main](size_t i) { return uint64_t{main[kSettledHighAt + i]} << 8 * i; };
   return LoadU32(main + kSettledLowAt) | (high(0) | high(1) | high(2)) << 32;
 }
-inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
-  if (xid <= SettledOf(main)) return;
-  StoreU32(main + kSettledLowAt, static_cast<uint32_t>(xid));
+// The bytes from kSettledLowAt to the header's end, which say that and the page's turn.
+inline void PackSettled(uint8_t* bytes, uint64_t xid, uint8_t turn) noexcept {
+  StoreU32(bytes, static_cast<uint32_t>(xid));
+  bytes[kTurnAt - kSettledLowAt] = turn;
   for (size_t i = 0; i < 3; ++i) {
-    main[kSettledHighAt + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
+    bytes[kSettledHighAt - kSettledLowAt + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
   }
+}
+inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
+  if (xid > SettledOf(main)) PackSettled(main + kSettledLowAt, xid, main[kTurnAt]);
 }
 
 // The main page of an overflow page's chain.

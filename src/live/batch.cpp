@@ -143,6 +143,19 @@ PieceFrom(const Batch &batch, size_t from)
 	return {from, (int) (to - from)};
 }
 
+/* Starts the entries of a main page without a chain, which is settled if it has no tag left. */
+static void
+StartWithTag(Batch *batch, const HeldPage &main, NewEntries *entries)
+{
+	const Tag tag = {WideXid(batch->own), batch->generation};
+
+	StartEntries(entries, main, tag);
+	if (entries->choice.tag != 0 || !CanSettlePage(*batch->filter, main.bytes))
+		return;
+	(void) SettlePage(*batch->filter, main, false);
+	StartEntries(entries, main, tag);
+}
+
 /*
  * Answers for the keys of a piece, whose page is held, and collects the entries of the new ones.
  * If it is not Done, nothing is answered.
@@ -171,7 +184,7 @@ TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *ent
 		if (!TransactionIdIsValid(batch->own))
 			return Tried::NeedsId;
 		if (entries->count == 0)
-			StartEntries(entries, main, {WideXid(batch->own), batch->generation});
+			StartWithTag(batch, main, entries);
 		switch (AddEntry(entries, address.line, address.rest, false))
 		{
 			case EntryAdded::Yes:

@@ -36,11 +36,15 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	TransactionId xid = (TransactionId) wide;
 
 	CheckPageXid(filter, dedup::live::BlockOf(page), wide);
-	if (wide == dedup::live::kFrozen || TransactionIdIsCurrentTransactionId(xid))
+	if (wide == dedup::live::kFrozen || IsKnownCommitted(wide) ||
+		TransactionIdIsCurrentTransactionId(xid))
 		return Side::Present;
 	if (TransactionIdIsInProgress(xid))
 		return Side::InFlight;
-	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
+	if (!TransactionIdDidCommit(xid))
+		return Side::Absent;
+	NoteCommitted(wide);
+	return Side::Present;
 }
 
 /* What an entry of a key says of it to this transaction. */

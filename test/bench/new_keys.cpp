@@ -168,18 +168,19 @@ class Redis {
 
 // ---- what takes turns ------------------------------------------------------------------------
 
+// Of each round.
 struct Result {
-  std::vector<double> rates;  // thousand keys a second, of each round
-  double cpu = 0;             // seconds of the server's CPU
-  double keys = 0;
+  std::vector<double> rates;  // thousand keys a second
+  std::vector<double> cpu;    // microseconds of the server's CPU a key
 };
 
-double Best(const Result& result) {
-  return *std::max_element(result.rates.begin(), result.rates.end());
+double Best(const std::vector<double>& rates) {
+  return *std::max_element(rates.begin(), rates.end());
 }
-double Median(Result result) {
-  std::sort(result.rates.begin(), result.rates.end());
-  return result.rates[result.rates.size() / 2];
+double Least(const std::vector<double>& cpu) { return *std::min_element(cpu.begin(), cpu.end()); }
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 // Runs the batches of all connections side by side.
@@ -205,8 +206,7 @@ void Run(std::vector<Server*> servers, const std::string& filter, uint64_t first
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   for (const int pid : pids) after += CpuOf(pid);
   result->rates.push_back(batches * kBatch / took.count() / 1000);
-  result->cpu += after - before;
-  result->keys += batches * kBatch;
+  result->cpu.push_back((after - before) / (batches * kBatch) * 1e6);
 }
 
 }  // namespace
@@ -258,36 +258,43 @@ int main(int argc, char** argv) {
     }
   }
 
-  std::printf("%11s %-6s %-34s %16s %16s %14s\n", "connections", "keys", "", "thousand/s, best",
-              "median", "CPU us a key");
   const std::map<std::string, std::string> names = {
       {"unnest", "unnest()"},
       {"reserved", "BF.MADD, BF.RESERVE for 10 million"},
       {"growing", "BF.MADD"},
       {"live", "dedup_new_keys()"},
       {"unlogged", "dedup_new_keys(), unlogged"}};
+  std::printf("%11s %-6s %-34s %23s %23s\n", "", "", "", "thousand keys a second",
+              "server CPU, us a key");
+  std::printf("%11s %-6s %-34s %11s %11s %11s %11s\n", "connections", "keys", "", "best", "median",
+              "least", "median");
   for (const size_t connections : numbers) {
     for (const bool known : {false, true}) {
       for (const char* filter : {"unnest", "growing", "reserved", "live", "unlogged"}) {
         if (std::find(filters.begin(), filters.end(), filter) == filters.end()) continue;
         const Result& result = results[{connections, filter, known}];
-        std::printf("%11zu %-6s %-34s %16.0f %16.0f %14.3f\n", connections, known ? "known" : "new",
-                    names.at(filter).c_str(), Best(result), Median(result),
-                    result.cpu / result.keys * 1e6);
+        std::printf("%11zu %-6s %-34s %11.0f %11.0f %11.3f %11.3f\n", connections,
+                    known ? "known" : "new", names.at(filter).c_str(), Best(result.rates),
+                    Median(result.rates), Least(result.cpu), Median(result.cpu));
       }
     }
   }
-  if (argc == 5) std::printf("\ndedup_new_keys() to BF.MADD (the same, reserved): best, median\n");
+  if (argc == 5) {
+    std::printf("\nthe rate of dedup_new_keys(), times that of\n%11s %-6s %23s %23s\n", "", "",
+                "BF.MADD", "the same, reserved");
+    std::printf("%11s %-6s %11s %11s %11s %11s\n", "connections", "keys", "best", "median", "best",
+                "median");
+  }
   for (const size_t connections : numbers) {
     for (const bool known : {false, true}) {
       if (argc != 5) continue;
-      const auto ratio = [&](const char* other, auto value) {
-        return value(results[{connections, "live", known}]) /
-               value(results[{connections, other, known}]);
-      };
-      std::printf("%11zu %-6s %.2f, %.2f (%.2f, %.2f)\n", connections, known ? "known" : "new",
-                  ratio("growing", Best), ratio("growing", Median), ratio("reserved", Best),
-                  ratio("reserved", Median));
+      const std::vector<double>& live = results[{connections, "live", known}].rates;
+      std::printf("%11zu %-6s", connections, known ? "known" : "new");
+      for (const char* other : {"growing", "reserved"}) {
+        const std::vector<double>& rates = results[{connections, other, known}].rates;
+        std::printf(" %11.2f %11.2f", Best(live) / Best(rates), Median(live) / Median(rates));
+      }
+      std::printf("\n");
     }
   }
   for (Postgres* backend : backends) delete backend;

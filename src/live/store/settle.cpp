@@ -3,7 +3,7 @@
  */
 #include "live/store/store.hpp"
 
-using dedup::StoreU32;
+using dedup::LoadU64;
 using namespace dedup::live;
 
 /* ---- tags ----------------------------------------------------------------------- */
@@ -234,6 +234,127 @@ struct Settlement
 
 } /* namespace */
 
+/* ---- freezing in place -------------------------------------------------------- */
+
+namespace
+{
+
+/* What FreezeInPlace() makes of the tags of a main page. */
+struct Freezing
+{
+	Tag tags[kMainArea.tags + 1];    /* from 1 on, as LoadTag() counts */
+	unsigned to[kMainArea.tags + 1]; /* the tag that the entries of a tag get */
+	bool used[kMainArea.tags + 1];
+	uint64 settled; /* the newest transaction whose entries are frozen, or kNoXid */
+};
+
+} /* namespace */
+
+/*
+ * Plans what Settle() does where it only freezes: transactions are running, or committed for
+ * all, and no entry leaves. Returns false if there is more to do.
+ */
+static bool
+PlanFreezing(const LiveFilter &filter, const uint8_t *page, Freezing *plan)
+{
+	plan->settled = kNoXid;
+	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
+	{
+		const Tag value = LoadTag(page, tag);
+
+		plan->tags[tag] = value;
+		plan->to[tag] = tag;
+		plan->used[tag] = false;
+		if (value.xid == kNoXid || value.xid == kFrozen)
+			continue;
+		if (value.base != 0 || HeirOf(value.xid) != value.xid)
+			return false;
+		switch (JudgeXid(filter, BlockOf(page), value.xid))
+		{
+			case Verdict::kAborted:
+				return false;
+			case Verdict::kKeep:
+				break;
+			case Verdict::kCommitted:
+				plan->settled = Max(plan->settled, value.xid);
+				plan->tags[tag] = {kFrozen, value.generation};
+				break;
+		}
+	}
+	/* One frozen tag for each generation. */
+	for (unsigned tag = 2; tag <= kMainArea.tags; tag++)
+		for (unsigned before = 1; before < tag && plan->tags[tag].xid == kFrozen; before++)
+			if (plan->tags[before].xid == kFrozen &&
+				plan->tags[before].generation == plan->tags[tag].generation)
+			{
+				plan->to[tag] = before;
+				plan->tags[tag] = {kNoXid, 0};
+			}
+	return plan->settled != kNoXid;
+}
+
+/* Whether another entry of a key is frozen already, or will be. */
+static bool
+IsFrozenTwice(const uint8_t *page, const Freezing &plan, unsigned place, const Entry &entry)
+{
+	return VisitKey(page, kMainArea, entry.line, entry.rest, [&](unsigned at, const Entry &other) {
+		return at != place && plan.tags[plan.to[other.tag]].xid == kFrozen;
+	});
+}
+
+/*
+ * Settles a main page that has only to free its tags, which is what happens most where
+ * transactions add a few keys each: changes their bytes, and copies nothing. Returns false, and
+ * changes nothing, if there is more to do.
+ */
+static bool
+FreezeInPlace(const LiveFilter &filter, const HeldPage &main)
+{
+	const uint8_t *page = main.bytes;
+	const uint8_t epoch = page[kEpochAt];
+	unsigned count = 0;
+	Freezing plan;
+	uint8_t tags[kMainArea.tags * kTagBytes];
+	uint8_t settled[kHeaderEnd - kSettledLowAt];
+
+	if (LoaderOf(page) != kNoXid || !PlanFreezing(filter, page, &plan))
+		return false;
+	StartChange();
+	for (unsigned place = 0; place < kMainArea.lines * kEntriesPerLine; place++)
+	{
+		const uint64 packed = LoadU64(page + EntryAt(kMainArea, place));
+		const Entry entry = UnpackEntry(packed);
+
+		if (!Present(packed, epoch))
+			continue;
+		if (++count > kMainArea.lines * kEntriesPerLine / 2 || entry.forgotten ||
+			entry.tag > kMainArea.tags || entry.line >= kLines ||
+			LoadTag(page, entry.tag).xid == kNoXid)
+			return false;
+
+		const uint8_t to = (uint8_t) plan.to[entry.tag];
+
+		plan.used[to] = true;
+		if (!filter.parameters.geometry.forgets && plan.tags[to].xid == kFrozen &&
+			LoadTag(page, entry.tag).xid != kFrozen && IsFrozenTwice(page, plan, place, entry))
+			return false;
+		if (to != entry.tag)
+			ChangeBytes(main, EntryAt(kMainArea, place), &to, 1);
+	}
+	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
+		PackTag(tags + (tag - 1) * kTagBytes, plan.used[tag] ? plan.tags[tag] : Tag{kNoXid, 0});
+	ChangeBytes(main, kTagsAt, tags, sizeof tags);
+	if (plan.settled > SettledOf(page))
+	{
+		PackSettled(settled, plan.settled, page[kTurnAt]);
+		ChangeBytes(main, kSettledLowAt, settled, sizeof settled);
+	}
+	MakeChange(filter);
+	return true;
+}
+
+/* ---- settling a page and its chain -------------------------------------------- */
+
 /* Settles the main page itself. */
 static void
 SettleMain(Settlement *s, bool fold)
@@ -318,7 +439,10 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	s.early = 0;
 	s.changes = false;
 	s.freed_count = 0;
-	SettleMain(&s, fold);
+	if (!fold && FreezeInPlace(filter, main))
+		s.changes = true;
+	else
+		SettleMain(&s, fold);
 
 	/* The chain, from its tail on, where the oldest entries are. */
 	chain = ReadChain(filter, main, &length);

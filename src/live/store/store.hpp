@@ -151,6 +151,25 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 }
 
 /*
+ * Some transactions that are known to have committed, by their ids: the log of commits is not
+ * looked up again for each page on which a transaction has added keys.
+ */
+constexpr unsigned kKnownCommitted = 1024;
+extern uint64 live_committed[kKnownCommitted];
+
+static inline bool
+IsKnownCommitted(uint64 xid)
+{
+	return live_committed[xid % kKnownCommitted] == xid;
+}
+
+static inline void
+NoteCommitted(uint64 xid)
+{
+	live_committed[xid % kKnownCommitted] = xid;
+}
+
+/*
  * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
  * this transaction's own (table_am.cpp).
  */
