@@ -10,7 +10,7 @@
  * A page that needs more than that is taken alone, by AddPiece(): one with a chain of overflow
  * pages, one that has no room, or one with a key that another transaction has in flight.
  */
-#include <algorithm>
+#include <utility>
 
 #include "live/keys.hpp"
 
@@ -50,8 +50,9 @@ enum class Tried
 /* The bits of a digit of the radix sort. */
 constexpr int kDigitBits = 11;
 
-/* Fewer keys are sorted by comparisons. */
+/* Fewer keys are sorted by SortFew(), which takes the square of their number if all goes wrong. */
 constexpr size_t kFewToSort = 2048;
+constexpr size_t kBuckets = 256;
 
 /* So many keys ahead of the one at work, what it will read is fetched, in two halves. */
 constexpr size_t kAhead = 64;
@@ -103,6 +104,39 @@ SortByDigit(const uint64 *from, uint64 *to, size_t n, int shift)
 	});
 }
 
+/*
+ * Sorts a few. Pages come from hashes, so one look at a key tells about where it belongs; what is
+ * left is done by insertion.
+ */
+static void
+SortFew(const uint64 *from, uint64 *to, size_t n, uint64 pages)
+{
+	const uint64 scale = ((uint64) kBuckets << 32) / pages;
+	uint16 places[kBuckets] = {};
+	uint16 sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		places[(from[i] >> 32) * scale >> 32]++;
+	for (uint16 &place : places)
+	{
+		const uint16 count = place;
+
+		place = sum;
+		sum += count;
+	}
+	for (size_t i = 0; i < n; i++)
+		to[places[(from[i] >> 32) * scale >> 32]++] = from[i];
+	for (size_t i = 1; i < n; i++)
+	{
+		const uint64 value = to[i];
+		size_t at = i;
+
+		for (; at > 0 && to[at - 1] > value; at--)
+			to[at] = to[at - 1];
+		to[at] = value;
+	}
+}
+
 /* Makes the order. There is room for two of them. */
 static void
 MakeOrder(Batch *batch)
@@ -117,7 +151,8 @@ MakeOrder(Batch *batch)
 	});
 	if (batch->n < kFewToSort)
 	{
-		std::sort(order, order + batch->n);
+		SortFew(order, other, batch->n, pages);
+		batch->order = other;
 		return;
 	}
 	/* The places are in order already, and so are those of the keys of each page. */

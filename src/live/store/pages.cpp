@@ -32,6 +32,7 @@ extern "C" {
 #endif
 
 using dedup::LoadU32;
+using dedup::LoadU64;
 using dedup::StoreU32;
 using namespace dedup::live;
 
@@ -337,6 +338,17 @@ ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
 		elog(ERROR, "too large a change of a page of a live filter");
 }
 
+/* Whether two cache lines are equal. */
+static inline bool
+IsSameLine(const uint8_t *left, const uint8_t *right)
+{
+	uint64 differs = 0;
+
+	for (size_t at = 0; at < dedup::kLineBytes; at += 8)
+		differs |= LoadU64(left + at) ^ LoadU64(right + at);
+	return differs == 0;
+}
+
 void
 ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 {
@@ -350,6 +362,11 @@ ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 	{
 		size_t end;
 
+		if (at % dedup::kLineBytes == 0 && IsSameLine(held.bytes + at, scratch + at))
+		{
+			at += dedup::kLineBytes;
+			continue;
+		}
 		if (memcmp(held.bytes + at, scratch + at, 8) == 0)
 		{
 			at += 8;
