@@ -1,12 +1,12 @@
 // Measures dedup_new_keys() of 100 keys a transaction beside BF.MADD of RedisBloom and beside
 // unnest(), which returns the same rows and knows no filter. new_keys.sh says how it is run.
 //
-// usage: new_keys KEYS ROUNDS [SOCKET PID]
+// usage: new_keys KEYS ROUNDS PRESENT [SOCKET PID]
 //
 // PostgreSQL is reached by libpq and its variables, with binary arrays; Redis, if given, by its
 // protocol over a Unix socket. Clients make their messages before the clock starts. Everything
-// takes turns: in each round each side adds KEYS keys of its own that nobody has seen, and then
-// the same keys again, by one connection and by four.
+// takes turns: in each round each side adds KEYS keys that it has not seen, and then the same keys
+// again, by one connection and by four. Before, each gets PRESENT keys.
 
 #include <libpq-fe.h>
 #include <sys/socket.h>
@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -212,10 +213,11 @@ void Run(std::vector<Server*> servers, const std::string& filter, uint64_t first
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3 && argc != 5) {
-    std::fprintf(stderr, "usage: new_keys KEYS ROUNDS [SOCKET PID]\n");
+  if (argc != 4 && argc != 6) {
+    std::fprintf(stderr, "usage: new_keys KEYS ROUNDS PRESENT [SOCKET PID]\n");
     return 2;
   }
+  const bool has_redis = argc == 6;
   const int batches = std::atoi(argv[1]) / kBatch, rounds = std::atoi(argv[2]);
   std::vector<Postgres*> backends;
   std::vector<Redis*> clients;
@@ -223,34 +225,43 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kMostConnections; ++i) {
     backends.push_back(new Postgres);
     backend_pids.push_back(backends.back()->pid());
-    if (argc == 5) clients.push_back(new Redis(argv[3]));
+    if (has_redis) clients.push_back(new Redis(argv[4]));
   }
   std::vector<std::string> filters = {"unnest", "live", "unlogged"};
-  if (argc == 5) {
-    redis_pids.push_back(std::atoi(argv[4]));
+  if (has_redis) {
+    redis_pids.push_back(std::atoi(argv[5]));
     filters.insert(filters.begin() + 1, {"reserved", "growing"});
     clients[0]->Ask(Redis::Command({"BF.RESERVE", "reserved", "0.01", "10000000"}), 5);
   }
 
+  uint64_t first = 0;
+  const auto run = [&](const std::string& filter, size_t connections, int n, Result* result) {
+    const auto some = [connections](const auto& all) {
+      return std::vector(all.begin(), all.begin() + static_cast<long>(connections));
+    };
+    if (filter == "reserved" || filter == "growing") {
+      Run<Redis>(some(clients), filter, first, n, redis_pids, result);
+    } else {
+      Run<Postgres>(some(backends), filter, first, n, some(backend_pids), result);
+    }
+  };
+  for (int left = std::atoi(argv[3]) / kBatch; left > 0; left -= batches) {
+    const int n = std::min(left, batches);
+    for (const std::string& filter : filters) {
+      Result ignored;
+      if (filter != "unnest") run(filter, kMostConnections, n, &ignored);
+    }
+    first += static_cast<uint64_t>(n) * kBatch;
+  }
+
   // By connections, filter, and whether the keys are known.
   std::map<std::tuple<size_t, std::string, bool>, Result> results;
-  std::vector<size_t> numbers = {1, kMostConnections};
-  uint64_t first = 0;
+  const std::vector<size_t> numbers = {1, kMostConnections};
   for (int round = 0; round < rounds; ++round) {
     for (const size_t connections : numbers) {
       for (const bool known : {false, true}) {
         for (const std::string& filter : filters) {
-          Result* result = &results[{connections, filter, known}];
-          if (filter == "reserved" || filter == "growing") {
-            Run<Redis>({clients.begin(), clients.begin() + static_cast<long>(connections)}, filter,
-                       first, batches, redis_pids, result);
-          } else {
-            Run<Postgres>(
-                {backends.begin(), backends.begin() + static_cast<long>(connections)}, filter,
-                first, batches,
-                {backend_pids.begin(), backend_pids.begin() + static_cast<long>(connections)},
-                result);
-          }
+          run(filter, connections, batches, &results[{connections, filter, known}]);
         }
         std::reverse(filters.begin(), filters.end());
       }
@@ -279,7 +290,7 @@ int main(int argc, char** argv) {
       }
     }
   }
-  if (argc == 5) {
+  if (has_redis) {
     std::printf("\nthe rate of dedup_new_keys(), times that of\n%11s %-6s %23s %23s\n", "", "",
                 "BF.MADD", "the same, reserved");
     std::printf("%11s %-6s %11s %11s %11s %11s\n", "connections", "keys", "best", "median", "best",
@@ -287,7 +298,7 @@ int main(int argc, char** argv) {
   }
   for (const size_t connections : numbers) {
     for (const bool known : {false, true}) {
-      if (argc != 5) continue;
+      if (!has_redis) continue;
       const std::vector<double>& live = results[{connections, "live", known}].rates;
       std::printf("%11zu %-6s", connections, known ? "known" : "new");
       for (const char* other : {"growing", "reserved"}) {
