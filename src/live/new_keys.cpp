@@ -62,7 +62,7 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
  * dedup_new_keys(name, keys anyarray) returns setof anyelement
  *
  * Returns the elements that are new, in order; the filter remembers them as one batch, with
- * one WAL record a page. NULL elements are new, and not remembered.
+ * one WAL record for up to four pages. NULL elements are new, and not remembered.
  */
 DEDUP_FUNCTION(dedup_live_new_keys)
 {

@@ -1,5 +1,7 @@
 #!/bin/bash
-# What the benchmarks beside RedisBloom share. They source it behind test/beside_server.sh.
+# What the benchmarks beside RedisBloom share. They source it behind test/beside_server.sh, whose
+# folder $tmp it uses.
+# shellcheck disable=SC2154
 
 # is_redisbloom SOURCE: whether the folder has what redisbloom.sh says.
 is_redisbloom() {
