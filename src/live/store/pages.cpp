@@ -18,7 +18,6 @@ extern "C" {
 #include "executor/instrument.h"
 #include "pgstat.h"
 #include "storage/buf_internals.h"
-#include "storage/freespace.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -692,12 +691,4 @@ HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
 	held->block = BufferGetBlockNumber(held->buffer);
 	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
 	InitHeader(held->bytes);
-}
-
-void
-RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
-{
-	RecordFreeIndexPage(filter.rel, block);
-	/* So that a search finds it at once. */
-	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
 }

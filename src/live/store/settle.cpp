@@ -3,6 +3,11 @@
  */
 #include "live/store/store.hpp"
 
+extern "C" {
+#include "storage/freespace.h"
+#include "storage/indexfsm.h"
+}
+
 using dedup::LoadU64;
 using namespace dedup::live;
 
@@ -422,6 +427,14 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 	}
 	if (empty)
 		s->freed[s->freed_count++] = page.block;
+}
+
+void
+RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
+{
+	RecordFreeIndexPage(filter.rel, block);
+	/* So that a search finds it at once. */
+	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
 }
 
 bool
