@@ -153,12 +153,16 @@ inline uint64_t SettledOf(const uint8_t* main) noexcept {
   const auto high = [main](size_t i) { return uint64_t{main[kSettledHighAt + i]} << 8 * i; };
   return LoadU32(main + kSettledLowAt) | (high(0) | high(1) | high(2)) << 32;
 }
-inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
-  if (xid <= SettledOf(main)) return;
-  StoreU32(main + kSettledLowAt, static_cast<uint32_t>(xid));
+// The bytes from kSettledLowAt to the header's end, which say that and the page's turn.
+inline void PackSettled(uint8_t* bytes, uint64_t xid, uint8_t turn) noexcept {
+  StoreU32(bytes, static_cast<uint32_t>(xid));
+  bytes[kTurnAt - kSettledLowAt] = turn;
   for (size_t i = 0; i < 3; ++i) {
-    main[kSettledHighAt + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
+    bytes[kSettledHighAt - kSettledLowAt + i] = static_cast<uint8_t>(xid >> (32 + 8 * i));
   }
+}
+inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
+  if (xid > SettledOf(main)) PackSettled(main + kSettledLowAt, xid, main[kTurnAt]);
 }
 
 // The main page of an overflow page's chain.
@@ -301,10 +305,9 @@ inline uint8_t EpochOf(uint64_t packed) noexcept { return packed >> 8 & 0xf; }
 inline uint64_t KeyOf(uint64_t packed) noexcept { return packed >> 16 & ~uint64_t{0x80}; }
 inline uint64_t KeyOf(unsigned line, uint64_t rest) noexcept { return rest << 8 | line; }
 
-// The page's turn behind a new entry of this key: moves on so often that an area of this
-// size, as it fills, sees all of them.
-inline uint8_t TurnBehind(const uint8_t* page, const AreaShape& area, uint64_t rest) noexcept {
-  const uint8_t turn = page[kTurnAt];
+// The page's turn behind a new entry of this key, from the turn before it: moves on so often that
+// an area of this size, as it fills, sees all of them.
+inline uint8_t TurnBehind(uint8_t turn, const AreaShape& area, uint64_t rest) noexcept {
   const unsigned keys_a_turn = area.lines * kEntriesPerLine / (kLastTurn + 1);
   return turn < kLastTurn && (rest & 0xffff) * keys_a_turn >> 16 == 0 ? turn + 1 : turn;
 }
@@ -361,18 +364,27 @@ inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, 
   return false;
 }
 
-// A place for a new entry of a key, or -1.
-inline int PlaceFor(const uint8_t* page, const AreaShape& area, unsigned line,
-                    uint64_t rest) noexcept {
+// A place for a new entry of a key for which is_free(place) returns true, too, or -1.
+template <typename IsFree>
+inline int PlaceWhere(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
+                      IsFree is_free) noexcept {
   const uint8_t epoch = page[kEpochAt];
   unsigned at = HomeLine(area, line, rest);
   for (unsigned probe = 0; probe < kProbeLines; ++probe, at = at + 1 < area.lines ? at + 1 : 0) {
     for (unsigned i = 0; i < kEntriesPerLine; ++i) {
       const unsigned place = at * kEntriesPerLine + i;
-      if (!Present(LoadU64(page + EntryAt(area, place)), epoch)) return static_cast<int>(place);
+      if (!Present(LoadU64(page + EntryAt(area, place)), epoch) && is_free(place)) {
+        return static_cast<int>(place);
+      }
     }
   }
   return -1;
+}
+
+// A place for a new entry of a key, or -1.
+inline int PlaceFor(const uint8_t* page, const AreaShape& area, unsigned line,
+                    uint64_t rest) noexcept {
+  return PlaceWhere(page, area, line, rest, [](unsigned) { return true; });
 }
 
 // Runs visit(place, entry) over all entries of a page.
@@ -401,7 +413,7 @@ inline bool PutEntry(uint8_t* page, const AreaShape& area, const Tag& tag, unsig
   if (!choice.found) StoreTag(page, choice.tag, tag);
   StoreEntry(page, area, static_cast<unsigned>(place),
              {choice.tag, page[kTurnAt], line, forgotten, rest});
-  page[kTurnAt] = TurnBehind(page, area, rest);
+  page[kTurnAt] = TurnBehind(page[kTurnAt], area, rest);
   return true;
 }
 

@@ -113,11 +113,12 @@ struct PlacesByTurn {
   static constexpr unsigned kTurns = kLastTurn + 1;
   static constexpr uint16_t kEnd = 0xffff;
   uint16_t next[kMaxEntries];
-  uint16_t first[256 * kTurns];
+  uint16_t first[(kMaxTags + 1) * kTurns];
 
   PlacesByTurn(const uint8_t* page, const AreaShape& area) noexcept {
-    std::memset(first, 0xff, sizeof first);
-    ForEachEntry(page, area, [this](unsigned place, const Entry& entry) {
+    std::memset(first, 0xff, sizeof(uint16_t) * kTurns * (area.tags + 1));
+    ForEachEntry(page, area, [this, &area](unsigned place, const Entry& entry) {
+      if (entry.tag > area.tags) return;
       uint16_t* list = first + entry.tag * kTurns + entry.turn;
       next[place] = *list;
       *list = static_cast<uint16_t>(place);

@@ -243,7 +243,7 @@ AddToPage(LiveBulk *bulk)
 		const KeyState state = StateOfKey(filter, main, address, generation);
 		const bool renews = state == KeyState::Present &&
 							(bulk->by_time || filter.parameters.renew) &&
-							LastSight(filter, main, main.bytes, address, generation) < generation;
+							LastSight(filter, main, address, generation) < generation;
 
 		if (state == KeyState::Absent || renews)
 		{

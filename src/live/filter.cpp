@@ -1,6 +1,8 @@
 /*
  * Opening live filters: what is one, its parameters, who may use it.
  */
+#include <bit>
+
 #include "live/page_type.hpp"
 #include "pg/catalog.hpp"
 
@@ -48,6 +50,9 @@ IsLiveRelationId(Oid relid)
 	return live;
 }
 
+/* The most buffers that a filter remembers: those of 512 MB. A power of two. */
+constexpr BlockNumber kMostRecentBuffers = 65536;
+
 /* ---- parameters --------------------------------------------------------------- */
 
 /* The DEFAULT of the column "page", or null. */
@@ -88,13 +93,17 @@ CacheLiveParameters(Relation rel, const LiveParameters &parameters)
 {
 	/* Main pages, counters and as many overflow pages; more are verified when read. */
 	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
+	const BlockNumber recent_count =
+		std::bit_ceil(Min(parameters.geometry.pages + 1, kMostRecentBuffers));
+	const Size met_at = offsetof(CachedLive, recent) + recent_count * sizeof(Buffer);
 	CachedLive *cached =
-		(CachedLive *) MemoryContextAllocZero(CacheMemoryContext,
-											  offsetof(CachedLive, met) + met_count / 8 + 1);
+		(CachedLive *) MemoryContextAllocZero(CacheMemoryContext, met_at + met_count / 8 + 1);
 
 	Assert(rel->rd_amcache == NULL);
 	cached->parameters = parameters;
 	cached->met_count = met_count;
+	cached->recent_mask = recent_count - 1;
+	cached->met = (uint8_t *) cached + met_at;
 	rel->rd_amcache = cached;
 }
 

@@ -9,26 +9,13 @@ extern "C" {
 
 using namespace dedup::live;
 
-namespace
-{
-
-/* What a page and its chain say of a key. */
-struct Look
-{
-	bool present;
-	TransactionId wait_for; /* has it in flight, or forgets it */
-};
-
-} /* namespace */
-
-/* Looks at the entries of one page. */
-static void
-LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uint64 rest,
-			  uint32 now, Look *look)
+void
+LookAtEntries(const LiveFilter &filter, const HeldPage &page, const Address &address, uint32 now,
+			  Look *look)
 {
 	const AreaShape &area = AreaOf(page.bytes);
 
-	VisitKey(page.bytes, area, line, rest, [&](unsigned, const Entry &entry) {
+	VisitKey(page.bytes, area, address.line, address.rest, [&](unsigned, const Entry &entry) {
 		if (entry.tag > area.tags)
 			ReportBadPage(filter.rel, page.block, "An entry has no transaction.");
 
@@ -46,28 +33,14 @@ LookAtEntries(const LiveFilter &filter, const HeldPage &page, unsigned line, uin
 	});
 }
 
-/* A held main page as one that has other bytes: a scratch copy. */
-static HeldPage
-WithBytes(const HeldPage &main, const uint8_t *bytes)
+Look
+LookAtMain(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
 {
-	HeldPage copy = main;
-
-	copy.bytes = const_cast<uint8_t *>(bytes);
-	return copy;
-}
-
-/*
- * Looks a key up in a main page that is locked, and its chain. `bytes` is the page or a
- * scratch copy of it.
- */
-static Look
-LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, unsigned line,
-	   uint64 rest, uint32 now)
-{
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	const uint8_t *bytes = main.bytes;
 	Look look = {};
 
-	if (LineHolds(LineAt(bytes, line), layout, rest, ClockOf(bytes), now))
+	if (LineHolds(LineAt(bytes, address.line), filter.parameters.geometry.layout, address.rest,
+				  ClockOf(bytes), now))
 	{
 		uint64 loader = LoaderOf(bytes);
 
@@ -83,18 +56,30 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes, uns
 				break;
 		}
 	}
+	LookAtEntries(filter, main, address, now, &look);
+	return look;
+}
 
-	VisitChain(filter, WithBytes(main, bytes), BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-		LookAtEntries(filter, page, line, rest, now, &look);
+/* Looks a key up in a main page that is locked, and its chain. */
+static Look
+LookUp(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
+{
+	Look look = LookAtMain(filter, main, address, now);
+
+	if (likely(NextOf(main.bytes) == 0) || look.present)
+		return look;
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		if (page.block != main.block)
+			LookAtEntries(filter, page, address, now, &look);
 		return look.present;
 	});
 	return look;
 }
 
 uint32
-LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
-		  const Address &address, uint32 now)
+LastSight(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
 {
+	const uint8_t *bytes = main.bytes;
 	const uint64 loader = LoaderOf(bytes);
 	uint32 last = 0;
 
@@ -102,7 +87,7 @@ LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
 						 address.rest, ClockOf(bytes), now, &last) ||
 		(loader != kNoXid && SideOf(filter, bytes, loader) == Side::Absent))
 		last = 0;
-	VisitChain(filter, WithBytes(main, bytes), BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
 				 [&](unsigned, const Entry &entry) {
 					 const Tag tag = LoadTag(page.bytes, entry.tag);
@@ -119,7 +104,7 @@ LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
 KeyState
 StateOfKey(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
 {
-	const Look look = LookUp(filter, main, main.bytes, address.line, address.rest, now);
+	const Look look = LookUp(filter, main, address, now);
 
 	if (look.present)
 		return KeyState::Present;
@@ -133,36 +118,6 @@ LiveWait(TransactionId xid)
 	Assert(InterruptHoldoffCount == 0);
 	CHECK_FOR_INTERRUPTS();
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
-}
-
-/*
- * Moves the clock's generation on to the newest that the filter has seen; says whether an
- * event is older than the window before it.
- */
-static bool
-IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generation)
-{
-	if (filter.parameters.ttl == 0)
-		return false;
-	if (time == LiveTime::Event)
-		return *generation == 0 || !Alive(*generation, newest);
-	*generation = Max(*generation, newest);
-	return false;
-}
-
-static uint32
-NewestOf(const LiveFilter &filter)
-{
-	return filter.parameters.ttl == 0 ? 0 : LiveClock(filter);
-}
-
-/* Whether a key that is there has not been seen in a generation yet that is to be noted. */
-static bool
-IsNewSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
-		   const Address &address, uint32 generation)
-{
-	return filter.parameters.renew &&
-		   LastSight(filter, main, bytes, address, generation) < generation;
 }
 
 LiveAnswer
@@ -185,8 +140,8 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 			ReleasePage(main);
 			return LiveAnswer::TooOld;
 		}
-		look = LookUp(filter, main, main.bytes, address.line, address.rest, generation);
-		if (look.present && !IsNewSight(filter, main, main.bytes, address, generation))
+		look = LookUp(filter, main, address, generation);
+		if (look.present && !IsNewSight(filter, main, address, generation))
 		{
 			ReleasePage(main);
 			return LiveAnswer::Duplicate;
@@ -251,7 +206,7 @@ LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation)
 
 		HoldPageOfKey(filter, address, &main);
 		if (ProvesNew(main, address, layout, generation, from))
-			look = LookUp(filter, main, main.bytes, address.line, address.rest, generation);
+			look = LookUp(filter, main, address, generation);
 		else
 			look.present = true;
 		if (look.present)
@@ -372,7 +327,7 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	if (!HoldPage(filter, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 		return false;
 	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &generation);
-	look = LookUp(filter, main, main.bytes, address.line, address.rest, generation);
+	look = LookUp(filter, main, address, generation);
 	/* A committed key that another transaction is about to forget is still there. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -388,116 +343,4 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 		});
 	ReleasePage(main);
 	return look.present;
-}
-
-/* ---- batches ------------------------------------------------------------------- */
-
-namespace
-{
-
-/* A key of a batch, by page. */
-struct BatchKey
-{
-	Address address;
-	size_t index;
-};
-
-} /* namespace */
-
-static int
-CompareBatchKeys(const void *left, const void *right)
-{
-	const BatchKey *a = (const BatchKey *) left;
-	const BatchKey *b = (const BatchKey *) right;
-
-	/* Millions of keys are sorted for seconds, which is all done here. */
-	CHECK_FOR_INTERRUPTS();
-	if (a->address.group != b->address.group)
-		return a->address.group < b->address.group ? -1 : 1;
-	return a->index < b->index ? -1 : a->index > b->index;
-}
-
-void
-LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, uint32 generation,
-					LiveAnswer *answers)
-{
-	BatchKey *keys =
-		(BatchKey *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(BatchKey) * (n + 1));
-
-	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
-	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
-	dedup::ForUnits(n, 8 * sizeof(BatchKey), [&](uint64_t from, uint64_t to) {
-		for (size_t i = from; i < to; i++)
-			keys[i] = {AddressIn(filter, hashes[i]), i};
-	});
-	qsort(keys, n, sizeof(BatchKey), CompareBatchKeys);
-	for (size_t i = 0; i < n;)
-	{
-		const uint64 group = keys[i].address.group;
-		PGAlignedBlock block;
-		uint8_t *scratch = (uint8_t *) block.data;
-		TransactionId own = GetCurrentTransactionIdIfAny();
-		TransactionId wait_for = InvalidTransactionId;
-		HeldPage main;
-		int64 renewed = 0;
-		bool stop = false;
-		bool single = false;
-
-		CHECK_FOR_INTERRUPTS();
-		HoldPageToChange(filter, (BlockNumber) group, Kind::kMain, &main);
-		memcpy(scratch, main.bytes, BLCKSZ);
-		for (; i < n && keys[i].address.group == group && !stop; i++)
-		{
-			const Address &address = keys[i].address;
-			Look look;
-
-			(void) IsTooOld(filter, ClockOf(scratch), LiveTime::Clock, &generation);
-			look = LookUp(filter, main, scratch, address.line, address.rest, generation);
-			if (look.present && !IsNewSight(filter, main, scratch, address, generation))
-				answers[keys[i].index] = LiveAnswer::Duplicate;
-			else if (!look.present && TransactionIdIsValid(look.wait_for))
-			{
-				wait_for = look.wait_for;
-				break;
-			}
-			else if (!TransactionIdIsValid(own))
-			{
-				stop = true;
-				break;
-			}
-			else if (PutEntry(scratch, kMainArea, {WideXid(own), generation}, address.line,
-							  address.rest, false))
-			{
-				answers[keys[i].index] = look.present ? LiveAnswer::Duplicate : LiveAnswer::New;
-				renewed += look.present;
-			}
-			else
-			{
-				single = true;
-				break;
-			}
-		}
-		if (memcmp(scratch, main.bytes, BLCKSZ) != 0)
-		{
-			StartChange();
-			ChangeToScratch(main, scratch);
-			MakeChange(filter);
-			NoteLiveGeneration(filter, generation);
-		}
-		ReleasePage(main);
-		if (renewed > 0)
-			CountLive(filter, LiveCounter::Renewed, renewed);
-		if (TransactionIdIsValid(wait_for))
-			LiveWait(wait_for);
-		if (stop)
-			(void) GetCurrentTransactionId();
-		if (single)
-		{
-			/* The page has to be settled first, or overflows. */
-			answers[keys[i].index] = LiveTestAndAdd(filter, hashes[keys[i].index], generation);
-			i++;
-		}
-	}
-	WarnLiveEarly(filter);
-	pfree(keys);
 }

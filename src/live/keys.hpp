@@ -1,6 +1,6 @@
 /*
- * What test-and-add (keys.cpp) and forget (forget.cpp) share: where a key belongs, and for
- * whom an entry counts.
+ * What test-and-add (keys.cpp, batch.cpp) and forget (forget.cpp) share: where a key belongs, and
+ * for whom an entry counts.
  */
 #ifndef STREAMDEDUP_LIVE_KEYS_HPP
 #define STREAMDEDUP_LIVE_KEYS_HPP
@@ -36,11 +36,15 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	TransactionId xid = (TransactionId) wide;
 
 	CheckPageXid(filter, dedup::live::BlockOf(page), wide);
-	if (wide == dedup::live::kFrozen || TransactionIdIsCurrentTransactionId(xid))
+	if (wide == dedup::live::kFrozen || IsKnownCommitted(wide) ||
+		TransactionIdIsCurrentTransactionId(xid))
 		return Side::Present;
 	if (TransactionIdIsInProgress(xid))
 		return Side::InFlight;
-	return TransactionIdDidCommit(xid) ? Side::Present : Side::Absent;
+	if (!TransactionIdDidCommit(xid))
+		return Side::Absent;
+	NoteCommitted(wide);
+	return Side::Present;
 }
 
 /* What an entry of a key says of it to this transaction. */
@@ -75,6 +79,21 @@ ViewEntry(const LiveFilter &filter, const uint8_t *page, const dedup::live::Entr
 	}
 }
 
+/* What a page, or a main page and its chain, say of a key. */
+struct Look
+{
+	bool present;
+	TransactionId wait_for; /* has it in flight, or forgets it */
+};
+
+/* Looks a key up in a main page that is locked: in its line, and among its entries. */
+extern Look LookAtMain(const LiveFilter &filter, const HeldPage &main,
+					   const dedup::live::Address &address, uint32 now);
+
+/* Looks a key that is not known to be present up among the entries of one page. */
+extern void LookAtEntries(const LiveFilter &filter, const HeldPage &page,
+						  const dedup::live::Address &address, uint32 now, Look *look);
+
 /* What a page that is held, and its chain, say of a key. */
 enum class KeyState
 {
@@ -87,9 +106,39 @@ extern KeyState StateOfKey(const LiveFilter &filter, const HeldPage &main,
 
 /*
  * The generation of the last sight of a key that is there, by this transaction, a committed
- * one, or one that has it in flight. `bytes` is the main page or a scratch copy of it.
+ * one, or one that has it in flight.
  */
-extern uint32 LastSight(const LiveFilter &filter, const HeldPage &main, const uint8_t *bytes,
+extern uint32 LastSight(const LiveFilter &filter, const HeldPage &main,
 						const dedup::live::Address &address, uint32 now);
+
+/* Whether a key that is there has not been seen in a generation yet that is to be noted. */
+static inline bool
+IsNewSight(const LiveFilter &filter, const HeldPage &main, const dedup::live::Address &address,
+		   uint32 generation)
+{
+	return filter.parameters.renew && LastSight(filter, main, address, generation) < generation;
+}
+
+/*
+ * Moves the clock's generation on to the newest that the filter has seen; says whether an
+ * event is older than the window before it.
+ */
+static inline bool
+IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generation)
+{
+	if (filter.parameters.ttl == 0)
+		return false;
+	if (time == LiveTime::Event)
+		return *generation == 0 || !dedup::live::Alive(*generation, newest);
+	*generation = Max(*generation, newest);
+	return false;
+}
+
+/* The newest generation that the filter has seen; 0 without a ttl. */
+static inline uint32
+NewestOf(const LiveFilter &filter)
+{
+	return filter.parameters.ttl == 0 ? 0 : LiveClock(filter);
+}
 
 #endif /* STREAMDEDUP_LIVE_KEYS_HPP */

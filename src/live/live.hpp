@@ -11,9 +11,11 @@
  *   core/page_sum.hpp  the checksum of a page; knows no PostgreSQL
  *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
  *   store/transactions.cpp  how the transactions that pages name have ended
- *   store/settle.cpp  what becomes of entries whose transactions have ended; new entries
+ *   store/settle.cpp  what becomes of entries whose transactions have ended
+ *   store/put.cpp     new entries
  *   filter.cpp     opens a live filter, its parameters, access rights
- *   keys.cpp       test-and-add, ask, batches; waiting for other transactions
+ *   keys.cpp       test-and-add, ask; waiting for other transactions
+ *   batch.cpp      test-and-add of many keys, some pages at a time
  *   forget.cpp     forget a key, take back one that was added
  *   table_am.cpp   the access method: scans for dumps, what it refuses, files
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
@@ -34,9 +36,9 @@
  *   watch.cpp      statistics and checks
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
- * their chain. Nobody waits for a transaction, nor runs foreign code, with a buffer
- * locked. Errors are raised with no critical section open; buffers are released by
- * the resource owner.
+ * their chain. Several main pages, without overflow pages: in the order of their blocks. Nobody
+ * waits for a transaction, nor runs foreign code, with a buffer locked. Errors are raised with no
+ * critical section open; buffers are released by the resource owner.
  */
 #ifndef STREAMDEDUP_LIVE_LIVE_HPP
 #define STREAMDEDUP_LIVE_LIVE_HPP
@@ -48,6 +50,7 @@ extern "C" {
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "storage/buf.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 }
@@ -94,7 +97,8 @@ struct LiveFilter
  * What is cached with the relation, in rd_amcache. A page is verified when this backend
  * has read it from disk, and when it meets it for the first time, since somebody else,
  * such as pg_prewarm, may have read it: `met` has a bit for each of the first
- * `met_count` blocks.
+ * `met_count` blocks. `recent` says in which buffer a page was when it was held last. It has
+ * one place for all blocks that are the same in the bits of `recent_mask`. It is a hint only.
  */
 struct CachedLive
 {
@@ -102,7 +106,9 @@ struct CachedLive
 	bool whole_known;
 	bool whole;
 	BlockNumber met_count;
-	uint8_t met[FLEXIBLE_ARRAY_MEMBER];
+	BlockNumber recent_mask;
+	uint8_t *met;
+	Buffer recent[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* Whether this is a live filter: a relation of our access method. */
@@ -276,7 +282,12 @@ extern bool LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation
 extern void LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid,
 						 uint32 generation = 0);
 
-/* Test-and-add of a batch, page by page, one WAL record a page. */
+/* ---- batches (batch.cpp) ---------------------------------------------------- */
+
+/*
+ * Test-and-add of a batch, in the order of the keys' pages and in one page in the order of the
+ * batch. Several pages share a WAL record. Waits as LiveTestAndAdd() does.
+ */
 extern void LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n,
 								uint32 generation, LiveAnswer *answers);
 

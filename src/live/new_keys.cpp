@@ -26,6 +26,9 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
 	places = (int *) palloc_extended(sizeof(int) * ((Size) set->count + 1), MCXT_ALLOC_HUGE);
 	answers = (LiveAnswer *) palloc_extended(sizeof(LiveAnswer) * ((Size) set->count + 1),
 											 MCXT_ALLOC_HUGE);
+
+	const dedup::KeySeed seed = filter.key_seed();
+
 	for (int i = 0; i < set->count; i++)
 	{
 		NullableDatum column;
@@ -33,7 +36,8 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
 		column.value = set->values[i];
 		column.isnull = set->isnull[i];
 		places[i] = -1;
-		if (HashColumns(set->plan.keys, &column, NullKeys::Skip, filter.key_seed(), &hashes[n]))
+		if (HashByShortcut(set->plan.keys, &column, seed, &hashes[n]) ||
+			HashColumns(set->plan.keys, &column, NullKeys::Skip, seed, &hashes[n]))
 			places[i] = (int) n++;
 	}
 	LiveTestAndAddBatch(filter, hashes, n, LiveGenerationNow(filter), answers);
@@ -58,7 +62,7 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
  * dedup_new_keys(name, keys anyarray) returns setof anyelement
  *
  * Returns the elements that are new, in order; the filter remembers them as one batch, with
- * one WAL record a page. NULL elements are new, and not remembered.
+ * one WAL record for up to four pages. NULL elements are new, and not remembered.
  */
 DEDUP_FUNCTION(dedup_live_new_keys)
 {

@@ -129,7 +129,7 @@ LastInReplacement(const LiveFilter &replacement, uint64 hash, uint32 now)
 	if (!HoldPage(replacement, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
 		return 0;
 	now = Max(now, ClockOf(main.bytes));
-	last = LastSight(replacement, main, main.bytes, address, now);
+	last = LastSight(replacement, main, address, now);
 	ReleasePage(main);
 	return last != 0 && Alive(last, now) ? last : 0;
 }

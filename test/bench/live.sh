@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures live filters beside a unique index.
 #
-# usage: test/bench/live.sh [insert|preloaded|copy|pgbench|batch]...
+# usage: test/bench/live.sh [insert|preloaded|copy|pgbench|batch|rows]...
 #
 #   insert     a million rows by INSERT ... SELECT into empty tables
 #   preloaded  the same with BENCH_PRESENT keys there before (20000000)
@@ -9,6 +9,7 @@
 #              followed by INSERT ... ON CONFLICT DO NOTHING
 #   pgbench    one insert a transaction, 1 to 8 clients
 #   batch      dedup_new_keys() of 100 keys at a time
+#   rows       is_new() of 300000 rows beside dedup_new_keys() of all of them, in one transaction
 #
 #   BENCH_ROWS 1000000, BENCH_ROUNDS 3, BENCH_SECONDS 10 (pgbench)
 #
@@ -19,7 +20,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/setup.sh
 
-measures=(insert preloaded copy pgbench batch)
+measures=(insert preloaded copy pgbench batch rows)
 [ $# = 0 ] || measures=("$@")
 setup_packages bench
 log=$(mktemp)
@@ -37,6 +38,7 @@ for measure in "${measures[@]}"; do
 		preloaded) "${server[@]}" "${psql[@]}" -v present="${BENCH_PRESENT:-20000000}" -f live.sql < /dev/null ;;
 		copy) "${server[@]}" "${psql[@]}" -f live_copy.sql < /dev/null ;;
 		batch) "${server[@]}" "${psql[@]}" -f live_batch.sql < /dev/null ;;
+		rows) "${server[@]}" "${psql[@]}" -v keys=300000 -f live_rows.sql < /dev/null ;;
 		pgbench) "${server[@]}" bash live_pgbench.sh "${BENCH_SECONDS:-10}" "${BENCH_ROUNDS:-3}" < /dev/null ;;
 		*) echo "live.sh: no such measure: \"$measure\"" >&2; exit 2 ;;
 	esac

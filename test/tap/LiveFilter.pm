@@ -130,6 +130,20 @@ sub workload
 			END LOOP;
 		END \$\$;
 
+		-- batches: so many that pages have no tag left for the next one; some of them are rolled
+		-- back, and 20 of the 120 keys of each were in the one before
+		DO \$\$ BEGIN
+			FOR b IN 0 .. 99 LOOP
+				PERFORM dedup_new_keys('$filter', ARRAY(SELECT $base + 60001 + b * 100 + i FROM generate_series(0, 119) i));
+				IF b % 5 = 4 THEN
+					ROLLBACK;
+				END IF;
+				COMMIT;
+			END LOOP;
+		END \$\$;
+		INSERT INTO ${filter}_said SELECT $base + 60001 + i, (b < 100 AND b % 5 <> 4) OR (i % 100 < 20 AND b > 0 AND (b - 1) % 5 <> 4)
+			FROM generate_series(0, 10019) i, LATERAL (SELECT i / 100 AS b) x;
+
 		-- subtransactions, nested, with errors
 		DO \$\$ BEGIN
 			FOR k IN $base + 40001 .. $base + 40200 LOOP

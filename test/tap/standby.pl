@@ -43,7 +43,9 @@ $primary->safe_psql(
 
 # Transactions in flight: one that goes on, and one that is prepared.
 my $open = live_session($primary);
-$open->query(q{BEGIN; SELECT count(is_new('old', k)) FROM generate_series(-1000, -1) k});
+$open->query(
+	q{BEGIN; SELECT count(is_new('old', k)) FROM generate_series(-1000, -501) k;
+	SELECT count(*) FROM dedup_new_keys('old', ARRAY(SELECT k FROM generate_series(-600, -1) k))});
 $primary->safe_psql(
 	'postgres', q{
 	BEGIN;

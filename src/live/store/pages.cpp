@@ -16,10 +16,8 @@ extern "C" {
 #include "access/xlogrecovery.h"
 #endif
 #include "executor/instrument.h"
-#ifdef USE_ASSERT_CHECKING
+#include "pgstat.h"
 #include "storage/buf_internals.h"
-#endif
-#include "storage/freespace.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -33,6 +31,7 @@ extern "C" {
 #endif
 
 using dedup::LoadU32;
+using dedup::LoadU64;
 using dedup::StoreU32;
 using namespace dedup::live;
 
@@ -90,14 +89,60 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 	return true;
 }
 
+/* Where the buffer is noted that a block was in the last time, or null. */
+static inline Buffer *
+RecentBuffer(const LiveFilter &filter, BlockNumber block)
+{
+	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
+
+	return cached == NULL ? NULL : &cached->recent[block & cached->recent_mask];
+}
+
+/*
+ * Pins a block that is still in the buffer that it was in the last time, without a look at the
+ * table of buffers. Only a buffer that is used as often as the server counts: the server does
+ * not count this use.
+ */
+static inline bool
+PinRecent(const LiveFilter &filter, BlockNumber block, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 140000
+	if (buffer <= 0 || BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(
+						   &GetBufferDescriptor(buffer - 1)->state)) < BM_MAX_USAGE_COUNT)
+		return false;
+#if PG_VERSION_NUM >= 160000
+	if (!ReadRecentBuffer(filter.rel->rd_locator, MAIN_FORKNUM, block, buffer))
+		return false;
+#else
+	if (!ReadRecentBuffer(filter.rel->rd_node, MAIN_FORKNUM, block, buffer))
+		return false;
+#endif
+	pgstat_count_buffer_read(filter.rel);
+	pgstat_count_buffer_hit(filter.rel);
+	return true;
+#else
+	return false;
+#endif
+}
+
 /* Pins a page. Returns whether this backend has read it from disk. */
 static inline bool
 PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
 {
 	const auto before = pgBufferUsage.shared_blks_read;
+	Buffer *recent = RecentBuffer(filter, block);
 
 	held->block = block;
-	held->buffer = ReadBuffer(filter.rel, block);
+	if (recent != NULL && PinRecent(filter, block, *recent))
+		held->buffer = *recent;
+	else
+	{
+		held->buffer = ReadBuffer(filter.rel, block);
+		/* Reading can make the relation's cache go. */
+		recent = RecentBuffer(filter, block);
+		if (recent != NULL)
+			*recent = held->buffer;
+	}
 	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
 	return pgBufferUsage.shared_blks_read != before;
 }
@@ -216,7 +261,8 @@ IsHeld(const HeldPage &held, bool exclusive)
 namespace
 {
 
-constexpr int MAX_CHANGED = 3;
+/* generic_redo() of the server has room for as many buffers. */
+static_assert(kMostChanged <= MAX_GENERIC_XLOG_PAGES);
 
 /* Above this many bytes of fragments the page's image is logged instead. */
 constexpr size_t MAX_FRAGMENTS = 6000;
@@ -234,7 +280,7 @@ struct ChangedPage
 	char fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
 };
 
-ChangedPage changed[MAX_CHANGED];
+ChangedPage changed[kMostChanged];
 int changed_count;
 
 } /* namespace */
@@ -251,7 +297,7 @@ ChangedPageOf(const HeldPage &held)
 	for (int i = 0; i < changed_count; i++)
 		if (changed[i].held.buffer == held.buffer)
 			return &changed[i];
-	if (changed_count >= MAX_CHANGED)
+	if (changed_count >= kMostChanged)
 		elog(ERROR, "too many pages in one change of a live filter");
 	ChangedPage *page = &changed[changed_count++];
 
@@ -291,6 +337,17 @@ ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
 		elog(ERROR, "too large a change of a page of a live filter");
 }
 
+/* Whether two cache lines are equal. */
+static inline bool
+IsSameLine(const uint8_t *left, const uint8_t *right)
+{
+	uint64 differs = 0;
+
+	for (size_t at = 0; at < dedup::kLineBytes; at += 8)
+		differs |= LoadU64(left + at) ^ LoadU64(right + at);
+	return differs == 0;
+}
+
 void
 ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 {
@@ -304,6 +361,11 @@ ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 	{
 		size_t end;
 
+		if (at % dedup::kLineBytes == 0 && IsSameLine(held.bytes + at, scratch + at))
+		{
+			at += dedup::kLineBytes;
+			continue;
+		}
 		if (memcmp(held.bytes + at, scratch + at, 8) == 0)
 		{
 			at += 8;
@@ -537,6 +599,18 @@ MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scrat
 	MakeChange(filter);
 }
 
+/* Fetches what a test-and-add of a key reads in its page: cache misses side by side. */
+static pg_attribute_always_inline void
+PrefetchKey(const uint8_t *bytes, const Address &address)
+{
+	dedup::PrefetchToWrite(bytes);
+	for (size_t at = kTagsAt; at < kMainArea.lines_at; at += dedup::kLineBytes)
+		dedup::PrefetchToWrite(bytes + at);
+	dedup::PrefetchToWrite(bytes + kMainArea.lines_at +
+						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
+	dedup::Prefetch(LineAt(bytes, address.line));
+}
+
 void
 HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {
@@ -547,13 +621,35 @@ HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 
 	const bool read = PinPage(filter, block, held);
 
-	/* Three cache misses side by side, instead of one after the other. */
-	dedup::PrefetchToWrite(held->bytes);
-	dedup::PrefetchToWrite(held->bytes + kTagsAt);
-	dedup::PrefetchToWrite(held->bytes + kMainArea.lines_at +
-						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
-	dedup::Prefetch(LineAt(held->bytes, address.line));
+	PrefetchKey(held->bytes, address);
 	LockToChange(filter, block, Kind::kMain, read, held);
+}
+
+void
+HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPage *held)
+{
+	bool read[kMostChanged];
+
+	Assert(count <= kMostChanged);
+	MakeLong(filter);
+	for (int i = 0; i < count; i++)
+	{
+		Assert(i == 0 || keys[i - 1].group < keys[i].group);
+		read[i] = PinPage(filter, (BlockNumber) keys[i].group, &held[i]);
+	}
+	for (int i = 0; i < count; i++)
+		LockToChange(filter, held[i].block, Kind::kMain, read[i], &held[i]);
+}
+
+void
+PrefetchPageOfKey(const LiveFilter &filter, const Address &address)
+{
+	const Buffer *recent = RecentBuffer(filter, (BlockNumber) address.group);
+
+	if (recent == NULL || *recent <= 0)
+		return;
+	dedup::PrefetchToWrite((const uint8_t *) GetBufferDescriptor(*recent - 1));
+	PrefetchKey((const uint8_t *) BufferGetBlock(*recent), address);
 }
 
 bool
@@ -595,12 +691,4 @@ HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
 	held->block = BufferGetBlockNumber(held->buffer);
 	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
 	InitHeader(held->bytes);
-}
-
-void
-RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
-{
-	RecordFreeIndexPage(filter.rel, block);
-	/* So that a search finds it at once. */
-	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
 }

@@ -1,10 +1,14 @@
 /*
- * Settling: what becomes of entries whose transactions have ended; and putting new ones
- * into a page or its chain, which settles it where there is no room.
+ * Settling: what becomes of entries whose transactions have ended.
  */
 #include "live/store/store.hpp"
 
-using dedup::StoreU32;
+extern "C" {
+#include "storage/freespace.h"
+#include "storage/indexfsm.h"
+}
+
+using dedup::LoadU64;
 using namespace dedup::live;
 
 /* ---- tags ----------------------------------------------------------------------- */
@@ -171,8 +175,7 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 	SetLoader(main_scratch, kNoXid);
 }
 
-/* Locks a page of a main page's chain. */
-static void
+void
 HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
 {
 	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
@@ -235,6 +238,127 @@ struct Settlement
 };
 
 } /* namespace */
+
+/* ---- freezing in place -------------------------------------------------------- */
+
+namespace
+{
+
+/* What FreezeInPlace() makes of the tags of a main page. */
+struct Freezing
+{
+	Tag tags[kMainArea.tags + 1];    /* from 1 on, as LoadTag() counts */
+	unsigned to[kMainArea.tags + 1]; /* the tag that the entries of a tag get */
+	bool used[kMainArea.tags + 1];
+	uint64 settled; /* the newest transaction whose entries are frozen, or kNoXid */
+};
+
+} /* namespace */
+
+/*
+ * Plans what Settle() does where it only freezes: transactions are running, or committed for
+ * all, and no entry leaves. Returns false if there is more to do.
+ */
+static bool
+PlanFreezing(const LiveFilter &filter, const uint8_t *page, Freezing *plan)
+{
+	plan->settled = kNoXid;
+	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
+	{
+		const Tag value = LoadTag(page, tag);
+
+		plan->tags[tag] = value;
+		plan->to[tag] = tag;
+		plan->used[tag] = false;
+		if (value.xid == kNoXid || value.xid == kFrozen)
+			continue;
+		if (value.base != 0 || HeirOf(value.xid) != value.xid)
+			return false;
+		switch (JudgeXid(filter, BlockOf(page), value.xid))
+		{
+			case Verdict::kAborted:
+				return false;
+			case Verdict::kKeep:
+				break;
+			case Verdict::kCommitted:
+				plan->settled = Max(plan->settled, value.xid);
+				plan->tags[tag] = {kFrozen, value.generation};
+				break;
+		}
+	}
+	/* One frozen tag for each generation. */
+	for (unsigned tag = 2; tag <= kMainArea.tags; tag++)
+		for (unsigned before = 1; before < tag && plan->tags[tag].xid == kFrozen; before++)
+			if (plan->tags[before].xid == kFrozen &&
+				plan->tags[before].generation == plan->tags[tag].generation)
+			{
+				plan->to[tag] = before;
+				plan->tags[tag] = {kNoXid, 0};
+			}
+	return plan->settled != kNoXid;
+}
+
+/* Whether another entry of a key is frozen already, or will be. */
+static bool
+IsFrozenTwice(const uint8_t *page, const Freezing &plan, unsigned place, const Entry &entry)
+{
+	return VisitKey(page, kMainArea, entry.line, entry.rest, [&](unsigned at, const Entry &other) {
+		return at != place && plan.tags[plan.to[other.tag]].xid == kFrozen;
+	});
+}
+
+/*
+ * Settles a main page that has only to free its tags, which is what happens most where
+ * transactions add a few keys each: changes their bytes, and copies nothing. Returns false, and
+ * changes nothing, if there is more to do.
+ */
+static bool
+FreezeInPlace(const LiveFilter &filter, const HeldPage &main)
+{
+	const uint8_t *page = main.bytes;
+	const uint8_t epoch = page[kEpochAt];
+	unsigned count = 0;
+	Freezing plan;
+	uint8_t tags[kMainArea.tags * kTagBytes];
+	uint8_t settled[kHeaderEnd - kSettledLowAt];
+
+	if (LoaderOf(page) != kNoXid || !PlanFreezing(filter, page, &plan))
+		return false;
+	StartChange();
+	for (unsigned place = 0; place < kMainArea.lines * kEntriesPerLine; place++)
+	{
+		const uint64 packed = LoadU64(page + EntryAt(kMainArea, place));
+		const Entry entry = UnpackEntry(packed);
+
+		if (!Present(packed, epoch))
+			continue;
+		if (++count > kMainArea.lines * kEntriesPerLine / 2 || entry.forgotten ||
+			entry.tag > kMainArea.tags || entry.line >= kLines ||
+			LoadTag(page, entry.tag).xid == kNoXid)
+			return false;
+
+		const uint8_t to = (uint8_t) plan.to[entry.tag];
+
+		plan.used[to] = true;
+		if (!filter.parameters.geometry.forgets && plan.tags[to].xid == kFrozen &&
+			LoadTag(page, entry.tag).xid != kFrozen && IsFrozenTwice(page, plan, place, entry))
+			return false;
+		if (to != entry.tag)
+			ChangeBytes(main, EntryAt(kMainArea, place), &to, 1);
+	}
+	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
+		PackTag(tags + (tag - 1) * kTagBytes, plan.used[tag] ? plan.tags[tag] : Tag{kNoXid, 0});
+	ChangeBytes(main, kTagsAt, tags, sizeof tags);
+	if (plan.settled > SettledOf(page))
+	{
+		PackSettled(settled, plan.settled, page[kTurnAt]);
+		ChangeBytes(main, kSettledLowAt, settled, sizeof settled);
+	}
+	MakeChange(filter);
+	return true;
+}
+
+/* ---- settling a page and its chain -------------------------------------------- */
 
 /* Settles the main page itself. */
 static void
@@ -305,6 +429,14 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 		s->freed[s->freed_count++] = page.block;
 }
 
+void
+RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
+{
+	RecordFreeIndexPage(filter.rel, block);
+	/* So that a search finds it at once. */
+	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
+}
+
 bool
 SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 {
@@ -320,7 +452,10 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	s.early = 0;
 	s.changes = false;
 	s.freed_count = 0;
-	SettleMain(&s, fold);
+	if (!fold && FreezeInPlace(filter, main))
+		s.changes = true;
+	else
+		SettleMain(&s, fold);
 
 	/* The chain, from its tail on, where the oldest entries are. */
 	chain = ReadChain(filter, main, &length);
@@ -346,77 +481,8 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	return s.changes;
 }
 
-/* ---- putting an entry ----------------------------------------------------------- */
-
-namespace
-{
-
-/* Fewer keys than these do not get an overflow page of their own. */
-constexpr int FEW_KEYS = 64;
-
-/* An entry that is to be put into a page or its chain. */
-struct NewEntry
-{
-	Tag tag;
-	unsigned line;
-	uint64 rest;
-	bool forgotten;
-};
-
-/*
- * What is logged together with putting an entry: changed copies of the main page and of an
- * overflow page. Null: they do not change.
- */
-struct Along
-{
-	uint8_t *main;
-	const HeldPage *page;
-	const uint8_t *copy;
-};
-
-} /* namespace */
-
-static inline bool
-PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
-{
-	return PutEntry(page, area, entry.tag, entry.line, entry.rest, entry.forgotten);
-}
-
-/* As PutEntry(), on a page itself: a change of one or two short fragments. */
-static bool
-PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
-{
-	const Tag &tag = put.tag;
-	const AreaShape &area = AreaOf(page.bytes);
-	const TagChoice choice = ChooseTag(page.bytes, area, tag);
-	const int place = choice.tag == 0 ? -1 : PlaceFor(page.bytes, area, put.line, put.rest);
-	uint8_t entry[8];
-	uint8_t turn;
-
-	if (place < 0)
-		return false;
-	StartChange();
-	if (!choice.found)
-	{
-		uint8_t bytes[kTagBytes];
-
-		PackTag(bytes, tag);
-		ChangeBytes(page, TagAt(choice.tag), bytes, sizeof bytes);
-	}
-	dedup::StoreU64(entry,
-					PackEntry({choice.tag, page.bytes[kTurnAt], put.line, put.forgotten, put.rest},
-							  page.bytes[kEpochAt]));
-	ChangeBytes(page, EntryAt(area, (unsigned) place), entry, sizeof entry);
-	turn = TurnBehind(page.bytes, area, put.rest);
-	if (turn != page.bytes[kTurnAt])
-		ChangeBytes(page, kTurnAt, &turn, 1);
-	MakeChange(filter);
-	return true;
-}
-
-/* Whether some tag of the page can be settled, by one look at each. */
-static bool
-CanSettle(const LiveFilter &filter, const uint8_t *page)
+bool
+CanSettlePage(const LiveFilter &filter, const uint8_t *page)
 {
 	const AreaShape &area = AreaOf(page);
 
@@ -434,192 +500,4 @@ CanSettle(const LiveFilter &filter, const uint8_t *page)
 			return true;
 	}
 	return false;
-}
-
-/* Starts a change with those of the pages that change along. */
-static void
-StartChangeAlong(const HeldPage &main, const Along &along)
-{
-	StartChange();
-	ChangeToScratch(main, along.main);
-	if (along.page != NULL)
-		ChangeToScratch(*along.page, along.copy);
-}
-
-/* Puts an entry into the main page, which is settled if it has no room. */
-static bool
-PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
-			const NewEntry &entry)
-{
-	if (along.main != NULL)
-	{
-		if (!PutInto(along.main, kMainArea, entry))
-			return false;
-		StartChangeAlong(main, along);
-		MakeChange(filter);
-		return true;
-	}
-	if (PutDirectly(filter, main, entry))
-		return true;
-	if (!CanSettle(filter, main.bytes))
-		return false;
-	SettlePage(filter, main, false);
-	if (PutDirectly(filter, main, entry))
-		return true;
-	/* Freeing tags was not enough, or the key's lines of the area are full. */
-	SettlePage(filter, main, true);
-	return PutDirectly(filter, main, entry);
-}
-
-/* Puts an entry into an overflow page. */
-static bool
-PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const Along &along,
-				const HeldPage &overflow, const NewEntry &entry)
-{
-	PGAlignedBlock block;
-	uint8_t *copy = (uint8_t *) block.data;
-
-	if (along.main == NULL)
-		return PutDirectly(filter, overflow, entry);
-	memcpy(copy, overflow.bytes, BLCKSZ);
-	if (!PutInto(copy, kOverflowArea, entry))
-		return false;
-	StartChangeAlong(main, along);
-	ChangeToScratch(overflow, copy);
-	MakeChange(filter);
-	return true;
-}
-
-/* Puts an entry into the first overflow page with room that does not change along. */
-static bool
-PutIntoChain(const LiveFilter &filter, const HeldPage &main, const Along &along,
-			 const NewEntry &entry)
-{
-	BlockNumber next = NextOf(main.bytes);
-
-	while (next != 0)
-	{
-		HeldPage overflow;
-		bool done;
-
-		if (along.page != NULL && next == along.page->block)
-		{
-			next = NextOf(along.page->bytes);
-			continue;
-		}
-		HoldChained(filter, main, next, &overflow);
-		next = NextOf(overflow.bytes);
-		done = PutIntoOverflow(filter, main, along, overflow, entry);
-		ReleasePage(overflow);
-		if (done)
-			return true;
-	}
-	return false;
-}
-
-/* Puts entries into a new overflow page, at the chain's head. Returns how many fit: one at least.
- */
-static int
-PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, const Along &along,
-			   const NewEntry *entries, int count)
-{
-	HeldPage overflow;
-	PGAlignedBlock fresh;
-	uint8_t *copy = (uint8_t *) fresh.data;
-	int put = 0;
-
-	HoldNewOverflowPage(filter, &overflow);
-	memcpy(copy, overflow.bytes, BLCKSZ);
-	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
-	SetNext(copy, NextOf(main.bytes));
-	while (put < count && PutInto(copy, kOverflowArea, entries[put]))
-		put++;
-	if (put == 0)
-		elog(ERROR, "no room in an empty overflow page");
-	if (along.main != NULL)
-	{
-		SetNext(along.main, overflow.block);
-		StartChangeAlong(main, along);
-	}
-	else
-	{
-		uint8_t link[kNextBytes];
-
-		StartChange();
-		StoreU32(link, overflow.block);
-		ChangeBytes(main, kNextAt, link, sizeof link);
-	}
-	ChangeToScratch(overflow, copy);
-	LogWhole(overflow);
-	MakeChange(filter);
-	ReleasePage(overflow);
-	return put;
-}
-
-static void
-PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
-			const NewEntry &entry)
-{
-	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
-	Assert(entry.tag.xid != kNoXid && entry.line < kLines && entry.rest >> kRestBits == 0);
-	Assert(filter.parameters.geometry.layout.timed || entry.tag.generation == 0);
-	Assert(entry.forgotten || entry.tag.base == 0);
-	if (!PutIntoMain(filter, main, along, entry) && !PutIntoChain(filter, main, along, entry))
-		(void) PutIntoNewPage(filter, main, along, &entry, 1);
-}
-
-void
-PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
-	   unsigned line, uint64 rest, bool forgotten)
-{
-	PutAnywhere(filter, main, {scratch, NULL, NULL}, {tag, line, rest, forgotten});
-}
-
-void
-MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPage &from, const uint8_t *copy,
-		const Tag &tag, unsigned line, uint64 rest, bool forgotten)
-{
-	PGAlignedBlock block;
-	uint8_t *scratch = (uint8_t *) block.data;
-
-	Assert(from.block != main.block && IsHeld(from, true));
-	memcpy(scratch, main.bytes, BLCKSZ);
-	PutAnywhere(filter, main, {scratch, &from, copy}, {tag, line, rest, forgotten});
-}
-
-void
-PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const Address *keys,
-		int count)
-{
-	PGAlignedBlock block;
-	uint8_t *scratch = (uint8_t *) block.data;
-	NewEntry entries[kMaxEntries];
-	int put = 0;
-
-	if (CountEntries(main.bytes, kMainArea) + (unsigned) count > kMainArea.lines * kEntriesPerLine)
-		SettlePage(filter, main, true);
-	memcpy(scratch, main.bytes, BLCKSZ);
-	while (put < count && PutEntry(scratch, kMainArea, tag, keys[put].line, keys[put].rest, false))
-		put++;
-	if (put > 0)
-	{
-		StartChange();
-		ChangeToScratch(main, scratch);
-		MakeChange(filter);
-	}
-	while (put < count)
-	{
-		const int some = Min(count - put, (int) lengthof(entries));
-
-		for (int i = 0; i < some; i++)
-			entries[i] = {tag, keys[put + i].line, keys[put + i].rest, false};
-		/* A few may find room in the chain. */
-		if (some < FEW_KEYS)
-		{
-			PutKey(filter, main, NULL, tag, keys[put].line, keys[put].rest, false);
-			put++;
-		}
-		else
-			put += PutIntoNewPage(filter, main, {}, entries, some);
-	}
 }

@@ -82,11 +82,24 @@ extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &
 						  HeldPage *held);
 
 /*
- * A change of up to three pages, collected first and then made and logged in one
+ * Pins and locks the main pages of some keys to be changed, which the caller names in the order
+ * of their blocks, each page once. None of them is locked while another is read from disk.
+ */
+extern void HoldPagesOfKeys(const LiveFilter &filter, const dedup::live::Address *keys, int count,
+							HeldPage *held);
+
+/* Fetches what a test-and-add of the key will read, if its page is where it was the last time. */
+extern void PrefetchPageOfKey(const LiveFilter &filter, const dedup::live::Address &address);
+
+/* The number of pages that one change may name: as many as the server's replay can hold. */
+constexpr int kMostChanged = 4;
+
+/*
+ * A change of up to kMostChanged pages, collected first and then made and logged in one
  * critical section. Only one is being collected at a time. Replay on a standby locks
  * the pages in the order in which they are named here, and holds them all: so it must
  * be that of the locks, the main page first, or replay and a reader lock each other
- * out for ever.
+ * out for ever. Several main pages are named in the order of their blocks.
  */
 extern void StartChange(void);
 /* Nothing of the page changes, but replay locks it with the others. */
@@ -138,6 +151,25 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 }
 
 /*
+ * Some transactions that are known to have committed, by their ids: the log of commits is not
+ * looked up again for each page on which a transaction has added keys.
+ */
+constexpr unsigned kKnownCommitted = 1024;
+extern uint64 live_committed[kKnownCommitted];
+
+static inline bool
+IsKnownCommitted(uint64 xid)
+{
+	return live_committed[xid % kKnownCommitted] == xid;
+}
+
+static inline void
+NoteCommitted(uint64 xid)
+{
+	live_committed[xid % kKnownCommitted] = xid;
+}
+
+/*
  * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
  * this transaction's own (table_am.cpp).
  */
@@ -163,6 +195,13 @@ extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block
  */
 extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold);
 
+/* Whether some tag of a page can be settled, by one look at each. */
+extern bool CanSettlePage(const LiveFilter &filter, const uint8_t *page);
+
+/* Locks a page of a main page's chain exclusively. */
+extern void HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block,
+						HeldPage *page);
+
 /*
  * Puts an entry into a page or its chain. `scratch`, if not null, holds a changed copy
  * of the main page that is logged together with it.
@@ -178,9 +217,41 @@ extern void MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPa
 					const uint8_t *copy, const dedup::live::Tag &tag, unsigned line, uint64 rest,
 					bool forgotten);
 
-/* As PutKey(), for several keys that are new to the page; settles it first if it has no room. */
+/* As PutKey(), for several keys, all different and new to the page. The list of them is spoilt. */
 extern void PutKeys(const LiveFilter &filter, const HeldPage &main, const dedup::live::Tag &tag,
-					const dedup::live::Address *keys, int count);
+					dedup::live::Address *keys, int count);
+
+/* The number of entries that NewEntries has room for. */
+constexpr int kMostNewEntries = 256;
+
+/* Entries of one tag that a held page is to get in one change. They are collected first. */
+struct NewEntries
+{
+	HeldPage page;
+	const dedup::live::AreaShape *area;
+	dedup::live::Tag tag;
+	dedup::live::TagChoice choice;
+	uint8_t turn; /* behind the last one */
+	int count;
+	uint16 places[kMostNewEntries];
+	uint64 taken[dedup::live::kMaxEntries / 64 + 1]; /* a bit for each place of the page */
+	uint64 packed[dedup::live::kMaxEntries];         /* by place */
+};
+
+enum class EntryAdded
+{
+	Yes,
+	Before, /* the key has been added to these entries already */
+	NoRoom
+};
+
+extern void StartEntries(NewEntries *entries, const HeldPage &page, const dedup::live::Tag &tag);
+
+/* Collects one more. Changes nothing, unless the answer is Yes. */
+extern EntryAdded AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten);
+
+/* Adds the entries, of which there is one at least, to the change that is being collected. */
+extern void ChangeEntries(const NewEntries &entries);
 
 /*
  * Runs visit(page, shape) over a held main page and its overflow pages, until it

@@ -45,6 +45,7 @@ SeenByAll(Relation rel, TransactionId xid)
 
 uint64 live_xids_from;
 uint64 live_xids_to;
+uint64 live_committed[kKnownCommitted];
 
 bool
 LookUpPossibleXids(uint64 wide)
@@ -68,10 +69,14 @@ JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
 	if (wide == kFrozen)
 		return Verdict::kCommitted;
 	CheckPageXid(filter, block, wide);
-	if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
-		return Verdict::kKeep;
-	if (!TransactionIdDidCommit(xid))
-		return Verdict::kAborted;
+	if (!IsKnownCommitted(wide))
+	{
+		if (TransactionIdIsCurrentTransactionId(xid) || TransactionIdIsInProgress(xid))
+			return Verdict::kKeep;
+		if (!TransactionIdDidCommit(xid))
+			return Verdict::kAborted;
+		NoteCommitted(wide);
+	}
 	return SeenByAll(filter.rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
 }
 

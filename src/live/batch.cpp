@@ -1,0 +1,455 @@
+/*
+ * Test-and-add of many keys at once.
+ *
+ * The keys are taken in the order of their pages, and in one page in the order of the batch. Up
+ * to kMostChanged main pages are locked together, in the order of their blocks. Their keys are
+ * looked up, the entries of the new ones are collected, and all of them are written in one WAL
+ * record of short fragments. Nothing is copied, and a page whose keys are all known stays as it
+ * is.
+ *
+ * A page that needs more than that is taken alone, by AddPiece(): one with a chain of overflow
+ * pages, one that has no room, or one with a key that another transaction has in flight.
+ */
+#include <utility>
+
+#include "live/keys.hpp"
+
+using namespace dedup::live;
+
+namespace
+{
+
+/* A batch, and where it is. */
+struct Batch
+{
+	const LiveFilter *filter;
+	const uint64 *hashes;
+	uint64 *order; /* the page of a key << 32 | its place in the batch */
+	size_t n;
+	LiveAnswer *answers;
+	uint32 generation;
+	TransactionId own;
+	bool added;
+};
+
+/* Some keys of one page, which follow each other in the order: all, or as many as fit. */
+struct Piece
+{
+	size_t from;
+	int count;
+};
+
+/* What became of a piece whose page is held. */
+enum class Tried
+{
+	Done,
+	NeedsId, /* it has a new key, and this subtransaction has no id yet */
+	Alone    /* it has to be added by AddPiece() */
+};
+
+/* The bits of a digit of the radix sort. */
+constexpr int kDigitBits = 11;
+
+/* Fewer keys are sorted by SortFew(), which takes the square of their number if all goes wrong. */
+constexpr size_t kFewToSort = 2048;
+constexpr size_t kBuckets = 256;
+
+/* So many keys ahead of the one at work, what it will read is fetched, in two halves. */
+constexpr size_t kAhead = 64;
+
+} /* namespace */
+
+static inline BlockNumber
+PageAt(const Batch &batch, size_t at)
+{
+	return (BlockNumber) (batch.order[at] >> 32);
+}
+
+static inline LiveAnswer *
+AnswerAt(const Batch &batch, size_t at)
+{
+	return &batch.answers[(uint32) batch.order[at]];
+}
+
+static inline Address
+AddressAt(const Batch &batch, size_t at)
+{
+	return AddressIn(*batch.filter, batch.hashes[(uint32) batch.order[at]]);
+}
+
+/* ---- the order ------------------------------------------------------------------------ */
+
+/* Sorts by one digit. What is equal in it stays in its order. */
+static void
+SortByDigit(const uint64 *from, uint64 *to, size_t n, int shift)
+{
+	constexpr uint64 mask = ((uint64) 1 << kDigitBits) - 1;
+	size_t places[mask + 1] = {};
+	size_t sum = 0;
+
+	dedup::ForUnits(n, 64, [&](uint64_t begin, uint64_t end) {
+		for (size_t i = begin; i < end; i++)
+			places[from[i] >> shift & mask]++;
+	});
+	for (size_t &place : places)
+	{
+		const size_t count = place;
+
+		place = sum;
+		sum += count;
+	}
+	dedup::ForUnits(n, 2 * 64, [&](uint64_t begin, uint64_t end) {
+		for (size_t i = begin; i < end; i++)
+			to[places[from[i] >> shift & mask]++] = from[i];
+	});
+}
+
+/*
+ * Sorts a few. Pages come from hashes, so one look at a key tells about where it belongs; what is
+ * left is done by insertion.
+ */
+static void
+SortFew(const uint64 *from, uint64 *to, size_t n, uint64 pages)
+{
+	const uint64 scale = ((uint64) kBuckets << 32) / pages;
+	uint16 places[kBuckets] = {};
+	uint16 sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		places[(from[i] >> 32) * scale >> 32]++;
+	for (uint16 &place : places)
+	{
+		const uint16 count = place;
+
+		place = sum;
+		sum += count;
+	}
+	for (size_t i = 0; i < n; i++)
+		to[places[(from[i] >> 32) * scale >> 32]++] = from[i];
+	for (size_t i = 1; i < n; i++)
+	{
+		const uint64 value = to[i];
+		size_t at = i;
+
+		for (; at > 0 && to[at - 1] > value; at--)
+			to[at] = to[at - 1];
+		to[at] = value;
+	}
+}
+
+/* Makes the order. There is room for two of them. */
+static void
+MakeOrder(Batch *batch)
+{
+	const uint64 pages = batch->filter->parameters.geometry.pages;
+	uint64 *order = batch->order;
+	uint64 *other = order + batch->n;
+
+	dedup::ForUnits(batch->n, 2 * 64, [&](uint64_t from, uint64_t to) {
+		for (size_t i = from; i < to; i++)
+			order[i] = AddressIn(*batch->filter, batch->hashes[i]).group << 32 | i;
+	});
+	if (batch->n < kFewToSort)
+	{
+		SortFew(order, other, batch->n, pages);
+		batch->order = other;
+		return;
+	}
+	/* The places are in order already, and so are those of the keys of each page. */
+	for (int shift = 32; shift < 64 && (pages - 1) >> (shift - 32) != 0; shift += kDigitBits)
+	{
+		SortByDigit(order, other, batch->n, shift);
+		std::swap(order, other);
+	}
+	batch->order = order;
+}
+
+/* ---- several pages ---------------------------------------------------------------------- */
+
+/* The keys from one on that are a piece. */
+static Piece
+PieceFrom(const Batch &batch, size_t from)
+{
+	const size_t most = Min(batch.n, from + kMostNewEntries);
+	size_t to = from + 1;
+
+	while (to < most && PageAt(batch, to) == PageAt(batch, from))
+		to++;
+	return {from, (int) (to - from)};
+}
+
+/* Starts the entries of a main page without a chain, which is settled if it has no tag left. */
+static void
+StartWithTag(Batch *batch, const HeldPage &main, NewEntries *entries)
+{
+	const Tag tag = {WideXid(batch->own), batch->generation};
+
+	StartEntries(entries, main, tag);
+	if (entries->choice.tag != 0 || !CanSettlePage(*batch->filter, main.bytes))
+		return;
+	(void) SettlePage(*batch->filter, main, false);
+	StartEntries(entries, main, tag);
+}
+
+/*
+ * Answers for the keys of a piece, whose page is held, and collects the entries of the new ones.
+ * If it is not Done, nothing is answered.
+ */
+static Tried
+TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *entries, int *renewed)
+{
+	const LiveFilter &filter = *batch->filter;
+
+	entries->count = 0;
+	*renewed = 0;
+	if (NextOf(main.bytes) != 0)
+		return Tried::Alone;
+	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &batch->generation);
+	for (size_t at = piece.from; at < piece.from + piece.count; at++)
+	{
+		const Address address = AddressAt(*batch, at);
+		const Look look = LookAtMain(filter, main, address, batch->generation);
+		LiveAnswer *answer = AnswerAt(*batch, at);
+
+		*answer = LiveAnswer::Duplicate;
+		if (look.present && !IsNewSight(filter, main, address, batch->generation))
+			continue;
+		if (!look.present && TransactionIdIsValid(look.wait_for))
+			return Tried::Alone;
+		if (!TransactionIdIsValid(batch->own))
+			return Tried::NeedsId;
+		if (entries->count == 0)
+			StartWithTag(batch, main, entries);
+		switch (AddEntry(entries, address.line, address.rest, false))
+		{
+			case EntryAdded::Yes:
+				if (look.present)
+					++*renewed;
+				else
+					*answer = LiveAnswer::New;
+				break;
+			case EntryAdded::Before:
+				break;
+			case EntryAdded::NoRoom:
+				return Tried::Alone;
+		}
+	}
+	return Tried::Done;
+}
+
+static void
+CountRenewed(const Batch &batch, int renewed)
+{
+	if (renewed > 0)
+		CountLive(*batch.filter, LiveCounter::Renewed, renewed);
+}
+
+/*
+ * Adds pieces of so many pages from a place in the order on. Returns how many of them it has
+ * added. The next one has to be added by AddPiece() if the answer is Alone.
+ */
+static int
+AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
+{
+	const LiveFilter &filter = *batch->filter;
+	NewEntries entries[kMostChanged];
+	HeldPage held[kMostChanged];
+	Piece pieces[kMostChanged];
+	Address first[kMostChanged];
+	int renewed[kMostChanged];
+	int count = 0;
+	int done = 0;
+	int renewed_in_all = 0;
+	bool changes = false;
+
+	while (count < most && from < batch->n)
+	{
+		/* More keys of the last page wait until it is released. */
+		if (count > 0 && PageAt(*batch, from) == PageAt(*batch, pieces[count - 1].from))
+			break;
+		pieces[count] = PieceFrom(*batch, from);
+		first[count] = AddressAt(*batch, from);
+		from += pieces[count++].count;
+	}
+	HoldPagesOfKeys(filter, first, count, held);
+	do
+		*tried = TryPiece(batch, pieces[done], held[done], &entries[done], &renewed[done]);
+	while (*tried == Tried::Done && ++done < count);
+
+	StartChange();
+	for (int i = 0; i < done; i++)
+	{
+		renewed_in_all += renewed[i];
+		if (entries[i].count == 0)
+			continue;
+		ChangeEntries(entries[i]);
+		changes = true;
+	}
+	if (changes)
+		MakeChange(filter);
+	for (int i = 0; i < count; i++)
+		ReleasePage(held[i]);
+	batch->added = batch->added || changes;
+	CountRenewed(*batch, renewed_in_all);
+	*to = done < count ? pieces[done].from : from;
+	return done;
+}
+
+/* ---- one page --------------------------------------------------------------------------- */
+
+/* Looks all keys of a piece from one on up, in a page that is held, and its chain. */
+static void
+LookUpPiece(const Batch &batch, const Piece &piece, int from, const HeldPage &main,
+			const Address *addresses, Look *looks)
+{
+	const LiveFilter &filter = *batch.filter;
+
+	for (int i = from; i < piece.count; i++)
+		looks[i] = LookAtMain(filter, main, addresses[i], batch.generation);
+	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		for (int i = from; i < piece.count && page.block != main.block; i++)
+			if (!looks[i].present)
+				LookAtEntries(filter, page, addresses[i], batch.generation, &looks[i]);
+		return false;
+	});
+}
+
+namespace
+{
+
+/* Keys of one page, to find out which of them come again. */
+struct KeySet
+{
+	static constexpr unsigned kPlaces = 2 * kMostNewEntries;
+	uint64 keys[kPlaces];
+	bool used[kPlaces];
+};
+
+} /* namespace */
+
+/* Adds a key to the set. Returns whether it was not there. */
+static bool
+IsFirst(KeySet *set, const Address &address)
+{
+	const uint64 key = KeyOf(address.line, address.rest);
+	unsigned at = (unsigned) (address.rest % KeySet::kPlaces);
+
+	for (; set->used[at]; at = (at + 1) % KeySet::kPlaces)
+		if (set->keys[at] == key)
+			return false;
+	set->used[at] = true;
+	set->keys[at] = key;
+	return true;
+}
+
+/* Adds the keys of a piece, whatever that takes. */
+static void
+AddPiece(Batch *batch, const Piece &piece)
+{
+	const LiveFilter &filter = *batch->filter;
+	Address addresses[kMostNewEntries];
+	Address fresh[kMostNewEntries];
+	Look looks[kMostNewEntries];
+	int done = 0;
+
+	for (int i = 0; i < piece.count; i++)
+		addresses[i] = AddressAt(*batch, piece.from + i);
+	while (done < piece.count)
+	{
+		TransactionId wait_for = InvalidTransactionId;
+		KeySet set;
+		HeldPage main;
+		int fresh_count = 0;
+		int renewed = 0;
+		bool needs_id = false;
+
+		CHECK_FOR_INTERRUPTS();
+		memset(set.used, 0, sizeof set.used);
+		HoldPageOfKey(filter, addresses[done], &main);
+		(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &batch->generation);
+		LookUpPiece(*batch, piece, done, main, addresses, looks);
+		for (; done < piece.count; done++)
+		{
+			const Address &address = addresses[done];
+			const bool present = looks[done].present;
+			LiveAnswer *answer = AnswerAt(*batch, piece.from + done);
+
+			*answer = LiveAnswer::Duplicate;
+			if (present && !IsNewSight(filter, main, address, batch->generation))
+				continue;
+			wait_for = present ? InvalidTransactionId : looks[done].wait_for;
+			needs_id = !TransactionIdIsValid(batch->own);
+			if (TransactionIdIsValid(wait_for) || needs_id)
+				break;
+			if (!IsFirst(&set, address))
+				continue;
+			fresh[fresh_count++] = address;
+			if (present)
+				renewed++;
+			else
+				*answer = LiveAnswer::New;
+		}
+		if (fresh_count > 0)
+		{
+			PutKeys(filter, main, {WideXid(batch->own), batch->generation}, fresh, fresh_count);
+			batch->added = true;
+		}
+		ReleasePage(main);
+		CountRenewed(*batch, renewed);
+		if (TransactionIdIsValid(wait_for))
+			LiveWait(wait_for);
+		else if (needs_id)
+			batch->own = GetCurrentTransactionId();
+	}
+}
+
+/* ---- the batch ---------------------------------------------------------------------------- */
+
+/* Fetches what the keys behind a place will read. `fetched` of them were before. */
+static inline void
+FetchAhead(const Batch &batch, size_t at, size_t *fetched)
+{
+	if (*fetched >= at + kAhead / 2)
+		return;
+	for (const size_t end = Min(batch.n, at + kAhead); *fetched < end; ++*fetched)
+		PrefetchPageOfKey(*batch.filter, AddressAt(batch, *fetched));
+}
+
+void
+LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, uint32 generation,
+					LiveAnswer *answers)
+{
+	uint64 *room =
+		(uint64 *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint64) * (2 * n + 1));
+	Batch batch = {&filter, hashes, room, n, answers, generation, GetCurrentTransactionIdIfAny()};
+	size_t fetched = 0;
+	int most = kMostChanged;
+
+	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
+	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &batch.generation);
+	MakeOrder(&batch);
+	for (size_t at = 0; at < n;)
+	{
+		Tried tried;
+
+		CHECK_FOR_INTERRUPTS();
+		FetchAhead(batch, at, &fetched);
+		(void) AddPieces(&batch, at, most, &tried, &at);
+		most = Min(2 * most, kMostChanged);
+		if (tried == Tried::NeedsId)
+			batch.own = GetCurrentTransactionId();
+		if (tried != Tried::Alone)
+			continue;
+
+		const Piece piece = PieceFrom(batch, at);
+
+		AddPiece(&batch, piece);
+		at += piece.count;
+		/* The pages of a batch are much alike. */
+		most = 1;
+	}
+	if (batch.added)
+		NoteLiveGeneration(filter, batch.generation);
+	WarnLiveEarly(filter);
+	pfree(room);
+}

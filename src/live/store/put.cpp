@@ -1,0 +1,355 @@
+/*
+ * Putting new entries into a main page or its chain, which is settled where there is no room.
+ */
+#include "live/store/store.hpp"
+
+using dedup::StoreU32;
+using namespace dedup::live;
+
+/* ---- entries of one page -------------------------------------------------------- */
+
+void
+StartEntries(NewEntries *entries, const HeldPage &page, const Tag &tag)
+{
+	entries->page = page;
+	entries->area = &AreaOf(page.bytes);
+	entries->tag = tag;
+	entries->choice = ChooseTag(page.bytes, *entries->area, tag);
+	entries->turn = page.bytes[kTurnAt];
+	entries->count = 0;
+	memset(entries->taken, 0, sizeof(uint64) * (entries->area->lines * kEntriesPerLine / 64 + 1));
+}
+
+EntryAdded
+AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten)
+{
+	const uint8_t *page = entries->page.bytes;
+	const uint64 key = KeyOf(line, rest);
+	bool before = false;
+	int place;
+
+	if (entries->choice.tag == 0 || entries->count == kMostNewEntries)
+		return EntryAdded::NoRoom;
+	/* Entries of the key come before the first free place. */
+	place = PlaceWhere(page, *entries->area, line, rest, [&](unsigned at) {
+		if ((entries->taken[at / 64] >> at % 64 & 1) == 0)
+			return true;
+		before = before || KeyOf(entries->packed[at]) == key;
+		return before;
+	});
+	if (before || place < 0)
+		return before ? EntryAdded::Before : EntryAdded::NoRoom;
+	entries->taken[place / 64] |= (uint64) 1 << place % 64;
+	entries->places[entries->count++] = (uint16) place;
+	entries->packed[place] =
+		PackEntry({entries->choice.tag, entries->turn, line, forgotten, rest}, page[kEpochAt]);
+	entries->turn = TurnBehind(entries->turn, *entries->area, rest);
+	return EntryAdded::Yes;
+}
+
+void
+ChangeEntries(const NewEntries &entries)
+{
+	const HeldPage &page = entries.page;
+
+	Assert(entries.count > 0);
+	if (!entries.choice.found)
+	{
+		uint8_t bytes[kTagBytes];
+
+		PackTag(bytes, entries.tag);
+		ChangeBytes(page, TagAt(entries.choice.tag), bytes, sizeof bytes);
+	}
+	for (int i = 0; i < entries.count; i++)
+	{
+		uint8_t bytes[8];
+
+		dedup::StoreU64(bytes, entries.packed[entries.places[i]]);
+		ChangeBytes(page, EntryAt(*entries.area, entries.places[i]), bytes, sizeof bytes);
+	}
+	if (entries.turn != page.bytes[kTurnAt])
+		ChangeBytes(page, kTurnAt, &entries.turn, 1);
+}
+
+/* ---- an entry into a page or its chain ------------------------------------------ */
+
+namespace
+{
+
+/* Fewer keys than these do not get an overflow page of their own. */
+constexpr int FEW_KEYS = 64;
+
+/* An entry that is to be put into a page or its chain. */
+struct NewEntry
+{
+	Tag tag;
+	unsigned line;
+	uint64 rest;
+	bool forgotten;
+};
+
+/*
+ * What is logged together with putting an entry: changed copies of the main page and of an
+ * overflow page. Null: they do not change.
+ */
+struct Along
+{
+	uint8_t *main;
+	const HeldPage *page;
+	const uint8_t *copy;
+};
+
+} /* namespace */
+
+static inline bool
+PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
+{
+	return PutEntry(page, area, entry.tag, entry.line, entry.rest, entry.forgotten);
+}
+
+/* As PutInto(), on a page itself: a change of one or two short fragments. */
+static bool
+PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
+{
+	NewEntries entries;
+
+	StartEntries(&entries, page, put.tag);
+	if (AddEntry(&entries, put.line, put.rest, put.forgotten) != EntryAdded::Yes)
+		return false;
+	StartChange();
+	ChangeEntries(entries);
+	MakeChange(filter);
+	return true;
+}
+
+/* Starts a change with those of the pages that change along. */
+static void
+StartChangeAlong(const HeldPage &main, const Along &along)
+{
+	StartChange();
+	ChangeToScratch(main, along.main);
+	if (along.page != NULL)
+		ChangeToScratch(*along.page, along.copy);
+}
+
+/* Puts an entry into the main page, which is settled if it has no room. */
+static bool
+PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
+			const NewEntry &entry)
+{
+	if (along.main != NULL)
+	{
+		if (!PutInto(along.main, kMainArea, entry))
+			return false;
+		StartChangeAlong(main, along);
+		MakeChange(filter);
+		return true;
+	}
+	if (PutDirectly(filter, main, entry))
+		return true;
+	if (!CanSettlePage(filter, main.bytes))
+		return false;
+	SettlePage(filter, main, false);
+	if (PutDirectly(filter, main, entry))
+		return true;
+	/* Freeing tags was not enough, or the key's lines of the area are full. */
+	SettlePage(filter, main, true);
+	return PutDirectly(filter, main, entry);
+}
+
+/* Puts an entry into an overflow page. */
+static bool
+PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const Along &along,
+				const HeldPage &overflow, const NewEntry &entry)
+{
+	PGAlignedBlock block;
+	uint8_t *copy = (uint8_t *) block.data;
+
+	if (along.main == NULL)
+		return PutDirectly(filter, overflow, entry);
+	memcpy(copy, overflow.bytes, BLCKSZ);
+	if (!PutInto(copy, kOverflowArea, entry))
+		return false;
+	StartChangeAlong(main, along);
+	ChangeToScratch(overflow, copy);
+	MakeChange(filter);
+	return true;
+}
+
+/* Puts an entry into the first overflow page with room that does not change along. */
+static bool
+PutIntoChain(const LiveFilter &filter, const HeldPage &main, const Along &along,
+			 const NewEntry &entry)
+{
+	BlockNumber next = NextOf(main.bytes);
+
+	while (next != 0)
+	{
+		HeldPage overflow;
+		bool done;
+
+		if (along.page != NULL && next == along.page->block)
+		{
+			next = NextOf(along.page->bytes);
+			continue;
+		}
+		HoldChained(filter, main, next, &overflow);
+		next = NextOf(overflow.bytes);
+		done = PutIntoOverflow(filter, main, along, overflow, entry);
+		ReleasePage(overflow);
+		if (done)
+			return true;
+	}
+	return false;
+}
+
+/* Puts entries into a new overflow page, at the chain's head. Returns how many fit: one at least.
+ */
+static int
+PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, const Along &along,
+			   const NewEntry *entries, int count)
+{
+	HeldPage overflow;
+	PGAlignedBlock fresh;
+	uint8_t *copy = (uint8_t *) fresh.data;
+	int put = 0;
+
+	HoldNewOverflowPage(filter, &overflow);
+	memcpy(copy, overflow.bytes, BLCKSZ);
+	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
+	SetNext(copy, NextOf(main.bytes));
+	while (put < count && PutInto(copy, kOverflowArea, entries[put]))
+		put++;
+	if (put == 0)
+		elog(ERROR, "no room in an empty overflow page");
+	if (along.main != NULL)
+	{
+		SetNext(along.main, overflow.block);
+		StartChangeAlong(main, along);
+	}
+	else
+	{
+		uint8_t link[kNextBytes];
+
+		StartChange();
+		StoreU32(link, overflow.block);
+		ChangeBytes(main, kNextAt, link, sizeof link);
+	}
+	ChangeToScratch(overflow, copy);
+	LogWhole(overflow);
+	MakeChange(filter);
+	ReleasePage(overflow);
+	return put;
+}
+
+static void
+PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
+			const NewEntry &entry)
+{
+	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
+	Assert(entry.tag.xid != kNoXid && entry.line < kLines && entry.rest >> kRestBits == 0);
+	Assert(filter.parameters.geometry.layout.timed || entry.tag.generation == 0);
+	Assert(entry.forgotten || entry.tag.base == 0);
+	if (!PutIntoMain(filter, main, along, entry) && !PutIntoChain(filter, main, along, entry))
+		(void) PutIntoNewPage(filter, main, along, &entry, 1);
+}
+
+void
+PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch, const Tag &tag,
+	   unsigned line, uint64 rest, bool forgotten)
+{
+	PutAnywhere(filter, main, {scratch, NULL, NULL}, {tag, line, rest, forgotten});
+}
+
+void
+MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPage &from, const uint8_t *copy,
+		const Tag &tag, unsigned line, uint64 rest, bool forgotten)
+{
+	PGAlignedBlock block;
+	uint8_t *scratch = (uint8_t *) block.data;
+
+	Assert(from.block != main.block && IsHeld(from, true));
+	memcpy(scratch, main.bytes, BLCKSZ);
+	PutAnywhere(filter, main, {scratch, &from, copy}, {tag, line, rest, forgotten});
+}
+
+/* Puts those of the keys into a page that it has room for, and takes them off the list. */
+static void
+PutSome(const LiveFilter &filter, const HeldPage &page, const Tag &tag, Address *keys, int *count)
+{
+	int done = 0;
+	int left = 0;
+
+	while (done < *count)
+	{
+		NewEntries entries;
+
+		StartEntries(&entries, page, tag);
+		for (; done < *count && entries.count < kMostNewEntries; done++)
+		{
+			if (AddEntry(&entries, keys[done].line, keys[done].rest, false) != EntryAdded::NoRoom)
+				continue;
+			keys[left++] = keys[done];
+			/* Any place of a small area would do. It is full, or has no tag. */
+			if (entries.choice.tag == 0 || entries.area->lines <= kProbeLines)
+				while (++done < *count)
+					keys[left++] = keys[done];
+		}
+		if (entries.count > 0)
+		{
+			StartChange();
+			ChangeEntries(entries);
+			MakeChange(filter);
+		}
+	}
+	*count = left;
+}
+
+/* Puts keys into a new overflow page. Returns how many of the first ones. */
+static int
+PutFirst(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const Address *keys,
+		 int count)
+{
+	NewEntry entries[kMaxEntries];
+	const int some = Min(count, (int) lengthof(entries));
+
+	for (int i = 0; i < some; i++)
+		entries[i] = {tag, keys[i].line, keys[i].rest, false};
+	return PutIntoNewPage(filter, main, {}, entries, some);
+}
+
+void
+PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address *keys, int count)
+{
+	PutSome(filter, main, tag, keys, &count);
+	if (count > 0 && CanSettlePage(filter, main.bytes))
+	{
+		SettlePage(filter, main, false);
+		PutSome(filter, main, tag, keys, &count);
+		if (count > 0)
+		{
+			SettlePage(filter, main, true);
+			PutSome(filter, main, tag, keys, &count);
+		}
+	}
+
+	/* The newest page is the first. Only a few keys are worth a search for room behind it. */
+	BlockNumber next = NextOf(main.bytes);
+
+	for (bool first = true; next != 0 && count > 0 && (first || count < FEW_KEYS); first = false)
+	{
+		HeldPage overflow;
+
+		HoldChained(filter, main, next, &overflow);
+		next = NextOf(overflow.bytes);
+		PutSome(filter, overflow, tag, keys, &count);
+		ReleasePage(overflow);
+	}
+	while (count > 0)
+	{
+		const int put = PutFirst(filter, main, tag, keys, count);
+
+		keys += put;
+		count -= put;
+	}
+}
