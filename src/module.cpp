@@ -5,6 +5,7 @@
 #include "live/live.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/hook.hpp"
+#include "query/window/window.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -41,5 +42,6 @@ _PG_init(void)
 	InitLiveCounters();
 	InitLiveRefusals();
 	InitGuard();
+	InitWindowNode();
 	InitApproximate();
 }
