@@ -49,8 +49,9 @@ PackWindowPlan(const WindowPlanFields *fields)
 {
 	List *numbers = list_make2_int(fields->input_columns, fields->read_ahead);
 
-	return list_make5(numbers, fields->kinds, fields->partition_columns,
-					  fields->partition_operators, fields->partition_collations);
+	return lappend(list_make4(numbers, fields->kinds, fields->partition_columns,
+							  fields->partition_operators),
+				   fields->partition_collations);
 }
 
 void
