@@ -368,13 +368,14 @@ ExecWindow(CustomScanState *css)
 {
 	WindowState *state = (WindowState *) css;
 
+	/* of the row that was returned last; rows that do not pass leave nothing there */
+	ResetExprContext(css->ss.ps.ps_ExprContext);
 	for (;;)
 	{
 		TupleTableSlot *row;
 		int i = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		ResetExprContext(css->ss.ps.ps_ExprContext);
 		if (state->next < state->filled)
 		{
 			if (state->next == state->tested)
