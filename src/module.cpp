@@ -6,6 +6,7 @@
 #include "pg/settings.hpp"
 #include "query/citus.hpp"
 #include "query/distinct/hook.hpp"
+#include "query/window/window.hpp"
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -45,5 +46,6 @@ _PG_init(void)
 	InitLiveRefusals();
 	InitGuard();
 	InitCitus();
+	InitWindowNode();
 	InitApproximate();
 }

@@ -132,6 +132,41 @@ bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters
   return taken;
 }
 
+[[gnu::flatten]] size_t TestAndAddAll(uint8_t* image, Header* header, const uint64_t* hashes,
+                                      size_t n, uint8_t* seen) noexcept {
+  size_t i = 0;
+  if (header->form == Form::kWorkingExact) {
+    WorkingExact exact(image, *header);
+    for (size_t j = 0; j < n; ++j) exact.PrefetchIndex(hashes[j]);
+    for (; i < n; ++i) {
+      const uint64_t place = exact.Find(hashes[i]);
+      seen[i] = place != kNowhere;
+      if (place != kNowhere) {
+        exact.Touch(place);
+      } else if (exact.full()) {
+        break;
+      } else {
+        exact.Append(hashes[i]);
+      }
+    }
+    header->counters.count = exact.n();
+    return i;
+  }
+  if (HasToGrow(*header, n)) {
+    for (; i < n; ++i) {
+      const Outcome outcome = TestAndAdd(image, header, hashes[i]);
+      if (outcome == Outcome::kNoRoom || outcome == Outcome::kFull) break;
+      seen[i] = outcome == Outcome::kSeen;
+    }
+    return i;
+  }
+  i = header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
+                                   hashes, n, seen);
+  // If a key was refused too: the body may have grown in vain.
+  WriteCounters(image, header->counters);
+  return i;
+}
+
 [[gnu::flatten]] bool SettleDeferred(uint8_t* image, Header* header) noexcept {
   const size_t n = header->deferred();
   size_t taken = n;

@@ -298,6 +298,12 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
 }
 
+// Test-and-add of several keys in turn, cheaper than one by one where the filter is larger
+// than the caches: seen[i] = 1 or 0. Returns how many were tested. Fewer than n: the next is
+// one for which TestAndAdd() returns kNoRoom or kFull.
+[[nodiscard]] size_t TestAndAddAll(uint8_t* image, Header* header, const uint64_t* hashes, size_t n,
+                                   uint8_t* seen) noexcept;
+
 // Puts the deferred hashes where they belong. Every other function wants that done:
 // the hashes still deferred are none of the filter's keys to it. False: the method was
 // full before the last of them.

@@ -25,6 +25,7 @@ extern "C" {
 bool approximate_distinct = false;
 double distinct_fpr = 0.001;
 int distinct_memory_kb = -1;
+bool streaming_window = true;
 
 namespace
 {
@@ -131,6 +132,11 @@ InitSettings(void)
 		"Sets the most memory that the filter of an approximate DISTINCT takes.",
 		"-1 is work_mem times hash_mem_multiplier, at least 64MB.", &distinct_memory_kb, -1, -1,
 		MAX_KILOBYTES, PGC_USERSET, GUC_EXPLAIN | GUC_UNIT_KB, CheckDistinctMemory, NULL, NULL);
+
+	DefineCustomBoolVariable("streamdedup.streaming_window",
+							 "Runs dedup_is_new OVER in a node that does not store its rows.",
+							 "The rows and the answers are those of WindowAgg.", &streaming_window,
+							 true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("streamdedup");

@@ -15,6 +15,12 @@ extern double distinct_fpr;
 /* streamdedup.distinct_memory, or -1; ask DistinctMemory() rather. */
 extern int distinct_memory_kb;
 
+/*
+ * streamdedup.streaming_window: whether dedup_is_new(...) OVER (...) is planned through a
+ * node of ours in the place of WindowAgg. The answers are the same.
+ */
+extern bool streaming_window;
+
 /* Defines them; called by _PG_init before everything else. */
 extern void InitSettings(void);
 

@@ -3,6 +3,8 @@
  */
 #include "query/own_filter.hpp"
 
+#include "value/sound.hpp"
+
 extern "C" {
 #include "executor/nodeHash.h"
 }
@@ -56,16 +58,57 @@ IsNewToOwn(OwnFilter *own, uint64 hash)
 }
 
 void
-WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
+TestAndAddToOwn(OwnFilter *own, const uint64 *hashes, int n, uint8 *seen)
+{
+	int done = 0;
+
+	while (done < n)
+	{
+		FilterState *state = &own->state;
+		int tested = (int) dedup::TestAndAddAll(state->image(), &state->header, hashes + done,
+												(size_t) (n - done), seen + done);
+
+		AssertAgrees(state->value, state->header);
+		for (int i = done; i < done + tested; i++)
+			own->keys += !seen[i];
+		done += tested;
+		if (done < n)
+		{
+			seen[done] = !IsNewToOwn(own, hashes[done]);
+			done++;
+		}
+	}
+}
+
+/* Returns whether the filter has too many keys if it gets `more` that are new. */
+static bool
+IsOverfullWith(const OwnFilter *own, uint64 more)
 {
 	const dedup::Header &header = own->state.header;
 	const dedup::Growth *growth = header.method->growth;
 
-	if (*warned || header.exact() || header.method->forgets(header.shape) ||
-		own->keys <= (growth != NULL ? growth->most_keys(header.shape) : header.shape.keys))
+	return !header.method->forgets(header.shape) &&
+		   own->keys + more >
+			   (growth != NULL ? growth->most_keys(header.shape) : header.shape.keys);
+}
+
+bool
+OwnMaySpeak(const OwnFilter *own, bool warned, int n)
+{
+	const dedup::Header &header = own->state.header;
+
+	return header.method->can_be_full(header.shape) || (!warned && IsOverfullWith(own, (uint64) n));
+}
+
+void
+WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
+{
+	const dedup::Header &header = own->state.header;
+
+	if (*warned || header.exact() || !IsOverfullWith(own, 0))
 		return;
 	*warned = true;
-	if (growth != NULL)
+	if (header.method->growth != NULL)
 	{
 		ereport(
 			WARNING,

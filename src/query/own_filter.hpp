@@ -13,6 +13,7 @@ struct OwnFilter
 	uint64 limit; /* most hashes before the method takes over */
 	uint64 keys;  /* answered new */
 
+	Size bytes() const { return VARSIZE(state.value); }
 	dedup::KeySeed seed() const { return dedup::KeySeedOf(state.header.shape); }
 };
 
@@ -33,6 +34,15 @@ extern void StartPrototypeFilter(OwnFilter *own, const dedup::Shape &shape);
  * Test-and-add. Both of the above and this keep the filter in the current context.
  */
 extern bool IsNewToOwn(OwnFilter *own, uint64 hash);
+
+/* The same for several keys in turn; seen[i] is 0 for those that are new. */
+extern void TestAndAddToOwn(OwnFilter *own, const uint64 *hashes, int n, uint8 *seen);
+
+/*
+ * Returns whether one of the next `n` keys may raise an error since the filter is full, or
+ * be one with which WarnOwnOverfull() has something to say.
+ */
+extern bool OwnMaySpeak(const OwnFilter *own, bool warned, int n);
 
 /* WARNING, unless `warned`, when a filter that never forgets has more keys than it can. */
 extern void WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function);

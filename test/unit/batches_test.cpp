@@ -138,6 +138,28 @@ TEST_P(Batches, OfQuestionsToAFilterAreTheSameAsOneAtATime) {
   }
 }
 
+// A whole filter that takes many keys at once ends as one that takes them one at a time, with the
+// same answers: in all of its forms, where it grows, and where it refuses keys.
+TEST_P(Batches, OfKeysOfAFilterAreTheSameAsOneAtATime) {
+  Random random(12);
+  for (uint64_t keys : {1, 40, 3000}) {
+    const Shape shape = PlanKeys(*GetParam().method, keys, 0.05, GetParam().options);
+    Filter batches(shape), singles(shape);
+    for (uint64_t added = 0; added < 3 * keys + 2000;) {
+      std::vector<uint64_t> hashes(random.Below(random.OneIn(5) ? 200 : 40));
+      for (uint64_t& hash : hashes) hash = HashOf(random.Below(4 * keys + 1500));
+      std::vector<uint8_t> seen;
+      batches.AddAll(hashes, &seen);
+      for (size_t i = 0; i < hashes.size(); ++i) {
+        ASSERT_EQ(seen[i], singles.Add(hashes[i])) << NameOf(shape) << " key " << added + i;
+      }
+      ASSERT_EQ(batches.Canonical(), singles.Canonical()) << NameOf(shape) << " key " << added;
+      added += hashes.size();
+    }
+    ASSERT_EQ(batches.refused(), singles.refused());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, Batches, ::testing::ValuesIn(AllVariants()), VariantName);
 
 }  // namespace

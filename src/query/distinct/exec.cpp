@@ -16,6 +16,7 @@
 #include "pg/keys.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distinct.hpp"
+#include "query/row_batch.hpp"
 
 extern "C" {
 #include "commands/explain.h"
@@ -32,11 +33,6 @@ using dedup::DistinctSet;
 
 namespace
 {
-
-constexpr int BATCH = 32;
-
-/* So many pages the rows of a batch may hold on to; those on further ones are copied. */
-constexpr int BATCH_PAGES = 8;
 
 /*
  * From this size of the exact table on, 256 kB, rows are read in batches.
@@ -90,7 +86,7 @@ struct DistinctState
 	Size memory; /* bytes in use */
 
 	/* the batch in hand */
-	TupleTableSlot *slots[BATCH];
+	RowBatch rows;
 	uint64 hashes[BATCH];
 	uint8 seen[BATCH];
 	int filled;
@@ -250,11 +246,9 @@ static void
 FillBatch(DistinctState *state)
 {
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
-	TupleDesc desc = ExecGetResultType(state->child);
-	Buffer page = InvalidBuffer;
-	int pages = 0;
 	int n = 0;
 
+	StartBatch(&state->rows);
 	while (n < BATCH)
 	{
 		TupleTableSlot *slot = ExecProcNode(state->child);
@@ -264,26 +258,11 @@ FillBatch(DistinctState *state)
 			state->done = true;
 			break;
 		}
-		if (unlikely(state->slots[n] == NULL))
-			state->slots[n] = ExecInitExtraTupleSlot(state->css.ss.ps.state, desc, slot->tts_ops);
 		ResetExprContext(econtext);
 		/* First the hash: the copy takes over what is taken apart of some kinds only. */
 		state->hashes[n] = HashRow(state, slot);
 		state->set->Prefetch(state->hashes[n]);
-		ExecCopySlot(state->slots[n], slot);
-		/* Wide rows have a page each, of which a temporary table has few in memory. */
-		if (TTS_IS_BUFFERTUPLE(state->slots[n]))
-		{
-			Buffer buffer = ((BufferHeapTupleTableSlot *) state->slots[n])->buffer;
-
-			if (buffer != page)
-			{
-				page = buffer;
-				pages++;
-			}
-			if (pages > BATCH_PAGES)
-				ExecMaterializeSlot(state->slots[n]);
-		}
+		KeepRow(&state->rows, n, slot, state->child);
 		n++;
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -296,8 +275,7 @@ FillBatch(DistinctState *state)
 static void
 EmptyBatch(DistinctState *state)
 {
-	for (int i = 0; i < BATCH && state->slots[i] != NULL; i++)
-		ExecClearTuple(state->slots[i]);
+	DropRows(&state->rows);
 	state->filled = state->next = 0;
 }
 
@@ -320,7 +298,7 @@ ExecDistinct(CustomScanState *css)
 			int i = state->next++;
 
 			if (!state->seen[i])
-				return PassRow(state, state->slots[i]);
+				return PassRow(state, state->rows.slots[i]);
 		}
 		if (unlikely(state->done))
 		{

@@ -11,6 +11,7 @@
 
 #include "query/distinct/hook.hpp"
 #include "query/distinct/count.hpp"
+#include "query/plan_walk.hpp"
 
 extern "C" {
 #include "miscadmin.h"
@@ -340,11 +341,13 @@ PassesRowsOn(CustomScan *scan)
 }
 
 static void
-FinishNode(CustomScan *scan)
+FinishNode(Plan *plan)
 {
+	CustomScan *scan = (CustomScan *) plan;
 	ListCell *cell;
 
-	if (scan->custom_plans == NIL || !PassesRowsOn(scan))
+	if (!IsA(plan, CustomScan) || scan->methods != &DistinctScanMethods ||
+		scan->custom_plans == NIL || !PassesRowsOn(scan))
 		return;
 	foreach(cell, scan->scan.plan.targetlist)
 	{
@@ -362,56 +365,10 @@ FinishNode(CustomScan *scan)
 	scan->custom_plans = NIL;
 }
 
-static void FinishPlan(Plan *plan);
-
-static void
-FinishPlans(List *plans)
-{
-	ListCell *cell;
-
-	foreach(cell, plans)
-		FinishPlan((Plan *) lfirst(cell));
-}
-
-static void
-FinishPlan(Plan *plan)
-{
-	if (plan == NULL)
-		return;
-	check_stack_depth();
-	switch (nodeTag(plan))
-	{
-		case T_CustomScan:
-			if (((CustomScan *) plan)->methods == &DistinctScanMethods)
-				FinishNode((CustomScan *) plan);
-			FinishPlans(((CustomScan *) plan)->custom_plans);
-			break;
-		case T_SubqueryScan:
-			FinishPlan(((SubqueryScan *) plan)->subplan);
-			break;
-		case T_Append:
-			FinishPlans(((Append *) plan)->appendplans);
-			break;
-		case T_MergeAppend:
-			FinishPlans(((MergeAppend *) plan)->mergeplans);
-			break;
-#if PG_VERSION_NUM < 140000
-		case T_ModifyTable:
-			FinishPlans(((ModifyTable *) plan)->plans);
-			break;
-#endif
-		default:
-			break;
-	}
-	FinishPlan(plan->lefttree);
-	FinishPlan(plan->righttree);
-}
-
 void
 FinishDistinctPlan(PlannedStmt *statement)
 {
-	FinishPlan(statement->planTree);
-	FinishPlans(statement->subplans);
+	WalkPlans(statement, FinishNode);
 }
 
 void

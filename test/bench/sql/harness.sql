@@ -2,7 +2,8 @@
 --
 -- A comparison is the rows of bench_query under one name; its first query is
 -- what the others are compared with. Every query answers with one number,
--- which is printed too: a fast wrong answer would show.
+-- which is printed too: a fast wrong answer would show. A query may have a setting,
+-- "name=value".
 
 \pset footer off
 SET client_min_messages = warning;
@@ -15,7 +16,8 @@ CREATE EXTENSION hll;
 
 SELECT version();
 
-CREATE TABLE bench_query (name text, n int GENERATED ALWAYS AS IDENTITY, what text, work_mem text, query text);
+CREATE TABLE bench_query (name text, n int GENERATED ALWAYS AS IDENTITY, what text, work_mem text, query text,
+	setting text);
 CREATE TABLE bench_run (n int, round int, seconds float8, answer bigint);
 
 -- Every other round goes backwards, so that no query always follows the same one.
@@ -29,7 +31,9 @@ BEGIN
 		FOR q IN SELECT * FROM bench_query b WHERE b.name = bench.name
 			ORDER BY CASE WHEN round % 2 = 1 THEN n ELSE -n END
 		LOOP
-			PERFORM set_config('work_mem', coalesce(q.work_mem, '4MB'), false);
+			PERFORM set_config('work_mem', coalesce(q.work_mem, '4MB'), false),
+				set_config(split_part(s, '=', 1), split_part(s, '=', 2), false)
+			FROM coalesce(q.setting, 'streamdedup.streaming_window=on') s;
 			began := clock_timestamp();
 			EXECUTE q.query INTO result;
 			INSERT INTO bench_run VALUES (q.n, round, extract(epoch FROM clock_timestamp() - began), result);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/filter.hpp"
 #include "core/image.hpp"
@@ -53,6 +54,18 @@ class Filter {
     }
     if (!Grow(hash)) Refuse();
     return false;
+  }
+
+  // The same for several keys in turn.
+  void AddAll(const std::vector<uint64_t>& hashes, std::vector<uint8_t>* seen) {
+    seen->assign(hashes.size(), 2);
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      if (header_.canonical()) MakeRoom();
+      Settle();
+      i += TestAndAddAll(image_.data(), &header_, hashes.data() + i, hashes.size() - i,
+                         seen->data() + i);
+      if (i < hashes.size()) (*seen)[i] = Add(hashes[i]);
+    }
   }
 
   // How many keys found no room. Only filters that say "all" of what they remember

@@ -2,31 +2,19 @@
  * dedup_is_new([prototype,] key...) OVER (...): whether the row's key is new in its
  * partition.
  *
- * A true window function: it is called once a row in the window's order, so peers
+ * A true window function: WindowAgg calls it once a row in the window's order, so peers
  * are told apart, and it reads the current row only, so the rows behind it are
- * given back as it goes. The filter lives in the partition's memory.
+ * given back as it goes. The filter lives in the partition's memory. Where the library
+ * is loaded when a query is planned, a node of ours does the same (plan.cpp, exec.cpp).
  */
-#include "pg/keys.hpp"
-#include "query/own_filter.hpp"
+#include "query/window/call.hpp"
 
 extern "C" {
 #include "windowapi.h"
 }
 
-using dedup::Shape;
-
 namespace
 {
-
-/* What the call site keeps in fn_extra, for the query. */
-struct WindowSite
-{
-	KeyPlan *keys;
-	bool has_default;
-	Shape default_shape;
-	bool warned;
-	NullableDatum *columns; /* of the row in hand */
-};
 
 /* What a partition keeps; zeroed by the server at its start. */
 struct PartitionState
@@ -42,7 +30,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 {
 	WindowObject window = PG_WINDOW_OBJECT();
 	PartitionState *partition;
-	WindowSite *site = (WindowSite *) fcinfo->flinfo->fn_extra;
+	WindowCall *call = (WindowCall *) fcinfo->flinfo->fn_extra;
 	int first = with_prototype ? 1 : 0;
 	MemoryContext old;
 	uint64 hash;
@@ -55,50 +43,32 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 						errhint("Call it with an OVER clause.")));
 	partition = (PartitionState *) WinGetPartitionLocalMemory(window, sizeof(PartitionState));
 
-	if (site == NULL)
+	if (call == NULL)
 	{
-		site = (WindowSite *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(WindowSite));
-		site->keys = MakeKeyPlan(fcinfo, first);
-		site->columns =
-			(NullableDatum *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
-													 sizeof(NullableDatum) * site->keys->columns);
-		fcinfo->flinfo->fn_extra = site;
+		call = (WindowCall *) MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(WindowCall));
+		PrepareWindowCall(call, fcinfo, with_prototype);
+		fcinfo->flinfo->fn_extra = call;
 	}
 
 	if (!partition->started)
 	{
-		Shape shape = {};
+		NullableDatum prototype = {};
 
 		if (with_prototype)
-		{
-			bool isnull;
-			Datum prototype = WinGetFuncArgCurrent(window, 0, &isnull);
-
-			shape = GetPrototype(isnull, prototype);
-		}
-		old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));
-		if (with_prototype)
-			StartPrototypeFilter(&partition->own, shape);
-		else
-		{
-			if (!site->has_default)
-				site->default_shape = DefaultShape();
-			site->has_default = true;
-			StartDefaultFilter(&partition->own, site->default_shape);
-		}
+			prototype.value = WinGetFuncArgCurrent(window, 0, &prototype.isnull);
+		StartOwnFilter(call, &partition->own, GetMemoryChunkContext(partition), &prototype);
 		partition->started = true;
-		MemoryContextSwitchTo(old);
 	}
 
-	for (int i = 0; i < site->keys->columns; i++)
-		site->columns[i].value = WinGetFuncArgCurrent(window, first + i, &site->columns[i].isnull);
-	HashColumns(site->keys, site->columns, NullKeys::Equal, partition->own.seed(), &hash);
+	for (int i = 0; i < call->keys->columns; i++)
+		call->columns[i].value = WinGetFuncArgCurrent(window, first + i, &call->columns[i].isnull);
+	hash = HashCallKey(call, &partition->own);
 
 	old = MemoryContextSwitchTo(GetMemoryChunkContext(partition));
 	is_new = IsNewToOwn(&partition->own, hash);
 	MemoryContextSwitchTo(old);
 	if (is_new)
-		WarnOwnOverfull(&partition->own, &site->warned, "dedup_is_new");
+		WarnOwnOverfull(&partition->own, &call->warned, "dedup_is_new");
 	WinSetMarkPosition(window, WinGetCurrentPosition(window));
 	PG_RETURN_BOOL(is_new);
 }

@@ -1,0 +1,52 @@
+/*
+ * What WindowAgg and the node in its place share of a call of dedup_is_new(...) OVER (...):
+ * how the key of a row is hashed, and how the filter of a partition starts.
+ */
+#ifndef STREAMDEDUP_QUERY_WINDOW_CALL_HPP
+#define STREAMDEDUP_QUERY_WINDOW_CALL_HPP
+
+#include "pg/keys.hpp"
+#include "query/own_filter.hpp"
+
+/* A call in a query. It lives as long as the query. */
+struct WindowCall
+{
+	bool with_prototype;
+	KeyPlan *keys;
+	NullableDatum *columns; /* of the row in hand */
+	bool has_default;
+	dedup::Shape default_shape;
+	bool warned;
+};
+
+/*
+ * Makes the plan for the keys, by the types of the call's arguments: `fcinfo` needs flinfo
+ * with fn_expr, and nargs. An error (42883) if a type has no hash function.
+ */
+extern void PrepareWindowCall(WindowCall *call, FunctionCallInfo fcinfo, bool with_prototype);
+
+/*
+ * Starts the filter of a partition, which lives in `context`. `prototype` is that of the
+ * partition's first row, and is not looked at if the call has none.
+ */
+extern void StartOwnFilter(WindowCall *call, OwnFilter *own, MemoryContext context,
+						   const NullableDatum *prototype);
+
+/* Hashes the key in call->columns. What that allocates is in the current context. */
+static pg_attribute_always_inline uint64
+HashCallKey(WindowCall *call, const OwnFilter *own)
+{
+	const dedup::KeySeed seed = own->seed();
+	uint64 hash;
+
+	if (!HashByShortcut(call->keys, call->columns, seed, &hash))
+		HashColumns(call->keys, call->columns, NullKeys::Equal, seed, &hash);
+	return hash;
+}
+
+extern "C" {
+extern Datum dedup_is_new(PG_FUNCTION_ARGS);
+extern Datum dedup_is_new_prototype(PG_FUNCTION_ARGS);
+}
+
+#endif /* STREAMDEDUP_QUERY_WINDOW_CALL_HPP */
