@@ -118,7 +118,7 @@ WarnOwnOverfull(const OwnFilter *own, bool *warned, const char *function)
 				 " keys, and now holds " UINT64_FORMAT
 				 ", at a rate of %.3g that rises with every further key.",
 				 (int) (dedup::kMaxBodyBytes >> 20), header.shape.fpr,
-				 growth->most_keys(header.shape), own->keys,
+				 header.method->growth->most_keys(header.shape), own->keys,
 				 header.method->expected_fpr(header.shape, (double) own->keys)),
 			 errhint("Give dedup_filter() the number of keys: such a filter holds more keys in "
 					 "as many bytes. Or give dedup_window(), which forgets old keys and keeps "
