@@ -269,3 +269,25 @@ SELECT dedup_hash(NULL, 1) = dedup_hash(dedup_filter(10), 1::bigint) AS plain, d
 SELECT dedup_hash(NULL, dedup_filter(10));
 SELECT dedup_hash(NULL, 1::money);
 SELECT dedup_agg_hashes(NULL) AS no_key, approx_count_distinct_hashes(NULL) AS none, dedup_agg_hashes(dedup_filter(10), NULL)::text = dedup_filter(10)::text AS empty;
+
+-- the short way for a key whose state is the last row's is the long way, which aggregates with a
+-- dedup_filter as state take: in groups that alternate or come one after the other, and after a
+-- final function settled the state
+
+CREATE AGGREGATE pg_temp.long_way(VARIADIC "any") (SFUNC = dedup_agg_trans, STYPE = dedup_filter,
+	FINALFUNC = dedup_agg_final);
+CREATE AGGREGATE pg_temp.long_way(dedup_filter, VARIADIC "any") (SFUNC = dedup_agg_trans, STYPE = dedup_filter,
+	FINALFUNC = dedup_agg_final);
+CREATE TEMP TABLE many AS SELECT i::bigint, CASE WHEN i % 100 > 0 THEN 'key ' || i END AS s FROM generate_series(1, 300000) i;
+SELECT i % 2 AS g, dedup_agg(i)::text = pg_temp.long_way(i)::text AS bigint, dedup_agg(s)::text = pg_temp.long_way(s)::text AS text,
+	dedup_agg(dedup_filter(300000), i)::text = pg_temp.long_way(dedup_filter(300000), i)::text AS prototype
+FROM many GROUP BY 1 ORDER BY 1;
+SET enable_hashagg = off;
+SELECT i / 150001 AS g, dedup_agg(i)::text = pg_temp.long_way(i)::text AS bigint, dedup_agg(s)::text = pg_temp.long_way(s)::text AS text,
+	dedup_agg(dedup_filter(300000), i)::text = pg_temp.long_way(dedup_filter(300000), i)::text AS prototype
+FROM many GROUP BY 1 ORDER BY 1;
+RESET enable_hashagg;
+SELECT i, short::text = long::text AS same FROM (SELECT i, dedup_agg(i) OVER peers AS short, pg_temp.long_way(i) OVER peers AS long
+	FROM many WINDOW peers AS (ORDER BY i / 100001)) x
+WHERE i IN (1, 100001, 200002);
+DROP TABLE many;
