@@ -42,7 +42,7 @@ setup_list() {
 	local bench="cmake libbenchmark-dev libpq-dev python3-minimal valgrind" bench_server="postgresql-$pg-hll"
 
 	# Citus.
-	local citus="gcc libc6-dev libpq-dev libssl-dev liblz4-dev libzstd-dev libkrb5-dev"
+	local citus="gcc libc6-dev libpq-dev libssl-dev liblz4-dev libzstd-dev libkrb5-dev perl"
 
 	# RedisBloom, and the Redis that runs it. redis-tools has the server's program under another
 	# name; the package redis-server would start a service.

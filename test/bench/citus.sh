@@ -16,9 +16,8 @@
 # and the largest. Bytes are measured in a second cluster, in which a proxy stands between the
 # nodes and counts every byte of the protocol that passes in either direction
 # (test/citus/proxy.pl); what a query moves hardly differs from run to run. In both each query has
-# run before, so no connection is made while it is measured. Without other users of the machine the
-# bytes matter less than over a network: a Unix socket moves gigabytes a second. Never fails by
-# what it measures.
+# run before, so no connection is made while it is measured. A Unix socket is faster than a network:
+# there the bytes count for more of the time. Never fails by what it measures.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -30,7 +30,7 @@ citus_server() {
 	tar -C "$source" --exclude=./.git -cf - . | tar -C "$to/source" -xf -
 	# Debian's PostgreSQL 15 has the function have_createdb_privilege of PostgreSQL 16.
 	case $("$PG_CONFIG" --version) in
-		'PostgreSQL '1[0-5].*)
+		"PostgreSQL "1[0-5].*)
 			grep -rlZ have_createdb_privilege "$to/source/src" |
 				xargs -0 sed -i 's/\bhave_createdb_privilege\b/citus_have_createdb_privilege/g'
 			;;

@@ -28,11 +28,12 @@ run() {
 		checks "$here/tables.sql" "$here/checks/$1.sql"
 	else
 		checks "$here/tables.sql"
+		# shellcheck source=/dev/null
 		. "$here/checks/$1.sh"
 	fi
 }
 
-COUNT_BYTES=yes
+export COUNT_BYTES=yes
 start_cluster
 export COORDINATOR ONE=${WORKERS[0]} TWO=${WORKERS[1]}
 names=("$@")
