@@ -1,71 +1,20 @@
 /*
- * The aggregates dedup_agg, dedup_merge_agg and approx_count_distinct, and their forms that
- * take hashes of keys.
- *
- * Their state is a dedup_filter in a working form: a flat value in the aggregate's
- * context, changed in place and returned by the same pointer. Only when it has to
- * grow does a transition return a new value; room doubles, so that is rare. No memory
- * context or expanded object a group: hash aggregation walks all of them at each new group.
- *
- * Aggregates over keys of any type declare their state `internal`, and a new value is made in
- * the aggregate's context. The others declare it dedup_filter, and the executor copies a new
- * value there. The difference matters to Citus. It computes an aggregate whose state is a type
- * with a text form on the workers, but its check of the argument types fails for
- * VARIADIC "any". Of an aggregate with an internal state it fetches the rows. The aggregates
- * over hashes are the ones that it can compute on the workers (query/citus.hpp).
+ * The aggregates dedup_agg, dedup_merge_agg and approx_count_distinct: their call sites, and the
+ * functions that merge, send and finish states. transition.cpp adds keys to them.
  */
-#include "core/sketch.hpp"
-#include "pg/keys.hpp"
+#include "value/aggregate.hpp"
 #include "value/merge.hpp"
 #include "value/sound.hpp"
 
 extern "C" {
 #include "access/xact.h"
-#include "nodes/primnodes.h"
 }
 
 using dedup::Header;
-using dedup::Shape;
 
-namespace
-{
+/* ---- call sites ---------------------------------------------------------------- */
 
-/* Where the state of an aggregate lives. */
-enum class StateType
-{
-	Filter,  /* declared dedup_filter: the executor copies a new value */
-	Internal /* declared internal: we put it into the aggregate's context */
-};
-
-/* What a call site keeps in fn_extra. */
-struct AggregateSite
-{
-	KeyPlan *keys;
-	bool has_default;
-	Shape default_shape;
-	bool has_prototype;
-	Shape prototype;           /* the last one */
-	Shape state_shape;         /* of states that are made with it */
-	uint64 most_keys;          /* that such a state holds at its rate, if it grows */
-	bool started;              /* `limit` is known */
-	HashLimit limit;           /* of its states' hashes */
-	bool warned;               /* final function: once a query */
-	dedup::LastCheck last;     /* header of the state of the last row */
-	bool sketch;               /* that state is a sketch, which only counts */
-	struct varlena *deferring; /* that state if it may defer the next key too, else NULL */
-	dedup::DeferredList list;  /* of `deferring` */
-};
-
-/* Without a prototype, of a filter that grows. */
-constexpr double DEFAULT_FPR = 0.01;
-
-/* Of approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
-constexpr uint64 COUNT_MEMORY = 16 * 1024;
-
-} /* namespace */
-
-/* The context of the aggregate's states. An error if no aggregate calls. */
-static MemoryContext
+MemoryContext
 AggregateContext(FunctionCallInfo fcinfo)
 {
 	MemoryContext context;
@@ -77,32 +26,12 @@ AggregateContext(FunctionCallInfo fcinfo)
 	return context;
 }
 
-/*
- * Returns whether another extension calls, in an aggregate of its own. Citus does, and looks
- * the function up again for each row. The executor always sets fn_expr.
- */
-static inline bool
-CalledByOther(FunctionCallInfo fcinfo)
-{
-	return fcinfo->flinfo->fn_expr == NULL;
-}
-
-/*
- * What the call site keeps. States are changed in place, which is only right for an
- * aggregate's own; whether this is one does not change at a call site.
- *
- * All calls by other extensions share one site, since what they keep in fn_extra is lost after
- * each row. It has no key plan. All else in a site is checked against the state or the
- * prototype of each row.
- */
-static inline AggregateSite *
-GetSite(FunctionCallInfo fcinfo, bool in_place)
+AggregateSite *
+MakeSite(FunctionCallInfo fcinfo, bool in_place)
 {
 	static constinit AggregateSite shared = {};
-	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
+	AggregateSite *site;
 
-	if (likely(site != NULL))
-		return site;
 	if (in_place)
 		(void) AggregateContext(fcinfo);
 	if (in_place && CalledByOther(fcinfo))
@@ -113,58 +42,9 @@ GetSite(FunctionCallInfo fcinfo, bool in_place)
 	return site;
 }
 
-static inline struct varlena *
-GetState(FunctionCallInfo fcinfo)
-{
-	struct varlena *state = (struct varlena *) PG_GETARG_POINTER(0);
+/* ---- states -------------------------------------------------------------------- */
 
-	return unlikely(VARATT_IS_EXTENDED(state)) ? PG_DETOAST_DATUM(PG_GETARG_DATUM(0)) : state;
-}
-
-/*
- * What the call site's states are: those of a partial aggregate, or of a whole one. Who calls
- * for another extension merges the states, and so does who wants them as text.
- */
-static void
-FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
-{
-	Aggref *aggref = AggGetAggref(fcinfo);
-
-	const bool partial =
-		CalledByOther(fcinfo) || (aggref != NULL && (DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit) ||
-													 aggref->aggtype == CSTRINGOID));
-
-	site->limit = partial ? HashLimit::State : HashLimit::Value;
-	site->started = true;
-}
-
-/*
- * The state of a new group, of a prototype's shape. Those of partial aggregates that grow
- * have a lower rate, since they will be merged: Finish() makes the prototype's of them.
- */
-static struct varlena *
-MakeState(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &prototype)
-{
-	if (!site->has_prototype || site->prototype != prototype)
-	{
-		const dedup::Growth *growth = dedup::MethodByCode(prototype.method)->growth;
-
-		if (!site->started)
-			FindLimit(fcinfo, site);
-		site->prototype = site->state_shape = prototype;
-		site->most_keys = PG_UINT64_MAX;
-		if (growth != NULL && site->limit == HashLimit::State)
-		{
-			site->state_shape = growth->state_shape(prototype);
-			site->most_keys = growth->most_keys(site->state_shape);
-		}
-		site->has_prototype = true;
-	}
-	return MakeEmptyFilter(site->state_shape);
-}
-
-/* A state without keys that wait. Settling moves them within the state, which holds the same. */
-static FilterRef
+FilterRef
 SettledState(struct varlena *value)
 {
 	FilterRef state;
@@ -177,163 +57,7 @@ SettledState(struct varlena *value)
 	return state;
 }
 
-/*
- * The state of a group without a prototype: of a method that grows, or of so many bytes. It is
- * sized once for the call site, or anew where aggregates of both methods share one.
- */
-static struct varlena *
-MakeDefault(FunctionCallInfo fcinfo, AggregateSite *site, const dedup::Method &method,
-			uint64 memory)
-{
-	if (!site->has_default || site->default_shape.method != method.code)
-	{
-		dedup::Request request;
-
-		request.memory = memory;
-		request.fpr = DEFAULT_FPR;
-		dedup::PlanFilter(method, request, 0, &site->default_shape);
-		site->has_default = true;
-	}
-	return MakeState(fcinfo, site, site->default_shape);
-}
-
-/* ---- keys -------------------------------------------------------------------- */
-
-namespace
-{
-
-/*
- * The keys of an aggregate over columns of any type, from argument `FIRST` on. Only an aggregate
- * that counts takes filters as keys.
- */
-template <StateType TYPE, int FIRST, bool TAKES_FILTERS> struct ColumnKeys
-{
-	static constexpr StateType STATE = TYPE;
-
-	static void Start(FunctionCallInfo fcinfo, AggregateSite *site)
-	{
-		KeyPlan *keys;
-
-		if (likely(site->keys != NULL))
-			return;
-		keys = MakeKeyPlan(fcinfo, FIRST);
-		if (!TAKES_FILTERS)
-			RefuseFilterAsKey(keys);
-		site->keys = keys;
-	}
-
-	static pg_attribute_always_inline bool Hash(FunctionCallInfo fcinfo, AggregateSite *site,
-												const Shape &shape, uint64 *hash)
-	{
-		return HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(shape), hash);
-	}
-
-	/* The same for keys that have a short way. Returns false for others. */
-	static pg_attribute_always_inline bool HashFast(FunctionCallInfo fcinfo, AggregateSite *site,
-													const Shape &shape, uint64 *hash)
-	{
-		return HashByShortcut(site->keys, &fcinfo->args[FIRST], dedup::KeySeedOf(shape), hash);
-	}
-};
-
-/* The keys of an aggregate over hashes that dedup_hash() made, in argument `ARGUMENT`. */
-template <int ARGUMENT> struct HashedKeys
-{
-	static constexpr StateType STATE = StateType::Filter;
-
-	static void Start(FunctionCallInfo, AggregateSite *) {}
-
-	static bool Hash(FunctionCallInfo fcinfo, AggregateSite *, const Shape &, uint64 *hash)
-	{
-		*hash = (uint64) PG_GETARG_INT64(ARGUMENT);
-		return !PG_ARGISNULL(ARGUMENT);
-	}
-};
-
-} /* namespace */
-
-/* Whether the state of the last row has more keys than a state that grows holds at its rate. */
-static inline bool
-FillsLargestState(const AggregateSite *site)
-{
-	const Header &header = site->last.header;
-
-	return unlikely(header.counters.count > site->most_keys) && header.shape == site->state_shape;
-}
-
-/* Adds a key to a state that has to change its form or to grow. Returns the new value. */
-template <StateType STATE>
-static struct varlena *
-AddByGrowing(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, uint64 hash)
-{
-	MemoryContext old = CurrentMemoryContext;
-	struct varlena *from = value;
-	struct varlena *started;
-	FilterState state;
-
-	if (STATE == StateType::Internal)
-		MemoryContextSwitchTo(AggregateContext(fcinfo));
-	if (FillsLargestState(site))
-		from = MakePlain(SettledState(value)); /* which takes more keys at its rate */
-	StartFilling(&state, from, LimitOf(site->last.header, site->limit));
-	started = state.value;
-	FillWith(&state, hash, LimitOf(state.header, site->limit));
-	if (STATE == StateType::Internal && started != from && started != state.value)
-		pfree(started);
-	if (STATE == StateType::Internal && from != value && from != state.value)
-		pfree(from);
-	MemoryContextSwitchTo(old);
-	return state.value;
-}
-
-/*
- * Adds this row's key to the state, or to a new one. Called for every row of every dedup_agg.
- */
-template <typename Keys>
-static pg_attribute_always_inline struct varlena *
-AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
-{
-	uint8_t *image = (uint8_t *) VARDATA(value);
-	Header *header = &site->last.header;
-	uint64 hash;
-
-	site->deferring = NULL;
-	Keys::Start(fcinfo, site);
-	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
-				 dedup::Flaw::kNone))
-		CheckFlat(value, header); /* for its error */
-	if (!Keys::Hash(fcinfo, site, header->shape, &hash))
-		return value;
-	if (likely(!header->canonical()) && likely(!FillsLargestState(site)))
-	{
-		dedup::Outcome outcome;
-
-		dedup::Align(image, header);
-		outcome = dedup::Defer(image, header, hash);
-		if (likely(outcome != dedup::Outcome::kNoRoom))
-		{
-			if (unlikely(outcome == dedup::Outcome::kFull))
-				ReportFull(*header);
-			if (Keys::STATE == StateType::Internal && header->form == dedup::Form::kWorkingFull &&
-				header->deferred() > 0)
-			{
-				site->deferring = value;
-				site->list = dedup::DeferredList(*header);
-			}
-			AssertAgrees(value, *header);
-			return value;
-		}
-	}
-	if (unlikely(!site->started))
-		FindLimit(fcinfo, site);
-	return AddByGrowing<Keys::STATE>(fcinfo, site, value, hash);
-}
-
-/*
- * Puts a value into the aggregate's context that was made in the present one; frees the one that
- * it replaces, if any.
- */
-static Datum
+Datum
 KeepInternal(FunctionCallInfo fcinfo, struct varlena *replaced, struct varlena *value)
 {
 	MemoryContext old = MemoryContextSwitchTo(AggregateContext(fcinfo));
@@ -343,221 +67,6 @@ KeepInternal(FunctionCallInfo fcinfo, struct varlena *replaced, struct varlena *
 	if (replaced != NULL)
 		pfree(replaced);
 	PG_RETURN_POINTER(kept);
-}
-
-/* Adds the first key of a group to its new, empty state. */
-template <typename Keys>
-static Datum
-StartGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *empty)
-{
-	struct varlena *value = AddKey<Keys>(fcinfo, site, empty);
-
-	if (Keys::STATE == StateType::Internal && value == empty)
-		return KeepInternal(fcinfo, NULL, empty);
-	PG_RETURN_POINTER(value);
-}
-
-/* Adds a further key of a group. */
-template <typename Keys>
-static pg_attribute_always_inline Datum
-ContinueGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *state)
-{
-	struct varlena *value = AddKey<Keys>(fcinfo, site, state);
-
-	if (Keys::STATE == StateType::Internal && unlikely(value != state))
-		pfree(state);
-	PG_RETURN_POINTER(value);
-}
-
-/*
- * Defers this row's key if the state is the last row's, can defer one more key, and the key has a
- * short way to its hash. Most rows of a large group come here; AddKey() does the rest.
- *
- * An internal state starts at the call site that adds keys to it, and only that call site moves
- * it. So the state at the last row's place is the last row's, which was checked. A final function
- * may have settled the state meanwhile, which the list notices.
- */
-template <typename Keys>
-static pg_attribute_always_inline bool
-DeferAgain(FunctionCallInfo fcinfo)
-{
-	AggregateSite *site = (AggregateSite *) fcinfo->flinfo->fn_extra;
-	struct varlena *state = (struct varlena *) fcinfo->args[0].value;
-	uint8_t *image = (uint8_t *) VARDATA(state);
-	uint64 hash;
-
-	if (site == NULL || fcinfo->args[0].isnull || state != site->deferring ||
-		!site->list.TakesMoreOf(image) ||
-		!Keys::HashFast(fcinfo, site, site->last.header.shape, &hash))
-		return false;
-	site->list.Add(image, hash);
-	return true;
-}
-
-/* ---- transition functions ------------------------------------------------------ */
-
-template <typename Keys>
-static pg_noinline Datum
-AddAnyToDefault(FunctionCallInfo fcinfo)
-{
-	AggregateSite *site = GetSite(fcinfo, true);
-
-	if (unlikely(PG_ARGISNULL(0)))
-		return StartGroup<Keys>(fcinfo, site, MakeDefault(fcinfo, site, dedup::GrowingMethod(), 0));
-	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
-}
-
-template <typename Keys>
-static pg_attribute_always_inline Datum
-AddToDefault(FunctionCallInfo fcinfo)
-{
-	if constexpr (Keys::STATE == StateType::Internal)
-		if (likely(DeferAgain<Keys>(fcinfo)))
-			return PG_GETARG_DATUM(0);
-	return AddAnyToDefault<Keys>(fcinfo);
-}
-
-/* The first row's prototype counts. */
-template <typename Keys>
-static pg_noinline Datum
-AddAnyAsPrototype(FunctionCallInfo fcinfo)
-{
-	AggregateSite *site = GetSite(fcinfo, true);
-
-	if (unlikely(PG_ARGISNULL(0)))
-		return StartGroup<Keys>(fcinfo, site,
-								MakeState(fcinfo, site,
-										  GetPrototype(PG_ARGISNULL(1), PG_GETARG_DATUM(1))));
-	return ContinueGroup<Keys>(fcinfo, site, GetState(fcinfo));
-}
-
-template <typename Keys>
-static pg_attribute_always_inline Datum
-AddAsPrototype(FunctionCallInfo fcinfo)
-{
-	if constexpr (Keys::STATE == StateType::Internal)
-		if (likely(DeferAgain<Keys>(fcinfo)))
-			return PG_GETARG_DATUM(0);
-	return AddAnyAsPrototype<Keys>(fcinfo);
-}
-
-template <typename Keys>
-static pg_attribute_always_inline Datum
-Count(FunctionCallInfo fcinfo)
-{
-	AggregateSite *site = GetSite(fcinfo, true);
-	struct varlena *value;
-	Datum result;
-	uint8_t *image;
-	const Header *header = &site->last.header;
-
-	if (unlikely(PG_ARGISNULL(0)))
-	{
-		site->sketch = false; /* of another group */
-		return StartGroup<Keys>(fcinfo, site,
-								MakeDefault(fcinfo, site, dedup::CountMethod(), COUNT_MEMORY));
-	}
-	value = GetState(fcinfo);
-	image = (uint8_t *) VARDATA(value);
-
-	/* A sketch's header never changes: most rows come to the same one again. */
-	if (likely(site->sketch) &&
-		likely(dedup::SameBody(image, VARSIZE(value) - VARHDRSZ, site->last)))
-	{
-		uint64 hash;
-
-		if (Keys::Hash(fcinfo, site, header->shape, &hash))
-			dedup::AddToSketch(header->shape, image + header->body_at(), hash);
-		AssertAgrees(value, *header);
-		PG_RETURN_POINTER(value);
-	}
-	site->sketch = false;
-	result = ContinueGroup<Keys>(fcinfo, site, value);
-	if (DatumGetPointer(result) == (Pointer) value && header->form == dedup::Form::kWorkingFull &&
-		header->method == &dedup::CountMethod() && header->deferred() == 0)
-	{
-		memcpy(site->last.raw, image, dedup::kHeaderBytes);
-		site->sketch = true;
-	}
-	return result;
-}
-
-/*
- * dedup_agg_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
- *
- * No aggregate of ours calls this function and the next two. They are for aggregates of others,
- * whose state can be sent.
- */
-DEDUP_FUNCTION(dedup_agg_trans)
-{
-	return AddToDefault<ColumnKeys<StateType::Filter, 1, false>>(fcinfo);
-}
-
-/*
- * dedup_agg_trans(state dedup_filter, prototype dedup_filter, VARIADIC key "any")
- * returns dedup_filter
- */
-DEDUP_FUNCTION(dedup_agg_prototype_trans)
-{
-	return AddAsPrototype<ColumnKeys<StateType::Filter, 2, false>>(fcinfo);
-}
-
-/*
- * approx_count_distinct_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
- */
-DEDUP_FUNCTION(approx_count_distinct_trans)
-{
-	return Count<ColumnKeys<StateType::Filter, 1, true>>(fcinfo);
-}
-
-/*
- * dedup_agg_internal_trans(state internal, VARIADIC key "any") returns internal
- */
-DEDUP_FUNCTION(dedup_agg_internal_trans)
-{
-	return AddToDefault<ColumnKeys<StateType::Internal, 1, false>>(fcinfo);
-}
-
-/*
- * dedup_agg_internal_trans(state internal, prototype dedup_filter, VARIADIC key "any")
- * returns internal
- */
-DEDUP_FUNCTION(dedup_agg_internal_prototype_trans)
-{
-	return AddAsPrototype<ColumnKeys<StateType::Internal, 2, false>>(fcinfo);
-}
-
-/*
- * approx_count_distinct_internal_trans(state internal, VARIADIC key "any") returns internal
- */
-DEDUP_FUNCTION(approx_count_distinct_internal_trans)
-{
-	return Count<ColumnKeys<StateType::Internal, 1, true>>(fcinfo);
-}
-
-/*
- * dedup_agg_hashes_trans(state dedup_filter, hash bigint) returns dedup_filter
- */
-DEDUP_FUNCTION(dedup_agg_hashes_trans)
-{
-	return AddToDefault<HashedKeys<1>>(fcinfo);
-}
-
-/*
- * dedup_agg_hashes_trans(state dedup_filter, prototype dedup_filter, hash bigint)
- * returns dedup_filter
- */
-DEDUP_FUNCTION(dedup_agg_hashes_prototype_trans)
-{
-	return AddAsPrototype<HashedKeys<2>>(fcinfo);
-}
-
-/*
- * approx_count_distinct_hashes_trans(state dedup_filter, hash bigint) returns dedup_filter
- */
-DEDUP_FUNCTION(approx_count_distinct_hashes_trans)
-{
-	return Count<HashedKeys<1>>(fcinfo);
 }
 
 /* ---- merging ------------------------------------------------------------------- */

@@ -122,7 +122,7 @@ void Sizes(double fpr, const Arguments& arguments) {
 template <typename Design>
 void Rates(double fpr, const Arguments& arguments) {
   const auto seeds = static_cast<size_t>(arguments.seeds);
-  // So many that the standard error of one measurement is a fortieth of the rate asked for.
+  // With this many keys asked, the standard error of the measured rate is 1/40 of the rate asked for.
   const double probes = std::ceil(1600 / fpr);
   std::vector<std::unique_ptr<Design>> designs(seeds);
   for (auto& design : designs) design = std::make_unique<Design>(fpr);
@@ -148,7 +148,7 @@ void Rates(double fpr, const Arguments& arguments) {
         worst = ratio;
         worst_at = static_cast<double>(next);
       }
-      // Of a filter that is full, the last keys were not added.
+      // A filter that is full did not take the last keys, so they are not missed.
       if (!full) missed += next - Found(*design, 0, next, seed);
     }
     if (!full) keys = next;

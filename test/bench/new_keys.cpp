@@ -169,7 +169,7 @@ class Redis {
 
 // ---- what takes turns ------------------------------------------------------------------------
 
-// Of each round.
+// What was measured, one entry a round.
 struct Result {
   std::vector<double> rates;  // thousand keys a second
   std::vector<double> cpu;    // microseconds of the server's CPU a key

@@ -360,7 +360,8 @@ struct Lengths {
     double shorter = 0, held = 0;
     for (unsigned length = 0; length < 8 * kMaxSlotBytes; ++length) {
       const double rate = RateOf(entries[length], cell_bits + length);
-      // Those without bits may be many of one key. Past a half there is no telling.
+      // Entries of the least length are left out: one key can have several. So are all lengths
+      // above which shorter entries hold half of all hashes: there the estimate would be noise.
       if (entries[length] > 0 && length > least_length && shorter < 0.5) {
         const double share = rate / (1 - shorter) < 0.5 ? rate / (1 - shorter) : 0.5;
         held += static_cast<double>(entries[length]) *
