@@ -122,7 +122,7 @@ void Sizes(double fpr, const Arguments& arguments) {
 template <typename Design>
 void Rates(double fpr, const Arguments& arguments) {
   const auto seeds = static_cast<size_t>(arguments.seeds);
-  // With this many keys asked, the standard error of the measured rate is 1/40 of the rate asked for.
+  // So many keys are asked that the standard error of a rate is 1/40 of the rate asked for.
   const double probes = std::ceil(1600 / fpr);
   std::vector<std::unique_ptr<Design>> designs(seeds);
   for (auto& design : designs) design = std::make_unique<Design>(fpr);
