@@ -79,8 +79,7 @@ extern bool IsHashableType(Oid type);
  */
 extern bool IsWidelyHashableType(Oid type);
 
-/* Whether values of the type are numbers of rows in the catalogs: regclass and its like, not oid.
- */
+/* Returns whether values of the type are OIDs of objects, as regclass has. False for oid itself. */
 extern bool IsRegType(Oid type);
 
 /* Whether the key is one column, whose type has this hash function. */
