@@ -298,12 +298,13 @@ PlanFreezing(const LiveFilter &filter, const uint8_t *page, Freezing *plan)
 	return plan->settled != kNoXid;
 }
 
-/* Whether another entry of a key is frozen already, or will be. */
+/* Whether another entry of a key, whose tag may be unchecked yet, is or will be frozen. */
 static bool
 IsFrozenTwice(const uint8_t *page, const Freezing &plan, unsigned place, const Entry &entry)
 {
 	return VisitKey(page, kMainArea, entry.line, entry.rest, [&](unsigned at, const Entry &other) {
-		return at != place && plan.tags[plan.to[other.tag]].xid == kFrozen;
+		return at != place && other.tag <= kMainArea.tags &&
+			   plan.tags[plan.to[other.tag]].xid == kFrozen;
 	});
 }
 
