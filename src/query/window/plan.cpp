@@ -427,6 +427,34 @@ FunctionAsked(const Node *condition, Index relation, const CustomScan *node,
 	return (Var *) entry->expr;
 }
 
+/* In a finished plan, where sub-selects are SubPlans, or Params if they run once. */
+static bool
+HasSubSelect(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubPlan) || (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC))
+		return true;
+#if PG_VERSION_NUM >= 160000
+	return expression_tree_walker(node, HasSubSelect, context);
+#else
+	return expression_tree_walker(node, (bool (*)())(void (*)(void)) HasSubSelect, context);
+#endif
+}
+
+/*
+ * Returns whether nobody can tell that the select list of a node was not evaluated. What a
+ * sub-select does cannot be seen in its expression; if one of the statement has side effects, so
+ * may it.
+ */
+static bool
+MaySkipRows(const CustomScan *node, const WindowPlanFields *fields)
+{
+	Node *list = (Node *) node->scan.plan.targetlist;
+
+	return !contain_volatile_functions(list) && (fields->read_ahead || !HasSubSelect(list, NULL));
+}
+
 /* Moves conditions of a subquery scan into the node that it scans. */
 static void
 MoveConditions(SubqueryScan *above)
@@ -437,9 +465,9 @@ MoveConditions(SubqueryScan *above)
 	List *left = NIL;
 	ListCell *cell;
 
-	if (contain_volatile_functions((Node *) node->scan.plan.targetlist))
-		return;
 	UnpackWindowPlan(node->custom_private, &fields);
+	if (!MaySkipRows(node, &fields))
+		return;
 	foreach(cell, plan->qual)
 	{
 		Node *condition = (Node *) lfirst(cell);
