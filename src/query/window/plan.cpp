@@ -14,6 +14,7 @@
 
 #include "pg/catalog.hpp"
 #include "pg/settings.hpp"
+#include "pg/walker.hpp"
 #include "query/plan_walk.hpp"
 #include "query/window/call.hpp"
 
@@ -98,11 +99,7 @@ FindWindowFuncs(Node *node, void *context)
 		*found = list_append_unique(*found, node);
 		return false;
 	}
-#if PG_VERSION_NUM >= 160000
-	return expression_tree_walker(node, FindWindowFuncs, context);
-#else
-	return expression_tree_walker(node, (bool (*)())(void (*)(void)) FindWindowFuncs, context);
-#endif
+	return expression_tree_walker(node, AsWalker(FindWindowFuncs), context);
 }
 
 static List *
@@ -197,11 +194,7 @@ InputOfWindows(Path *top)
 static bool
 LocksOrWrites(Node *node, void *context)
 {
-#if PG_VERSION_NUM >= 160000
-	tree_walker_callback walker = LocksOrWrites;
-#else
-	bool (*walker)() = (bool (*)())(void (*)(void)) LocksOrWrites;
-#endif
+	const Walker walker = AsWalker(LocksOrWrites);
 
 	if (node == NULL)
 		return false;
@@ -435,11 +428,7 @@ HasSubSelect(Node *node, void *context)
 		return false;
 	if (IsA(node, SubPlan) || (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC))
 		return true;
-#if PG_VERSION_NUM >= 160000
-	return expression_tree_walker(node, HasSubSelect, context);
-#else
-	return expression_tree_walker(node, (bool (*)())(void (*)(void)) HasSubSelect, context);
-#endif
+	return expression_tree_walker(node, AsWalker(HasSubSelect), context);
 }
 
 /*
