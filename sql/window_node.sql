@@ -144,6 +144,18 @@ SELECT setval('counter', 1);
 SELECT count(*) FROM (SELECT nextval('counter'), dedup_is_new(1) OVER (ORDER BY id) AS n FROM few) c WHERE n;
 SELECT last_value - 1 = (SELECT count(*) FROM few) AS for_each_row FROM counter;
 
+-- one in a sub-select too, and a sub-select that locks rows; one that only reads does not run
+
+SELECT setval('counter', 1);
+SELECT count(*) FROM (SELECT (SELECT nextval('counter') + f.id), dedup_is_new(1) OVER (ORDER BY id) AS n FROM few f OFFSET 0) c WHERE n;
+SELECT last_value - 1 = (SELECT count(*) FROM few) AS for_each_row FROM counter;
+SELECT count(*) FROM (SELECT (SELECT nextval('counter') + 1), dedup_is_new(id) OVER (ORDER BY id) AS n FROM few OFFSET 0) c WHERE NOT n;
+SELECT last_value - 2 = (SELECT count(*) FROM few) AS once FROM counter;
+SELECT what, filters(query), same FROM (VALUES
+	('volatile', 'SELECT id FROM (SELECT id, dedup_is_new(k) OVER (ORDER BY id) AS n, (SELECT nextval(''counter'') + f.id) FROM few f OFFSET 0) c WHERE n'),
+	('locks', 'SELECT id, s FROM (SELECT id, dedup_is_new(k) OVER (ORDER BY id) AS n, (SELECT k FROM click c WHERE c.id = f.id FOR SHARE) AS s FROM few f) c WHERE n'),
+	('reads', 'SELECT id, s FROM (SELECT id, dedup_is_new(k) OVER (ORDER BY id) AS n, (SELECT k FROM click c WHERE c.id = f.id) AS s FROM few f) c WHERE n')) q(what, query), compared(query);
+
 -- LIMIT: not a row too many while filters are small, or where reading has side effects; after that
 -- up to 31
 

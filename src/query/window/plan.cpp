@@ -14,6 +14,7 @@
 
 #include "pg/catalog.hpp"
 #include "pg/settings.hpp"
+#include "pg/walker.hpp"
 #include "query/plan_walk.hpp"
 #include "query/window/call.hpp"
 
@@ -98,11 +99,7 @@ FindWindowFuncs(Node *node, void *context)
 		*found = list_append_unique(*found, node);
 		return false;
 	}
-#if PG_VERSION_NUM >= 160000
-	return expression_tree_walker(node, FindWindowFuncs, context);
-#else
-	return expression_tree_walker(node, (bool (*)())(void (*)(void)) FindWindowFuncs, context);
-#endif
+	return expression_tree_walker(node, AsWalker(FindWindowFuncs), context);
 }
 
 static List *
@@ -197,11 +194,7 @@ InputOfWindows(Path *top)
 static bool
 LocksOrWrites(Node *node, void *context)
 {
-#if PG_VERSION_NUM >= 160000
-	tree_walker_callback walker = LocksOrWrites;
-#else
-	bool (*walker)() = (bool (*)())(void (*)(void)) LocksOrWrites;
-#endif
+	const Walker walker = AsWalker(LocksOrWrites);
 
 	if (node == NULL)
 		return false;
@@ -427,6 +420,30 @@ FunctionAsked(const Node *condition, Index relation, const CustomScan *node,
 	return (Var *) entry->expr;
 }
 
+/* In a finished plan, where sub-selects are SubPlans, or Params if they run once. */
+static bool
+HasSubSelect(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubPlan) || (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC))
+		return true;
+	return expression_tree_walker(node, AsWalker(HasSubSelect), context);
+}
+
+/*
+ * Returns whether nobody can tell that the select list of a node was not evaluated. What a
+ * sub-select does cannot be seen in its expression; if one of the statement has side effects, so
+ * may it.
+ */
+static bool
+MaySkipRows(const CustomScan *node, const WindowPlanFields *fields)
+{
+	Node *list = (Node *) node->scan.plan.targetlist;
+
+	return !contain_volatile_functions(list) && (fields->read_ahead || !HasSubSelect(list, NULL));
+}
+
 /* Moves conditions of a subquery scan into the node that it scans. */
 static void
 MoveConditions(SubqueryScan *above)
@@ -437,9 +454,9 @@ MoveConditions(SubqueryScan *above)
 	List *left = NIL;
 	ListCell *cell;
 
-	if (contain_volatile_functions((Node *) node->scan.plan.targetlist))
-		return;
 	UnpackWindowPlan(node->custom_private, &fields);
+	if (!MaySkipRows(node, &fields))
+		return;
 	foreach(cell, plan->qual)
 	{
 		Node *condition = (Node *) lfirst(cell);
