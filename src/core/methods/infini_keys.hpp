@@ -21,16 +21,22 @@ struct Compared {
   uint32_t candidates[kGroup];
 };
 
+// `candidates(line, fingerprint)` is Line::Candidates(), or the same from wider registers.
+template <unsigned kSlotBytes, typename Candidates>
+DEDUP_ALWAYS_INLINE inline void CompareBy(const Table<kSlotBytes>& table, const uint64_t* hashes,
+                                          size_t n, Compared* out, Candidates candidates) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    const uint8_t* line = table.At(table.LineOf(hashes[i]));
+    const unsigned own = Line<kSlotBytes>::Read(line).own;
+    out->candidates[i] =
+        candidates(line, table.FingerprintOf(hashes[i])) & static_cast<uint32_t>(LowMask(own));
+  }
+}
+
 template <unsigned kSlotBytes>
 void Compare(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
              Compared* out) noexcept {
-  using L = Line<kSlotBytes>;
-  for (size_t i = 0; i < n; ++i) {
-    const uint8_t* line = table.At(table.LineOf(hashes[i]));
-    const unsigned own = L::Read(line).own;
-    out->candidates[i] =
-        L::Candidates(line, table.FingerprintOf(hashes[i])) & static_cast<uint32_t>(LowMask(own));
-  }
+  CompareBy(table, hashes, n, out, Line<kSlotBytes>::Candidates);
 }
 
 #if DEDUP_HAS_WIDE
@@ -47,13 +53,7 @@ DEDUP_AVX512BW inline uint32_t CandidatesWide(const uint8_t* line, uint64_t fing
 template <unsigned kSlotBytes>
 DEDUP_AVX512BW void CompareWide(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
                                 Compared* out) noexcept {
-  using L = Line<kSlotBytes>;
-  for (size_t i = 0; i < n; ++i) {
-    const uint8_t* line = table.At(table.LineOf(hashes[i]));
-    const unsigned own = L::Read(line).own;
-    out->candidates[i] =
-        CandidatesWide(line, table.FingerprintOf(hashes[i])) & static_cast<uint32_t>(LowMask(own));
-  }
+  CompareBy(table, hashes, n, out, CandidatesWide);
 }
 
 inline bool HasWide() noexcept { return __builtin_cpu_supports("avx512bw") != 0; }
@@ -124,9 +124,8 @@ void AskAll(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
   });
 }
 
-// Adds keys in their order, with the lines of the next ones fetched meanwhile.
-// `candidates(line, fingerprint)` is Line::Candidates(), or the same from wider registers.
-// Returns how many keys were new.
+// Adds keys in their order, with the lines of the next ones fetched meanwhile; `candidates` as in
+// CompareBy(). Returns how many keys were new.
 template <unsigned kSlotBytes, typename Candidates>
 DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* to, const uint64_t* hashes,
                                                size_t n, bool may_displace, uint8_t* seen,

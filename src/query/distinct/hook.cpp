@@ -86,16 +86,21 @@ NextPlanner(Query *query, const char *text, int cursor_options, ParamListInfo pa
 	return standard_planner(query, text, cursor_options, parameters);
 }
 
-/* Plans with PlanningApproximate() answering so. What is planned inside is exact. */
+/*
+ * Plans with PlanningApproximate() answering so. What is planned inside is exact. Leaves in
+ * split_aggregates what it planned inside; after an error, what was there before.
+ */
 static PlannedStmt *
 PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	   ParamListInfo parameters)
 {
 	bool outer_approximate = planning_approximate;
 	bool outer_exactly = BeginExactly();
+	bool split_before = split_aggregates;
 	PlannedStmt *volatile statement = NULL;
 
 	planning_approximate = approximate;
+	split_aggregates = false;
 	PG_TRY();
 	{
 		statement = NextPlanner(query, text, cursor_options, parameters);
@@ -104,6 +109,8 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	{
 		planning_approximate = outer_approximate;
 		EndExactly(outer_exactly);
+		if (statement == NULL)
+			split_aggregates = split_before;
 	}
 	PG_END_TRY();
 	return statement;
@@ -230,7 +237,6 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 		if (!IsCitusSession() && (!expression || query->hasSubLinks))
 			reach = ReachOf(query);
 	}
-	split_aggregates = false;
 	WalkStatement(query, &walk);
 	wanted = (uses.distinct || uses.count_distinct) && StatementMayBeApproximate(query) &&
 			 reach != Reach::Part;
