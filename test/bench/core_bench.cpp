@@ -4,7 +4,7 @@
 //
 // The machines this runs on are shared and noisy, so what matters is the ratio: each
 // row measures the method and its limit in alternation, several rounds, and prints
-// the best of each. Rates and bits a key stand on the same row.
+// the best and the median of each. Rates and bits a key stand on the same row.
 //
 // A method whose filters grow is filled from empty in each round, until the next key would
 // pass the size: its time to add includes growth. It goes through the filter layer, as in the
@@ -14,6 +14,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -113,30 +115,36 @@ struct Prepared {
 
 std::unique_ptr<Prepared> prepared;
 
-// Runs rounds of the limit and of the method in alternation, which return nanoseconds a key.
-struct Best {
-  double ns = 1e9;
-  double limit_ns = 1e9;
+// Nanoseconds a key of each round, sorted: the best comes first, the median is in the middle.
+using Rounds = std::array<double, kRounds>;
+struct Times {
+  Rounds method, limit;
 };
 
+// Runs rounds of the limit and of the method in alternation, which return nanoseconds a key.
 template <typename Limit, typename Run>
-Best BestOf(benchmark::State& state, Limit limit, Run run) {
-  Best best;
+Times TimesOf(benchmark::State& state, Limit limit, Run run) {
+  Times times{};
   for (auto _ : state) {
     for (int round = 0; round < kRounds; ++round) {
-      const double limit_ns = limit(), ns = run();
-      if (limit_ns < best.limit_ns) best.limit_ns = limit_ns;
-      if (ns < best.ns) best.ns = ns;
+      times.limit[round] = limit();
+      times.method[round] = run();
     }
   }
-  return best;
+  std::sort(times.method.begin(), times.method.end());
+  std::sort(times.limit.begin(), times.limit.end());
+  return times;
 }
 
-void Report(benchmark::State& state, const Best& best, double percent, double bits_a_key) {
+void Report(benchmark::State& state, const Times& times, double percent, double bits_a_key) {
+  constexpr size_t kMiddle = kRounds / 2;
   state.counters["FPR%"] = percent;
-  state.counters["ns/key"] = best.ns;
-  state.counters["limit_ns"] = best.limit_ns;
-  state.counters["ratio"] = best.ns / best.limit_ns;
+  state.counters["ns/key"] = times.method[0];
+  state.counters["median"] = times.method[kMiddle];
+  state.counters["limit_ns"] = times.limit[0];
+  state.counters["limit_median"] = times.limit[kMiddle];
+  state.counters["ratio"] = times.method[0] / times.limit[0];
+  state.counters["median_ratio"] = times.method[kMiddle] / times.limit[kMiddle];
   state.counters["bits/key"] = bits_a_key;
 }
 
@@ -184,7 +192,7 @@ void MeasureGrowing(benchmark::State& state, uint64_t bytes, Operation operation
   Memory limit(bytes);
   const LineLoop<1> lines = {limit.data, bytes / kLineBytes};
   uint64_t key = uint64_t{1} << 60;
-  const Best best = BestOf(
+  const Times times = TimesOf(
       state, [&] { return TimedLimit(lines, kKeysARound, batch, &key); },
       [&] {
         if (operation == Operation::kAdd) {
@@ -199,7 +207,7 @@ void MeasureGrowing(benchmark::State& state, uint64_t bytes, Operation operation
         });
       });
   state.SetLabel("set");
-  Report(state, best, percent,
+  Report(state, times, percent,
          8.0 * static_cast<double>(filter->Bytes()) / static_cast<double>(keys));
 }
 
@@ -232,7 +240,7 @@ void Measure(benchmark::State& state, const Method& method, const char* options,
     benchmark::DoNotOptimize(seen[0]);
   };
   uint64_t* fresh = operation == Operation::kAdd ? &at.key : &key;
-  const Best best = BestOf(
+  const Times times = TimesOf(
       state, [&] { return TimedLimit(lines, at.keys_a_round, batch, &key); },
       [&] { return Timed(at.keys_a_round, batch, fresh, step); });
   if (full) {
@@ -243,7 +251,7 @@ void Measure(benchmark::State& state, const Method& method, const char* options,
   state.SetLabel(remembers == dedup::Remembers::kAll        ? "set"
                  : remembers == dedup::Remembers::kByChance ? "chance"
                                                             : "window");
-  Report(state, best, at.false_positives, 8.0 * shape.bytes / static_cast<double>(shape.keys));
+  Report(state, times, at.false_positives, 8.0 * shape.bytes / static_cast<double>(shape.keys));
 }
 
 void RegisterOne(const Method& method, const std::string& label, const char* options) {
