@@ -9,9 +9,9 @@
 #   BENCH_TYPES   bigint text two (two int4 columns)
 #
 # The queries of one comparison take turns, forwards and backwards, each in a session of
-# its own. Prints the shortest wall and CPU time of each (of its backend; workers are not
-# in it), the same for a row, how many times the filter's the wall time is, and what went
-# to temporary files. Times never fail a run.
+# its own. Prints the shortest and the median wall and CPU time of each (CPU of its backend;
+# workers are not in it), the wall time of a row, how many times the filter's the wall time is,
+# and what went to temporary files. Times never fail a run.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."

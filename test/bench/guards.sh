@@ -5,11 +5,12 @@
 # usage: test/bench/guards.sh [daily|partitions]...
 #
 #   daily       a click table of 30 daily partitions, once for each of BENCH_BUFFERS
-#   partitions  the exact guard, EXISTS and no check in 30, 300 and 1000 partitions, with
-#               the first of BENCH_BUFFERS
+#   partitions  guards, EXISTS and no check in as many partitions as BENCH_DAYS says, with the
+#               first of BENCH_BUFFERS: an exact guard, and an approximate guard of a table
+#               without an index on the key, since that guard searches none
 #
 #   BENCH_PRESENT 20000000 rows in each table before, BENCH_ROWS 1000000 rows inserted at a
-#   time, BENCH_ROUNDS 3, BENCH_BUFFERS '6GB 128MB' (shared_buffers)
+#   time, BENCH_ROUNDS 3, BENCH_BUFFERS '6GB 128MB' (shared_buffers), BENCH_DAYS '30 300 1000'
 #
 # What is compared takes turns in one run. Prints microseconds of CPU of the backend and
 # of wall time for each row, ratios, and how many rows each table stored. Never fails by them.
@@ -46,8 +47,8 @@ for comparison in "${comparisons[@]}"; do
 			done
 			;;
 		partitions)
-			for days in 30 300 1000; do
-				compare "${buffers[0]}" "$days" exact exists none
+			for days in ${BENCH_DAYS:-30 300 1000}; do
+				compare "${buffers[0]}" "$days" exact no_index exists none
 			done
 			;;
 		*) echo "guards.sh: no such comparison: \"$comparison\"" >&2; exit 2 ;;
