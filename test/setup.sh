@@ -37,9 +37,9 @@ setup_list() {
 	check="$check python3 python3-psycopg python3-psycopg2 python3-asyncpg python3-sqlalchemy python3-django python3-xxhash"
 	local check_server="postgresql-$pg-partman"
 
-	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py is Python. A client
-	# in C++ speaks to the server by libpq.
-	local bench="cmake libbenchmark-dev libpq-dev python3-minimal valgrind" bench_server="postgresql-$pg-hll"
+	# Google Benchmark, and the sketch that dedup_agg is compared with. plot.py and tables.py are
+	# Python. Clients in C++ speak to the server by libpq. all.sh asks git for the commit.
+	local bench="cmake git libbenchmark-dev libpq-dev python3 valgrind" bench_server="postgresql-$pg-hll"
 
 	# Citus.
 	local citus="gcc libc6-dev libpq-dev libssl-dev liblz4-dev libzstd-dev libkrb5-dev perl"
