@@ -81,8 +81,10 @@ needs() {
 
 # The core's programs, in a folder that stays.
 build_core() {
-	cmake -S test/bench -B "build/bench$1" "${@:2}" > "$log" 2>&1 && cmake --build "build/bench$1" -j2 >> "$log" 2>&1 ||
-		{ cat "$log"; return 1; }
+	if ! { cmake -S test/bench -B "build/bench$1" "${@:2}" && cmake --build "build/bench$1" -j2; } > "$log" 2>&1; then
+		cat "$log"
+		return 1
+	fi
 }
 
 # ---- The parts. Sizes are such that all take about half an hour together.
