@@ -138,14 +138,15 @@ def layout(function):
 
 
 def folded(table):
-    """A table of psql as it is, columns "min X" and "median X" in one."""
+    """A table of psql as it is, columns "min X" and "median X" in one, without empty columns."""
     columns, header, cells = table.columns, [], []
     i = 0
     while i < len(columns):
         pairs = i + 1 < len(columns) and columns[i + 1].startswith("median") and re.match("min |best|.*, best$", columns[i])
-        header.append(re.sub("^(min|best) |, best$", "", columns[i]) if pairs else columns[i])
-        cells.append((i, i + 1) if pairs else (i,))
-        i += len(cells[-1])
+        if any(row[i] for row in table.rows):
+            header.append(re.sub("^(min|best) |, best$", "", columns[i]) if pairs else columns[i])
+            cells.append((i, i + 1) if pairs else (i,))
+        i += 2 if pairs else 1
     return header, [[pair(row[c[0]], row[c[1]]) if len(c) == 2 else number(row[c[0]]) for c in cells] for row in table.rows]
 
 
