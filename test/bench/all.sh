@@ -188,7 +188,7 @@ sets() {
 
 describe() {
 	local before after changed=
-	git diff --quiet HEAD 2>/dev/null || changed=' with changes'
+	git diff --quiet HEAD -- src test/bench Makefile 2>/dev/null || changed=' with changes'
 	echo "#: part: $1"
 	echo "#: sizes: $(size whole tiny)"
 	echo "#: date: $(date -u '+%F %H:%M UTC')"

@@ -7,6 +7,7 @@
     core_bench --benchmark_out=OUT/speed.json --benchmark_out_format=json
     plot.py OUT docs/img
 
+It draws those whose file is in OUT. test/bench/all.sh leaves speed.json in the folder of its results.
 Only the standard library is used. Each plot is an SVG of the width of a README that
 is readable on light and dark ground: a viewer's preference picks the colours, and each
 line has a dash pattern and a mark of its own beside its colour.
@@ -300,10 +301,13 @@ def main():
         sys.exit(__doc__)
     source, target = sys.argv[1:]
     os.makedirs(target, exist_ok=True)
-    draw_streams(read(os.path.join(source, "streams.tsv")), os.path.join(target, "streams.svg"))
-    draw_ages(read(os.path.join(source, "ages.tsv")), os.path.join(target, "ages.svg"))
-    draw_bits(read(os.path.join(source, "bits.tsv")), os.path.join(target, "bits.svg"))
-    draw_speed(os.path.join(source, "speed.json"), os.path.join(target, "speed.svg"))
+    for name, draw in (("streams", draw_streams), ("ages", draw_ages), ("bits", draw_bits)):
+        path = os.path.join(source, name + ".tsv")
+        if os.path.exists(path):
+            draw(read(path), os.path.join(target, name + ".svg"))
+    path = os.path.join(source, "speed.json")
+    if os.path.exists(path):
+        draw_speed(path, os.path.join(target, "speed.svg"))
 
 
 if __name__ == "__main__":
