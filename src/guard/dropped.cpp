@@ -7,7 +7,8 @@
  * the filter keeps them.
  *
  * The extension's event trigger calls us before such a command, so that this also holds in a
- * session that has not loaded the library.
+ * session that has not loaded the library. It loads the library before DROP SCHEMA, DROP OWNED
+ * and ALTER TABLE, too, for which the hook of left.cpp is enough.
  */
 #include "guard/inherit.hpp"
 #include "guard/distributed.hpp"
@@ -189,7 +190,7 @@ TriggerReplaced(const CreateTrigStmt *statement)
 
 /*
  * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER, DROP INDEX, DROP
- * TABLE and CREATE TRIGGER
+ * TABLE, DROP SCHEMA, DROP OWNED, CREATE TRIGGER and ALTER TABLE
  */
 DEDUP_FUNCTION(dedup_guard_dropped)
 {
