@@ -606,6 +606,9 @@ extern void InitGuardMoves(void);
 /* A trigger is about to be dropped: perhaps with its table, or when that is detached. */
 extern void GuardTriggerGoes(Oid trigger);
 
+/* The same of a table that does not inherit from a guarded one any more. */
+extern void GuardedTableLeaves(Oid table);
+
 /*
  * Makes deleted rows (above) of those of guarded tables that this transaction has dropped or
  * detached under a filter, by reading them once. Called before a row is refused. Returns
@@ -623,6 +626,9 @@ extern void ForgetLeft(SubTransactionId id);
  * nothing is deleted that was there when it began.
  */
 extern void RememberLeftOut(Oid filter, uint64 hash);
+
+/* Whether any row is remembered. */
+extern bool HaveLeftOut(void);
 
 /*
  * A row with this key is deleted. Raises 55000 if the query that does so has left a row with

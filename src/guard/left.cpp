@@ -55,7 +55,7 @@ IsNoted(Relation heap)
 }
 
 static void
-NoteLeftTable(Relation heap, const GuardPlan *plan)
+NoteLeftTable(Relation heap, const GuardPlan *plan, bool leaves)
 {
 	Relation filter = RelationIdGetRelation(plan->clause.filter);
 	Relation toast = OidIsValid(heap->rd_rel->reltoastrelid)
@@ -82,6 +82,7 @@ NoteLeftTable(Relation heap, const GuardPlan *plan)
 		left->desc = CreateTupleDescCopyConstr(RelationGetDescr(heap));
 		left->plan = plan;
 		left->filter_file = FileNumberOf(filter);
+		left->leaves = leaves;
 		left->until = GetCurrentCommandId(false);
 		left->offset = FirstOffsetNumber;
 		left_tables = lappend(left_tables, left);
@@ -91,6 +92,20 @@ NoteLeftTable(Relation heap, const GuardPlan *plan)
 	}
 	if (RelationIsValid(toast))
 		RelationClose(toast);
+}
+
+/* Notes a table while its guard is whole: before the first of its triggers is dropped. */
+static void
+NoteIfGuarded(Relation heap, bool leaves)
+{
+	const GuardPlan *plan;
+
+	if (heap->rd_rel->relkind != RELKIND_RELATION || heap->rd_rel->relam != HEAP_TABLE_AM_OID ||
+		RelationUsesLocalBuffers(heap) || IsNoted(heap))
+		return;
+	plan = FiringGuard(heap);
+	if (plan != NULL)
+		NoteLeftTable(heap, plan, leaves);
 }
 
 void
@@ -109,15 +124,18 @@ GuardTriggerGoes(Oid trigger)
 	heap_freetuple(tuple);
 	if (!RelationIsValid(heap))
 		return;
-	/* The first of the guard's triggers; after it there is no whole guard. */
-	if (heap->rd_rel->relkind == RELKIND_RELATION && heap->rd_rel->relam == HEAP_TABLE_AM_OID &&
-		!RelationUsesLocalBuffers(heap) && !IsNoted(heap))
-	{
-		const GuardPlan *plan = FiringGuard(heap);
+	NoteIfGuarded(heap, false);
+	RelationClose(heap);
+}
 
-		if (plan != NULL)
-			NoteLeftTable(heap, plan);
-	}
+void
+GuardedTableLeaves(Oid table)
+{
+	Relation heap = RelationIdGetRelation(table);
+
+	if (!RelationIsValid(heap))
+		return;
+	NoteIfGuarded(heap, true);
 	RelationClose(heap);
 }
 
@@ -131,8 +149,10 @@ HasLeft(const Truncation *left)
 
 	if (!RelationIsValid(heap))
 		return true;
-	has_left = guarded != left->heap;
-	if (has_left && heap->rd_rel->relispartition)
+	has_left = left->leaves || guarded != left->heap;
+	if (left->leaves)
+		;
+	else if (has_left && heap->rd_rel->relispartition)
 		has_left = !list_member_oid(get_partition_ancestors(left->heap), guarded);
 	else if (has_left)
 		has_left = !InheritsFrom(left->heap, guarded);

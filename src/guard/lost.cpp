@@ -91,6 +91,12 @@ RememberLeftOut(Oid filter, uint64 hash)
 	row->subid = GetCurrentSubTransactionId();
 }
 
+bool
+HaveLeftOut(void)
+{
+	return left_out != NULL;
+}
+
 void
 CheckLeftOut(Relation rel, Oid filter, uint64 hash)
 {

@@ -285,12 +285,10 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 			return trigger->tg_trigtuple;
 		site = MakeSite(fcinfo, trigger, plan);
 	}
-	if (site->plan->options.exact)
-	{
-		if (moves)
-			EnterExactMove(site, trigger, row);
+	if (site->plan->options.exact && moves)
+		EnterExactMove(site, trigger, row);
+	if (site->plan->options.exact && (moves || likely(!HaveLeftOut())))
 		return trigger->tg_trigtuple;
-	}
 	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
 	{
@@ -319,6 +317,8 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	}
 	if (has_key && !marked && !moves)
 		CheckLeftOut(rel, filter_oid, hash);
+	if (site->plan->options.exact)
+		return trigger->tg_trigtuple;
 	if (has_key && !marked && site->may_delete &&
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{

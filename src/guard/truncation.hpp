@@ -47,6 +47,7 @@ struct Truncation
 	const GuardPlan *plan;
 	Oid filter_file; /* of the filter then */
 	bool warn;       /* when it commits, unless the filter is truncated, too */
+	bool leaves;     /* left.cpp: it does not inherit from the guarded table any more */
 	CommandId until; /* only rows as they were before this command; or InvalidCommandId */
 
 	/*
