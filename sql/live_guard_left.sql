@@ -127,6 +127,12 @@ RESET enable_hashjoin;
 RESET enable_mergejoin;
 \set QUIET off
 
+\set QUIET on
+CREATE FUNCTION delete_put(k int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM t WHERE t.k = delete_put.k AND put(t.k); RETURN k; END $$;
+\set QUIET off
+INSERT INTO other SELECT delete_put(23);
+COPY (SELECT delete_put(23)) TO '/dev/null';
+
 -- statements one after the other are no such case: a duplicate is left out, and its twin deleted later
 
 BEGIN;

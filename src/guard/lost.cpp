@@ -48,16 +48,23 @@ constexpr long MOST_KEYS = 100000;
 static HTAB *left_out = NULL; /* in TopTransactionContext */
 static CommandId last_command;
 
-/* Whether the statement of the client is an INSERT that only inserts, and this is its query. */
+/*
+ * Whether the calling trigger is fired by the query of the client's statement itself, and that
+ * is an INSERT that only inserts, or COPY.
+ */
 static bool
 IsPlainInsert(void)
 {
+	const MemoryContext query = MemoryContextGetParent(CurrentMemoryContext);
 	const PlannedStmt *statement;
 
-	if (ActivePortal == NULL || list_length(ActivePortal->stmts) != 1 ||
-		DatumGetInt32(pg_trigger_depth(NULL)) != 1)
+	if (ActivePortal == NULL || list_length(ActivePortal->stmts) != 1 || query == NULL ||
+		MemoryContextGetParent(query) != ActivePortal->portalContext)
 		return false;
 	statement = linitial_node(PlannedStmt, ActivePortal->stmts);
+	if (statement->commandType == CMD_UTILITY)
+		return IsA(statement->utilityStmt, CopyStmt) &&
+			   ((const CopyStmt *) statement->utilityStmt)->is_from;
 	return statement->commandType == CMD_INSERT && !statement->hasModifyingCTE;
 }
 
