@@ -272,6 +272,19 @@ INSERT INTO par SELECT k, 'moved' FROM chi, generate_series(1, 2);
 DROP TABLE chi;
 COMMIT;
 SELECT * FROM par ORDER BY k;
+\set QUIET on
+CREATE TABLE freeing (k int, v text);
+CREATE TABLE freeing1 () INHERITS (freeing);
+SELECT dedup_create('ff', dedup_filter(1000, 1e-6, 42)) \gset
+SELECT dedup_guard('freeing', 'ff', '{k}', on_delete => 'forget') \gset
+INSERT INTO freeing1 VALUES (1, 'first'), (2, 'first');
+\set QUIET off
+BEGIN;
+ALTER TABLE freeing1 NO INHERIT freeing;
+INSERT INTO freeing SELECT k, 'moved' FROM freeing1, generate_series(1, 2);
+DROP TABLE freeing1;
+COMMIT;
+SELECT * FROM freeing ORDER BY k;
 BEGIN;
 DROP TABLE par;
 INSERT INTO other VALUES (4001, 'again'), (4001, 'dup');

@@ -606,7 +606,7 @@ extern void InitGuardMoves(void);
 /* A trigger is about to be dropped: perhaps with its table, or when that is detached. */
 extern void GuardTriggerGoes(Oid trigger);
 
-/* The same of a table that does not inherit from a guarded one any more. */
+/* The same of a table that does not inherit from a guarded one any more, or soon does not. */
 extern void GuardedTableLeaves(Oid table);
 
 /*
