@@ -455,6 +455,8 @@ ChildDetached(Oid child, Oid parent)
 		if (!stays)
 			left = lappend_oid(left, table);
 	}
+	foreach(cell, left)
+		GuardedTableLeaves(lfirst_oid(cell));
 	DropGuardsOf(left, function);
 	foreach(cell, left)
 	{

@@ -7,7 +7,8 @@
  * the filter keeps them.
  *
  * The extension's event trigger calls us before such a command, so that this also holds in a
- * session that has not loaded the library.
+ * session that has not loaded the library. It loads the library before DROP SCHEMA, DROP OWNED
+ * and ALTER TABLE, too, for which the hook of left.cpp is enough, but for NO INHERIT.
  */
 #include "guard/inherit.hpp"
 #include "guard/distributed.hpp"
@@ -188,8 +189,30 @@ TriggerReplaced(const CreateTrigStmt *statement)
 #endif
 
 /*
+ * A table is perhaps about to cease to inherit from a guarded table. Afterwards a guard that
+ * frees keys would be incomplete without its parent's.
+ */
+static void
+InheritanceEnds(const AlterTableStmt *statement)
+{
+	ListCell *cell;
+
+	foreach(cell, statement->cmds)
+	{
+		const Oid table = RangeVarGetRelid(statement->relation, NoLock, true);
+		ListCell *below;
+
+		if (((const AlterTableCmd *) lfirst(cell))->subtype != AT_DropInherit ||
+			!OidIsValid(table) || !OwnsTable(table))
+			continue;
+		foreach(below, find_all_inheritors(table, NoLock, NULL))
+			GuardedTableLeaves(lfirst_oid(below));
+	}
+}
+
+/*
  * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER, DROP INDEX, DROP
- * TABLE and CREATE TRIGGER
+ * TABLE, DROP SCHEMA, DROP OWNED, CREATE TRIGGER and ALTER TABLE
  */
 DEDUP_FUNCTION(dedup_guard_dropped)
 {
@@ -205,6 +228,8 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 	if (data->parsetree != NULL && IsA(data->parsetree, CreateTrigStmt))
 		TriggerReplaced((const CreateTrigStmt *) data->parsetree);
 #endif
+	if (data->parsetree != NULL && IsA(data->parsetree, AlterTableStmt))
+		InheritanceEnds((const AlterTableStmt *) data->parsetree);
 	statement = (const DropStmt *) data->parsetree;
 	if (statement == NULL || !IsA(statement, DropStmt))
 		PG_RETURN_NULL();

@@ -490,6 +490,12 @@ extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key,
 						const GuardRow *except);
 
 /*
+ * A row is left out whose key a row in hand has. If that one does not land, both would be lost:
+ * it is an error then.
+ */
+extern void NoteLeftOut(const LiveFilter &filter, uint64 hash);
+
+/*
  * Whether this key was added for the row, and noted. If so, the note goes along with the
  * row: it is now about the table that the row was entered for last.
  */
@@ -594,5 +600,48 @@ extern void ForgetMarkedCopies(SubTransactionId id);
 
 /* Installs a hook; once, from InitGuard(). */
 extern void InitGuardMoves(void);
+
+/* ---- tables that are dropped or detached (left.cpp) --------------------- */
+
+/* A trigger is about to be dropped: perhaps with its table, or when that is detached. */
+extern void GuardTriggerGoes(Oid trigger);
+
+/* The same of a table that does not inherit from a guarded one any more, or soon does not. */
+extern void GuardedTableLeaves(Oid table);
+
+/*
+ * Makes deleted rows (above) of those of guarded tables that this transaction has dropped or
+ * detached under a filter, by reading them once. Called before a row is refused. Returns
+ * whether anything was read.
+ */
+extern bool ReadLeftRows(const LiveFilter &filter);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetLeft(SubTransactionId id);
+
+/* ---- rows that are left out and whose twin is deleted (lost.cpp) -------- */
+
+/*
+ * Remembers that a row with this key was left out. Not in a plain INSERT, inside of which
+ * nothing is deleted that was there when it began.
+ */
+extern void RememberLeftOut(Oid filter, uint64 hash);
+
+/* Whether any row is remembered. */
+extern bool HaveLeftOut(void);
+
+/*
+ * A row with this key is deleted. Raises 55000 if the query that does so has left a row with
+ * this key out, or something inside of it has.
+ */
+extern void CheckLeftOut(Relation rel, Oid filter, uint64 hash);
+
+/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+extern void ForgetLeftOut(SubTransactionId id);
+
+/* ---- WITH clauses that delete rows (with.cpp) --------------------------- */
+
+/* Installs a hook; once, from InitGuard(). */
+extern void InitGuardWith(void);
 
 #endif /* STREAMDEDUP_GUARD_GUARD_HPP */

@@ -32,6 +32,8 @@ GuardTransactionCallback(XactEvent event, void *arg)
 			ForgetGuardLevel(1);
 			ForgetDeletedRows(event != XACT_EVENT_ABORT);
 			ForgetTruncations(TopSubTransactionId);
+			ForgetLeft(TopSubTransactionId);
+			ForgetLeftOut(TopSubTransactionId);
 			ForgetEmptied(TopSubTransactionId);
 			ForgetMarkedCopies(TopSubTransactionId);
 			ForgetUnguarded();
@@ -64,6 +66,8 @@ GuardSubtransactionCallback(SubXactEvent event, SubTransactionId id, SubTransact
 			ForgetGuardLevel(level);
 			DeletedRowsSubtransactionAborts(level, id, parent);
 			ForgetTruncations(id);
+			ForgetLeft(id);
+			ForgetLeftOut(id);
 			ForgetEmptied(id);
 			ForgetMarkedCopies(id);
 			break;
@@ -94,6 +98,8 @@ GuardObjectAccess(ObjectAccessType access, Oid catalog, Oid object, int column, 
 		previous_object_access(access, catalog, object, column, arg);
 	if (access == OAT_POST_CREATE && catalog == TriggerRelationId)
 		TriggerCreated(object);
+	if (access == OAT_DROP && catalog == TriggerRelationId)
+		GuardTriggerGoes(object);
 }
 
 /* ---- registering ----------------------------------------------------------- */
@@ -112,6 +118,7 @@ InitGuard(void)
 	live_guard = &guard_of_live;
 	InitGuardRows();
 	InitGuardMoves();
+	InitGuardWith();
 	InitGuardTruncate();
 	InitGuardUnguarded();
 	RegisterXactCallback(GuardTransactionCallback, NULL);

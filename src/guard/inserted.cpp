@@ -175,6 +175,8 @@ AskForKey(InsertedRow *in)
 	in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
 	in->answer = TestAndAddKey(in->filter, in->hash, in->site->key);
 	in->too_old = in->answer == LiveAnswer::TooOld;
+	if (in->answer == LiveAnswer::Duplicate && !in->uses && ReadLeftRows(in->filter))
+		in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
 	/* That of a row that moves was counted when it was updated. */
 	if (in->too_old && !in->moving)
 		CountLive(in->filter, LiveCounter::TooOld, 1);
@@ -263,6 +265,12 @@ LeaveOut(const InsertedRow *in)
 	if (site->plan->mode == GuardMode::Divert)
 		DivertRow(&site->divert, GetMemoryChunkContext(site), site->plan, in->rel,
 				  in->trigger->tg_trigslot);
+	else if (in->has_key && !in->too_old)
+	{
+		if (HaveGuardRows())
+			NoteLeftOut(in->filter, in->hash);
+		RememberLeftOut(in->filter_oid, in->hash);
+	}
 	if (!in->too_old)
 		CountLive(in->filter, LiveCounter::Skipped, 1);
 }

@@ -23,6 +23,7 @@ extern "C" {
 #include "executor/executor.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "utils/lsyscache.h"
 }
 
 namespace
@@ -46,6 +47,7 @@ struct GuardNote
 	Oid heap;
 	Oid file; /* of the heap, when it landed speculatively */
 	bool may_kill;
+	bool left_out;       /* another row, as a duplicate of this one */
 	bool taken_back;     /* but not yet uncounted */
 	ItemPointerData tid; /* valid: landed, speculatively */
 };
@@ -228,7 +230,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 	note->subid = GetCurrentSubTransactionId();
 	note->heap = row->heap;
 	note->may_kill = may_kill;
-	note->taken_back = false;
+	note->left_out = note->taken_back = false;
 	ItemPointerSetInvalid(&note->tid);
 	if (effect.counts)
 		CountLive(filter, effect.counter, 1);
@@ -244,6 +246,16 @@ MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash)
 		return false;
 	guard_notes[i].heap = row->heap;
 	return true;
+}
+
+void
+NoteLeftOut(const LiveFilter &filter, uint64 hash)
+{
+	for (int i = 0; i < guard_note_count; i++)
+		if (guard_notes[i].row != NULL && guard_notes[i].hash == hash &&
+			guard_notes[i].filter == RelationGetRelid(filter.rel) &&
+			(guard_notes[i].counted == LiveCounter::New || guard_notes[i].uses))
+			guard_notes[i].left_out = true;
 }
 
 /* Runs visit(tuple) on the row at a place, whose page is locked, if there is one. */
@@ -377,6 +389,17 @@ SettleNote(int i)
 		RemoveNote(i);
 		return;
 	}
+
+	if (note->left_out)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a row was left out as a duplicate of one that was not inserted"),
+				 errdetail("A trigger or function inserted the row while the guard of table "
+						   "\"%s\" had the key of another row, which was skipped afterwards. "
+						   "Both rows would be lost.",
+						   get_rel_name(note->heap) != NULL ? get_rel_name(note->heap) : "?"),
+				 errhint("Give the trigger that inserts the row a name that sorts before \"%s\".",
+						 GUARD_TRIGGER)));
 
 	/* Dropped by this transaction, or else our lock would have kept it. */
 	if (!IsLiveRelationId(note->filter))

@@ -214,6 +214,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 				answer = TestAndAddKey(filter, hash, site->key);
 				if (answer == LiveAnswer::TooOld)
 					CountLive(filter, LiveCounter::TooOld, 1);
+				if (answer == LiveAnswer::Duplicate && !uses && ReadLeftRows(filter))
+					uses = UseDeletedRow(filter_oid, hash, &use);
 				if (answer == LiveAnswer::Duplicate && !uses)
 					RejectRow(rel, plan, filter, site->key.columns);
 			}
@@ -283,12 +285,10 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 			return trigger->tg_trigtuple;
 		site = MakeSite(fcinfo, trigger, plan);
 	}
-	if (site->plan->options.exact)
-	{
-		if (moves)
-			EnterExactMove(site, trigger, row);
+	if (site->plan->options.exact && moves)
+		EnterExactMove(site, trigger, row);
+	if (site->plan->options.exact && (moves || likely(!HaveLeftOut())))
 		return trigger->tg_trigtuple;
-	}
 	filter_oid = site->plan->clause.filter;
 	if (!site->has_seed)
 	{
@@ -315,6 +315,10 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		row->root = site->root;
 		row->moved = {has_key, filter_oid, hash};
 	}
+	if (has_key && !marked && !moves)
+		CheckLeftOut(rel, filter_oid, hash);
+	if (site->plan->options.exact)
+		return trigger->tg_trigtuple;
 	if (has_key && !marked && site->may_delete &&
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{

@@ -79,11 +79,7 @@ MayBeRemovedRow(Oid filter)
 
 /* ---- the guard of a table ---------------------------------------------------- */
 
-/*
- * The plan of the table's guard, if it has one whose triggers fire just now; or NULL. Exact
- * guards look for the rows, and find that they are gone.
- */
-static const GuardPlan *
+const GuardPlan *
 FiringGuard(Relation heap)
 {
 	const Oid function = FindGuardFunction(heap, true);
@@ -308,6 +304,7 @@ AddTruncation(Relation heap, const GuardPlan *plan)
 	truncation->after = FileNumberOf(heap);
 	truncation->inserted = CountInserted(heap);
 	truncation->plan = plan;
+	truncation->until = InvalidCommandId;
 	truncation->done = true;
 	truncations = lappend(truncations, truncation);
 	MemoryContextSwitchTo(old);

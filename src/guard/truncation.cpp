@@ -374,6 +374,8 @@ ReadTruncation(Truncation *truncation, const LiveFilter &filter)
 														  ALLOCSET_DEFAULT_SIZES);
 	KeyReader reader;
 
+	if (truncation->until != InvalidCommandId)
+		snapshot->curcid = truncation->until;
 	MakeKeyReader(&reader, &truncation->plan->clause);
 	while (truncation->block < blocks)
 	{

@@ -47,6 +47,8 @@ struct Truncation
 	const GuardPlan *plan;
 	Oid filter_file; /* of the filter then */
 	bool warn;       /* when it commits, unless the filter is truncated, too */
+	bool leaves;     /* left.cpp: it does not inherit from the guarded table any more */
+	CommandId until; /* only rows as they were before this command; or InvalidCommandId */
 
 	/*
 	 * How far its rows have been read: first those whose keys are all in line, up to a
@@ -59,6 +61,12 @@ struct Truncation
 	int external_noted;
 	bool done;
 };
+
+/*
+ * The plan of a table's guard, if it has one whose triggers fire just now; or NULL. Exact
+ * guards look for the rows, and find that they are gone (truncate.cpp).
+ */
+extern const GuardPlan *FiringGuard(Relation heap);
 
 /* Whether this transaction holds AccessExclusiveLock on a relation (truncate.cpp). */
 extern bool HoldsExclusively(Oid relid);

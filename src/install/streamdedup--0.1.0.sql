@@ -659,15 +659,16 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows from the side table of a guard if no row of the table has their key; returns their number';
 
--- Drops and replacements of a guard's trigger or index by hand, and of a partition whose keys stay, also in a
--- session that has not loaded the library.
+-- Drops and replacements of a guard's trigger or index by hand, and of a partition whose keys stay; loads the library
+-- before a table is dropped or detached.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, and says that a dropped partition''s keys stay';
 
 CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
-WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE', 'CREATE TRIGGER') EXECUTE FUNCTION dedup_guard_dropped();
+WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE', 'DROP SCHEMA', 'DROP OWNED', 'CREATE TRIGGER', 'ALTER TABLE')
+EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
 -- Tables that begin or cease to inherit from a guarded table, also in a session that has not

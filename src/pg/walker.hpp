@@ -23,4 +23,16 @@ AsWalker(bool (*visit)(Node *, void *))
 	return (Walker) (void (*)(void)) visit;
 }
 
+#if PG_VERSION_NUM >= 160000
+using StateWalker = planstate_tree_walker_callback;
+#else
+using StateWalker = bool (*)();
+#endif
+
+static inline StateWalker
+AsStateWalker(bool (*visit)(struct PlanState *, void *))
+{
+	return (StateWalker) (void (*)(void)) visit;
+}
+
 #endif /* STREAMDEDUP_PG_WALKER_HPP */

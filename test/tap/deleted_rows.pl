@@ -324,6 +324,12 @@ my %operations = (
 				push @new, "($id, $row->[0], $row->[2])";
 			}
 		}
+		# nobody reads the clause; it is run first all the same
+		return statement(
+			$s,
+			"WITH d AS (DELETE FROM $from WHERE id IN (" . in_list(@ids) . ')) ' . insert_sql($to) . ' VALUES ' . values_of(@rows),
+			sub { delete_rows($_[0], @ids); insert_rows($_[0], $to, \@rows) })
+		  if rand() < 0.3;
 		my %keys = map { $_->[1] // '' => 1 } @rows;
 		my $order = keys %keys == @rows && rand() < 0.7 ? '' : ' ORDER BY new';
 		return statement(

@@ -39,8 +39,9 @@ my ($kind, $mode, %option);
 
 # Rows by id: {k, l, part, d, at, dup, detached}. Partitions by name: attached or detached. Keys
 # that the filter has; deleted rows of this statement and of this transaction that can come
-# again, and truncated ones; ids of diverted rows. A transaction or savepoint keeps copies.
-my (%rows, %parts, %seen, %gone, %truncated, %refused, @kept, $next_id);
+# again, and truncated ones; those of detached partitions, by name, which count when one of them
+# would be refused; ids of diverted rows. A transaction or savepoint keeps copies.
+my (%rows, %parts, %seen, %gone, %truncated, %left, %refused, @kept, $next_id);
 
 # The partitions: of a range that is hash-partitioned below, of ranges, one with other
 # attribute numbers, and the default one, all by `part`.
@@ -88,7 +89,16 @@ sub is_taken
 	my ($row, $but) = @_;
 	my $key = key_of($row);
 	return 0 if !defined $key;
-	return $seen{$key} && !$gone{$key} && !$truncated{$key} if $kind ne 'exact';
+	if ($kind ne 'exact')
+	{
+		return 0 if !$seen{$key} || $gone{$key} || $truncated{$key};
+		foreach my $name (grep { $parts{$_} eq 'detached' } keys %left)
+		{
+			my $keys = delete $left{$name};
+			$truncated{$_} += $keys->{$_} foreach keys %$keys;
+		}
+		return !$truncated{$key};
+	}
 	foreach my $id (keys %rows)
 	{
 		my $other = $rows{$id};
@@ -133,25 +143,26 @@ sub end_statement
 
 sub end_transaction
 {
-	%gone = %truncated = ();
+	%gone = %truncated = %left = ();
 	return;
 }
 
 sub keep
 {
-	push @kept, [ { map { $_ => { %{ $rows{$_} } } } keys %rows }, {%parts}, {%seen}, {%gone}, {%truncated}, {%refused} ];
+	push @kept, [ { map { $_ => { %{ $rows{$_} } } } keys %rows }, {%parts}, {%seen}, {%gone}, {%truncated}, {%refused}, { map { $_ => { %{ $left{$_} } } } keys %left } ];
 	return;
 }
 
 sub go_back
 {
-	my ($old_rows, $old_parts, $old_seen, $old_gone, $old_truncated, $old_refused) = @{ $kept[-1] };
+	my ($old_rows, $old_parts, $old_seen, $old_gone, $old_truncated, $old_refused, $old_left) = @{ $kept[-1] };
 	%rows = map { $_ => { %{ $old_rows->{$_} } } } keys %$old_rows;
 	%parts = %$old_parts;
 	%seen = %$old_seen;
 	%gone = %$old_gone;
 	%truncated = %$old_truncated;
 	%refused = %$old_refused;
+	%left = map { $_ => { %{ $old_left->{$_} } } } keys %$old_left;
 	return;
 }
 
@@ -381,7 +392,7 @@ sub model_statement
 	{
 		my $filter_too = $kind ne 'forgetting' && chance(0.5);
 		give_up($_, \%truncated) foreach delete @rows{@ids};
-		%seen = %gone = %truncated = () if $filter_too || $kind eq 'forgetting';
+		%seen = %gone = %truncated = %left = () if $filter_too || $kind eq 'forgetting';
 		return ('TRUNCATE t' . ($filter_too ? ', f' : ''), '');
 	}
 	if ($what < 88)
@@ -395,6 +406,8 @@ sub model_statement
 	{
 		my @inside = grep { part_of($rows{$_}{part}) eq $name } @ids;
 		$parts{$name} = 'detached';
+		$left{$name} = {};
+		give_up($rows{$_}, $left{$name}) foreach @inside;
 		$rows{$_}{detached} = $name foreach @inside;
 		return ("ALTER TABLE t DETACH PARTITION t_$name", '');
 	}
@@ -435,7 +448,7 @@ my $session = "SET client_min_messages = error; SET search_path = parted, public
 sub model_statements
 {
 	my (@sql, @said);
-	%rows = %seen = %gone = %truncated = %refused = @kept = ();
+	%rows = %seen = %gone = %truncated = %left = %refused = @kept = ();
 	%parts = map { $_ => 'attached' } 'a', 'b', 'c', 'd', 'rest';
 	$next_id = 0;
 	my $step = sub {

@@ -13,6 +13,7 @@
  * or their plans are dropped; so those that call functions are dropped, too.
  */
 #include "query/distinct/exactly.hpp"
+#include "pg/executor_run.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distributed.hpp"
 
@@ -220,14 +221,6 @@ DoNotAnalyzeStates(QueryDesc *query)
 		(HasMark(query->plannedstmt, PlanMark::Split) || HasSplitAggregates(query->plannedstmt)))
 		query->estate->es_instrument = 0;
 }
-
-#if PG_VERSION_NUM >= 180000
-#define ONCE_PARAMETER
-#define ONCE
-#else
-#define ONCE_PARAMETER , bool once
-#define ONCE , once
-#endif
 
 static void
 RunStatement(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)

@@ -1,0 +1,220 @@
+/*
+ * Rows that leave the guarded tables with their whole table: it is dropped, or it is detached
+ * from its parent. The same transaction may insert them again, as it may those that it deletes.
+ *
+ * In both cases the table's triggers are dropped, and that is the event. Whether the table goes
+ * is known later only: dedup_unguard() drops its triggers, too. So a note is made of the table
+ * and its file, and costs nothing. If a row of the same filter would be refused later in the
+ * transaction, and the table is gone or does not belong to the guarded one any more, its rows
+ * are read once, as they were when the triggers were dropped. The file of a table that was
+ * dropped, truncated or rewritten stays until the transaction commits.
+ */
+#include "guard/inherit.hpp"
+#include "guard/truncation.hpp"
+#include "pg/catalog.hpp"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/partition.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+}
+
+/* In TopTransactionContext. What TRUNCATE has removed is noted in the same form. */
+static List *left_tables = NIL;
+
+static void
+SetFileOf(Relation rel, FileLocator *file)
+{
+#if PG_VERSION_NUM >= 160000
+	*file = rel->rd_locator;
+#else
+	*file = rel->rd_node;
+#endif
+}
+
+static bool
+IsNoted(Relation heap)
+{
+	ListCell *cell;
+
+	foreach(cell, left_tables)
+	{
+		const Truncation *left = (const Truncation *) lfirst(cell);
+
+		if (left->heap == RelationGetRelid(heap) && left->after == FileNumberOf(heap) &&
+			left->until == GetCurrentCommandId(false))
+			return true;
+	}
+	return false;
+}
+
+static void
+NoteLeftTable(Relation heap, const GuardPlan *plan, bool leaves)
+{
+	Relation filter = RelationIdGetRelation(plan->clause.filter);
+	Relation toast = OidIsValid(heap->rd_rel->reltoastrelid)
+						 ? RelationIdGetRelation(heap->rd_rel->reltoastrelid)
+						 : NULL;
+	MemoryContext old;
+	Truncation *left;
+
+	if (RelationIsValid(filter))
+	{
+		old = MemoryContextSwitchTo(TopTransactionContext);
+		left = (Truncation *) palloc0(sizeof(Truncation));
+		left->subid = GetCurrentSubTransactionId();
+		left->heap = RelationGetRelid(heap);
+		SetFileOf(heap, &left->before);
+		left->after = FileNumberOf(heap);
+		if (RelationIsValid(toast))
+		{
+			left->has_toast = true;
+			left->toast_table = RelationGetRelid(toast);
+			SetFileOf(toast, &left->toast);
+		}
+		left->permanent = heap->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+		left->desc = CreateTupleDescCopyConstr(RelationGetDescr(heap));
+		left->plan = plan;
+		left->filter_file = FileNumberOf(filter);
+		left->leaves = leaves;
+		left->until = GetCurrentCommandId(false);
+		left->offset = FirstOffsetNumber;
+		left_tables = lappend(left_tables, left);
+		MemoryContextSwitchTo(old);
+		KeepDeletedRowsOf(left->subid);
+		RelationClose(filter);
+	}
+	if (RelationIsValid(toast))
+		RelationClose(toast);
+}
+
+/* Notes a table while its guard is whole: before the first of its triggers is dropped. */
+static void
+NoteIfGuarded(Relation heap, bool leaves)
+{
+	const GuardPlan *plan;
+
+	if (heap->rd_rel->relkind != RELKIND_RELATION || heap->rd_rel->relam != HEAP_TABLE_AM_OID ||
+		RelationUsesLocalBuffers(heap) || IsNoted(heap))
+		return;
+	plan = FiringGuard(heap);
+	if (plan != NULL)
+		NoteLeftTable(heap, plan, leaves);
+}
+
+void
+GuardTriggerGoes(Oid trigger)
+{
+	HeapTuple tuple =
+		ReadCatalog(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger);
+	Form_pg_trigger form;
+	Relation heap = NULL;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_trigger) GETSTRUCT(tuple);
+	if (IsGuardTriggerFunction(form->tgfoid))
+		heap = RelationIdGetRelation(form->tgrelid);
+	heap_freetuple(tuple);
+	if (!RelationIsValid(heap))
+		return;
+	NoteIfGuarded(heap, false);
+	RelationClose(heap);
+}
+
+void
+GuardedTableLeaves(Oid table)
+{
+	Relation heap = RelationIdGetRelation(table);
+
+	if (!RelationIsValid(heap))
+		return;
+	NoteIfGuarded(heap, true);
+	RelationClose(heap);
+}
+
+/* Whether a table whose triggers were dropped is gone, or detached from the guarded one. */
+static bool
+HasLeft(const Truncation *left)
+{
+	Relation heap = RelationIdGetRelation(left->heap);
+	const Oid guarded = left->plan->guarded;
+	bool has_left;
+
+	if (!RelationIsValid(heap))
+		return true;
+	has_left = left->leaves || guarded != left->heap;
+	if (left->leaves)
+		;
+	else if (has_left && heap->rd_rel->relispartition)
+		has_left = !list_member_oid(get_partition_ancestors(left->heap), guarded);
+	else if (has_left)
+		has_left = !InheritsFrom(left->heap, guarded);
+	if (has_left)
+	{
+		/* Guarded by itself, it keeps its keys. */
+		const GuardPlan *plan = FiringGuard(heap);
+
+		has_left = plan == NULL || plan->clause.filter != left->plan->clause.filter;
+	}
+	RelationClose(heap);
+	return has_left;
+}
+
+/* Whether the table was noted again: then the later note has its rows. */
+static bool
+IsNotedLater(const Truncation *left)
+{
+	bool later = false;
+	ListCell *cell;
+
+	foreach(cell, left_tables)
+	{
+		const Truncation *other = (const Truncation *) lfirst(cell);
+
+		if (other == left)
+			later = false;
+		else
+			later = later || other->heap == left->heap;
+	}
+	return later;
+}
+
+bool
+ReadLeftRows(const LiveFilter &filter)
+{
+	bool read = false;
+	ListCell *cell;
+
+	foreach(cell, left_tables)
+	{
+		Truncation *left = (Truncation *) lfirst(cell);
+
+		/* If the filter was truncated since, its keys went along. */
+		if (left->done || left->plan->clause.filter != RelationGetRelid(filter.rel) ||
+			!IsSameFile(left->filter_file, FileNumberOf(filter.rel)) || IsNotedLater(left) ||
+			!HasLeft(left))
+			continue;
+		ReadTruncation(left, filter);
+		read = true;
+	}
+	return read;
+}
+
+void
+ForgetLeft(SubTransactionId id)
+{
+	ListCell *cell;
+
+	if (id == TopSubTransactionId)
+		left_tables = NIL;
+	foreach(cell, left_tables)
+		if (((const Truncation *) lfirst(cell))->subid >= id)
+			left_tables = foreach_delete_current(left_tables, cell);
+}

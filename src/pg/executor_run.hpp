@@ -1,0 +1,18 @@
+/*
+ * The last parameter of ExecutorRun_hook, which servers before 18 have: in a declaration and
+ * in a call.
+ */
+#ifndef STREAMDEDUP_PG_EXECUTOR_RUN_HPP
+#define STREAMDEDUP_PG_EXECUTOR_RUN_HPP
+
+#include "pg/pg.hpp"
+
+#if PG_VERSION_NUM >= 180000
+#define ONCE_PARAMETER
+#define ONCE
+#else
+#define ONCE_PARAMETER , bool once
+#define ONCE , once
+#endif
+
+#endif /* STREAMDEDUP_PG_EXECUTOR_RUN_HPP */
