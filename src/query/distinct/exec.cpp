@@ -16,6 +16,7 @@
 #include "pg/keys.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distinct.hpp"
+#include "query/distinct/shared.hpp"
 #include "query/row_batch.hpp"
 
 extern "C" {
@@ -59,10 +60,11 @@ struct DistinctCounters
 	double fpr;     /* at the end */
 };
 
+/* In the segment of a parallel query. The shared set follows the counters. */
 struct DistinctShared
 {
 	int workers;
-	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER]; /* each worker's */
+	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER]; /* each worker's: tested and passed */
 };
 
 struct DistinctState
@@ -85,6 +87,11 @@ struct DistinctState
 	Size budget; /* bytes at most */
 	Size memory; /* bytes in use */
 
+	/* the set of all processes of a parallel plan, in its stead */
+	bool sharing;
+	int process; /* 0: the leader */
+	SharedDistinctView view;
+
 	/* the batch in hand */
 	RowBatch rows;
 	uint64 hashes[BATCH];
@@ -94,8 +101,7 @@ struct DistinctState
 	bool done; /* the child has no more rows */
 
 	DistinctCounters *counters; /* own, or a worker's in shared memory */
-	DistinctCounters own;
-	DistinctCounters others; /* sum of the workers' */
+	DistinctCounters own;       /* in the end with the workers' rows */
 	DistinctShared *shared;
 	bool warned;
 };
@@ -161,23 +167,43 @@ MakeRoom(DistinctState *state, Size hashes)
 	Assert(!set->exact() || state->memory == 8 * set->slots());
 }
 
-static void
-StartSet(DistinctState *state)
+static SharedDistinct *
+SharedSetOf(DistinctShared *shared)
 {
-	state->budget = DistinctMemory();
-	state->set->Start(state->budget, distinct_fpr / state->plan.filters);
-	state->memory = 0;
-	state->started = true;
+	return (SharedDistinct *) ((char *) shared +
+							   MAXALIGN(offsetof(DistinctShared, counters) +
+										sizeof(DistinctCounters) * (Size) shared->workers));
 }
 
 /*
- * Once a node. Not of those that each process of a parallel plan has for itself: there is
- * always one above, which knows what they forget.
+ * The area is there in each process that runs below a Gather with workers, and in none where the
+ * leader runs the plan by itself, for example because there was no memory for a segment.
  */
+static void
+StartSet(DistinctState *state)
+{
+	dsa_area *area = state->css.ss.ps.state->es_query_dsa;
+
+	state->started = true;
+	state->sharing = state->shared != NULL && area != NULL;
+	if (state->sharing)
+	{
+		AttachSharedDistinct(&state->view, SharedSetOf(state->shared), area, state->process);
+		return;
+	}
+	state->budget = DistinctMemory();
+	state->set->Start(state->budget, distinct_fpr);
+	state->memory = 0;
+}
+
+/* The set of a parallel plan gives its oldest filter up for the first time in one process. */
 static void
 WarnGivenUp(DistinctState *state)
 {
-	if (state->warned || state->css.ss.ps.plan->parallel_aware)
+	Size memory = state->sharing ? state->view.shared->memory : state->memory;
+	uint64 keys = state->sharing ? state->view.set.set().keys() : state->set->keys();
+
+	if (state->warned)
 		return;
 	state->warned = true;
 	ereport(
@@ -185,7 +211,7 @@ WarnGivenUp(DistinctState *state)
 		(errmsg("the filter of an approximate DISTINCT is full"),
 		 errdetail("It takes %zu kB and holds " UINT64_FORMAT
 				   " keys. It forgets the oldest from now on, so rows may come out more than once.",
-				   state->memory / 1024, state->set->keys()),
+				   memory / 1024, keys),
 		 errhint(
 			 "Raise streamdedup.distinct_memory, or turn streamdedup.approximate_distinct off.")));
 }
@@ -196,9 +222,15 @@ TestAndAdd(DistinctState *state, int n)
 {
 	bool kept;
 
+	state->counters->tested += (uint64) n;
+	if (state->sharing)
+	{
+		if (n > 0 && unlikely(!TestAndAddShared(&state->view, state->hashes, n, state->seen)))
+			WarnGivenUp(state);
+		return;
+	}
 	MakeRoom(state, (Size) n);
 	kept = state->set->TestAndAdd(state->hashes, (size_t) n, state->seen);
-	state->counters->tested += (uint64) n;
 	Assert(state->set->given_up() <= state->set->keys());
 	Assert(state->set->keys() <= state->set->tested());
 	if (unlikely(!kept))
@@ -261,7 +293,10 @@ FillBatch(DistinctState *state)
 		ResetExprContext(econtext);
 		/* First the hash: the copy takes over what is taken apart of some kinds only. */
 		state->hashes[n] = HashRow(state, slot);
-		state->set->Prefetch(state->hashes[n]);
+		if (state->sharing)
+			state->view.set.Prefetch(state->hashes[n]);
+		else
+			state->set->Prefetch(state->hashes[n]);
 		KeepRow(&state->rows, n, slot, state->child);
 		n++;
 		CHECK_FOR_INTERRUPTS();
@@ -305,7 +340,7 @@ ExecDistinct(CustomScanState *css)
 			EmptyBatch(state);
 			return NULL;
 		}
-		if (!state->set->exact() || state->set->slots() >= BATCH_FROM_SLOTS)
+		if (state->sharing || !state->set->exact() || state->set->slots() >= BATCH_FROM_SLOTS)
 		{
 			FillBatch(state);
 			continue;
@@ -411,13 +446,15 @@ ReScanDistinct(CustomScanState *css)
 		ExecReScan(state->child);
 }
 
-/* ---- parallel plans: only the counters are shared ----------------------------- */
+/* ---- parallel plans ------------------------------------------------------------ */
 
 static Size
 EstimateDistinct(CustomScanState *css, ParallelContext *pcxt)
 {
-	return add_size(offsetof(DistinctShared, counters),
-					mul_size(sizeof(DistinctCounters), (Size) pcxt->nworkers));
+	Size counters = add_size(offsetof(DistinctShared, counters),
+							 mul_size(sizeof(DistinctCounters), (Size) pcxt->nworkers));
+
+	return add_size(MAXALIGN(counters), SharedDistinctSize(pcxt->nworkers + 1));
 }
 
 static void
@@ -428,39 +465,65 @@ InitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate
 	memset(coordinate, 0, EstimateDistinct(css, pcxt));
 	state->shared = (DistinctShared *) coordinate;
 	state->shared->workers = pcxt->nworkers;
+	InitSharedDistinct(SharedSetOf(state->shared), pcxt->nworkers + 1, DistinctMemory(),
+					   distinct_fpr);
+}
+
+/* Notes what a set comes to, at the end of a scan. */
+static void
+CountSet(DistinctState *state)
+{
+	DistinctCounters *counters = state->counters;
+	const DistinctSet *set = state->set;
+
+	if (state->sharing)
+	{
+		if (!CountSharedDistinct(&state->view))
+			return;
+		set = &state->view.set.set();
+		counters->memory = Max(counters->memory, state->view.shared->most_memory);
+	}
+	else if (!state->started)
+		return;
+	counters->keys = set->keys() - set->given_up();
+	counters->given_up = set->given_up();
+	counters->filters = (uint64) set->links();
+	counters->fpr = set->fpr();
 }
 
 /*
- * Takes over what the workers have counted in a scan: as of this process rows add up over
- * the scans, keys are those of the last, and memory is the most of any.
+ * Takes over, in the leader, what all processes have counted in a scan: rows add up over the
+ * scans, the set is that of the last. The leader may have run none of the plan itself.
  */
 static void
 CollectWorkers(DistinctState *state)
 {
-	DistinctCounters *others = &state->others;
-	uint64 memory = 0;
-
-	others->keys = others->given_up = 0;
 	for (int i = 0; i < state->shared->workers; i++)
 	{
 		DistinctCounters *worker = &state->shared->counters[i];
 
-		others->tested += worker->tested;
-		others->passed += worker->passed;
-		others->keys += worker->keys;
-		others->given_up += worker->given_up;
-		others->filters = Max(others->filters, worker->filters);
-		memory += worker->memory;
-		others->fpr = Max(others->fpr, worker->fpr);
+		state->own.tested += worker->tested;
+		state->own.passed += worker->passed;
 		memset(worker, 0, sizeof *worker);
 	}
-	others->memory = Max(others->memory, memory);
+	if (!state->started)
+	{
+		AttachSharedDistinct(&state->view, SharedSetOf(state->shared), NULL, state->process);
+		state->sharing = state->started = true;
+	}
+	CountSet(state);
 }
 
+/* The workers of the scan before have ended. */
 static void
 ReInitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
-	CollectWorkers((DistinctState *) css);
+	DistinctState *state = (DistinctState *) css;
+
+	CollectWorkers(state);
+	state->started = state->sharing = false;
+	ReInitSharedDistinct(SharedSetOf(state->shared), state->shared->workers + 1, DistinctMemory(),
+						 distinct_fpr);
 }
 
 static void
@@ -470,18 +533,7 @@ InitializeDistinctWorker(CustomScanState *css, shm_toc *toc, void *coordinate)
 
 	state->shared = (DistinctShared *) coordinate;
 	state->counters = &state->shared->counters[ParallelWorkerNumber];
-}
-
-/* What the set comes to. */
-static void
-CountSet(DistinctState *state)
-{
-	if (!state->started)
-		return;
-	state->counters->keys = state->set->keys() - state->set->given_up();
-	state->counters->given_up = state->set->given_up();
-	state->counters->filters = (uint64) state->set->links();
-	state->counters->fpr = state->set->fpr();
+	state->process = ParallelWorkerNumber + 1;
 }
 
 /* The shared memory goes after this. */
@@ -492,17 +544,17 @@ ShutdownDistinct(CustomScanState *css)
 
 	if (state->set == NULL)
 		return;
-	CountSet(state);
 	if (state->shared == NULL)
+	{
+		CountSet(state);
 		return;
+	}
 	if (state->counters == &state->own)
 		CollectWorkers(state);
 	else
-	{
-		state->own = *state->counters;
 		state->counters = &state->own;
-	}
 	state->shared = NULL;
+	state->started = state->sharing = false;
 }
 
 /* ---- EXPLAIN ----------------------------------------------------------------- */
@@ -535,13 +587,6 @@ ExplainDistinct(CustomScanState *css, List *ancestors, ExplainState *es)
 
 	CountSet(state);
 	total = state->own;
-	total.tested += state->others.tested;
-	total.passed += state->others.passed;
-	total.keys += state->others.keys;
-	total.given_up += state->others.given_up;
-	total.filters = Max(total.filters, state->others.filters);
-	total.memory += state->others.memory;
-	total.fpr = Max(total.fpr, state->others.fpr);
 
 	ExplainPropertyText("Distinct Method", total.filters == 0 ? "exact" : "approximate", es);
 	ExplainPropertyUInteger("Rows Tested", NULL, total.tested, es);
