@@ -53,6 +53,15 @@ bool AllSet(const uint8_t* line, uint64_t hash) noexcept {
   return (missing & 1) == 0;
 }
 
+template <int kK>
+void AskGroup(const uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n,
+              uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) Prefetch(body + FastRange(hashes[i], lines) * kLineBytes);
+  for (size_t i = 0; i < n; ++i) {
+    seen[i] = AllSet<kK>(body + FastRange(hashes[i], lines) * kLineBytes, hashes[i]);
+  }
+}
+
 // As blocked_bloom::TestAndAdd(), beside others that add to the same body.
 template <int kK>
 void AddGroup(uint8_t* body, uint64_t lines, uint8_t* locks, const uint64_t* hashes, size_t n,
@@ -77,14 +86,19 @@ void AddGroup(uint8_t* body, uint64_t lines, uint8_t* locks, const uint64_t* has
   }
 }
 
-using AddKernel = void (*)(uint8_t* body, uint64_t lines, uint8_t* locks, const uint64_t* hashes,
-                           size_t n, uint8_t* seen);
+struct Kernels {
+  void (*add)(uint8_t* body, uint64_t lines, uint8_t* locks, const uint64_t* hashes, size_t n,
+              uint8_t* seen);
+  void (*ask)(const uint8_t* body, uint64_t lines, const uint64_t* hashes, size_t n, uint8_t* seen);
+};
+
+template <int kK>
+constexpr Kernels kOf = {AddGroup<kK>, AskGroup<kK>};
 
 // By k - 1.
-constexpr AddKernel kAdd[blocked_bloom::kMaxK] = {
-    AddGroup<1>,  AddGroup<2>,  AddGroup<3>,  AddGroup<4>,  AddGroup<5>,  AddGroup<6>,
-    AddGroup<7>,  AddGroup<8>,  AddGroup<9>,  AddGroup<10>, AddGroup<11>, AddGroup<12>,
-    AddGroup<13>, AddGroup<14>, AddGroup<15>, AddGroup<16>};
+constexpr Kernels kKernels[blocked_bloom::kMaxK] = {
+    kOf<1>, kOf<2>,  kOf<3>,  kOf<4>,  kOf<5>,  kOf<6>,  kOf<7>,  kOf<8>,
+    kOf<9>, kOf<10>, kOf<11>, kOf<12>, kOf<13>, kOf<14>, kOf<15>, kOf<16>};
 
 }  // namespace
 
@@ -95,6 +109,7 @@ void SharedSet::Start(int processes, uint64_t budget, double fpr, uint64_t gener
   processes_ = processes;
   generation_ = generation;
   closed_ = 0;
+  ended_ = 0;
   room_ = 0;
   std::memset(locks_, 0, sizeof locks_);
   for (int i = 0; i < processes; ++i) *process(i) = Process{};
@@ -106,6 +121,7 @@ void SharedSetView::Start(SharedSet* shared, int process) noexcept {
   shared_ = shared;
   mine_ = shared->process(process);
   generation_ = 0;
+  set_ = DistinctSet{};
 }
 
 // A process says that it is inside and then looks whether the gate is closed; one that closes it
@@ -117,7 +133,7 @@ bool SharedSetView::Enter() noexcept {
   return false;
 }
 
-void SharedSetView::Leave() noexcept { Atomic(mine_->inside).store(0, std::memory_order_seq_cst); }
+void SharedSetView::Leave() noexcept { Atomic(mine_->inside).store(0, std::memory_order_release); }
 
 bool SharedSetView::Close() noexcept {
   return Atomic(shared_->closed_).exchange(1, std::memory_order_seq_cst) == 0;
@@ -140,7 +156,13 @@ void SharedSetView::Open() noexcept {
   for (uint8_t*& body : shared_->set_.bodies_) body = nullptr;
   shared_->room_ = Room();
   generation_ = ++shared_->generation_;
-  Atomic(shared_->closed_).store(0, std::memory_order_seq_cst);
+  Atomic(shared_->closed_).store(0, std::memory_order_release);
+}
+
+void SharedSetView::End() noexcept { Atomic(shared_->ended_).store(1, std::memory_order_relaxed); }
+
+bool SharedSetView::Ended() const noexcept {
+  return Atomic(shared_->ended_).load(std::memory_order_relaxed) != 0;
 }
 
 // ---- the set ----------------------------------------------------------------------
@@ -177,21 +199,36 @@ bool SharedSetView::Fit(size_t hashes) noexcept { return Room() >= hashes || set
 void SharedSetView::Count() noexcept {
   Refresh();
   for (int i = 0; i < shared_->processes_; ++i) {
-    AddKeys(Atomic(shared_->process(i)->added).load(std::memory_order_relaxed));
+    SharedSet::Process* process = shared_->process(i);
+    AddKeys(Atomic(process->added).load(std::memory_order_relaxed));
+    set_.tested_ += Atomic(process->tested).load(std::memory_order_relaxed);
   }
   generation_ = 0;
 }
 
 bool SharedSetView::Reserve(size_t keys) noexcept {
   if (mine_->allowance >= keys) return true;
+  const uint64_t need = keys - mine_->allowance;
   const auto room = Atomic(shared_->room_);
   uint64_t left = room.load(std::memory_order_relaxed), take;
   do {
-    take = left < DistinctSet::kMaxBatch ? left : DistinctSet::kMaxBatch;
-    if (mine_->allowance + take < keys) return false;
+    if (left < need) return false;
+    take = left / (2 * static_cast<uint64_t>(shared_->processes_));
+    if (take > DistinctSet::kMaxBatch) take = DistinctSet::kMaxBatch;
+    if (take < need) take = need;
   } while (!room.compare_exchange_weak(left, left - take, std::memory_order_relaxed));
   mine_->allowance += take;
   return true;
+}
+
+bool SharedSetView::Find(uint64_t hash) const noexcept {
+  hash = DistinctSet::NotZero(hash);
+  const uint64_t wanted = Little(hash);
+  for (uint64_t slot = FastRange(hash, set_.slots_);;) {
+    const uint64_t there = Word(set_.table_ + 8 * slot).load(std::memory_order_relaxed);
+    if (there == wanted || there == 0) return there != 0;
+    if (++slot == set_.slots_) slot = 0;
+  }
 }
 
 bool SharedSetView::FindOrPlace(uint64_t hash) noexcept {
@@ -215,13 +252,40 @@ size_t SharedSetView::TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen)
   const Shape& shape = set_.shapes_[set_.youngest_];
   size_t added = 0;
   n = set_.AskOlderLinks(hashes, n, seen, left, place);
-  kAdd[blocked_bloom::K(shape) - 1](set_.bodies_[set_.youngest_], blocked_bloom::Lines(shape),
-                                    shared_->locks_, left, n, answer);
+  kKernels[blocked_bloom::K(shape) - 1].add(
+      set_.bodies_[set_.youngest_], blocked_bloom::Lines(shape), shared_->locks_, left, n, answer);
   for (size_t i = 0; i < n; ++i) {
     seen[place[i]] = answer[i];
     added += answer[i] == 0;
   }
   return added;
+}
+
+size_t SharedSetView::Ask(const uint64_t* hashes, size_t n, uint8_t* seen) const noexcept {
+  size_t missing = 0;
+  if (blocks() == 0) return n;
+  if (set_.links_ > 0) {
+    uint64_t left[DistinctSet::kMaxBatch];
+    uint8_t place[DistinctSet::kMaxBatch], answer[DistinctSet::kMaxBatch];
+    const Shape& shape = set_.shapes_[set_.youngest_];
+    const size_t unknown = set_.AskOlderLinks(hashes, n, seen, left, place);
+    kKernels[blocked_bloom::K(shape) - 1].ask(set_.bodies_[set_.youngest_],
+                                              blocked_bloom::Lines(shape), left, unknown, answer);
+    for (size_t i = 0; i < unknown; ++i) {
+      seen[place[i]] = answer[i];
+      missing += answer[i] == 0;
+    }
+    return missing;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    seen[i] = Find(hashes[i]);
+    missing += seen[i] == 0;
+  }
+  return missing;
+}
+
+void SharedSetView::CountTested(uint64_t n) noexcept {
+  Atomic(mine_->tested).store(mine_->tested + n, std::memory_order_relaxed);
 }
 
 void SharedSetView::TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
@@ -234,6 +298,7 @@ void SharedSetView::TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) 
       added += seen[i] == 0;
     }
   }
+  CountTested(n);
   if (added == 0) return;
   mine_->allowance -= added;
   Atomic(mine_->added).store(mine_->added + added, std::memory_order_relaxed);

@@ -13,8 +13,16 @@
 // until nobody is inside, changes the set alone, and opens the gate.
 //
 // A process takes room for new keys ahead, at most kMaxBatch at a time, so that a full table
-// or filter is noticed before it is overfull. The room that processes have taken and not used
-// returns whenever the gate is closed.
+// or filter is noticed before it is overfull. It takes a small share of the room that is left, or
+// what it needs. The room that processes have taken and not used returns whenever the gate is
+// closed. Where there is no room for a whole batch, the process first asks how many keys of the
+// batch are new: a stream of known keys needs no room, and closes no gate.
+//
+// Memory order. Enter() and Close() are sequentially consistent, as each writes a word of its own
+// and then reads the other's. Leave() and Open() release what was done before, and whoever reads
+// their words acquires it. So everything that is changed behind the closed gate needs no atomic
+// operation. Slots, bits and counts that are changed inside the gate are atomic and relaxed: no
+// process concludes anything from their order. The lock of a line acquires and releases.
 //
 // The owner waits (there is no call here that sleeps, but for a few yields under a lock), and
 // provides the bytes. Nothing between Enter() and Leave() may fail. An owner that dies with the
@@ -48,10 +56,12 @@ class SharedSet {
  private:
   friend class SharedSetView;
 
+  // Atomic words of 64 bits are aligned so where the type is not, too.
   struct alignas(kLineBytes) Process {
-    uint32_t inside;     // atomic
-    uint64_t allowance;  // new keys that it may still add; the process's own while inside
-    uint64_t added;      // new keys since the gate was last closed; atomic
+    alignas(8) uint64_t allowance;  // new keys that it may still add; its own while inside
+    alignas(8) uint64_t added;      // new keys since the gate was last closed; atomic
+    alignas(8) uint64_t tested;     // hashes; atomic, only its own process writes it
+    uint32_t inside;                // atomic
   };
 
   Process* process(int i) noexcept { return reinterpret_cast<Process*>(this + 1) + i; }
@@ -62,6 +72,7 @@ class SharedSet {
   uint64_t generation_;
 
   alignas(kLineBytes) uint32_t closed_;  // atomic
+  uint32_t ended_;                       // atomic
   alignas(kLineBytes) uint64_t room_;    // new keys that nobody has taken room for; atomic
   alignas(kLineBytes) uint8_t locks_[kLocks];
 };
@@ -91,11 +102,22 @@ class SharedSetView {
   // leaves and closes the gate, to make room.
   bool Reserve(size_t keys) noexcept;
 
-  // Inside, with as much reserved: for each hash in turn seen[i] = 1 if any process let it
-  // through before, or it is taken for one that was; else 0, and it is remembered.
+  // Inside: seen[i] as of TestAndAdd(), without adding; returns how many are 0.
+  size_t Ask(const uint64_t* hashes, size_t n, uint8_t* seen) const noexcept;
+
+  // Inside, with as much reserved as there are new hashes: for each hash in turn seen[i] = 1 if
+  // any process let it through before, or it is taken for one that was; else 0, and it is
+  // remembered.
   void TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept;
 
+  // Counts hashes that the owner itself knows to have been let through.
+  void CountTested(uint64_t n) noexcept;
+
   DEDUP_ALWAYS_INLINE void Prefetch(uint64_t hash) const noexcept { set_.Prefetch(hash); }
+
+  // Says that nobody wants more keys, at any time. Processes that ask Ended() stop soon.
+  void End() noexcept;
+  bool Ended() const noexcept;
 
   // Alone behind the closed gate, not stale, in this order: Collect(); Wants() and Give() as of a
   // DistinctSet, the bytes going to block blocks() - 1 of after Give(); Fit(); Open().
@@ -112,6 +134,7 @@ class SharedSetView {
   const DistinctSet& set() const noexcept { return set_; }
 
  private:
+  bool Find(uint64_t hash) const noexcept;
   bool FindOrPlace(uint64_t hash) noexcept;
   size_t TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept;
   uint64_t Room() const noexcept;

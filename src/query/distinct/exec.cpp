@@ -48,7 +48,13 @@ constexpr uint64 BATCH_FROM_SLOTS = DEDUP_BATCH_FROM_SLOTS;
 constexpr Size LARGE_BYTES = 8 << 20;
 constexpr Size LARGE_PAGE = 2 << 20;
 
-/* What EXPLAIN ANALYZE shows, of one process; of a worker, in shared memory. */
+/*
+ * A process of a parallel plan remembers so many hashes that were let through, while the set fits a
+ * cache: of few keys most rows then need no look at the shared set.
+ */
+constexpr uint64 RECENT = 16384;
+
+/* What EXPLAIN ANALYZE shows: rows add up over the scans, the set is that of the last. */
 struct DistinctCounters
 {
 	uint64 tested; /* rows */
@@ -58,13 +64,6 @@ struct DistinctCounters
 	uint64 filters; /* in use at the end; 0: exact */
 	uint64 memory;  /* bytes, at most */
 	double fpr;     /* at the end */
-};
-
-/* In the segment of a parallel query. The shared set follows the counters. */
-struct DistinctShared
-{
-	int workers;
-	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER]; /* each worker's: tested and passed */
 };
 
 struct DistinctState
@@ -88,9 +87,12 @@ struct DistinctState
 	Size memory; /* bytes in use */
 
 	/* the set of all processes of a parallel plan, in its stead */
-	bool sharing;
+	SharedDistinct *shared;
+	int processes;
 	int process; /* 0: the leader */
+	bool sharing;
 	SharedDistinctView view;
+	uint64 *recent;
 
 	/* the batch in hand */
 	RowBatch rows;
@@ -100,9 +102,7 @@ struct DistinctState
 	int next;
 	bool done; /* the child has no more rows */
 
-	DistinctCounters *counters; /* own, or a worker's in shared memory */
-	DistinctCounters own;       /* in the end with the workers' rows */
-	DistinctShared *shared;
+	DistinctCounters counters; /* in the leader of a parallel plan, of all processes */
 	bool warned;
 };
 
@@ -155,7 +155,7 @@ MakeRoom(DistinctState *state, Size hashes)
 		uint8 *old = set->Give(AllocateForSet(state, bytes));
 
 		state->memory += bytes;
-		state->counters->memory = Max(state->counters->memory, state->memory);
+		state->counters.memory = Max(state->counters.memory, state->memory);
 		if (old != NULL)
 		{
 			FreeOfSet(old);
@@ -165,14 +165,6 @@ MakeRoom(DistinctState *state, Size hashes)
 	}
 	Assert(state->memory <= state->budget);
 	Assert(!set->exact() || state->memory == 8 * set->slots());
-}
-
-static SharedDistinct *
-SharedSetOf(DistinctShared *shared)
-{
-	return (SharedDistinct *) ((char *) shared +
-							   MAXALIGN(offsetof(DistinctShared, counters) +
-										sizeof(DistinctCounters) * (Size) shared->workers));
 }
 
 /*
@@ -188,7 +180,8 @@ StartSet(DistinctState *state)
 	state->sharing = state->shared != NULL && area != NULL;
 	if (state->sharing)
 	{
-		AttachSharedDistinct(&state->view, SharedSetOf(state->shared), area, state->process);
+		AttachSharedDistinct(&state->view, state->shared, area, state->process);
+		state->recent = (uint64 *) MemoryContextAllocZero(state->context, RECENT * sizeof(uint64));
 		return;
 	}
 	state->budget = DistinctMemory();
@@ -222,19 +215,50 @@ TestAndAdd(DistinctState *state, int n)
 {
 	bool kept;
 
-	state->counters->tested += (uint64) n;
 	if (state->sharing)
 	{
 		if (n > 0 && unlikely(!TestAndAddShared(&state->view, state->hashes, n, state->seen)))
 			WarnGivenUp(state);
 		return;
 	}
+	state->counters.tested += (uint64) n;
 	MakeRoom(state, (Size) n);
 	kept = state->set->TestAndAdd(state->hashes, (size_t) n, state->seen);
 	Assert(state->set->given_up() <= state->set->keys());
 	Assert(state->set->keys() <= state->set->tested());
 	if (unlikely(!kept))
 		WarnGivenUp(state);
+}
+
+/* Whether the set fits a cache, so that rows are tested one by one. */
+static bool
+IsSmall(const DistinctState *state)
+{
+	const DistinctSet *set = state->sharing ? &state->view.set.set() : state->set;
+
+	return set->exact() && set->slots() < BATCH_FROM_SLOTS;
+}
+
+/* Tests one key, with a small set. */
+static bool
+IsNew(DistinctState *state, uint64 hash)
+{
+	uint64 *recent = NULL;
+
+	if (state->sharing)
+	{
+		recent = &state->recent[hash % RECENT];
+		if (*recent == hash && hash != 0)
+		{
+			state->view.set.CountTested(1);
+			return false;
+		}
+	}
+	state->hashes[0] = hash;
+	TestAndAdd(state, 1);
+	if (recent != NULL)
+		*recent = hash;
+	return !state->seen[0];
 }
 
 /* ---- rows ------------------------------------------------------------------ */
@@ -266,7 +290,8 @@ PassRow(DistinctState *state, TupleTableSlot *slot)
 {
 	ProjectionInfo *projection = state->css.ss.ps.ps_ProjInfo;
 
-	state->counters->passed++;
+	if (!state->sharing)
+		state->counters.passed++;
 	if (likely(projection == NULL))
 		return slot;
 	projection->pi_exprContext->ecxt_scantuple = slot;
@@ -328,6 +353,12 @@ ExecDistinct(CustomScanState *css)
 
 		CHECK_FOR_INTERRUPTS();
 		ResetExprContext(econtext);
+		/* The leader reads no more rows. */
+		if (state->sharing && unlikely(state->view.set.Ended()))
+		{
+			EmptyBatch(state);
+			return NULL;
+		}
 		while (state->next < state->filled)
 		{
 			int i = state->next++;
@@ -340,7 +371,7 @@ ExecDistinct(CustomScanState *css)
 			EmptyBatch(state);
 			return NULL;
 		}
-		if (state->sharing || !state->set->exact() || state->set->slots() >= BATCH_FROM_SLOTS)
+		if (!IsSmall(state))
 		{
 			FillBatch(state);
 			continue;
@@ -351,9 +382,7 @@ ExecDistinct(CustomScanState *css)
 			state->done = true;
 			continue;
 		}
-		state->hashes[0] = HashRow(state, slot);
-		TestAndAdd(state, 1);
-		if (!state->seen[0])
+		if (IsNew(state, HashRow(state, slot)))
 			return PassRow(state, slot);
 	}
 }
@@ -379,8 +408,6 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 		state->child = ExecInitNode((Plan *) linitial(plan->custom_plans), estate, eflags);
 		css->custom_ps = list_make1(state->child);
 	}
-	state->counters = &state->own;
-
 	/*
 	 * Rows are passed on as they are, in the child's slots: what is above, or our own
 	 * projection, must not take them for virtual ones.
@@ -421,11 +448,26 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 		AllocSetContextCreate(CurrentMemoryContext, "approximate distinct", ALLOCSET_DEFAULT_SIZES);
 }
 
+/*
+ * Lets workers end soon that find no new key, and so would not notice for long that the leader
+ * reads no more.
+ */
+static void
+EndShared(DistinctState *state)
+{
+	if (state->shared == NULL || state->process > 0)
+		return;
+	if (!state->sharing)
+		AttachSharedDistinct(&state->view, state->shared, NULL, 0);
+	state->view.set.End();
+}
+
 static void
 EndDistinct(CustomScanState *css)
 {
 	DistinctState *state = (DistinctState *) css;
 
+	EndShared(state);
 	ExecEndNode(state->child);
 	if (state->context != NULL)
 		MemoryContextDelete(state->context);
@@ -446,15 +488,47 @@ ReScanDistinct(CustomScanState *css)
 		ExecReScan(state->child);
 }
 
+/* ---- counters ------------------------------------------------------------------ */
+
+static void
+NoteSet(DistinctState *state, const DistinctSet *set)
+{
+	DistinctCounters *counters = &state->counters;
+
+	counters->keys = set->keys() - set->given_up();
+	counters->given_up = set->given_up();
+	counters->filters = (uint64) set->links();
+	counters->fpr = set->fpr();
+}
+
+/* Notes, in the leader, what all processes have done in a scan. */
+static void
+NoteShared(DistinctState *state)
+{
+	const DistinctSet *set = &state->view.set.set();
+
+	/* The leader may have run none of the plan, or without an area all of it by itself. */
+	if (!state->started)
+		AttachSharedDistinct(&state->view, state->shared, NULL, 0);
+	else if (!state->sharing)
+	{
+		NoteSet(state, state->set);
+		return;
+	}
+	CountSharedDistinct(&state->view);
+	NoteSet(state, set);
+	state->counters.tested += set->tested();
+	state->counters.passed += set->keys();
+	state->counters.memory = Max(state->counters.memory, state->shared->most_memory);
+	state->warned |= state->shared->warned;
+}
+
 /* ---- parallel plans ------------------------------------------------------------ */
 
 static Size
 EstimateDistinct(CustomScanState *css, ParallelContext *pcxt)
 {
-	Size counters = add_size(offsetof(DistinctShared, counters),
-							 mul_size(sizeof(DistinctCounters), (Size) pcxt->nworkers));
-
-	return add_size(MAXALIGN(counters), SharedDistinctSize(pcxt->nworkers + 1));
+	return SharedDistinctSize(pcxt->nworkers + 1);
 }
 
 static void
@@ -462,56 +536,10 @@ InitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate
 {
 	DistinctState *state = (DistinctState *) css;
 
-	memset(coordinate, 0, EstimateDistinct(css, pcxt));
-	state->shared = (DistinctShared *) coordinate;
-	state->shared->workers = pcxt->nworkers;
-	InitSharedDistinct(SharedSetOf(state->shared), pcxt->nworkers + 1, DistinctMemory(),
-					   distinct_fpr);
-}
-
-/* Notes what a set comes to, at the end of a scan. */
-static void
-CountSet(DistinctState *state)
-{
-	DistinctCounters *counters = state->counters;
-	const DistinctSet *set = state->set;
-
-	if (state->sharing)
-	{
-		if (!CountSharedDistinct(&state->view))
-			return;
-		set = &state->view.set.set();
-		counters->memory = Max(counters->memory, state->view.shared->most_memory);
-	}
-	else if (!state->started)
-		return;
-	counters->keys = set->keys() - set->given_up();
-	counters->given_up = set->given_up();
-	counters->filters = (uint64) set->links();
-	counters->fpr = set->fpr();
-}
-
-/*
- * Takes over, in the leader, what all processes have counted in a scan: rows add up over the
- * scans, the set is that of the last. The leader may have run none of the plan itself.
- */
-static void
-CollectWorkers(DistinctState *state)
-{
-	for (int i = 0; i < state->shared->workers; i++)
-	{
-		DistinctCounters *worker = &state->shared->counters[i];
-
-		state->own.tested += worker->tested;
-		state->own.passed += worker->passed;
-		memset(worker, 0, sizeof *worker);
-	}
-	if (!state->started)
-	{
-		AttachSharedDistinct(&state->view, SharedSetOf(state->shared), NULL, state->process);
-		state->sharing = state->started = true;
-	}
-	CountSet(state);
+	state->shared = (SharedDistinct *) coordinate;
+	state->processes = pcxt->nworkers + 1;
+	InitSharedDistinct(state->shared, state->processes, DistinctMemory(), distinct_fpr);
+	state->shared->warned = state->warned;
 }
 
 /* The workers of the scan before have ended. */
@@ -520,10 +548,9 @@ ReInitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordina
 {
 	DistinctState *state = (DistinctState *) css;
 
-	CollectWorkers(state);
+	NoteShared(state);
 	state->started = state->sharing = false;
-	ReInitSharedDistinct(SharedSetOf(state->shared), state->shared->workers + 1, DistinctMemory(),
-						 distinct_fpr);
+	ReInitSharedDistinct(state->shared, state->processes, DistinctMemory(), distinct_fpr);
 }
 
 static void
@@ -531,28 +558,21 @@ InitializeDistinctWorker(CustomScanState *css, shm_toc *toc, void *coordinate)
 {
 	DistinctState *state = (DistinctState *) css;
 
-	state->shared = (DistinctShared *) coordinate;
-	state->counters = &state->shared->counters[ParallelWorkerNumber];
+	state->shared = (SharedDistinct *) coordinate;
 	state->process = ParallelWorkerNumber + 1;
 }
 
-/* The shared memory goes after this. */
+/* The shared memory goes after this. Workers may still be at work, if not all rows were read. */
 static void
 ShutdownDistinct(CustomScanState *css)
 {
 	DistinctState *state = (DistinctState *) css;
 
-	if (state->set == NULL)
-		return;
 	if (state->shared == NULL)
-	{
-		CountSet(state);
 		return;
-	}
-	if (state->counters == &state->own)
-		CollectWorkers(state);
-	else
-		state->counters = &state->own;
+	EndShared(state);
+	if (state->process == 0)
+		NoteShared(state);
 	state->shared = NULL;
 	state->started = state->sharing = false;
 }
@@ -585,8 +605,9 @@ ExplainDistinct(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (!es->analyze)
 		return;
 
-	CountSet(state);
-	total = state->own;
+	if (state->started && !state->sharing)
+		NoteSet(state, state->set);
+	total = state->counters;
 
 	ExplainPropertyText("Distinct Method", total.filters == 0 ? "exact" : "approximate", es);
 	ExplainPropertyUInteger("Rows Tested", NULL, total.tested, es);

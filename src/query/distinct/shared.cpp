@@ -165,7 +165,8 @@ MakeRoom(SharedDistinctView *view, Size hashes)
 	Refresh(view);
 	view->set.Collect();
 	GiveBytes(view, hashes);
-	kept = view->set.Fit(hashes);
+	kept = view->set.Fit(hashes) || view->shared->warned;
+	view->shared->warned |= !kept;
 	view->set.Open();
 	ConditionVariableBroadcast(&view->shared->opened);
 	return kept;
@@ -180,28 +181,38 @@ TestAndAddShared(SharedDistinctView *view, const uint64 *hashes, int n, uint8 *s
 
 	for (;;)
 	{
+		Size missing;
+
 		if (unlikely(!view->set.Enter()))
 		{
 			WaitUntilOpen(view);
 			continue;
 		}
 		Refresh(view);
-		if (likely(view->set.Reserve((size_t) n)))
+		if (likely(view->set.Reserve((Size) n)))
+			break;
+		missing = view->set.Ask(hashes, (Size) n, seen);
+		if (missing == 0)
+		{
+			view->set.CountTested((uint64) n);
+			view->set.Leave();
+			return kept;
+		}
+		if (view->set.Reserve(missing))
 			break;
 		view->set.Leave();
-		kept &= MakeRoom(view, (Size) n);
+		kept &= MakeRoom(view, missing);
 	}
 	view->set.TestAndAdd(hashes, (size_t) n, seen);
 	view->set.Leave();
 	return kept;
 }
 
-bool
+void
 CountSharedDistinct(SharedDistinctView *view)
 {
-	if (!view->set.Enter())
-		return false;
+	while (!view->set.Enter())
+		WaitUntilOpen(view);
 	view->set.Count();
 	view->set.Leave();
-	return true;
 }

@@ -32,6 +32,7 @@ struct SharedDistinct
 	SharedBlock block[dedup::DistinctSet::kMaxLinks];
 	Size memory;      /* bytes in use */
 	Size most_memory; /* bytes, over all scans */
+	bool warned;      /* that keys are given up, in any scan */
 					  /* a dedup::SharedSet follows, at the start of a cache line */
 };
 
@@ -56,11 +57,12 @@ extern void AttachSharedDistinct(SharedDistinctView *view, SharedDistinct *share
 
 /*
  * seen[i] = 0 for the keys that no process has seen. Returns false if the oldest filter was
- * given up for the first time, in which case view->set.set() tells how many keys there are.
+ * given up for the first time in any scan, in which case view->set.set() tells how many keys
+ * there are.
  */
 extern bool TestAndAddShared(SharedDistinctView *view, const uint64 *hashes, int n, uint8 *seen);
 
-/* Brings view->set.set() up to date, for a report. Returns false if the set is being changed. */
-extern bool CountSharedDistinct(SharedDistinctView *view);
+/* Brings view->set.set() up to date, for a report. */
+extern void CountSharedDistinct(SharedDistinctView *view);
 
 #endif /* STREAMDEDUP_QUERY_DISTINCT_SHARED_HPP */
