@@ -116,6 +116,69 @@ RESET streamdedup.distinct_memory;
 SET parallel_leader_participation = off;
 SELECT * FROM compared('SELECT DISTINCT ad FROM click');
 RESET parallel_leader_participation;
+-- as many workers as there may be
+ALTER TABLE many SET (parallel_workers = 7);
+SET max_parallel_workers_per_gather = 7;
+SELECT * FROM compared('SELECT DISTINCT k FROM many');
+SET streamdedup.distinct_memory = '1MB';
+CREATE TABLE kept_by_seven AS SELECT DISTINCT k FROM many;
+RESET streamdedup.distinct_memory;
+ALTER TABLE many RESET (parallel_workers);
+SET max_parallel_workers_per_gather = 2;
+SET streamdedup.approximate_distinct = off;
+SELECT count(*) = count(DISTINCT k) AS none_twice, count(*) BETWEEN 60013 - 60 AND 60013 AS few_lost FROM kept_by_seven;
+SET streamdedup.approximate_distinct = on;
+-- values that are equal and look different
+SELECT count(*), sum(n)::bigint FROM (SELECT DISTINCT CASE WHEN id % 2 = 0 THEN usr::numeric ELSE usr + 0.00 END AS n FROM click) d;
+-- partitions
+CREATE TABLE part (k bigint, p bigint) PARTITION BY LIST (p);
+CREATE TABLE part0 PARTITION OF part FOR VALUES IN (0);
+CREATE TABLE part1 PARTITION OF part FOR VALUES IN (1);
+CREATE TABLE part2 PARTITION OF part FOR VALUES IN (2);
+INSERT INTO part SELECT k, k % 3 FROM many WHERE k < 6000;
+ANALYZE part;
+SELECT * FROM compared('SELECT DISTINCT k, p FROM part');
+SET enable_partitionwise_join = on;
+SET enable_partitionwise_aggregate = on;
+SELECT * FROM compared('SELECT DISTINCT k, b.p FROM part a JOIN part b USING (k, p)');
+SELECT * FROM compared('SELECT p, count(*) FROM (SELECT DISTINCT k, p FROM part) d GROUP BY p');
+RESET enable_partitionwise_join;
+RESET enable_partitionwise_aggregate;
+-- a generic plan that is used again and again, alone and in a function
+SET plan_cache_mode = force_generic_plan;
+PREPARE below(bigint) AS SELECT count(*) FROM (SELECT DISTINCT k FROM many WHERE k < $1) d;
+EXECUTE below(20);
+EXECUTE below(60013);
+EXECUTE below(0);
+EXECUTE below(30000);
+CREATE FUNCTION below(n bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE result bigint;
+BEGIN
+	SELECT count(*) INTO result FROM (SELECT DISTINCT k FROM many WHERE k < n) d;
+	RETURN result;
+END $$;
+SELECT below(n) FROM unnest('{20, 60013, 0, 30000}'::bigint[]) n;
+RESET plan_cache_mode;
+-- rows that are not read: workers that find no new key end with the leader, 120,000 rows of a
+-- millisecond each before they have read all
+CREATE FUNCTION slowly(k bigint) RETURNS bigint PARALLEL SAFE COST 10000 LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(0.001); RETURN k; END $$;
+SET statement_timeout = '10s';
+SELECT count(*) FROM (SELECT DISTINCT slowly(k % 3) FROM many LIMIT 3) d;
+RESET statement_timeout;
+SELECT (SELECT count(*) + g FROM (SELECT DISTINCT k FROM many LIMIT 1000) d) AS keys FROM generate_series(1, 3) g;
+SELECT DISTINCT k FROM many ORDER BY k LIMIT 3;
+SELECT EXISTS (SELECT DISTINCT k FROM many), EXISTS (SELECT DISTINCT k FROM many WHERE k < 0);
+-- the processes of all scans say once that the set is full
+SET parallel_leader_participation = off;
+SET streamdedup.distinct_memory = '64kB';
+SET streamdedup.distinct_fpr = 1e-8;
+\set VERBOSITY terse
+SELECT (SELECT count(*) + g FROM (SELECT DISTINCT id FROM click) d) AS keys FROM generate_series(1, 3) g;
+\set VERBOSITY default
+RESET streamdedup.distinct_fpr;
+RESET streamdedup.distinct_memory;
+RESET parallel_leader_participation;
 
-DROP TABLE click, many, kept;
-DROP FUNCTION filtered, compared, counters, failing;
+DROP TABLE click, many, kept, kept_by_seven, part;
+DROP FUNCTION filtered, compared, counters, failing, below, slowly;

@@ -161,10 +161,6 @@ void SharedSetView::Open() noexcept {
 
 void SharedSetView::End() noexcept { Atomic(shared_->ended_).store(1, std::memory_order_relaxed); }
 
-bool SharedSetView::Ended() const noexcept {
-  return Atomic(shared_->ended_).load(std::memory_order_relaxed) != 0;
-}
-
 // ---- the set ----------------------------------------------------------------------
 
 void SharedSetView::Refresh() noexcept {
@@ -282,10 +278,6 @@ size_t SharedSetView::Ask(const uint64_t* hashes, size_t n, uint8_t* seen) const
     missing += seen[i] == 0;
   }
   return missing;
-}
-
-void SharedSetView::CountTested(uint64_t n) noexcept {
-  Atomic(mine_->tested).store(mine_->tested + n, std::memory_order_relaxed);
 }
 
 void SharedSetView::TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {

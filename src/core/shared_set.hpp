@@ -31,6 +31,7 @@
 #ifndef STREAMDEDUP_CORE_SHARED_SET_HPP_
 #define STREAMDEDUP_CORE_SHARED_SET_HPP_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -111,13 +112,17 @@ class SharedSetView {
   void TestAndAdd(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept;
 
   // Counts hashes that the owner itself knows to have been let through.
-  void CountTested(uint64_t n) noexcept;
+  DEDUP_ALWAYS_INLINE void CountTested(uint64_t n) noexcept {
+    std::atomic_ref<uint64_t>(mine_->tested).store(mine_->tested + n, std::memory_order_relaxed);
+  }
 
   DEDUP_ALWAYS_INLINE void Prefetch(uint64_t hash) const noexcept { set_.Prefetch(hash); }
 
   // Says that nobody wants more keys, at any time. Processes that ask Ended() stop soon.
   void End() noexcept;
-  bool Ended() const noexcept;
+  DEDUP_ALWAYS_INLINE bool Ended() const noexcept {
+    return std::atomic_ref<uint32_t>(shared_->ended_).load(std::memory_order_relaxed) != 0;
+  }
 
   // Alone behind the closed gate, not stale, in this order: Collect(); Wants() and Give() as of a
   // DistinctSet, the bytes going to block blocks() - 1 of after Give(); Fit(); Open().

@@ -25,6 +25,12 @@ my $node = start_node(
 		'streamdedup.approximate_distinct = on'
 	]);
 
+if ($node->safe_psql('postgres', 'SHOW server_version_num') < 150000)
+{
+	$node->stop;
+	plan skip_all => 'no parallel DISTINCT before PostgreSQL 15';
+}
+
 my $keys = 300007;
 $node->safe_psql('postgres',
 	"CREATE TABLE t AS SELECT (i::bigint * 104729) % $keys AS k FROM generate_series(1, 900000) i; ANALYZE t");
@@ -66,6 +72,25 @@ foreach my $memory ('64MB', '3MB')
 	my @errors = grep { /ERROR|FATAL|WARNING/ && !/canceling statement due to/ } split /\n/, $stderr;
 	is(join("\n", @errors), '', "$memory: no other error");
 	ok(are_freed($before), "$memory: the shared memory is freed");
+}
+
+# Shared memory that cannot be had: an error of its own code that names the settings. Segments are
+# files here, and a file of new processes may have 3 MB at most. The set wants one of 4 MB.
+{
+	my $postmaster = $node->safe_psql('postgres',
+		"VACUUM t; SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)");
+	my $limit = sub { system('prlimit', '--pid', $postmaster, "--fsize=$_[0]:unlimited") == 0 or die 'prlimit' };
+	$limit->(3 << 20);
+	for my $participation ('on', 'off')
+	{
+		my $error = messages($node, 'postgres', "SET parallel_leader_participation = $participation; $query");
+		like($error, qr/ERROR:  53200: could not resize shared memory segment/, 'too little shared memory');
+		like($error, qr/HINT:  .*Lower streamdedup.distinct_memory/, 'the hint');
+	}
+	my $count = $node->safe_psql('postgres', "SET streamdedup.distinct_memory = '2MB'; $query");
+	ok($count <= $keys && $count > $keys - 300, 'as much as there is');
+	$limit->('unlimited');
+	ok(are_freed($before), 'the shared memory is freed');
 }
 
 # Workers that are terminated: an error, if one was still at work.

@@ -12,7 +12,7 @@
  */
 #include <sys/mman.h>
 
-#include "core/distinct_set.hpp"
+#include "core/shared_set.hpp"
 #include "pg/keys.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distinct.hpp"
@@ -178,6 +178,9 @@ StartSet(DistinctState *state)
 
 	state->started = true;
 	state->sharing = state->shared != NULL && area != NULL;
+	/* Else each process would let every key through. */
+	if (state->shared != NULL && area == NULL && state->processes != 1)
+		elog(ERROR, "approximate DISTINCT finds no dynamic shared memory area");
 	if (state->sharing)
 	{
 		AttachSharedDistinct(&state->view, state->shared, area, state->process);

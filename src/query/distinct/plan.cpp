@@ -23,6 +23,7 @@ extern "C" {
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
+#include "utils/dsa.h"
 }
 
 static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
@@ -238,7 +239,14 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
 	}
 }
 
-#if PG_VERSION_NUM >= 150000
+/* Before 15 the server has no parallel DISTINCT. On 32 bits an area takes 128 MB in one piece. */
+#if PG_VERSION_NUM >= 150000 && SIZEOF_DSA_POINTER == 8
+#define HAS_PARTIAL_PATHS 1
+#else
+#define HAS_PARTIAL_PATHS 0
+#endif
+
+#if HAS_PARTIAL_PATHS
 /*
  * A partial path: each distinct row passes in one of the processes. So what is above, an
  * aggregate for example, may be partial too; and a Gather needs no filter above it. Not for
@@ -279,7 +287,7 @@ AddUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 		return;
 	rows = ((Path *) linitial(output_rel->pathlist))->rows;
 	AddDistinctPaths(root, input_rel, output_rel, rows);
-#if PG_VERSION_NUM >= 150000
+#if HAS_PARTIAL_PATHS
 	AddPartialPaths(root, input_rel, output_rel, rows);
 #endif
 }

@@ -69,14 +69,31 @@ Address(SharedDistinctView *view, const SharedBlock *block)
 	return (uint8 *) dsa_get_address(view->area, block->chunk) + block->skipped;
 }
 
+/*
+ * A server whose system limits shared memory, as that of a container, fails here with what would
+ * run in one process.
+ */
+static void
+HintAtMemory(void *arg)
+{
+	if (geterrcode() == ERRCODE_DISK_FULL || geterrcode() == ERRCODE_OUT_OF_MEMORY)
+		errhint("A parallel approximate DISTINCT needs shared memory. Lower "
+				"streamdedup.distinct_memory, or set max_parallel_workers_per_gather to 0.");
+}
+
 /* Zeroed bytes. The padding is the same in each process, since segments start pages. */
 static uint8 *
 AllocateBlock(SharedDistinctView *view, SharedBlock *block, Size bytes)
 {
+	ErrorContextCallback callback = {};
 	uint8 *chunk;
 	uint8 *aligned;
 
+	callback.callback = HintAtMemory;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
 	block->chunk = dsa_allocate_extended(view->area, bytes + dedup::kLineBytes, DSA_ALLOC_HUGE);
+	error_context_stack = callback.previous;
 	chunk = (uint8 *) dsa_get_address(view->area, block->chunk);
 	aligned = (uint8 *) TYPEALIGN(dedup::kLineBytes, chunk);
 	block->skipped = (Size) (aligned - chunk);
