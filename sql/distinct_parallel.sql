@@ -163,7 +163,7 @@ RESET plan_cache_mode;
 -- millisecond each before they have read all
 CREATE FUNCTION slowly(k bigint) RETURNS bigint PARALLEL SAFE COST 10000 LANGUAGE plpgsql AS $$
 BEGIN PERFORM pg_sleep(0.001); RETURN k; END $$;
-SET statement_timeout = '10s';
+SET statement_timeout = '30s';
 SELECT count(*) FROM (SELECT DISTINCT slowly(k % 3) FROM many LIMIT 3) d;
 RESET statement_timeout;
 SELECT (SELECT count(*) + g FROM (SELECT DISTINCT k FROM many LIMIT 1000) d) AS keys FROM generate_series(1, 3) g;

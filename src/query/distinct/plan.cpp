@@ -239,7 +239,10 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
 	}
 }
 
-/* Before 15 the server has no parallel DISTINCT. On 32 bits an area takes 128 MB in one piece. */
+/*
+ * Before 15 the server has no parallel DISTINCT. On 32 bits its shared areas take at most 128 MB in
+ * one piece.
+ */
 #if PG_VERSION_NUM >= 150000 && SIZEOF_DSA_POINTER == 8
 #define HAS_PARTIAL_PATHS 1
 #else
