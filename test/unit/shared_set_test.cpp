@@ -218,7 +218,7 @@ TEST(SharedSet, PassesNoKeyTwiceAndKeepsItsRateInFilters) {
   for (const Case& c :
        {Case{uint64_t{1} << 20, 0.001, 300000}, Case{uint64_t{1} << 20, 0.1, 500000},
         Case{uint64_t{1} << 20, 1e-8, 80000}, Case{uint64_t{64} << 10, 0.001, 20000}}) {
-    for (const int processes : {1, 3}) {
+    for (const int processes : {1, 9}) {
       Memory memory(processes, c.budget, c.fpr);
       const Passed passed = AskInAll(&memory, c.keys, 2, processes);
       EXPECT_GT(passed.links, 1);
