@@ -4,6 +4,9 @@
 LOAD 'streamdedup';
 SET client_min_messages = error;
 SET max_parallel_workers_per_gather = 0;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
 SET jit = off;
 CREATE SCHEMA distinct_random;
 SET search_path = distinct_random, public;
@@ -72,6 +75,8 @@ BEGIN
 	PERFORM setseed(0.5);
 	FOR i IN 1..40 LOOP
 		query := format('SELECT q.k, q.v FROM %s q WHERE true', any_query(1 + i % 2));
+		-- Every fourth runs with workers where it can.
+		PERFORM set_config('max_parallel_workers_per_gather', CASE WHEN i % 4 = 3 THEN '2' ELSE '0' END, true);
 		more := added(query);
 		IF more > 0 THEN RAISE INFO '% rows added by %', more, query; END IF;
 		IF (SELECT count(*) FROM these) < (SELECT count(*) FROM exact) THEN fewer := fewer + 1; END IF;

@@ -112,18 +112,18 @@ void DistinctSet::Pour(const uint8_t* table) noexcept {
   link_keys_[0] = keys_;
 }
 
-bool DistinctSet::TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
-  bool kept = true;
-  if (link_keys_[youngest_] + n > shapes_[youngest_].keys) {
-    kept = given_up_ > 0;
-    youngest_ = youngest_ + 1 == links_ ? 0 : youngest_ + 1;  // the oldest
-    given_up_ += link_keys_[youngest_];
-    ClearInPieces(bodies_[youngest_], shapes_[youngest_].bytes);
-    link_keys_[youngest_] = 0;
-  }
-  // What the other links do not know is asked of the youngest, and put there.
-  uint64_t left[kMaxBatch];
-  uint8_t place[kMaxBatch], answer[kMaxBatch];
+bool DistinctSet::GiveUpOldest() noexcept {
+  const bool kept = given_up_ > 0;
+  youngest_ = youngest_ + 1 == links_ ? 0 : youngest_ + 1;  // the oldest
+  given_up_ += link_keys_[youngest_];
+  ClearInPieces(bodies_[youngest_], shapes_[youngest_].bytes);
+  link_keys_[youngest_] = 0;
+  return kept;
+}
+
+size_t DistinctSet::AskOlderLinks(const uint64_t* hashes, size_t n, uint8_t* seen, uint64_t* left,
+                                  uint8_t* place) const noexcept {
+  uint8_t answer[kMaxBatch];
   Counters none;
   for (size_t i = 0; i < n; ++i) {
     left[i] = NotZero(hashes[i]);
@@ -141,6 +141,17 @@ bool DistinctSet::TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen) noe
     }
     n = still;
   }
+  return n;
+}
+
+bool DistinctSet::TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  bool kept = true;
+  if (link_keys_[youngest_] + n > shapes_[youngest_].keys) kept = GiveUpOldest();
+  // What the other links do not know is asked of the youngest, and put there.
+  uint64_t left[kMaxBatch];
+  uint8_t place[kMaxBatch], answer[kMaxBatch];
+  Counters none;
+  n = AskOlderLinks(hashes, n, seen, left, place);
   blocked_bloom::TestAndAdd(shapes_[youngest_], &none, bodies_[youngest_], left, n, answer);
   for (size_t i = 0; i < n; ++i) {
     seen[place[i]] = answer[i];

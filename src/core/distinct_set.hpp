@@ -82,6 +82,9 @@ class DistinctSet {
   double fpr() const noexcept;
 
  private:
+  friend class SharedSet;
+  friend class SharedSetView;
+
   // Slots are free at 0, for which no other hash is at hand; so 0 goes with 1.
   static uint64_t NotZero(uint64_t hash) noexcept { return hash + (hash == 0); }
 
@@ -117,6 +120,14 @@ class DistinctSet {
   void Pour(const uint8_t* table) noexcept;
 
   bool TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept;
+
+  // Asks the links other than the youngest. Leaves the hashes that they do not know, and their
+  // places in the batch; returns how many.
+  size_t AskOlderLinks(const uint64_t* hashes, size_t n, uint8_t* seen, uint64_t* left,
+                       uint8_t* place) const noexcept;
+
+  // Empties the oldest link and makes it the youngest. False: for the first time.
+  bool GiveUpOldest() noexcept;
 
   uint64_t budget_ = 0;
   double fpr_ = 0;

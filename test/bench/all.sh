@@ -29,7 +29,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-parts=(core core_plain errors aggregate window groups plpgsql distinct large count parallel workers duckdb
+parts=(core core_plain errors aggregate window groups plpgsql distinct large count parallel shared_set workers duckdb
 	insert preloaded copy pgbench rows new_keys new_keys_present redisbloom daily partitions deletes citus)
 results=build/benchmarks
 tiny=
@@ -119,6 +119,7 @@ part_count() { bench BENCH_ROWS="$(size 5000000 50000)" BENCH_ROUNDS="$(size 3 2
 part_parallel() {
 	bench BENCH_ROWS="$(size 10000000 50000)" BENCH_ROUNDS="$(size 3 2)" BENCH_TYPES='bigint text' test/bench/distinct.sh parallel
 }
+part_shared_set() { bench BENCH_ROWS="$(size 10000000 50000)" BENCH_ROUNDS="$(size 3 2)" test/bench/run_sql.sh distinct_parallel; }
 part_workers() {
 	[ -f test/bench/workers.sh ] || { echo '#: skipped: there is no test/bench/workers.sh'; return; }
 	bench BENCH_ROWS="$(size 10000000 50000)" BENCH_ROUNDS="$(size 5 2)" test/bench/workers.sh

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures the extension's SQL functions beside what one would do without them.
 #
-# usage: test/bench/run_sql.sh [aggregate|window|groups|plpgsql]...
+# usage: test/bench/run_sql.sh [aggregate|window|groups|plpgsql|distinct_parallel]...
 #
 #   BENCH_ROWS    rows of the large tables (10000000)
 #   BENCH_GROUPS  groups of ten rows each (200000)
@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/setup.sh
 
-comparisons=(aggregate window groups plpgsql)
+comparisons=(aggregate window groups plpgsql distinct_parallel)
 [ $# = 0 ] || comparisons=("$@")
 files=()
 for name in "${comparisons[@]}"; do

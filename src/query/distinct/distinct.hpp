@@ -23,7 +23,6 @@ struct DistinctPlanFields
 	List *columns;    /* numbers of the key columns in the child's rows */
 	List *types;      /* their types */
 	List *collations; /* of their expressions */
-	int filters;      /* that a row passes: 2 where workers have their own */
 };
 
 extern List *PackDistinctPlan(const DistinctPlanFields *fields);

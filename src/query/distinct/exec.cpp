@@ -12,10 +12,11 @@
  */
 #include <sys/mman.h>
 
-#include "core/distinct_set.hpp"
+#include "core/shared_set.hpp"
 #include "pg/keys.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distinct.hpp"
+#include "query/distinct/shared.hpp"
 #include "query/row_batch.hpp"
 
 extern "C" {
@@ -47,7 +48,13 @@ constexpr uint64 BATCH_FROM_SLOTS = DEDUP_BATCH_FROM_SLOTS;
 constexpr Size LARGE_BYTES = 8 << 20;
 constexpr Size LARGE_PAGE = 2 << 20;
 
-/* What EXPLAIN ANALYZE shows, of one process; of a worker, in shared memory. */
+/*
+ * A process of a parallel plan remembers so many hashes that were let through, while the set fits a
+ * cache: of few keys most rows then need no look at the shared set.
+ */
+constexpr uint64 RECENT = 16384;
+
+/* What EXPLAIN ANALYZE shows: rows add up over the scans, the set is that of the last. */
 struct DistinctCounters
 {
 	uint64 tested; /* rows */
@@ -57,12 +64,6 @@ struct DistinctCounters
 	uint64 filters; /* in use at the end; 0: exact */
 	uint64 memory;  /* bytes, at most */
 	double fpr;     /* at the end */
-};
-
-struct DistinctShared
-{
-	int workers;
-	DistinctCounters counters[FLEXIBLE_ARRAY_MEMBER]; /* each worker's */
 };
 
 struct DistinctState
@@ -85,6 +86,14 @@ struct DistinctState
 	Size budget; /* bytes at most */
 	Size memory; /* bytes in use */
 
+	/* the set of all processes of a parallel plan, in its stead */
+	SharedDistinct *shared;
+	int processes;
+	int process; /* 0: the leader */
+	bool sharing;
+	SharedDistinctView view;
+	uint64 *recent;
+
 	/* the batch in hand */
 	RowBatch rows;
 	uint64 hashes[BATCH];
@@ -93,10 +102,7 @@ struct DistinctState
 	int next;
 	bool done; /* the child has no more rows */
 
-	DistinctCounters *counters; /* own, or a worker's in shared memory */
-	DistinctCounters own;
-	DistinctCounters others; /* sum of the workers' */
-	DistinctShared *shared;
+	DistinctCounters counters; /* in the leader of a parallel plan, of all processes */
 	bool warned;
 };
 
@@ -149,7 +155,7 @@ MakeRoom(DistinctState *state, Size hashes)
 		uint8 *old = set->Give(AllocateForSet(state, bytes));
 
 		state->memory += bytes;
-		state->counters->memory = Max(state->counters->memory, state->memory);
+		state->counters.memory = Max(state->counters.memory, state->memory);
 		if (old != NULL)
 		{
 			FreeOfSet(old);
@@ -161,23 +167,39 @@ MakeRoom(DistinctState *state, Size hashes)
 	Assert(!set->exact() || state->memory == 8 * set->slots());
 }
 
+/*
+ * The area is there in each process that runs below a Gather with workers, and in none where the
+ * leader runs the plan by itself, for example because there was no memory for a segment.
+ */
 static void
 StartSet(DistinctState *state)
 {
-	state->budget = DistinctMemory();
-	state->set->Start(state->budget, distinct_fpr / state->plan.filters);
-	state->memory = 0;
+	dsa_area *area = state->css.ss.ps.state->es_query_dsa;
+
 	state->started = true;
+	state->sharing = state->shared != NULL && area != NULL;
+	/* Else each process would let every key through. */
+	if (state->shared != NULL && area == NULL && state->processes != 1)
+		elog(ERROR, "approximate DISTINCT finds no dynamic shared memory area");
+	if (state->sharing)
+	{
+		AttachSharedDistinct(&state->view, state->shared, area, state->process);
+		state->recent = (uint64 *) MemoryContextAllocZero(state->context, RECENT * sizeof(uint64));
+		return;
+	}
+	state->budget = DistinctMemory();
+	state->set->Start(state->budget, distinct_fpr);
+	state->memory = 0;
 }
 
-/*
- * Once a node. Not of those that each process of a parallel plan has for itself: there is
- * always one above, which knows what they forget.
- */
+/* The set of a parallel plan gives its oldest filter up for the first time in one process. */
 static void
 WarnGivenUp(DistinctState *state)
 {
-	if (state->warned || state->css.ss.ps.plan->parallel_aware)
+	Size memory = state->sharing ? state->view.shared->memory : state->memory;
+	uint64 keys = state->sharing ? state->view.set.set().keys() : state->set->keys();
+
+	if (state->warned)
 		return;
 	state->warned = true;
 	ereport(
@@ -185,7 +207,7 @@ WarnGivenUp(DistinctState *state)
 		(errmsg("the filter of an approximate DISTINCT is full"),
 		 errdetail("It takes %zu kB and holds " UINT64_FORMAT
 				   " keys. It forgets the oldest from now on, so rows may come out more than once.",
-				   state->memory / 1024, state->set->keys()),
+				   memory / 1024, keys),
 		 errhint(
 			 "Raise streamdedup.distinct_memory, or turn streamdedup.approximate_distinct off.")));
 }
@@ -196,13 +218,50 @@ TestAndAdd(DistinctState *state, int n)
 {
 	bool kept;
 
+	if (state->sharing)
+	{
+		if (n > 0 && unlikely(!TestAndAddShared(&state->view, state->hashes, n, state->seen)))
+			WarnGivenUp(state);
+		return;
+	}
+	state->counters.tested += (uint64) n;
 	MakeRoom(state, (Size) n);
 	kept = state->set->TestAndAdd(state->hashes, (size_t) n, state->seen);
-	state->counters->tested += (uint64) n;
 	Assert(state->set->given_up() <= state->set->keys());
 	Assert(state->set->keys() <= state->set->tested());
 	if (unlikely(!kept))
 		WarnGivenUp(state);
+}
+
+/* Whether the set fits a cache, so that rows are tested one by one. */
+static bool
+IsSmall(const DistinctState *state)
+{
+	const DistinctSet *set = state->sharing ? &state->view.set.set() : state->set;
+
+	return set->exact() && set->slots() < BATCH_FROM_SLOTS;
+}
+
+/* Tests one key, with a small set. */
+static bool
+IsNew(DistinctState *state, uint64 hash)
+{
+	uint64 *recent = NULL;
+
+	if (state->sharing)
+	{
+		recent = &state->recent[hash % RECENT];
+		if (*recent == hash && hash != 0)
+		{
+			state->view.set.CountTested(1);
+			return false;
+		}
+	}
+	state->hashes[0] = hash;
+	TestAndAdd(state, 1);
+	if (recent != NULL)
+		*recent = hash;
+	return !state->seen[0];
 }
 
 /* ---- rows ------------------------------------------------------------------ */
@@ -234,7 +293,8 @@ PassRow(DistinctState *state, TupleTableSlot *slot)
 {
 	ProjectionInfo *projection = state->css.ss.ps.ps_ProjInfo;
 
-	state->counters->passed++;
+	if (!state->sharing)
+		state->counters.passed++;
 	if (likely(projection == NULL))
 		return slot;
 	projection->pi_exprContext->ecxt_scantuple = slot;
@@ -261,7 +321,10 @@ FillBatch(DistinctState *state)
 		ResetExprContext(econtext);
 		/* First the hash: the copy takes over what is taken apart of some kinds only. */
 		state->hashes[n] = HashRow(state, slot);
-		state->set->Prefetch(state->hashes[n]);
+		if (state->sharing)
+			state->view.set.Prefetch(state->hashes[n]);
+		else
+			state->set->Prefetch(state->hashes[n]);
 		KeepRow(&state->rows, n, slot, state->child);
 		n++;
 		CHECK_FOR_INTERRUPTS();
@@ -293,6 +356,12 @@ ExecDistinct(CustomScanState *css)
 
 		CHECK_FOR_INTERRUPTS();
 		ResetExprContext(econtext);
+		/* The leader reads no more rows. */
+		if (state->sharing && unlikely(state->view.set.Ended()))
+		{
+			EmptyBatch(state);
+			return NULL;
+		}
 		while (state->next < state->filled)
 		{
 			int i = state->next++;
@@ -305,7 +374,7 @@ ExecDistinct(CustomScanState *css)
 			EmptyBatch(state);
 			return NULL;
 		}
-		if (!state->set->exact() || state->set->slots() >= BATCH_FROM_SLOTS)
+		if (!IsSmall(state))
 		{
 			FillBatch(state);
 			continue;
@@ -316,9 +385,7 @@ ExecDistinct(CustomScanState *css)
 			state->done = true;
 			continue;
 		}
-		state->hashes[0] = HashRow(state, slot);
-		TestAndAdd(state, 1);
-		if (!state->seen[0])
+		if (IsNew(state, HashRow(state, slot)))
 			return PassRow(state, slot);
 	}
 }
@@ -344,8 +411,6 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 		state->child = ExecInitNode((Plan *) linitial(plan->custom_plans), estate, eflags);
 		css->custom_ps = list_make1(state->child);
 	}
-	state->counters = &state->own;
-
 	/*
 	 * Rows are passed on as they are, in the child's slots: what is above, or our own
 	 * projection, must not take them for virtual ones.
@@ -386,11 +451,26 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 		AllocSetContextCreate(CurrentMemoryContext, "approximate distinct", ALLOCSET_DEFAULT_SIZES);
 }
 
+/*
+ * Lets workers end soon that find no new key, and so would not notice for long that the leader
+ * reads no more.
+ */
+static void
+EndShared(DistinctState *state)
+{
+	if (state->shared == NULL || state->process > 0)
+		return;
+	if (!state->sharing)
+		AttachSharedDistinct(&state->view, state->shared, NULL, 0);
+	state->view.set.End();
+}
+
 static void
 EndDistinct(CustomScanState *css)
 {
 	DistinctState *state = (DistinctState *) css;
 
+	EndShared(state);
 	ExecEndNode(state->child);
 	if (state->context != NULL)
 		MemoryContextDelete(state->context);
@@ -411,13 +491,47 @@ ReScanDistinct(CustomScanState *css)
 		ExecReScan(state->child);
 }
 
-/* ---- parallel plans: only the counters are shared ----------------------------- */
+/* ---- counters ------------------------------------------------------------------ */
+
+static void
+NoteSet(DistinctState *state, const DistinctSet *set)
+{
+	DistinctCounters *counters = &state->counters;
+
+	counters->keys = set->keys() - set->given_up();
+	counters->given_up = set->given_up();
+	counters->filters = (uint64) set->links();
+	counters->fpr = set->fpr();
+}
+
+/* Notes, in the leader, what all processes have done in a scan. */
+static void
+NoteShared(DistinctState *state)
+{
+	const DistinctSet *set = &state->view.set.set();
+
+	/* The leader may have run none of the plan, or without an area all of it by itself. */
+	if (!state->started)
+		AttachSharedDistinct(&state->view, state->shared, NULL, 0);
+	else if (!state->sharing)
+	{
+		NoteSet(state, state->set);
+		return;
+	}
+	CountSharedDistinct(&state->view);
+	NoteSet(state, set);
+	state->counters.tested += set->tested();
+	state->counters.passed += set->keys();
+	state->counters.memory = Max(state->counters.memory, state->shared->most_memory);
+	state->warned |= state->shared->warned;
+}
+
+/* ---- parallel plans ------------------------------------------------------------ */
 
 static Size
 EstimateDistinct(CustomScanState *css, ParallelContext *pcxt)
 {
-	return add_size(offsetof(DistinctShared, counters),
-					mul_size(sizeof(DistinctCounters), (Size) pcxt->nworkers));
+	return SharedDistinctSize(pcxt->nworkers + 1);
 }
 
 static void
@@ -425,42 +539,21 @@ InitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate
 {
 	DistinctState *state = (DistinctState *) css;
 
-	memset(coordinate, 0, EstimateDistinct(css, pcxt));
-	state->shared = (DistinctShared *) coordinate;
-	state->shared->workers = pcxt->nworkers;
+	state->shared = (SharedDistinct *) coordinate;
+	state->processes = pcxt->nworkers + 1;
+	InitSharedDistinct(state->shared, state->processes, DistinctMemory(), distinct_fpr);
+	state->shared->warned = state->warned;
 }
 
-/*
- * Takes over what the workers have counted in a scan: as of this process rows add up over
- * the scans, keys are those of the last, and memory is the most of any.
- */
-static void
-CollectWorkers(DistinctState *state)
-{
-	DistinctCounters *others = &state->others;
-	uint64 memory = 0;
-
-	others->keys = others->given_up = 0;
-	for (int i = 0; i < state->shared->workers; i++)
-	{
-		DistinctCounters *worker = &state->shared->counters[i];
-
-		others->tested += worker->tested;
-		others->passed += worker->passed;
-		others->keys += worker->keys;
-		others->given_up += worker->given_up;
-		others->filters = Max(others->filters, worker->filters);
-		memory += worker->memory;
-		others->fpr = Max(others->fpr, worker->fpr);
-		memset(worker, 0, sizeof *worker);
-	}
-	others->memory = Max(others->memory, memory);
-}
-
+/* The workers of the scan before have ended. */
 static void
 ReInitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
-	CollectWorkers((DistinctState *) css);
+	DistinctState *state = (DistinctState *) css;
+
+	NoteShared(state);
+	state->started = state->sharing = false;
+	ReInitSharedDistinct(state->shared, state->processes, DistinctMemory(), distinct_fpr);
 }
 
 static void
@@ -468,41 +561,23 @@ InitializeDistinctWorker(CustomScanState *css, shm_toc *toc, void *coordinate)
 {
 	DistinctState *state = (DistinctState *) css;
 
-	state->shared = (DistinctShared *) coordinate;
-	state->counters = &state->shared->counters[ParallelWorkerNumber];
+	state->shared = (SharedDistinct *) coordinate;
+	state->process = ParallelWorkerNumber + 1;
 }
 
-/* What the set comes to. */
-static void
-CountSet(DistinctState *state)
-{
-	if (!state->started)
-		return;
-	state->counters->keys = state->set->keys() - state->set->given_up();
-	state->counters->given_up = state->set->given_up();
-	state->counters->filters = (uint64) state->set->links();
-	state->counters->fpr = state->set->fpr();
-}
-
-/* The shared memory goes after this. */
+/* The shared memory goes after this. Workers may still be at work, if not all rows were read. */
 static void
 ShutdownDistinct(CustomScanState *css)
 {
 	DistinctState *state = (DistinctState *) css;
 
-	if (state->set == NULL)
-		return;
-	CountSet(state);
 	if (state->shared == NULL)
 		return;
-	if (state->counters == &state->own)
-		CollectWorkers(state);
-	else
-	{
-		state->own = *state->counters;
-		state->counters = &state->own;
-	}
+	EndShared(state);
+	if (state->process == 0)
+		NoteShared(state);
 	state->shared = NULL;
+	state->started = state->sharing = false;
 }
 
 /* ---- EXPLAIN ----------------------------------------------------------------- */
@@ -533,15 +608,9 @@ ExplainDistinct(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (!es->analyze)
 		return;
 
-	CountSet(state);
-	total = state->own;
-	total.tested += state->others.tested;
-	total.passed += state->others.passed;
-	total.keys += state->others.keys;
-	total.given_up += state->others.given_up;
-	total.filters = Max(total.filters, state->others.filters);
-	total.memory += state->others.memory;
-	total.fpr = Max(total.fpr, state->others.fpr);
+	if (state->started && !state->sharing)
+		NoteSet(state, state->set);
+	total = state->counters;
 
 	ExplainPropertyText("Distinct Method", total.filters == 0 ? "exact" : "approximate", es);
 	ExplainPropertyUInteger("Rows Tested", NULL, total.tested, es);

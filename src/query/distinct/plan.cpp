@@ -23,6 +23,7 @@ extern "C" {
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 #include "optimizer/tlist.h"
+#include "utils/dsa.h"
 }
 
 static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
@@ -43,8 +44,7 @@ static const Cost COST_FACTOR = DEDUP_LEAST_ROWS > 0 ? 1 : 0.0001;
 List *
 PackDistinctPlan(const DistinctPlanFields *fields)
 {
-	return list_make4(fields->columns, fields->types, fields->collations,
-					  makeInteger(fields->filters));
+	return list_make3(fields->columns, fields->types, fields->collations);
 }
 
 void
@@ -53,7 +53,6 @@ UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
 	fields->columns = (List *) linitial(custom_private);
 	fields->types = (List *) lsecond(custom_private);
 	fields->collations = (List *) lthird(custom_private);
-	fields->filters = intVal(lfourth(custom_private));
 }
 
 /* ---- which statements and queries ----------------------------------------------- */
@@ -183,12 +182,11 @@ static const CustomPathMethods PathMethods = {
 };
 
 /*
- * Makes a path over another. `rows` is the number of distinct rows that the exact paths
- * expect; `filters` how many filters a row passes on its way, ours included.
+ * Makes a path over another. `rows` is the number of distinct rows to expect. A partial path
+ * is that of one process of several, which share a set.
  */
 static Path *
-MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, int filters,
-				 bool partial)
+MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, bool partial)
 {
 	CustomPath *path = makeNode(CustomPath);
 	List *references = NIL;
@@ -216,15 +214,14 @@ MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, i
 	path->path.disabled_nodes = child->disabled_nodes;
 #endif
 	path->custom_paths = list_make1(child);
-	path->custom_private = list_make2(references, makeInteger(filters));
+	path->custom_private = references;
 	path->methods = &PathMethods;
 	return (Path *) path;
 }
 
 /* Over the cheapest path of a relation, and over all of an order that is worth keeping. */
 static void
-AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows,
-				 int filters)
+AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows)
 {
 	ListCell *cell;
 
@@ -238,48 +235,64 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
 		if (child->param_info != NULL ||
 			pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
 			continue;
-		add_path(output_rel, MakeDistinctPath(root, output_rel, child, rows, filters, false));
+		add_path(output_rel, MakeDistinctPath(root, output_rel, child, rows, false));
 	}
 }
+
+/*
+ * Before 15 the server has no parallel DISTINCT. On 32 bits its shared areas take at most 128 MB in
+ * one piece.
+ */
+#if PG_VERSION_NUM >= 150000 && SIZEOF_DSA_POINTER == 8
+#define HAS_PARTIAL_PATHS 1
+#else
+#define HAS_PARTIAL_PATHS 0
+#endif
+
+#if HAS_PARTIAL_PATHS
+/*
+ * A partial path: each distinct row passes in one of the processes. So what is above, an
+ * aggregate for example, may be partial too; and a Gather needs no filter above it. Not for
+ * DISTINCT ON, as the server: the first row of a key would be any.
+ */
+static void
+AddPartialPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows)
+{
+	Path *child;
+	Path *path;
+	double processes;
+
+	if (!output_rel->consider_parallel || input_rel->partial_pathlist == NIL ||
+		root->parse->hasDistinctOn)
+		return;
+	child = (Path *) linitial(input_rel->partial_pathlist);
+	if (pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
+		return;
+	/* as the planner counts them for the input */
+	processes = Max(1, input_rel->cheapest_total_path->rows / child->rows);
+	path = MakeDistinctPath(root, output_rel, child, rows / processes, true);
+	add_partial_path(output_rel, path);
+	add_path(output_rel,
+			 (Path *) create_gather_path(root, output_rel, path, path->pathtarget, NULL, &rows));
+}
+#endif
 
 static void
 AddUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 			  RelOptInfo *output_rel, void *extra)
 {
+	double rows;
+
 	if (previous_upper_paths_hook != NULL)
 		previous_upper_paths_hook(root, stage, input_rel, output_rel, extra);
-
-#if PG_VERSION_NUM >= 150000
-	if (stage == UPPERREL_PARTIAL_DISTINCT)
-	{
-		Path *child;
-
-		if (input_rel->partial_pathlist == NIL || output_rel->partial_pathlist == NIL ||
-			!MayBeFiltered(root, input_rel))
-			return;
-		child = (Path *) linitial(input_rel->partial_pathlist);
-		if (!pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
-			add_partial_path(
-				output_rel,
-				MakeDistinctPath(root, output_rel, child,
-								 ((Path *) linitial(output_rel->partial_pathlist))->rows, 2, true));
+	if (stage != UPPERREL_DISTINCT || !MayBeFiltered(root, input_rel) ||
+		output_rel->pathlist == NIL)
 		return;
-	}
+	rows = ((Path *) linitial(output_rel->pathlist))->rows;
+	AddDistinctPaths(root, input_rel, output_rel, rows);
+#if HAS_PARTIAL_PATHS
+	AddPartialPaths(root, input_rel, output_rel, rows);
 #endif
-	if (stage != UPPERREL_DISTINCT)
-		return;
-
-	if (!MayBeFiltered(root, input_rel) || output_rel->pathlist == NIL)
-		return;
-	{
-		double rows = ((Path *) linitial(output_rel->pathlist))->rows;
-
-		AddDistinctPaths(root, input_rel, output_rel, rows, 1);
-#if PG_VERSION_NUM >= 150000
-		AddDistinctPaths(root, fetch_upper_rel(root, UPPERREL_PARTIAL_DISTINCT, NULL), output_rel,
-						 rows, 2);
-#endif
-	}
 }
 
 /* ---- the plan -------------------------------------------------------------------------- */
@@ -293,8 +306,7 @@ PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, 
 	DistinctPlanFields fields = {};
 	ListCell *cell;
 
-	fields.filters = intVal(lsecond(path->custom_private));
-	foreach(cell, (List *) linitial(path->custom_private))
+	foreach(cell, path->custom_private)
 	{
 		TargetEntry *entry = get_sortgroupref_tle((Index) lfirst_int(cell), child->targetlist);
 
