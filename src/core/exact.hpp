@@ -78,7 +78,10 @@ class WorkingExact {
     WriteHeader(image_, shape, Form::kWorkingExact, Counters{0, static_cast<uint32_t>(room_)});
   }
 
-  uint64_t Find(uint64_t hash) const noexcept {
+  // The place of a hash, or kNowhere. Then `*free` is the slot of the index where Append() would
+  // put it.
+  uint64_t Find(uint64_t hash, uint64_t* free) const noexcept {
+    *free = 0;
     if (!indexed()) {
       for (uint64_t i = 0; i < n_; ++i) {
         if (at(i) == hash) return i;
@@ -90,7 +93,7 @@ class WorkingExact {
     uint64_t slot = FastRange(hash, slots);
     for (uint64_t step = 0; step < slots; ++step) {
       const uint32_t entry = LoadU32(index_ + 4 * slot);
-      if (entry == 0) return kNowhere;
+      if (entry == 0) break;
       if (uint64_t{entry ^ tag} >> place_bits_ == 0) {
         const uint64_t place = (entry & LowMask(place_bits_)) - 1;
         if (place < n_ && at(place) == hash) return place;
@@ -98,7 +101,12 @@ class WorkingExact {
       if (++slot == slots) slot = 0;
       PauseInRun(step);
     }
+    *free = slot;
     return kNowhere;
+  }
+  uint64_t Find(uint64_t hash) const noexcept {
+    uint64_t free;
+    return Find(hash, &free);
   }
 
   // Starts to fetch what Find() and Append() of this hash will look at.
@@ -109,7 +117,10 @@ class WorkingExact {
   // Adds a hash that is not there, as the youngest. There must be room. Pauses before it
   // changes anything.
   void Append(uint64_t hash, uint64_t count = 1) noexcept {
-    const uint64_t slot = indexed() ? FreeSlot(hash) : 0;
+    AppendAt(indexed() ? FreeSlot(hash) : 0, hash, count);
+  }
+  // The same with the slot that Find() has told.
+  void AppendAt(uint64_t slot, uint64_t hash, uint64_t count = 1) noexcept {
     const uint64_t place = n_++;
     StoreU64(hashes_ + 8 * place, hash);
     WriteCount(image_, n_);

@@ -54,7 +54,10 @@ Step NextStep(const Header& header, uint64_t limit) noexcept {
     return {Form::kWorkingFull, header.method->growth != nullptr ? n + 1 : 0};
   }
   uint64_t room = header.counted() ? kFirstCountedRoom : kFirstRoom;
-  if (n >= room) {
+  if (n >= kManyHashes) {
+    room = limit;
+    while (room / 4 > n) room /= 4;
+  } else if (n >= room) {
     room = header.counted() && n < kListRoom ? kListRoom : 2 * kListRoom;
     while (room <= n) room *= 2;
   }
@@ -139,14 +142,15 @@ bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters
     WorkingExact exact(image, *header);
     for (size_t j = 0; j < n; ++j) exact.PrefetchIndex(hashes[j]);
     for (; i < n; ++i) {
-      const uint64_t place = exact.Find(hashes[i]);
+      uint64_t free;
+      const uint64_t place = exact.Find(hashes[i], &free);
       seen[i] = place != kNowhere;
       if (place != kNowhere) {
         exact.Touch(place);
       } else if (exact.full()) {
         break;
       } else {
-        exact.Append(hashes[i]);
+        exact.AppendAt(free, hashes[i]);
       }
     }
     header->counters.count = exact.n();
@@ -179,11 +183,12 @@ bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters
       exact.PrefetchIndex(hashes[i]);
     }
     for (size_t i = 0; i < n; ++i) {
-      const uint64_t place = exact.Find(hashes[i]);
+      uint64_t free;
+      const uint64_t place = exact.Find(hashes[i], &free);
       if (place != kNowhere) {
         exact.Touch(place);
       } else {
-        exact.Append(hashes[i]);
+        exact.AppendAt(free, hashes[i]);
       }
     }
     header->counters.count = exact.n();

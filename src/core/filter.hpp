@@ -118,6 +118,9 @@ struct Step {
 // own length word they take 120 bytes. With counts 128, and for up to 8 hashes 192.
 inline constexpr uint64_t kFirstRoom = 7;
 inline constexpr uint64_t kFirstCountedRoom = 4;
+// Their room doubles, but from this many hashes on it grows fourfold, up to the most that there
+// may be: of a large one each time means to make the index anew, in memory that is new too.
+inline constexpr uint64_t kManyHashes = uint64_t{1} << 16;
 
 // `limit` is the most hashes before the method takes over: Header::exact_limit(),
 // or less, or state_limit().
@@ -276,13 +279,14 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 [[nodiscard]] inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcept {
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
-    const uint64_t place = exact.Find(hash);
+    uint64_t free;
+    const uint64_t place = exact.Find(hash, &free);
     if (place != kNowhere) {
       exact.Touch(place);
       return Outcome::kSeen;
     }
     if (exact.full()) return Outcome::kNoRoom;
-    exact.Append(hash);
+    exact.AppendAt(free, hash);
     header->counters.count = exact.n();
     return Outcome::kNew;
   }
@@ -337,21 +341,29 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   return Outcome::kNew;
 }
 
-// The deferred hashes of a full image, with the place of the next one. Only for images that have
-// room for them (may_defer()).
+// The deferred hashes of a working image, with the place of the next one. Only for images that
+// have room for them (may_defer()).
 class DeferredList {
  public:
   DeferredList() = default;
-  explicit DeferredList(const Header& header) noexcept : field_(Pack(header.working)) {}
+  explicit DeferredList(const Header& header) noexcept
+      : field_(Pack(header.working)),
+        at_(static_cast<uint32_t>(kHeaderBytes)),
+        most_(static_cast<uint32_t>(kMaxDeferred - 1)) {
+    if (!header.exact()) return;
+    const uint64_t free = header.room() - header.hashes();
+    at_ += static_cast<uint32_t>(8 * header.hashes());
+    if (most_ > free) most_ = static_cast<uint32_t>(free);
+  }
 
   // Whether an image still has this list, which has hashes and room for one more.
   bool TakesMoreOf(const uint8_t* image) const noexcept {
     const auto n = static_cast<uint16_t>(field_ / kOne);
-    return LoadU64(image + kChecksumAt) == field_ && n > 0 && n + 1u < kMaxDeferred;
+    return LoadU64(image + kChecksumAt) == field_ && n > 0 && n < most_;
   }
   // Adds a key to that image, as Defer(). Headers that were read before have the old list.
   void Add(uint8_t* image, uint64_t hash) noexcept {
-    StoreU64(image + kHeaderBytes + 8 * static_cast<uint16_t>(field_ / kOne), hash);
+    StoreU64(image + at_ + 8 * static_cast<uint16_t>(field_ / kOne), hash);
     field_ += kOne;
     StoreU64(image + kChecksumAt, field_);
   }
@@ -359,6 +371,8 @@ class DeferredList {
  private:
   static constexpr uint64_t kOne = Pack(WorkingState{.deferred = 1});
   uint64_t field_ = 0;
+  uint32_t at_ = 0;    // of the first of them in the image, which is smaller than 1 GiB
+  uint32_t most_ = 0;  // that may wait
 };
 
 // Adds a key that is known to be new, after MakeWorking made room for it. Never by

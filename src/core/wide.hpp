@@ -15,6 +15,7 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
+#define DEDUP_AVX2 __attribute__((target("avx2")))
 #define DEDUP_AVX512 __attribute__((target("avx512f")))
 #define DEDUP_AVX512BW __attribute__((target("avx512bw")))
 #else

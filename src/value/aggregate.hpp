@@ -3,7 +3,7 @@
  *
  * Their state is a dedup_filter in a working form: a flat value in the aggregate's
  * context, changed in place and returned by the same pointer. Only when it has to
- * grow does a transition return a new value; room doubles, so that is rare. No memory
+ * grow does a transition return a new value; room at least doubles, so that is rare. No memory
  * context or expanded object a group: hash aggregation walks all of them at each new group.
  *
  * Aggregates over keys of any type declare their state `internal`, and a new value is made in

@@ -211,8 +211,7 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 		{
 			if (unlikely(outcome == dedup::Outcome::kFull))
 				ReportFull(*header);
-			if (Keys::STATE == StateType::Internal && header->form == dedup::Form::kWorkingFull &&
-				header->deferred() > 0)
+			if (Keys::STATE == StateType::Internal && header->deferred() > 0)
 			{
 				site->deferring = value;
 				site->list = dedup::DeferredList(*header);

@@ -23,6 +23,7 @@
 #include <string>
 
 #include "core/bytes.hpp"
+#include "core/methods/blocked_bloom.hpp"
 #include "core/options.hpp"
 #include "core/registry.hpp"
 #include "growing/shipped.hpp"
@@ -282,6 +283,26 @@ void RegisterOne(const Method& method, const std::string& label, const char* opt
   }
 }
 
+// blocked_bloom as it is on processors without AVX-512 or without AVX2, where this one has them.
+template <blocked_bloom::Path kPath>
+const Method& BlockedBloomBy() {
+  static const Method method = [] {
+    Method by = blocked_bloom::kMethod;
+    by.test_and_add = [](const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                         size_t n, uint8_t* seen) noexcept {
+      return blocked_bloom::TestAndAddBy(blocked_bloom::KernelsFor(shape, kPath), shape, body,
+                                         hashes, n, seen);
+    };
+    by.contains = [](const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+      blocked_bloom::ContainsBy(blocked_bloom::KernelsFor(shape, kPath), shape, body, hashes, n,
+                                seen);
+    };
+    return by;
+  }();
+  return method;
+}
+
 void Register() {
   for (const Method* method : kMethods) {
     if (!method->has_rate()) continue;  // they are asked nothing, or how often
@@ -291,6 +312,9 @@ void Register() {
     RegisterOne(*method, method->name + ("_" + variant.substr(0, variant.find('='))),
                 method->variant);
   }
+  using namespace blocked_bloom;
+  if (BestPath() > kAvx2Path) RegisterOne(BlockedBloomBy<kAvx2Path>(), "blocked_bloom_avx2", "");
+  if (BestPath() > kPlainPath) RegisterOne(BlockedBloomBy<kPlainPath>(), "blocked_bloom_plain", "");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST_P(Defer, LeavesTheBytesOfOneAtATime) {
   for (uint64_t memory : {uint64_t{8192}, defers, defers + 4096}) {
     const Shape shape = PlanMemory(*GetParam().method, memory, 0.01, GetParam().options);
     const uint64_t limit = MostExact(shape);
-    Filter deferred(shape), single(shape);
+    Filter deferred(shape), listed(shape), single(shape);
     Random random(memory);
     const uint64_t length = 3 * limit;
     uint64_t next = 0;
@@ -41,15 +41,20 @@ TEST_P(Defer, LeavesTheBytesOfOneAtATime) {
               ? next++
               : next - 1 - random.Below(std::min<uint64_t>(next, random.OneIn(2) ? 20 : 5000));
       deferred.AddDeferred(HashOf(key));
+      listed.AddToList(HashOf(key));
       single.Add(HashOf(key));
       if (random.OneIn(i < 200 ? 5 : length / 60)) {
         deferred.Settle();
+        listed.Settle();
         ASSERT_EQ(deferred.exact(), single.exact()) << NameOf(shape) << " after " << i;
         ASSERT_EQ(deferred.Canonical(), single.Canonical()) << NameOf(shape) << " after " << i;
+        ASSERT_EQ(listed.Canonical(), single.Canonical()) << NameOf(shape) << " after " << i;
       }
     }
     deferred.Settle();
+    listed.Settle();
     ASSERT_EQ(deferred.Canonical(), single.Canonical()) << NameOf(shape);
+    ASSERT_EQ(listed.Canonical(), single.Canonical()) << NameOf(shape);
     ASSERT_FALSE(single.exact());
   }
 }

@@ -14,25 +14,30 @@
 namespace dedup::blocked_bloom {
 namespace {
 
-TEST(WideKernels, GiveTheSameAnswersAndBytes) {
-  if (!HasWide()) GTEST_SKIP() << "no AVX-512";
+class WideKernels : public ::testing::TestWithParam<Path> {};
+
+TEST_P(WideKernels, GiveTheSameAnswersAndBytes) {
+  const Path path = GetParam();
+  if (BestPath() < path) GTEST_SKIP() << "the processor has no such registers";
   constexpr uint32_t kLines = 50;
   for (int k = 1; k <= kMaxK; ++k) {
-    const Kernels& plain = kKernels[k - 1][0];
-    const Kernels& wide = kKernels[k - 1][1];
+    const Kernels& plain = kKernels[k - 1][kPlainPath];
+    const Kernels& wide = kKernels[k - 1][path];
     ASSERT_NE(plain.add, wide.add);
+    ASSERT_NE(plain.ask, wide.ask);
     std::vector<uint8_t> a(kLines * kLineBytes), b(a);
     uint64_t answers = 0, asked = 0;
     for (uint64_t round = 0; round < 300; ++round) {
-      uint64_t hashes[kGroup];
-      uint32_t lines[kGroup];
-      const size_t n = 1 + round % kGroup;
+      uint64_t hashes[kLinesAhead];
+      uint32_t lines[kLinesAhead];
+      const size_t n = 1 + round % kLinesAhead;
       for (size_t i = 0; i < n; ++i) {
         // Some keys come again, so that both outcomes are met.
         hashes[i] = Derived(Derived(round, 1) % 4000, static_cast<unsigned>(i % 3));
         lines[i] = static_cast<uint32_t>(FastRange(hashes[i], kLines));
       }
-      uint8_t seen_a[kGroup] = {}, seen_b[kGroup] = {}, ask_a[kGroup] = {}, ask_b[kGroup] = {};
+      uint8_t seen_a[kLinesAhead] = {}, seen_b[kLinesAhead] = {}, ask_a[kLinesAhead] = {},
+              ask_b[kLinesAhead] = {};
       plain.ask(a.data(), lines, hashes, n, ask_a);
       wide.ask(b.data(), lines, hashes, n, ask_b);
       plain.add(a.data(), lines, hashes, n, round % 4 == 0 ? nullptr : seen_a);
@@ -49,6 +54,8 @@ TEST(WideKernels, GiveTheSameAnswersAndBytes) {
     EXPECT_LT(answers, asked);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Paths, WideKernels, ::testing::Values(kAvx2Path, kAvx512Path));
 
 }  // namespace
 }  // namespace dedup::blocked_bloom

@@ -87,7 +87,7 @@ DEDUP_ALWAYS_INLINE inline bool AllSet(const uint8_t* line, uint64_t hash) noexc
 
 // A kernel works through a group of keys whose lines are on their way into the cache:
 // `lines` are their numbers. There is one for each k, so that the loop over positions
-// is unrolled, and for processors with AVX-512 another of the same results.
+// is unrolled, and for processors with AVX2 and with AVX-512 others of the same results.
 using AddKernel = void (*)(uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size_t n,
                            uint8_t* seen);
 using AskKernel = void (*)(const uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
@@ -122,6 +122,9 @@ struct Kernels {
   AddKernel add;
   AskKernel ask;
 };
+
+// What the kernels are compiled for.
+enum Path : unsigned { kPlainPath, kAvx2Path, kAvx512Path, kPaths };
 
 template <int kK>
 inline constexpr Kernels kPlain = {AddGroup<kK>, AskGroup<kK>};
@@ -163,23 +166,89 @@ struct WidePositions {
     }
     return missing == 0;
   }
-
-  // The line with all of them set. Two may be in one word, so they go in one by one.
-  DEDUP_AVX512 DEDUP_ALWAYS_INLINE __m512i SetAll(__m512i line) const noexcept {
-    const __m512i words = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i one = _mm512_set1_epi64(1), seven = _mm512_set1_epi64(7);
-    DEDUP_UNROLL
-    for (int i = 0; i < kK; ++i) {
-      const __m512i choice = _mm512_set1_epi64(i % 8), from = lane[i / 8];
-      const __m512i word = _mm512_and_si512(_mm512_srli_epi64(from, 6), seven);
-      const __m512i bit = _mm512_rolv_epi64(one, from);
-      line = _mm512_mask_or_epi64(
-          line, _mm512_cmpeq_epi64_mask(_mm512_permutexvar_epi64(choice, word), words), line,
-          _mm512_permutexvar_epi64(choice, bit));
-    }
-    return line;
-  }
 };
+
+// The bits of a key in a line without others, as a vector of eight words. A position less
+// that of a word's first bit is the number of the bit in the word. For a bit of any other word it
+// is 64 or more, or below 0, which is more still, and shifting by so much leaves nothing.
+template <int kK>
+DEDUP_AVX512 DEDUP_ALWAYS_INLINE inline __m512i BitsWide(uint64_t hash) noexcept {
+  const __m512i first = _mm512_set_epi64(448, 384, 320, 256, 192, 128, 64, 0);
+  const __m512i one = _mm512_set1_epi64(1), mask = _mm512_set1_epi64(kLineBits - 1);
+  __m512i bits = _mm512_setzero_si512(), positions = bits;
+  DEDUP_UNROLL
+  for (int i = 0; i < kK; ++i) {
+    if (i % kPositionsPerWord == 0) {
+      positions = _mm512_set1_epi64(static_cast<long long>(Derived(hash, i / kPositionsPerWord)));
+    }
+    const __m512i position = _mm512_and_si512(positions, mask);
+    bits = _mm512_or_si512(bits, _mm512_sllv_epi64(one, _mm512_sub_epi64(position, first)));
+    positions = _mm512_srli_epi64(positions, kPositionBits);
+  }
+  return bits;
+}
+
+// The same in two vectors of four words.
+struct Halves {
+  __m256i low, high;
+};
+
+template <int kK>
+DEDUP_AVX2 DEDUP_ALWAYS_INLINE inline Halves BitsAvx2(uint64_t hash) noexcept {
+  const __m256i low = _mm256_set_epi64x(192, 128, 64, 0);
+  const __m256i high = _mm256_set_epi64x(448, 384, 320, 256);
+  const __m256i one = _mm256_set1_epi64x(1), mask = _mm256_set1_epi64x(kLineBits - 1);
+  __m256i positions = _mm256_setzero_si256();
+  Halves bits = {positions, positions};
+  DEDUP_UNROLL
+  for (int i = 0; i < kK; ++i) {
+    if (i % kPositionsPerWord == 0) {
+      positions = _mm256_set1_epi64x(static_cast<long long>(Derived(hash, i / kPositionsPerWord)));
+    }
+    const __m256i position = _mm256_and_si256(positions, mask);
+    bits.low = _mm256_or_si256(bits.low, _mm256_sllv_epi64(one, _mm256_sub_epi64(position, low)));
+    bits.high =
+        _mm256_or_si256(bits.high, _mm256_sllv_epi64(one, _mm256_sub_epi64(position, high)));
+    positions = _mm256_srli_epi64(positions, kPositionBits);
+  }
+  return bits;
+}
+
+DEDUP_AVX2 DEDUP_ALWAYS_INLINE inline Halves LoadHalves(const uint8_t* line) noexcept {
+  const auto* halves = reinterpret_cast<const __m256i*>(line);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+
+// Whether the line has all the bits.
+DEDUP_AVX2 DEDUP_ALWAYS_INLINE inline bool HasAll(const Halves& line, const Halves& bits) noexcept {
+  const __m256i missing = _mm256_or_si256(_mm256_andnot_si256(line.low, bits.low),
+                                          _mm256_andnot_si256(line.high, bits.high));
+  return _mm256_testz_si256(missing, missing) != 0;
+}
+
+template <int kK>
+DEDUP_AVX2 void AddGroupAvx2(uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size_t n,
+                             uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    uint8_t* bytes = body + uint64_t{lines[i]} * kLineBytes;
+    const Halves bits = BitsAvx2<kK>(hashes[i]), line = LoadHalves(bytes);
+    const bool found = HasAll(line, bits);
+    if (!found) {
+      auto* halves = reinterpret_cast<__m256i*>(bytes);
+      _mm256_storeu_si256(halves, _mm256_or_si256(line.low, bits.low));
+      _mm256_storeu_si256(halves + 1, _mm256_or_si256(line.high, bits.high));
+    }
+    if (seen != nullptr) seen[i] = found;
+  }
+}
+
+template <int kK>
+DEDUP_AVX2 void AskGroupAvx2(const uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
+                             size_t n, uint8_t* seen) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    seen[i] = HasAll(LoadHalves(body + uint64_t{lines[i]} * kLineBytes), BitsAvx2<kK>(hashes[i]));
+  }
+}
 
 template <int kK>
 DEDUP_AVX512 void AddGroupWide(uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
@@ -187,9 +256,9 @@ DEDUP_AVX512 void AddGroupWide(uint8_t* body, const uint32_t* lines, const uint6
   for (size_t i = 0; i < n; ++i) {
     uint8_t* bytes = body + uint64_t{lines[i]} * kLineBytes;
     const __m512i line = _mm512_loadu_si512(bytes);
-    const WidePositions<kK> positions(hashes[i]);
-    const bool found = positions.AllSet(line);
-    if (!found) _mm512_storeu_si512(bytes, positions.SetAll(line));
+    const __m512i bits = BitsWide<kK>(hashes[i]), missing = _mm512_andnot_si512(line, bits);
+    const bool found = _mm512_test_epi64_mask(missing, missing) == 0;
+    if (!found) _mm512_storeu_si512(bytes, _mm512_or_si512(line, bits));
     if (seen != nullptr) seen[i] = found;
   }
 }
@@ -204,28 +273,32 @@ DEDUP_AVX512 void AskGroupWide(const uint8_t* body, const uint32_t* lines, const
 }
 
 template <int kK>
-inline constexpr Kernels kWide = {AddGroupWide<kK>, AskGroupWide<kK>};
+inline constexpr Kernels kOf[] = {
+    kPlain<kK>, {AddGroupAvx2<kK>, AskGroupAvx2<kK>}, {AddGroupWide<kK>, AskGroupWide<kK>}};
 
-inline bool HasWide() noexcept { return __builtin_cpu_supports("avx512f") != 0; }
+inline Path BestPath() noexcept {
+  if (__builtin_cpu_supports("avx512f")) return kAvx512Path;
+  return __builtin_cpu_supports("avx2") ? kAvx2Path : kPlainPath;
+}
 #else
 template <int kK>
-inline constexpr Kernels kWide = kPlain<kK>;
+inline constexpr Kernels kOf[] = {kPlain<kK>, kPlain<kK>, kPlain<kK>};
 
-inline bool HasWide() noexcept { return false; }
+inline Path BestPath() noexcept { return kPlainPath; }
 #endif
 
-// By k - 1, and whether the processor is wide.
-inline constexpr Kernels kKernels[kMaxK][2] = {
-    {kPlain<1>, kWide<1>},   {kPlain<2>, kWide<2>},   {kPlain<3>, kWide<3>},
-    {kPlain<4>, kWide<4>},   {kPlain<5>, kWide<5>},   {kPlain<6>, kWide<6>},
-    {kPlain<7>, kWide<7>},   {kPlain<8>, kWide<8>},   {kPlain<9>, kWide<9>},
-    {kPlain<10>, kWide<10>}, {kPlain<11>, kWide<11>}, {kPlain<12>, kWide<12>},
-    {kPlain<13>, kWide<13>}, {kPlain<14>, kWide<14>}, {kPlain<15>, kWide<15>},
-    {kPlain<16>, kWide<16>}};
+// By k - 1 and the path.
+inline constexpr const Kernels* kKernels[kMaxK] = {
+    kOf<1>, kOf<2>,  kOf<3>,  kOf<4>,  kOf<5>,  kOf<6>,  kOf<7>,  kOf<8>,
+    kOf<9>, kOf<10>, kOf<11>, kOf<12>, kOf<13>, kOf<14>, kOf<15>, kOf<16>};
 
-inline const Kernels& KernelsFor(const Shape& shape) noexcept {
-  return kKernels[K(shape) - 1][HasWide()];
+inline const Kernels& KernelsFor(const Shape& shape, Path path = BestPath()) noexcept {
+  return kKernels[K(shape) - 1][path];
 }
+
+// How many lines are fetched at once. Twice as many as elsewhere: so little is done with a line
+// that those of kGroup keys would still be on their way when they are needed.
+inline constexpr size_t kLinesAhead = 2 * kGroup;
 
 // Runs use(lines, first, n) for the keys group by group, with the lines of the next
 // group fetched before; why in groups is told at InGroups().
@@ -233,18 +306,18 @@ template <typename Use>
 inline void ForEachGroup(const Shape& shape, const uint8_t* body, const uint64_t* hashes, size_t n,
                          Use use) noexcept {
   const uint64_t lines = Lines(shape);
-  uint32_t numbers[2][kGroup];  // of the group in hand and the one ahead
+  uint32_t numbers[2][kLinesAhead];  // of the group in hand and the one ahead
   auto fetch = [&](size_t from, size_t to, uint32_t* into) DEDUP_ALWAYS_INLINE {
     for (size_t i = from; i < to; ++i, ++into) {
       *into = static_cast<uint32_t>(FastRange(hashes[i], lines));
       PrefetchToWrite(body + uint64_t{*into} * kLineBytes);
     }
   };
-  size_t end = n < kGroup ? n : kGroup;
+  size_t end = n < kLinesAhead ? n : kLinesAhead;
   fetch(0, end, numbers[0]);
   unsigned turn = 0;
   for (size_t done = 0; done < n; turn ^= 1) {
-    const size_t next = n - end < kGroup ? n : end + kGroup;
+    const size_t next = n - end < kLinesAhead ? n : end + kLinesAhead;
     fetch(end, next, numbers[turn ^ 1]);
     use(numbers[turn], done, end - done);
     done = end;
@@ -252,21 +325,31 @@ inline void ForEachGroup(const Shape& shape, const uint8_t* body, const uint64_t
   }
 }
 
-inline size_t TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
-                         size_t n, uint8_t* seen) noexcept {
-  const AddKernel add = KernelsFor(shape).add;
+inline size_t TestAndAddBy(const Kernels& kernels, const Shape& shape, uint8_t* body,
+                           const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const AddKernel add = kernels.add;
   ForEachGroup(shape, body, hashes, n, [&](const uint32_t* lines, size_t first, size_t count) {
     add(body, lines, hashes + first, count, seen == nullptr ? nullptr : seen + first);
   });
   return n;
 }
 
-inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
-                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
-  const AskKernel ask = KernelsFor(shape).ask;
+inline size_t TestAndAdd(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
+                         size_t n, uint8_t* seen) noexcept {
+  return TestAndAddBy(KernelsFor(shape), shape, body, hashes, n, seen);
+}
+
+inline void ContainsBy(const Kernels& kernels, const Shape& shape, const uint8_t* body,
+                       const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  const AskKernel ask = kernels.ask;
   ForEachGroup(shape, body, hashes, n, [&](const uint32_t* lines, size_t first, size_t count) {
     ask(body, lines, hashes + first, count, seen + first);
   });
+}
+
+inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
+                     const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  ContainsBy(KernelsFor(shape), shape, body, hashes, n, seen);
 }
 
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,

@@ -80,6 +80,16 @@ class Filter {
     if (outcome == Outcome::kNoRoom) Add(hash);
     if (outcome == Outcome::kFull) Refuse();
   }
+  // The same as aggregates do it: a key that follows another deferred one is only put on the list.
+  void AddToList(uint64_t hash) {
+    if (list_.TakesMoreOf(image_.data())) {
+      list_.Add(image_.data(), hash);
+      ASSERT_EQ(Check(image_.data(), image_.size(), &header_), Flaw::kNone);
+      return;
+    }
+    AddDeferred(hash);
+    list_ = header_.deferred() > 0 ? DeferredList(header_) : DeferredList();
+  }
   void Settle() {
     if (!dedup::Settle(image_.data(), &header_)) Refuse();
   }
@@ -200,6 +210,7 @@ class Filter {
 
   Bytes image_;
   Header header_ = {};
+  DeferredList list_;  // of AddToList()
   uint64_t limit_ = 0;
   uint64_t refused_ = 0;
 };
