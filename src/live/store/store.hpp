@@ -151,22 +151,33 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 }
 
 /*
- * Some transactions that are known to have committed, by their ids: the log of commits is not
- * looked up again for each page on which a transaction has added keys.
+ * Some transactions that are known to have committed, as bits of 64 ids in a row: the log of
+ * commits is not looked up again for each page on which a transaction has added keys.
  */
-constexpr unsigned kKnownCommitted = 1024;
-extern uint64 live_committed[kKnownCommitted];
+struct KnownCommitted
+{
+	uint64 from; /* the first id, divided by 64 */
+	uint64 bits;
+};
+constexpr unsigned kKnownCommitted = 256;
+extern KnownCommitted live_committed[kKnownCommitted];
 
 static inline bool
 IsKnownCommitted(uint64 xid)
 {
-	return live_committed[xid % kKnownCommitted] == xid;
+	const KnownCommitted *known = &live_committed[xid / 64 % kKnownCommitted];
+
+	return known->from == xid / 64 && (known->bits >> xid % 64 & 1) != 0;
 }
 
 static inline void
 NoteCommitted(uint64 xid)
 {
-	live_committed[xid % kKnownCommitted] = xid;
+	KnownCommitted *known = &live_committed[xid / 64 % kKnownCommitted];
+
+	if (known->from != xid / 64)
+		*known = {xid / 64, 0};
+	known->bits |= (uint64) 1 << xid % 64;
 }
 
 /*
@@ -187,6 +198,21 @@ extern uint64 HeirOf(uint64 xid);
 
 /* What settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
+
+/*
+ * An id before which every transaction that has committed is known to be seen by every snapshot
+ * of a filter. It spares those who judge many ids most of the calls of JudgeXid().
+ */
+extern uint64 SeenByAllBefore(const LiveFilter &filter);
+
+/* As JudgeXid(), where `before` is SeenByAllBefore(). */
+static inline dedup::live::Verdict
+JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid, uint64 before)
+{
+	if (xid < before && IsKnownCommitted(xid) && IsPossibleXid(xid))
+		return dedup::live::Verdict::kCommitted;
+	return JudgeXid(filter, block, xid);
+}
 
 /*
  * Settles a main page that the caller holds exclusively, and its chain, which gives
