@@ -26,6 +26,7 @@ extern "C" {
 using dedup::LoadU32;
 using dedup::LoadU64;
 using dedup::StoreU32;
+using dedup::StoreU64;
 using namespace dedup::live;
 
 namespace
@@ -49,7 +50,7 @@ struct ChangedPage
 	const uint8_t *scratch; /* the whole new page, or null */
 	bool whole;             /* log the image */
 	bool fresh;             /* a new page: nothing of the old one stays */
-	uint32 sum;             /* what `scratch` adds to the checksum */
+	uint32 sum;             /* what the change adds to the checksum */
 	size_t size;            /* of the fragments */
 	char fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
 };
@@ -118,10 +119,48 @@ void
 ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
 {
 	ChangedPage *page = ChangedPageOf(held);
+	const size_t from = offset / 8 * 8;
+	const size_t to = (offset + size + 7) / 8 * 8;
+	uint8_t words[264];
 
 	Assert(page->scratch == NULL && offset + size <= BLCKSZ);
-	if (size > 256 || !AppendFragment(page, offset, bytes, size))
+	if (to - from > sizeof words || !AppendFragment(page, offset, bytes, size))
 		elog(ERROR, "too large a change of a page of a live filter");
+	CopyBytes(words, held.bytes + from, to - from);
+	CopyBytes(words + offset - from, bytes, size);
+	for (size_t at = from; at < to; at += 8)
+		page->sum +=
+			TermOf(at / 8, LoadU64(words + at - from)) - TermOf(at / 8, LoadU64(held.bytes + at));
+}
+
+void
+ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words, int count)
+{
+	ChangedPage *page = ChangedPageOf(held);
+	uint32 sum = page->sum;
+
+	Assert(page->scratch == NULL);
+	if (page->size + count * (FRAGMENT_HEAD + 8) > MAX_FRAGMENTS)
+		elog(ERROR, "too large a change of a page of a live filter");
+	for (int i = 0; i < count;)
+	{
+		uint16 head[2] = {offsets[i], 0};
+		char *fragment = page->fragments + page->size;
+
+		/* Words in a row are one fragment. */
+		do
+		{
+			const size_t place = offsets[i] / 8;
+
+			Assert(offsets[i] % 8 == 0 && offsets[i] < BLCKSZ);
+			sum += TermOf(place, words[i]) - TermOf(place, LoadU64(held.bytes + offsets[i]));
+			StoreU64((uint8_t *) fragment + FRAGMENT_HEAD + head[1], words[i]);
+			head[1] += 8;
+		} while (++i < count && offsets[i] == offsets[i - 1] + 8);
+		memcpy(fragment, head, sizeof head);
+		page->size += FRAGMENT_HEAD + head[1];
+	}
+	page->sum = sum;
 }
 
 /* Whether two cache lines are equal. */
@@ -201,10 +240,8 @@ static void
 ChangePage(const LiveFilter &filter, ChangedPage *page)
 {
 	uint8_t *bytes = page->held.bytes;
-	uint32 sum = LoadU32(bytes + kSumAt);
+	uint32 sum = LoadU32(bytes + kSumAt) + page->sum;
 
-	if (page->scratch != NULL)
-		sum += page->sum;
 	if (page->scratch != NULL && page->whole)
 		memcpy(bytes + kMagicAt, page->scratch + kMagicAt, BLCKSZ - kMagicAt);
 	else
@@ -213,14 +250,7 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 			uint16 head[2];
 
 			memcpy(head, page->fragments + at, sizeof head);
-
-			const size_t end = (size_t) head[0] + head[1];
-
-			if (page->scratch == NULL)
-				sum -= TermsOf(bytes, head[0], end);
 			CopyBytes(bytes + head[0], page->fragments + at + sizeof head, head[1]);
-			if (page->scratch == NULL)
-				sum += TermsOf(bytes, head[0], end);
 			at += sizeof head + head[1];
 		}
 	if (page->fresh)

@@ -104,8 +104,14 @@ constexpr int kMostChanged = 4;
 extern void StartChange(void);
 /* Nothing of the page changes, but replay locks it with the others. */
 extern void ChangeWith(const HeldPage &held);
-/* `size` bytes from `offset` on become `bytes`. */
+/*
+ * `size` bytes from `offset` on become `bytes`. Until MakeChange() nobody changes the words of 8
+ * bytes that they are in, neither in the page nor by this change.
+ */
 extern void ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size);
+/* The same for whole words, each at its offset. */
+extern void ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words,
+						int count);
 /* The page becomes a copy of `scratch`, which must stay until MakeChange(). */
 extern void ChangeToScratch(const HeldPage &held, const uint8_t *scratch);
 /* The page's whole image is logged, whatever changes: for new pages. */
@@ -271,7 +277,9 @@ enum class EntryAdded
 	NoRoom
 };
 
-extern void StartEntries(NewEntries *entries, const HeldPage &page, const dedup::live::Tag &tag);
+/* `is_new`: the page has no tag with these contents. */
+extern void StartEntries(NewEntries *entries, const HeldPage &page, const dedup::live::Tag &tag,
+						 bool is_new = false);
 
 /* Collects one more. Changes nothing, unless the answer is Yes. */
 extern EntryAdded AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten);
