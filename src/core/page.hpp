@@ -40,13 +40,9 @@
 #ifndef STREAMDEDUP_CORE_PAGE_HPP_
 #define STREAMDEDUP_CORE_PAGE_HPP_
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 #include "core/bytes.hpp"
 #include "core/live_line.hpp"
@@ -348,68 +344,25 @@ inline unsigned HomeLine(const AreaShape& area, unsigned line, uint64_t rest) no
   return static_cast<unsigned>(uint64_t{mixed} * area.lines >> 32);
 }
 
-// What a line of an area has for a key: bit 2 * i stands for entry i.
-struct EntryBits {
-  uint32_t same;        // of this key
-  uint32_t old;         // of another epoch
-  uint32_t taken_back;  // of any epoch
-};
-inline constexpr uint32_t kAllEntryBits = 0x5555;
-static_assert(kEntriesPerLine == 8);
-
-#if defined(__SSE2__)
-// The bits of the entries that have these bits, where the others are masked out.
-DEDUP_ALWAYS_INLINE inline uint32_t EntriesWith(const __m128i* entries, uint64_t bits,
-                                                uint64_t mask) noexcept {
-  const auto both = [](uint64_t word) { return _mm_set1_epi64x(static_cast<int64_t>(word)); };
-  const auto halves = [&](unsigned i) {
-    return _mm_cmpeq_epi32(_mm_and_si128(entries[i], both(mask)), both(bits));
-  };
-  const auto equal = static_cast<uint32_t>(
-      _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(halves(0), halves(1)),  //
-                                        _mm_packs_epi32(halves(2), halves(3)))));
-  return equal & equal >> 1 & kAllEntryBits;
-}
-#endif
-
-// The same of a line's bytes. `wanted` is KeyOf() the key.
-DEDUP_ALWAYS_INLINE inline EntryBits LookAtLine(const uint8_t* line, uint8_t epoch,
-                                                uint64_t wanted) noexcept {
-#if defined(__SSE2__)
-  __m128i entries[4];
-  for (unsigned i = 0; i < 4; ++i) {
-    entries[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(line) + i);
-  }
-  return {EntriesWith(entries, wanted << 16, KeyOf(~uint64_t{0}) << 16),
-          ~EntriesWith(entries, uint64_t{epoch} << 8, 0xf00) & kAllEntryBits,
-          EntriesWith(entries, kTakenBack, 0xff)};
-#else
-  EntryBits bits = {};
-  for (unsigned i = 0; i < kEntriesPerLine; ++i) {
-    const uint64_t packed = LoadU64(line + i * size_t{8});
-    bits.same |= uint32_t{KeyOf(packed) == wanted} << 2 * i;
-    bits.old |= uint32_t{EpochOf(packed) != epoch} << 2 * i;
-    bits.taken_back |= uint32_t{TagOf(packed) == kTakenBack} << 2 * i;
-  }
-  return bits;
-#endif
-}
-
 // Runs visit(place, entry) over the entries of a key; it returns whether to stop.
 template <typename Visit>
 inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
                      Visit visit) noexcept {
+  const uint8_t epoch = page[kEpochAt];
   const uint64_t wanted = KeyOf(line, rest);
   unsigned at = HomeLine(area, line, rest);
   for (unsigned probe = 0; probe < kProbeLines; ++probe, at = at + 1 < area.lines ? at + 1 : 0) {
-    const unsigned first = at * kEntriesPerLine;
-    const EntryBits bits = LookAtLine(page + EntryAt(area, first), page[kEpochAt], wanted);
-    for (uint32_t found = bits.same & ~bits.old & ~bits.taken_back; found != 0;
-         found &= found - 1) {
-      const unsigned place = first + static_cast<unsigned>(std::countr_zero(found)) / 2;
-      if (visit(place, LoadEntry(page, area, place))) return true;
+    bool has_room = false;
+    for (unsigned i = 0; i < kEntriesPerLine; ++i) {
+      const unsigned place = at * kEntriesPerLine + i;
+      const uint64_t packed = LoadU64(page + EntryAt(area, place));
+      if (EpochOf(packed) != epoch) {
+        has_room = true;
+      } else if (KeyOf(packed) == wanted && TagOf(packed) != kTakenBack) {
+        if (visit(place, UnpackEntry(packed))) return true;
+      }
     }
-    if (bits.old != 0) break;
+    if (has_room) break;
   }
   return false;
 }
@@ -418,13 +371,14 @@ inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, 
 template <typename IsFree>
 inline int PlaceWhere(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
                       IsFree is_free) noexcept {
+  const uint8_t epoch = page[kEpochAt];
   unsigned at = HomeLine(area, line, rest);
   for (unsigned probe = 0; probe < kProbeLines; ++probe, at = at + 1 < area.lines ? at + 1 : 0) {
-    const unsigned first = at * kEntriesPerLine;
-    const EntryBits bits = LookAtLine(page + EntryAt(area, first), page[kEpochAt], 0);
-    for (uint32_t free = bits.old | bits.taken_back; free != 0; free &= free - 1) {
-      const unsigned place = first + static_cast<unsigned>(std::countr_zero(free)) / 2;
-      if (is_free(place)) return static_cast<int>(place);
+    for (unsigned i = 0; i < kEntriesPerLine; ++i) {
+      const unsigned place = at * kEntriesPerLine + i;
+      if (!Present(LoadU64(page + EntryAt(area, place)), epoch) && is_free(place)) {
+        return static_cast<int>(place);
+      }
     }
   }
   return -1;

@@ -134,6 +134,21 @@ ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
 }
 
 void
+ChangeByte(const HeldPage &held, size_t offset, uint8_t byte)
+{
+	ChangedPage *page = ChangedPageOf(held);
+	const size_t word = offset / 8 * 8;
+	const unsigned shift = offset % 8 * 8;
+	const uint64 before = LoadU64(held.bytes + word);
+	const uint64 now = (before & ~((uint64) 0xff << shift)) | (uint64) byte << shift;
+
+	Assert(page->scratch == NULL && offset < BLCKSZ);
+	if (!AppendFragment(page, offset, &byte, 1))
+		elog(ERROR, "too large a change of a page of a live filter");
+	page->sum += TermOf(word / 8, now) - TermOf(word / 8, before);
+}
+
+void
 ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words, int count)
 {
 	ChangedPage *page = ChangedPageOf(held);
@@ -235,6 +250,23 @@ LogWhole(const HeldPage &held)
 	page->whole = page->fresh = true;
 }
 
+/*
+ * Ends the hole that LeaveLinesOut() has made: from now on the lines may have keys, and images of
+ * the page must have them. Returns what that adds to the checksum.
+ */
+static uint32
+TakeLinesIn(ChangedPage *page)
+{
+	uint8_t *bytes = page->held.bytes;
+	const LocationIndex lower = BLCKSZ;
+	const uint32 before = TermOf(1, LoadU64(bytes + kServerSumAt) >> 16);
+
+	((PageHeader) bytes)->pd_lower = lower;
+	if (!page->whole)
+		(void) AppendFragment(page, offsetof(PageHeaderData, pd_lower), &lower, sizeof lower);
+	return TermOf(1, LoadU64(bytes + kServerSumAt) >> 16) - before;
+}
+
 /* Makes the change of one page in its buffer, and the fragment of its checksum. */
 static void
 ChangePage(const LiveFilter &filter, ChangedPage *page)
@@ -253,8 +285,17 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 			CopyBytes(bytes + head[0], page->fragments + at + sizeof head, head[1]);
 			at += sizeof head + head[1];
 		}
+	/* Lines change by copies of the page alone. */
+	if (page->scratch != NULL && !MayHaveLines(bytes))
+		sum += TakeLinesIn(page);
 	if (page->fresh)
-		sum = SumOf(bytes, filter.parameters.shape.seed, page->held.block);
+	{
+		const uint64 seed = filter.parameters.shape.seed;
+
+		sum = page->scratch == NULL && KindOf(bytes) == Kind::kMain
+				  ? SumOfEmpty(bytes, seed, page->held.block)
+				  : SumOf(bytes, seed, page->held.block);
+	}
 	if (sum == LoadU32(bytes + kSumAt))
 		return;
 	StoreU32(bytes + kSumAt, sum);
@@ -276,6 +317,8 @@ AssertChanged(const LiveFilter &filter, const HeldPage &held)
 									 : held.block > CountersBlock(filter));
 	Assert(PageFlaw(held.bytes, kind, held.block, filter.parameters.geometry) == NULL);
 	Assert(IsSealed(held.bytes, filter.parameters.shape.seed, held.block));
+	for (size_t at = ((PageHeader) held.bytes)->pd_lower; at < BLCKSZ; at++)
+		Assert(kind == Kind::kMain && at >= kLinesAt && held.bytes[at] == 0);
 }
 #endif
 

@@ -285,6 +285,16 @@ InitHeader(uint8_t *bytes)
 	header->pd_special = BLCKSZ;
 }
 
+/*
+ * Makes the lines of a new main page, which are empty, a hole that images in the WAL leave out.
+ * MakeChange() ends the hole when it changes the page by a copy, as all do who change lines.
+ */
+static void
+LeaveLinesOut(uint8_t *bytes)
+{
+	((PageHeader) bytes)->pd_lower = kLinesAt;
+}
+
 /* What HoldPageToChange() does with a page that is pinned. */
 static inline void
 LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, bool read, HeldPage *held)
@@ -296,6 +306,8 @@ LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, bool read, 
 		LogWhole(*held);
 		InitHeader(held->bytes);
 		InitPage(held->bytes, kind, block, filter.parameters.geometry.layout, 0);
+		if (kind == Kind::kMain)
+			LeaveLinesOut(held->bytes);
 		MakeChange(filter);
 		return;
 	}

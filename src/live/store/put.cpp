@@ -75,7 +75,7 @@ ChangeEntries(const NewEntries &entries)
 	}
 	ChangeWords(page, offsets, words, count);
 	if (entries.turn != page.bytes[kTurnAt])
-		ChangeBytes(page, kTurnAt, &entries.turn, 1);
+		ChangeByte(page, kTurnAt, entries.turn);
 }
 
 /* ---- an entry into a page or its chain ------------------------------------------ */

@@ -363,7 +363,7 @@ FreezeInPlace(const LiveFilter &filter, const HeldPage &main)
 			*bits |= bit;
 		}
 		if (to != entry.tag)
-			ChangeBytes(main, EntryAt(kMainArea, place), &to, 1);
+			ChangeByte(main, EntryAt(kMainArea, place), to);
 	}
 	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
 		PackTag(tags + (tag - 1) * kTagBytes, plan.used[tag] ? plan.tags[tag] : Tag{kNoXid, 0});

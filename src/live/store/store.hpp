@@ -55,6 +55,13 @@ extern void ReleasePage(const HeldPage &held);
 extern bool IsHeld(const HeldPage &held, bool exclusive);
 #endif
 
+/* Whether a main page may have keys in its lines: see LeaveLinesOut() in pages.cpp. */
+static inline bool
+MayHaveLines(const uint8_t *main)
+{
+	return ((const PageHeaderData *) main)->pd_lower == BLCKSZ;
+}
+
 /* The block of the page of counters. */
 static inline BlockNumber
 CountersBlock(const LiveFilter &filter)
@@ -109,6 +116,8 @@ extern void ChangeWith(const HeldPage &held);
  * bytes that they are in, neither in the page nor by this change.
  */
 extern void ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size);
+/* The same for one byte. */
+extern void ChangeByte(const HeldPage &held, size_t offset, uint8_t byte);
 /* The same for whole words, each at its offset. */
 extern void ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words,
 						int count);
