@@ -45,6 +45,14 @@ inline bool AddToLine(uint8_t* line, const LineLayout& layout, uint64_t rest, ui
   return fifo::Insert(line, layout, fifo::FingerprintOf(rest, layout), generation, clock);
 }
 
+using fifo::Once;  // what AddOnceToLine() found
+
+// Adds a key to a line of a set, which has no time and in which no key gives way, unless it holds
+// the key already.
+inline Once AddOnceToLine(uint8_t* line, const LineLayout& layout, uint64_t rest) noexcept {
+  return fifo::AddOnce(line, layout, fifo::FingerprintOf(rest, layout));
+}
+
 // Returns whether the line, which has time, holds the key in generation `now`. Sets
 // `*generation` to that of its last sight then.
 inline bool LastSightInLine(const uint8_t* line, const LineLayout& layout, uint64_t rest,

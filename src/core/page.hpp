@@ -262,20 +262,23 @@ inline void StoreTag(uint8_t* page, unsigned tag, const Tag& value) noexcept {
   PackTag(page + TagAt(tag), value);
 }
 
-// The tag with these contents, or a free one, or 0.
+// The tag with these contents, or a free one, or 0. `is_new`: no tag has them.
 struct TagChoice {
   unsigned tag;
   bool found;
 };
-inline TagChoice ChooseTag(const uint8_t* page, const AreaShape& area, const Tag& wanted) noexcept {
+inline TagChoice ChooseTag(const uint8_t* page, const AreaShape& area, const Tag& wanted,
+                           bool is_new = false) noexcept {
   unsigned free_tag = 0;
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
-    const Tag have = LoadTag(page, tag);
-    if (have.xid == wanted.xid && have.generation == wanted.generation &&
-        have.base == wanted.base) {
-      return {tag, true};
+    const uint64_t xid = LoadU64(page + TagAt(tag));
+    if (xid == kNoXid) {
+      if (free_tag == 0) free_tag = tag;
+      if (is_new) break;
+    } else if (xid == wanted.xid) {
+      const Tag have = LoadTag(page, tag);
+      if (have.generation == wanted.generation && have.base == wanted.base) return {tag, true};
     }
-    if (have.xid == kNoXid && free_tag == 0) free_tag = tag;
   }
   return {free_tag, false};
 }

@@ -28,7 +28,7 @@ inline constexpr size_t kServerSumAt = 8;       // u16, not covered; the six byt
 inline constexpr size_t kServerSpecialAt = 16;  // u32, up to kSumAt
 
 // The term of a word by its place. Different places have independent terms.
-inline uint32_t TermOf(size_t place, uint64_t word) noexcept {
+inline constexpr uint32_t TermOf(size_t place, uint64_t word) noexcept {
   word = (word ^ word >> 32) + (place + 1) * kGolden;
   word *= 0xbf58476d1ce4e5b9u;
   word ^= word >> 29;
@@ -54,6 +54,20 @@ inline uint32_t SumOf(const uint8_t* page, uint64_t seed, uint32_t block) noexce
          TermOf(2, LoadU32(page + kServerSpecialAt)) +
          TermsOf(page, kMagicAt, counters ? kTagsAt : kPageBytes) +
          (counters ? TermsOf(page, kCoverAt, kCoverEnd) : 0);
+}
+
+// The terms of the words behind the header of a page that has nothing yet.
+inline constexpr uint32_t kTermsOfNothing = [] {
+  uint32_t sum = 0;
+  for (size_t place = kHeaderEnd / 8; place < kPageBytes / 8; ++place) sum += TermOf(place, 0);
+  return sum;
+}();
+
+// SumOf() a page that InitPage() has made a main or an overflow page.
+inline uint32_t SumOfEmpty(const uint8_t* page, uint64_t seed, uint32_t block) noexcept {
+  return TermOf(0, seed + block * kGolden) + TermOf(1, LoadU64(page + kServerSumAt) >> 16) +
+         TermOf(2, LoadU32(page + kServerSpecialAt)) + TermsOf(page, kMagicAt, kHeaderEnd) +
+         kTermsOfNothing;
 }
 
 inline void Seal(uint8_t* page, uint64_t seed, uint32_t block) noexcept {

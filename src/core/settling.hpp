@@ -49,10 +49,7 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
     *early += AddSightToLine(bytes, layout, rest, generation, ClockOf(main));
     return true;
   }
-  if (!geometry.forgets) {
-    if (LineHolds(bytes, layout, rest, 0, 0)) return true;
-    if (IsFullLine(bytes, layout)) return false;
-  }
+  if (!geometry.forgets) return AddOnceToLine(bytes, layout, rest) != Once::kFull;
   (void)AddToLine(bytes, layout, rest, generation, ClockOf(main));
   return true;
 }

@@ -29,6 +29,7 @@ struct Batch
 	LiveAnswer *answers;
 	uint32 generation;
 	TransactionId own;
+	bool own_is_new; /* got its id while this batch was added */
 	bool added;
 };
 
@@ -164,6 +165,14 @@ MakeOrder(Batch *batch)
 	batch->order = order;
 }
 
+/* Gives the subtransaction an id: duplicates use none up, so it is only now that it needs one. */
+static void
+GetId(Batch *batch)
+{
+	batch->own = GetCurrentTransactionId();
+	batch->own_is_new = true;
+}
+
 /* ---- several pages ---------------------------------------------------------------------- */
 
 /* The keys from one on that are a piece. */
@@ -178,13 +187,17 @@ PieceFrom(const Batch &batch, size_t from)
 	return {from, (int) (to - from)};
 }
 
-/* Starts the entries of a main page without a chain, which is settled if it has no tag left. */
+/*
+ * Starts the entries of a piece for a main page without a chain, which is settled if it has no tag
+ * left.
+ */
 static void
-StartWithTag(Batch *batch, const HeldPage &main, NewEntries *entries)
+StartWithTag(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *entries)
 {
 	const Tag tag = {WideXid(batch->own), batch->generation};
+	const bool is_first = piece.from == 0 || PageAt(*batch, piece.from - 1) != main.block;
 
-	StartEntries(entries, main, tag);
+	StartEntries(entries, main, tag, batch->own_is_new && is_first);
 	if (entries->choice.tag != 0 || !CanSettlePage(*batch->filter, main.bytes))
 		return;
 	(void) SettlePage(*batch->filter, main, false);
@@ -219,7 +232,7 @@ TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *ent
 		if (!TransactionIdIsValid(batch->own))
 			return Tried::NeedsId;
 		if (entries->count == 0)
-			StartWithTag(batch, main, entries);
+			StartWithTag(batch, piece, main, entries);
 		switch (AddEntry(entries, address.line, address.rest, false))
 		{
 			case EntryAdded::Yes:
@@ -399,7 +412,7 @@ AddPiece(Batch *batch, const Piece &piece)
 		if (TransactionIdIsValid(wait_for))
 			LiveWait(wait_for);
 		else if (needs_id)
-			batch->own = GetCurrentTransactionId();
+			GetId(batch);
 	}
 }
 
@@ -421,7 +434,8 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 {
 	uint64 *room =
 		(uint64 *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint64) * (2 * n + 1));
-	Batch batch = {&filter, hashes, room, n, answers, generation, GetCurrentTransactionIdIfAny()};
+	Batch batch = {&filter, hashes, room, n, answers, generation, GetCurrentTransactionIdIfAny(),
+				   false,   false};
 	size_t fetched = 0;
 	int most = kMostChanged;
 
@@ -437,7 +451,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		(void) AddPieces(&batch, at, most, &tried, &at);
 		most = Min(2 * most, kMostChanged);
 		if (tried == Tried::NeedsId)
-			batch.own = GetCurrentTransactionId();
+			GetId(&batch);
 		if (tried != Tried::Alone)
 			continue;
 

@@ -80,7 +80,7 @@ static int
 FillLines(LiveBulk *bulk, uint8_t *scratch)
 {
 	const LineLayout &layout = bulk->filter->parameters.geometry.layout;
-	const bool forgets = bulk->filter->parameters.geometry.forgets;
+	const bool is_set = !bulk->filter->parameters.geometry.forgets && !layout.timed;
 	const uint32 clock = layout.timed ? Max(bulk->generation, ClockOf(scratch)) : 0;
 	int left = 0;
 
@@ -97,13 +97,17 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 			bulk->early += AddSightToLine(line, layout, address.rest, bulk->ages[i], clock);
 			continue;
 		}
-		if (LineHolds(line, layout, address.rest, clock, clock))
-			continue;
-		if (!forgets && IsFullLine(line, layout))
+		if (is_set)
 		{
-			bulk->addresses[left++] = address;
+			const Once once = AddOnceToLine(line, layout, address.rest);
+
+			bulk->added += once == Once::kAdded;
+			if (once == Once::kFull)
+				bulk->addresses[left++] = address;
 			continue;
 		}
+		if (LineHolds(line, layout, address.rest, clock, clock))
+			continue;
 		(void) AddToLine(line, layout, address.rest, clock, clock);
 		bulk->added++;
 	}

@@ -176,7 +176,7 @@ ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key
 	{
 		case Way::TakeBack:
 			StartChange();
-			ChangeBytes(page, EntryAt(area, found.place), &kTakenBack, sizeof kTakenBack);
+			ChangeByte(page, EntryAt(area, found.place), kTakenBack);
 			MakeChange(filter);
 			break;
 		case Way::Mark:
@@ -337,7 +337,7 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 								(key.now != 0 && tag.generation != key.now))
 								return false;
 							StartChange();
-							ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
+							ChangeByte(page, EntryAt(area, place), kTakenBack);
 							MakeChange(filter);
 							found = true;
 							return !filter.parameters.renew;

@@ -39,7 +39,8 @@ LookAtMain(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	const uint8_t *bytes = main.bytes;
 	Look look = {};
 
-	if (LineHolds(LineAt(bytes, address.line), filter.parameters.geometry.layout, address.rest,
+	if (MayHaveLines(bytes) &&
+		LineHolds(LineAt(bytes, address.line), filter.parameters.geometry.layout, address.rest,
 				  ClockOf(bytes), now))
 	{
 		uint64 loader = LoaderOf(bytes);

@@ -9,7 +9,8 @@
  * Who does what:
  *   core/page.hpp     the bytes of a page; knows no PostgreSQL
  *   core/page_sum.hpp  the checksum of a page; knows no PostgreSQL
- *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
+ *   store/pages.cpp   buffers, locks, extension, overflow pages
+ *   store/change.cpp  changes of pages, and their WAL records
  *   store/transactions.cpp  how the transactions that pages name have ended
  *   store/settle.cpp  what becomes of entries whose transactions have ended
  *   store/put.cpp     new entries

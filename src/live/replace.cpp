@@ -93,7 +93,7 @@ EraseEntry(const LiveFilter &filter, const HeldPage &main, const Address &addres
 								Side::Present)
 								return false;
 							StartChange();
-							ChangeBytes(page, EntryAt(area, place), &kTakenBack, sizeof kTakenBack);
+							ChangeByte(page, EntryAt(area, place), kTakenBack);
 							MakeChange(filter);
 							return erased = true;
 						});

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -290,6 +291,41 @@ TEST(FifoLine, IsAList) {
         }
       }
     }
+  }
+}
+
+// AddOnce() does what Holds(), Full() and Insert() do, wherever the run of slots in use begins.
+TEST(FifoLine, AddsOnce) {
+  Random random(3);
+  for (const LineLayout& layout : AllLayouts()) {
+    if (layout.timed) continue;
+    std::set<fifo::Once> found;
+    for (int round = 0; round < 400 / static_cast<int>(kThin); ++round) {
+      Bytes line(64);
+      // Full lines give up their oldest key: so the run moves around the circle.
+      for (uint64_t n = random.Below(2 * SlotsOf(layout)); n > 0; --n) {
+        (void)fifo::Insert(line.data(), layout, 1 + random.Below(50), 0, 0);
+      }
+      for (uint64_t n = random.Below(SlotsOf(layout)); n > 0 && round % 2 == 0; --n) {
+        (void)fifo::Remove(line.data(), layout, 1 + random.Below(50));
+      }
+      for (int i = 0; i < 60; ++i) {
+        const uint64_t fingerprint = 1 + random.Below(100);
+        Bytes expected = line;
+        fifo::Once once = fifo::Once::kAdded;
+        if (fifo::Holds(line.data(), layout, fingerprint, 0, 0)) {
+          once = fifo::Once::kHeld;
+        } else if (fifo::Full(line.data(), layout)) {
+          once = fifo::Once::kFull;
+        } else {
+          (void)fifo::Insert(expected.data(), layout, fingerprint, 0, 0);
+        }
+        ASSERT_EQ(fifo::AddOnce(line.data(), layout, fingerprint), once) << InWords(layout);
+        ASSERT_EQ(line, expected) << InWords(layout);
+        found.insert(once);
+      }
+    }
+    EXPECT_EQ(found.size(), 3u);
   }
 }
 

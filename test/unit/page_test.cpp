@@ -136,6 +136,34 @@ TEST(LivePage, TagsRunOut) {
   EXPECT_TRUE(page.Put({25, 0}, 1, SomeRest(&random)));
 }
 
+// The tag that is there, or the first free one; if it is known not to be there, no look for it.
+TEST(LivePage, ChoosesATag) {
+  Page page(Kind::kMain);
+  for (uint64_t xid = 10; xid < 14; ++xid) {
+    live::StoreTag(page.bytes, static_cast<unsigned>(xid - 9), {xid, 7});
+  }
+  live::StoreTag(page.bytes, 2, {live::kNoXid, 0});
+  for (uint64_t xid : {10, 12, 13}) {
+    const live::TagChoice choice = live::ChooseTag(page.bytes, page.area(), {xid, 7});
+    EXPECT_TRUE(choice.found);
+    EXPECT_EQ(choice.tag, xid - 9);
+  }
+  const Tag others[] = {{11, 7}, {13, 8}, {13, 7, 5}};
+  for (const Tag& tag : others) {
+    for (bool is_new : {false, true}) {
+      const live::TagChoice choice = live::ChooseTag(page.bytes, page.area(), tag, is_new);
+      EXPECT_FALSE(choice.found);
+      EXPECT_EQ(choice.tag, 2u);
+    }
+  }
+  for (unsigned tag = 1; tag <= page.area().tags; ++tag) {
+    live::StoreTag(page.bytes, tag, {100 + tag, 0});
+  }
+  for (bool is_new : {false, true}) {
+    EXPECT_EQ(live::ChooseTag(page.bytes, page.area(), {99, 0}, is_new).tag, 0u);
+  }
+}
+
 // ---- settling -----------------------------------------------------------------------
 
 // Every entry goes where its verdict says, for many random pages, in the area itself and

@@ -117,7 +117,8 @@ inline void StoreSlot(uint8_t* line, unsigned slot, unsigned slot_bytes, uint64_
 
 // SlotsEqual() slot by slot, with a loop of constant length.
 template <unsigned kSlotBytes>
-inline uint64_t EqualSlots(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+DEDUP_ALWAYS_INLINE inline uint64_t EqualSlots(const uint8_t* line, uint64_t value,
+                                               uint64_t ignored) noexcept {
   constexpr unsigned kSlots = LineLayout{kSlotBytes, false}.slots();
   uint64_t equal = 0;
   DEDUP_UNROLL
@@ -134,7 +135,8 @@ inline uint64_t MaskOf(__m128i bytes) noexcept {
 }
 
 // SlotsEqual() of slots of 12 bits: low bytes and high halves of 16 slots at a time.
-inline uint64_t EqualSlotsOf12(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+DEDUP_ALWAYS_INLINE inline uint64_t EqualSlotsOf12(const uint8_t* line, uint64_t value,
+                                                   uint64_t ignored) noexcept {
   const auto byte = [](uint64_t bits) { return _mm_set1_epi8(static_cast<char>(bits)); };
   const auto load = [&](size_t at) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + at));
@@ -155,7 +157,8 @@ inline uint64_t EqualSlotsOf12(const uint8_t* line, uint64_t value, uint64_t ign
 }
 
 // SlotsEqual() of slots of 2 bytes.
-inline uint64_t EqualSlotsOf16(const uint8_t* line, uint64_t value, uint64_t ignored) noexcept {
+DEDUP_ALWAYS_INLINE inline uint64_t EqualSlotsOf16(const uint8_t* line, uint64_t value,
+                                                   uint64_t ignored) noexcept {
   const __m128i wanted = _mm_set1_epi16(static_cast<short>(value));
   const __m128i mask = _mm_set1_epi16(static_cast<short>(~ignored));
   uint64_t equal = 0;
@@ -171,25 +174,40 @@ inline uint64_t EqualSlotsOf16(const uint8_t* line, uint64_t value, uint64_t ign
 }
 #endif
 
+// SlotsEqual() of a width that is known.
+template <unsigned kSlotBytes>
+DEDUP_ALWAYS_INLINE inline uint64_t SlotsEqualOf(const uint8_t* line, uint64_t value,
+                                                 uint64_t ignored) noexcept {
+#if defined(__SSE2__)
+  if constexpr (kSlotBytes == 1) return EqualSlotsOf12(line, value, ignored);
+  if constexpr (kSlotBytes == 2) return EqualSlotsOf16(line, value, ignored);
+#endif
+  return EqualSlots<kSlotBytes>(line, value, ignored);
+}
+
+// Runs use.template operator()<width>() for the width of a layout.
+template <typename Use>
+inline auto ForWidth(const LineLayout& layout, Use use) noexcept {
+  switch (layout.slot_bytes) {
+    case 1:
+      return use.template operator()<1>();
+    case 2:
+      return use.template operator()<2>();
+    case 3:
+      return use.template operator()<3>();
+    case 4:
+      return use.template operator()<4>();
+    default:
+      return use.template operator()<5>();
+  }
+}
+
 // The slots, as bits, whose value is `value` once `ignored` bits are cleared.
 inline uint64_t SlotsEqual(const uint8_t* line, const LineLayout& layout, uint64_t value,
                            uint64_t ignored) noexcept {
-#if defined(__SSE2__)
-  if (layout.slot_bytes == 1) return EqualSlotsOf12(line, value, ignored);
-  if (layout.slot_bytes == 2) return EqualSlotsOf16(line, value, ignored);
-#endif
-  switch (layout.slot_bytes) {
-    case 1:
-      return EqualSlots<1>(line, value, ignored);
-    case 2:
-      return EqualSlots<2>(line, value, ignored);
-    case 3:
-      return EqualSlots<3>(line, value, ignored);
-    case 4:
-      return EqualSlots<4>(line, value, ignored);
-    default:
-      return EqualSlots<5>(line, value, ignored);
-  }
+  return ForWidth(layout, [&]<unsigned kSlotBytes>() {
+    return SlotsEqualOf<kSlotBytes>(line, value, ignored);
+  });
 }
 
 // How many generations before the line's newest, `clock`, a slot was seen.
@@ -325,6 +343,34 @@ inline bool Insert(uint8_t* line, const LineLayout& layout, uint64_t fingerprint
   ++all.count;
   WriteSlots(line, layout, all);
   return all.count > layout.usable();
+}
+
+// What AddOnce() found.
+enum class Once {
+  kHeld,  // the line holds the fingerprint already
+  kFull,  // there is no room: nothing changes
+  kAdded
+};
+
+// Adds a fingerprint as the youngest to a line without time that holds each once, and of which
+// none gives way. One look at the line where Holds(), Full() and Insert() take three.
+inline Once AddOnce(uint8_t* line, const LineLayout& of, uint64_t fingerprint) noexcept {
+  return ForWidth(of, [=]<unsigned kSlotBytes>() {
+    constexpr LineLayout layout = {kSlotBytes, false};
+    constexpr unsigned slots = layout.slots();
+    if (SlotsEqualOf<kSlotBytes>(line, fingerprint, 0) != 0) return Once::kHeld;
+    const uint64_t free = SlotsEqualOf<kSlotBytes>(line, 0, 0);
+    // It is full if no slots are free but those that stay so.
+    uint64_t room = free;
+    for (unsigned i = layout.usable(); i < slots; ++i) room &= room - 1;
+    if (room == 0) return Once::kFull;
+    // The run ends at a free slot behind a used one. An empty line starts at slot 0.
+    const uint64_t used = ~free & LowMask(slots);
+    const uint64_t ends = (used << 1 | used >> (slots - 1)) & free;
+    StoreSlot(line, used == 0 ? 0 : static_cast<unsigned>(std::countr_zero(ends)), kSlotBytes,
+              fingerprint);
+    return Once::kAdded;
+  });
 }
 
 // Takes every slot for which `drop(slot)` out of the line. Returns how many.

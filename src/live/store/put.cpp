@@ -3,18 +3,19 @@
  */
 #include "live/store/store.hpp"
 
+using dedup::LoadU64;
 using dedup::StoreU32;
 using namespace dedup::live;
 
 /* ---- entries of one page -------------------------------------------------------- */
 
 void
-StartEntries(NewEntries *entries, const HeldPage &page, const Tag &tag)
+StartEntries(NewEntries *entries, const HeldPage &page, const Tag &tag, bool is_new)
 {
 	entries->page = page;
 	entries->area = &AreaOf(page.bytes);
 	entries->tag = tag;
-	entries->choice = ChooseTag(page.bytes, *entries->area, tag);
+	entries->choice = ChooseTag(page.bytes, *entries->area, tag, is_new);
 	entries->turn = page.bytes[kTurnAt];
 	entries->count = 0;
 	memset(entries->taken, 0, sizeof(uint64) * (entries->area->lines * kEntriesPerLine / 64 + 1));
@@ -51,6 +52,9 @@ void
 ChangeEntries(const NewEntries &entries)
 {
 	const HeldPage &page = entries.page;
+	uint16 offsets[kMostNewEntries + kTagBytes / 8];
+	uint64 words[kMostNewEntries + kTagBytes / 8];
+	int count = 0;
 
 	Assert(entries.count > 0);
 	if (!entries.choice.found)
@@ -58,17 +62,20 @@ ChangeEntries(const NewEntries &entries)
 		uint8_t bytes[kTagBytes];
 
 		PackTag(bytes, entries.tag);
-		ChangeBytes(page, TagAt(entries.choice.tag), bytes, sizeof bytes);
+		for (size_t at = 0; at < kTagBytes; at += 8)
+		{
+			offsets[count] = (uint16) (TagAt(entries.choice.tag) + at);
+			words[count++] = LoadU64(bytes + at);
+		}
 	}
 	for (int i = 0; i < entries.count; i++)
 	{
-		uint8_t bytes[8];
-
-		dedup::StoreU64(bytes, entries.packed[entries.places[i]]);
-		ChangeBytes(page, EntryAt(*entries.area, entries.places[i]), bytes, sizeof bytes);
+		offsets[count] = (uint16) EntryAt(*entries.area, entries.places[i]);
+		words[count++] = entries.packed[entries.places[i]];
 	}
+	ChangeWords(page, offsets, words, count);
 	if (entries.turn != page.bytes[kTurnAt])
-		ChangeBytes(page, kTurnAt, &entries.turn, 1);
+		ChangeByte(page, kTurnAt, entries.turn);
 }
 
 /* ---- an entry into a page or its chain ------------------------------------------ */

@@ -119,6 +119,7 @@ static bool
 JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *verdicts)
 {
 	const AreaShape &area = AreaOf(page);
+	const uint64 before = SeenByAllBefore(filter);
 	bool any = false;
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
@@ -127,7 +128,7 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 
 		if (xid == kNoXid)
 			continue;
-		verdicts[tag] = JudgeXid(filter, BlockOf(page), xid);
+		verdicts[tag] = JudgeXid(filter, BlockOf(page), xid, before);
 		/* Lines that may yet go away as a whole take nothing in. */
 		if (loading && verdicts[tag] == Verdict::kCommitted)
 			verdicts[tag] = Verdict::kKeep;
@@ -262,39 +263,46 @@ struct Freezing
 static bool
 PlanFreezing(const LiveFilter &filter, const uint8_t *page, Freezing *plan)
 {
+	const uint64 before = SeenByAllBefore(filter);
+	unsigned frozen[kMainArea.tags];
+	unsigned frozen_count = 0;
+
 	plan->settled = kNoXid;
 	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
 	{
 		const Tag value = LoadTag(page, tag);
+		unsigned kind = 0;
 
 		plan->tags[tag] = value;
 		plan->to[tag] = tag;
 		plan->used[tag] = false;
-		if (value.xid == kNoXid || value.xid == kFrozen)
+		if (value.xid == kNoXid)
 			continue;
-		if (value.base != 0 || HeirOf(value.xid) != value.xid)
-			return false;
-		switch (JudgeXid(filter, BlockOf(page), value.xid))
+		if (value.xid != kFrozen)
 		{
-			case Verdict::kAborted:
+			if (value.base != 0 || HeirOf(value.xid) != value.xid)
 				return false;
-			case Verdict::kKeep:
-				break;
-			case Verdict::kCommitted:
-				plan->settled = Max(plan->settled, value.xid);
-				plan->tags[tag] = {kFrozen, value.generation};
-				break;
+
+			const Verdict verdict = JudgeXid(filter, BlockOf(page), value.xid, before);
+
+			if (verdict == Verdict::kAborted)
+				return false;
+			if (verdict == Verdict::kKeep)
+				continue;
+			plan->settled = Max(plan->settled, value.xid);
+			plan->tags[tag] = {kFrozen, value.generation};
+		}
+		/* One frozen tag for each generation. */
+		while (kind < frozen_count && plan->tags[frozen[kind]].generation != value.generation)
+			kind++;
+		if (kind == frozen_count)
+			frozen[frozen_count++] = tag;
+		else
+		{
+			plan->to[tag] = frozen[kind];
+			plan->tags[tag] = {kNoXid, 0};
 		}
 	}
-	/* One frozen tag for each generation. */
-	for (unsigned tag = 2; tag <= kMainArea.tags; tag++)
-		for (unsigned before = 1; before < tag && plan->tags[tag].xid == kFrozen; before++)
-			if (plan->tags[before].xid == kFrozen &&
-				plan->tags[before].generation == plan->tags[tag].generation)
-			{
-				plan->to[tag] = before;
-				plan->tags[tag] = {kNoXid, 0};
-			}
 	return plan->settled != kNoXid;
 }
 
@@ -318,34 +326,44 @@ FreezeInPlace(const LiveFilter &filter, const HeldPage &main)
 {
 	const uint8_t *page = main.bytes;
 	const uint8_t epoch = page[kEpochAt];
-	unsigned count = 0;
+	const bool is_set = !filter.parameters.geometry.forgets;
 	Freezing plan;
+	uint64 rests[16] = {}; /* bits of entries that are or will be frozen, by some of their rest */
 	uint8_t tags[kMainArea.tags * kTagBytes];
 	uint8_t settled[kHeaderEnd - kSettledLowAt];
 
-	if (LoaderOf(page) != kNoXid || !PlanFreezing(filter, page, &plan))
+	if (LoaderOf(page) != kNoXid ||
+		CountEntries(page, kMainArea) > kMainArea.lines * kEntriesPerLine / 2 ||
+		!PlanFreezing(filter, page, &plan))
 		return false;
 	StartChange();
 	for (unsigned place = 0; place < kMainArea.lines * kEntriesPerLine; place++)
 	{
 		const uint64 packed = LoadU64(page + EntryAt(kMainArea, place));
-		const Entry entry = UnpackEntry(packed);
 
 		if (!Present(packed, epoch))
 			continue;
-		if (++count > kMainArea.lines * kEntriesPerLine / 2 || entry.forgotten ||
-			entry.tag > kMainArea.tags || entry.line >= kLines ||
+
+		const Entry entry = UnpackEntry(packed);
+
+		if (entry.forgotten || entry.tag > kMainArea.tags || entry.line >= kLines ||
 			LoadTag(page, entry.tag).xid == kNoXid)
 			return false;
 
 		const uint8_t to = (uint8_t) plan.to[entry.tag];
 
 		plan.used[to] = true;
-		if (!filter.parameters.geometry.forgets && plan.tags[to].xid == kFrozen &&
-			LoadTag(page, entry.tag).xid != kFrozen && IsFrozenTwice(page, plan, place, entry))
-			return false;
+		if (is_set && plan.tags[to].xid == kFrozen)
+		{
+			uint64 *bits = &rests[entry.rest / 64 % lengthof(rests)];
+			const uint64 bit = (uint64) 1 << entry.rest % 64;
+
+			if ((*bits & bit) != 0 && IsFrozenTwice(page, plan, place, entry))
+				return false;
+			*bits |= bit;
+		}
 		if (to != entry.tag)
-			ChangeBytes(main, EntryAt(kMainArea, place), &to, 1);
+			ChangeByte(main, EntryAt(kMainArea, place), to);
 	}
 	for (unsigned tag = 1; tag <= kMainArea.tags; tag++)
 		PackTag(tags + (tag - 1) * kTagBytes, plan.used[tag] ? plan.tags[tag] : Tag{kNoXid, 0});
@@ -486,6 +504,7 @@ bool
 CanSettlePage(const LiveFilter &filter, const uint8_t *page)
 {
 	const AreaShape &area = AreaOf(page);
+	const uint64 before = SeenByAllBefore(filter);
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
@@ -494,7 +513,7 @@ CanSettlePage(const LiveFilter &filter, const uint8_t *page)
 
 		if (xid == kNoXid)
 			continue;
-		if (JudgeXid(filter, BlockOf(page), xid) != Verdict::kKeep &&
+		if (JudgeXid(filter, BlockOf(page), xid, before) != Verdict::kKeep &&
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
 		if (FateOf(filter, BlockOf(page), value).what != TagFate::Stays)

@@ -55,6 +55,13 @@ extern void ReleasePage(const HeldPage &held);
 extern bool IsHeld(const HeldPage &held, bool exclusive);
 #endif
 
+/* Whether a main page may have keys in its lines: see LeaveLinesOut() in pages.cpp. */
+static inline bool
+MayHaveLines(const uint8_t *main)
+{
+	return ((const PageHeaderData *) main)->pd_lower == BLCKSZ;
+}
+
 /* The block of the page of counters. */
 static inline BlockNumber
 CountersBlock(const LiveFilter &filter)
@@ -104,8 +111,16 @@ constexpr int kMostChanged = 4;
 extern void StartChange(void);
 /* Nothing of the page changes, but replay locks it with the others. */
 extern void ChangeWith(const HeldPage &held);
-/* `size` bytes from `offset` on become `bytes`. */
+/*
+ * `size` bytes from `offset` on become `bytes`. Until MakeChange() nobody changes the words of 8
+ * bytes that they are in, neither in the page nor by this change.
+ */
 extern void ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size);
+/* The same for one byte. */
+extern void ChangeByte(const HeldPage &held, size_t offset, uint8_t byte);
+/* The same for whole words, each at its offset. */
+extern void ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words,
+						int count);
 /* The page becomes a copy of `scratch`, which must stay until MakeChange(). */
 extern void ChangeToScratch(const HeldPage &held, const uint8_t *scratch);
 /* The page's whole image is logged, whatever changes: for new pages. */
@@ -151,22 +166,33 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 }
 
 /*
- * Some transactions that are known to have committed, by their ids: the log of commits is not
- * looked up again for each page on which a transaction has added keys.
+ * Some transactions that are known to have committed, as bits of 64 ids in a row: the log of
+ * commits is not looked up again for each page on which a transaction has added keys.
  */
-constexpr unsigned kKnownCommitted = 1024;
-extern uint64 live_committed[kKnownCommitted];
+struct KnownCommitted
+{
+	uint64 from; /* the first id, divided by 64 */
+	uint64 bits;
+};
+constexpr unsigned kKnownCommitted = 256;
+extern KnownCommitted live_committed[kKnownCommitted];
 
 static inline bool
 IsKnownCommitted(uint64 xid)
 {
-	return live_committed[xid % kKnownCommitted] == xid;
+	const KnownCommitted *known = &live_committed[xid / 64 % kKnownCommitted];
+
+	return known->from == xid / 64 && (known->bits >> xid % 64 & 1) != 0;
 }
 
 static inline void
 NoteCommitted(uint64 xid)
 {
-	live_committed[xid % kKnownCommitted] = xid;
+	KnownCommitted *known = &live_committed[xid / 64 % kKnownCommitted];
+
+	if (known->from != xid / 64)
+		*known = {xid / 64, 0};
+	known->bits |= (uint64) 1 << xid % 64;
 }
 
 /*
@@ -187,6 +213,21 @@ extern uint64 HeirOf(uint64 xid);
 
 /* What settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
+
+/*
+ * An id before which every transaction that has committed is known to be seen by every snapshot
+ * of a filter. It spares those who judge many ids most of the calls of JudgeXid().
+ */
+extern uint64 SeenByAllBefore(const LiveFilter &filter);
+
+/* As JudgeXid(), where `before` is SeenByAllBefore(). */
+static inline dedup::live::Verdict
+JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid, uint64 before)
+{
+	if (xid < before && IsKnownCommitted(xid) && IsPossibleXid(xid))
+		return dedup::live::Verdict::kCommitted;
+	return JudgeXid(filter, block, xid);
+}
 
 /*
  * Settles a main page that the caller holds exclusively, and its chain, which gives
@@ -245,7 +286,9 @@ enum class EntryAdded
 	NoRoom
 };
 
-extern void StartEntries(NewEntries *entries, const HeldPage &page, const dedup::live::Tag &tag);
+/* `is_new`: the page has no tag with these contents. */
+extern void StartEntries(NewEntries *entries, const HeldPage &page, const dedup::live::Tag &tag,
+						 bool is_new = false);
 
 /* Collects one more. Changes nothing, unless the answer is Yes. */
 extern EntryAdded AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten);

@@ -32,20 +32,64 @@ WideXid(TransactionId xid)
 	return last_wide;
 }
 
+#if PG_VERSION_NUM >= 140000
+
+namespace
+{
+
+/* What the server said of filters of a kind. Its answer "seen by all" never changes. */
+struct SeenByAllOf
+{
+	const GlobalVisState *kind;
+	uint64 before;
+};
+
+SeenByAllOf seen_by_all;
+
+} /* namespace */
+
+uint64
+SeenByAllBefore(const LiveFilter &filter)
+{
+	const GlobalVisState *kind = GlobalVisTestFor(filter.rel);
+
+	if (seen_by_all.kind != kind)
+		seen_by_all = {kind, 0};
+	return seen_by_all.before;
+}
+
 /* Whether every snapshot, of dumps too, sees what this committed transaction did. */
 static bool
-SeenByAll(Relation rel, TransactionId xid)
+SeenByAll(const LiveFilter &filter, uint64 wide)
 {
-#if PG_VERSION_NUM >= 140000
-	return GlobalVisCheckRemovableXid(rel, xid);
-#else
-	return TransactionIdPrecedes(xid, GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM));
-#endif
+	if (wide < SeenByAllBefore(filter))
+		return true;
+	if (!GlobalVisCheckRemovableXid(filter.rel, (TransactionId) wide))
+		return false;
+	seen_by_all.before = wide + 1;
+	return true;
 }
+
+#else
+
+uint64
+SeenByAllBefore(const LiveFilter &)
+{
+	return 0;
+}
+
+static bool
+SeenByAll(const LiveFilter &filter, uint64 wide)
+{
+	return TransactionIdPrecedes((TransactionId) wide,
+								 GetOldestXmin(filter.rel, PROCARRAY_FLAGS_VACUUM));
+}
+
+#endif
 
 uint64 live_xids_from;
 uint64 live_xids_to;
-uint64 live_committed[kKnownCommitted];
+KnownCommitted live_committed[kKnownCommitted];
 
 bool
 LookUpPossibleXids(uint64 wide)
@@ -77,7 +121,7 @@ JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
 			return Verdict::kAborted;
 		NoteCommitted(wide);
 	}
-	return SeenByAll(filter.rel, xid) ? Verdict::kCommitted : Verdict::kKeep;
+	return SeenByAll(filter, wide) ? Verdict::kCommitted : Verdict::kKeep;
 }
 
 /*
@@ -105,7 +149,9 @@ HeirOf(uint64 wide)
 	const TransactionId current = GetCurrentTransactionIdIfAny();
 	TransactionId heir;
 
-	if (wide == kNoXid || wide == kFrozen || !TransactionIdIsValid(current) || xid == current ||
+	/* What is known to have committed is no subtransaction of ours any more. */
+	if (wide == kNoXid || wide == kFrozen || IsKnownCommitted(wide) ||
+		!TransactionIdIsValid(current) || xid == current ||
 		!TransactionIdIsCurrentTransactionId(xid))
 		return wide;
 	heir = NearestRunning(xid, current);
