@@ -43,6 +43,7 @@
 #include "infini_grow.hpp"
 #include "infini_keys.hpp"
 #include "infini_table.hpp"
+#include "infini_take.hpp"
 
 namespace dedup::infini {
 
@@ -226,26 +227,6 @@ inline uint64_t LimitOf(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : ~uint64_t{0};
 }
 
-// Takes all prefixes of a table into another. Returns by how many keys that grows. They come
-// in order of their lines, so what finds no room in its own line is taken last: else it would fill
-// up lines of which the own entries are yet to come, these the next ones, and so on to the end,
-// where nothing is left but to join.
-template <unsigned kFrom, unsigned kTo>
-inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
-  int64_t grown = 0;
-  const auto take = [&](bool only_with_room) {
-    to->OnlyWithRoom(only_with_room);
-    from.ForEach([&](uint64_t line, uint64_t entry) {
-      from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
-        grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
-      });
-    });
-  };
-  take(true);
-  if (to->left_out()) take(false);
-  return grown;
-}
-
 // Writes a body with all keys of this one, into that of `bytes` bytes, which are more.
 inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* body, uint32_t bytes,
                  Counters* grown, uint8_t* out) noexcept {
@@ -288,21 +269,21 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
 
 // How many keys the union has, or some more: the other's keys that this one does not hold. No
 // more than both say that they have, for which there is room: entries over a line's end are there
-// twice, and a body that was not made here may have any number.
+// twice, and a body that was not made here may have any number. That many also where so many were
+// counted that the rest do not change the size of the table that takes them.
 inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const uint8_t* body,
                           const Counters& other_counters, const uint8_t* other) noexcept {
-  uint64_t more = 0, looked = 0;
+  const uint64_t most = SumOfCounts(counters.count, other_counters.count);
+  const unsigned width_of_slots = SlotBytes(shape), step = StepFor(width_of_slots, most);
+  // With more keys than this the table has the size that it has with all of them.
+  const uint64_t enough = step == 0 ? 0 : Limit(width_of_slots, step - 1);
+  uint64_t keys = counters.count;
   WithWidth(shape, [&](auto width) {
     const auto ours = TableOf<width>(counters, body);
     const auto theirs = TableOf<width>(other_counters, other);
-    theirs.ForEach([&](uint64_t line, uint64_t entry) {
-      if (LengthOf(entry) <= theirs.LeastLength()) return;
-      PauseEvery<kStepsBetweenPauses>(&looked);
-      theirs.ForPrefix(line, entry,
-                       [&](uint64_t prefix, unsigned p) { more += !ours.Has(prefix, p); });
-    });
+    keys += KeysOnlyIn<width>(theirs, ours, enough > keys ? enough - keys : 0);
   });
-  return SumOfCounts(counters.count, more < other_counters.count ? more : other_counters.count);
+  return keys > enough || keys > most ? most : keys;
 }
 
 // Whether a shape is that of the values that states of another become.
