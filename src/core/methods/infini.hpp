@@ -245,6 +245,15 @@ inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* bo
 
 // ---- whole filters ----------------------------------------------------------
 
+inline void AddToCount(Counters* counters, int64_t grown) noexcept {
+  if (grown < 0) {
+    const auto fewer = static_cast<uint64_t>(-grown);
+    counters->count = counters->count > fewer ? counters->count - fewer : 0;
+  } else {
+    counters->count = SumOfCounts(counters->count, static_cast<uint64_t>(grown));
+  }
+}
+
 // The union: every key of either is found, at no more than the sum of their rates. Where the
 // prefix of one key holds that of another, the longer one goes. The other's table may have
 // any size.
@@ -255,12 +264,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
     Table<width> to(body, SizeOf(*counters));
     grown = TakeAll<width, width>(TableOf<width>(other_counters, other), &to);
   });
-  if (grown < 0) {
-    const auto fewer = static_cast<uint64_t>(-grown);
-    counters->count = counters->count > fewer ? counters->count - fewer : 0;
-  } else {
-    counters->count = SumOfCounts(counters->count, static_cast<uint64_t>(grown));
-  }
+  AddToCount(counters, grown);
   // A body that was not made here may have more entries than it says.
   const uint64_t limit = LimitOf(shape, *counters);
   if (counters->count > limit) counters->count = limit;
@@ -281,9 +285,45 @@ inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const ui
   WithWidth(shape, [&](auto width) {
     const auto ours = TableOf<width>(counters, body);
     const auto theirs = TableOf<width>(other_counters, other);
-    keys += KeysOnlyIn<width>(theirs, ours, enough > keys ? enough - keys : 0);
+    keys += KeysOnlyIn(theirs, ours, enough > keys ? enough - keys : 0);
   });
   return keys > enough || keys > most ? most : keys;
+}
+
+// How many keys a body and a state have together, by one in kSampled of the state's lines, if
+// these are many. Its standard error is less than a tenth of what is added for it.
+inline uint64_t KeysWithState(const Shape& shape, const Counters& counters, const uint8_t* body,
+                              const Shape& state_shape, const Counters& state_counters,
+                              const uint8_t* state) noexcept {
+  const uint64_t most = SumOfCounts(counters.count, state_counters.count);
+  uint64_t keys = counters.count;
+  WithWidth(shape, [&](auto width) {
+    WithWidth(state_shape, [&](auto state_width) {
+      const auto ours = TableOf<width>(counters, body);
+      const auto theirs = TableOf<state_width>(state_counters, state);
+      const bool sampled = theirs.lines() >= kSampledFrom;
+      const uint64_t more = KeysOnlyIn(theirs, ours, most, sampled ? kSampled : 1);
+      keys += sampled ? kSampled * more + state_counters.count / 64 : more;
+    });
+  });
+  return keys < most ? keys : most;
+}
+
+// Adds the keys of a state, with as many bits as new ones have here.
+inline void TakeState(const Shape& shape, Counters* counters, uint8_t* body,
+                      const Shape& state_shape, const Counters& state_counters,
+                      const uint8_t* state) noexcept {
+  int64_t grown = 0;
+  WithWidth(shape, [&](auto width) {
+    WithWidth(state_shape, [&](auto state_width) {
+      Table<width> to(body, SizeOf(*counters));
+      grown = TakeAll(TableOf<state_width>(state_counters, state), &to);
+    });
+  });
+  // A body that was not made here may have more entries than it says.
+  const uint64_t most = SumOfCounts(counters->count, state_counters.count);
+  AddToCount(counters, grown);
+  if (counters->count > most) counters->count = most;
 }
 
 // Whether a shape is that of the values that states of another become.

@@ -131,15 +131,22 @@ inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
   return grown;
 }
 
+// KeysOnlyIn() looks at all of a table, or at one in kSampled of groups of neighbouring lines: all
+// over the table, since keys need not be spread evenly.
+inline constexpr uint64_t kSampled = 16;
+inline constexpr uint64_t kSampledTogether = 64;
+inline constexpr uint64_t kSampledFrom = uint64_t{1} << 15;  // lines
+
 // How many keys of a table another one does not hold; or, if those are more than `enough`, that
-// they are.
-template <unsigned kSlotBytes>
-inline uint64_t KeysOnlyIn(const Table<kSlotBytes>& table, const Table<kSlotBytes>& other,
-                           uint64_t enough) noexcept {
+// they are. Of the lines of one group in `one_in`, a power of two.
+template <unsigned kSlotBytes, unsigned kOther>
+inline uint64_t KeysOnlyIn(const Table<kSlotBytes>& table, const Table<kOther>& other,
+                           uint64_t enough, uint64_t one_in = 1) noexcept {
   uint64_t keys = 0, looked = 0;
   ForUnits(table.lines(), 8 * kLineBytes, [&](uint64_t begin, uint64_t end) {
     if (keys > enough) return;
     ForLines(table, begin, end, [&](uint64_t line, uint64_t two, unsigned place) {
+      if ((line / kSampledTogether & (one_in - 1)) != 0) return;
       ForOwnPrefixes(table, line, two, place,
                      [&](uint64_t prefix, unsigned p, bool counts)
                          DEDUP_ALWAYS_INLINE { keys += counts && !other.HasFast(prefix, p); });
