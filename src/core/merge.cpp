@@ -315,8 +315,12 @@ void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8
   Seal(out, size);
 }
 
+// So many keys may be joined with others in a body that is not too small, and one in thousands.
+static constexpr uint64_t kFewJoined = 4;
+
 bool MergesToPlain(const Header& a, const Header& b, const Shape& to) noexcept {
-  return !a.exact() && !b.exact() && Reducible(b, to) && (a.shape == b.shape || a.shape == to);
+  return b.method->growth != nullptr && !a.exact() && !b.exact() && Reducible(b, to) &&
+         (a.shape == b.shape || a.shape == to);
 }
 
 uint64_t PlainKeys(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
@@ -340,15 +344,23 @@ size_t MergeToPlain(const uint8_t* a, const Header& ha, const uint8_t* b, const 
   const Growth* growth = ha.method->growth;
   uint8_t* body = out + kHeaderBytes;
   Counters counters;
+  uint64_t joined = 0;
   if (ha.shape == to) {
     if (!BodyTo(a, ha, bytes, &counters, body)) return 0;
   } else {
     counters = growth->start(bytes);
     ClearInPieces(body, bytes);
-    growth->take_state(to, &counters, body, ha.shape, ha.counters, a + ha.body_at());
+    joined = growth->take_state(to, &counters, body, ha.shape, ha.counters, a + ha.body_at());
   }
-  growth->take_state(to, &counters, body, hb.shape, hb.counters, b + hb.body_at());
-  return counters.count > growth->limit(to, counters) ? 0 : WriteFull(to, counters, out);
+  joined += growth->take_state(to, &counters, body, hb.shape, hb.counters, b + hb.body_at());
+  // Keys that are joined hold others by chance, which do not count then. Where keys were chosen to
+  // meet in few lines, a larger body would not help.
+  if (bytes < PlainBytes(ha, to, ha.counters.count + hb.counters.count) &&
+      (counters.count > growth->limit(to, counters) ||
+       joined > kFewJoined + counters.count / 4096)) {
+    return 0;
+  }
+  return WriteFull(to, counters, out);
 }
 
 void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {

@@ -56,13 +56,14 @@ struct varlena *
 MergeToPlain(const FilterRef &left, const FilterRef &state)
 {
 	dedup::Shape plain;
+	uint64 most = left.header.counters.count + state.header.counters.count;
 	uint64 keys;
 
 	if (!PlainShape(state.header, &plain) ||
 		!dedup::MergesToPlain(left.header, state.header, plain))
 		return NULL;
 	keys = dedup::PlainKeys(left.image, left.header, state.image, state.header, plain);
-	for (;;)
+	for (;; keys = most)
 	{
 		uint32 bytes = dedup::PlainBytes(left.header, plain, keys);
 		struct varlena *merged = AllocateFlat(dedup::kHeaderBytes + bytes);
@@ -73,10 +74,8 @@ MergeToPlain(const FilterRef &left, const FilterRef &state)
 			AssertUnsealed(merged);
 			return merged;
 		}
-		/* There are more keys than a part of them told: one size larger. */
+		/* There are more keys than a part of them told. */
 		pfree(merged);
-		keys = left.header.method->growth->limit(plain, left.header.method->growth->start(bytes));
-		keys++;
 	}
 }
 

@@ -290,8 +290,12 @@ inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const ui
   return keys > enough || keys > most ? most : keys;
 }
 
-// How many keys a body and a state have together, by one in kSampled of the state's lines, if
-// these are many. Its standard error is less than a tenth of what is added for it.
+// KeysWithState() looks at one in so many lines of a state that has many.
+inline constexpr uint64_t kSampled = 16;
+inline constexpr uint64_t kSampledFrom = uint64_t{1} << 15;
+
+// How many keys a body and a state have together, nearly, and in a sample with what is many times
+// its standard error added.
 inline uint64_t KeysWithState(const Shape& shape, const Counters& counters, const uint8_t* body,
                               const Shape& state_shape, const Counters& state_counters,
                               const uint8_t* state) noexcept {
@@ -302,28 +306,32 @@ inline uint64_t KeysWithState(const Shape& shape, const Counters& counters, cons
       const auto ours = TableOf<width>(counters, body);
       const auto theirs = TableOf<state_width>(state_counters, state);
       const bool sampled = theirs.lines() >= kSampledFrom;
-      const uint64_t more = KeysOnlyIn(theirs, ours, most, sampled ? kSampled : 1);
+      const uint64_t more = KeysTakenOf(theirs, ours, sampled ? kSampled : 1);
       keys += sampled ? kSampled * more + state_counters.count / 64 : more;
     });
   });
   return keys < most ? keys : most;
 }
 
-// Adds the keys of a state, with as many bits as new ones have here.
-inline void TakeState(const Shape& shape, Counters* counters, uint8_t* body,
-                      const Shape& state_shape, const Counters& state_counters,
-                      const uint8_t* state) noexcept {
+// Adds the keys of a state, with as many bits as new ones have here. Returns how many were joined
+// with others.
+inline uint64_t TakeState(const Shape& shape, Counters* counters, uint8_t* body,
+                          const Shape& state_shape, const Counters& state_counters,
+                          const uint8_t* state) noexcept {
   int64_t grown = 0;
+  uint64_t joined = 0;
   WithWidth(shape, [&](auto width) {
     WithWidth(state_shape, [&](auto state_width) {
       Table<width> to(body, SizeOf(*counters));
       grown = TakeAll(TableOf<state_width>(state_counters, state), &to);
+      joined = to.joined();
     });
   });
   // A body that was not made here may have more entries than it says.
   const uint64_t most = SumOfCounts(counters->count, state_counters.count);
   AddToCount(counters, grown);
   if (counters->count > most) counters->count = most;
+  return joined;
 }
 
 // Whether a shape is that of the values that states of another become.

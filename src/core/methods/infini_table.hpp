@@ -263,15 +263,14 @@ class Table {
   }
   // Has(), without a call where the line has all its entries.
   DEDUP_ALWAYS_INLINE bool HasFast(uint64_t prefix, unsigned p) const noexcept {
-    if (__builtin_expect(p < LeastBits(), 0)) return false;
-    const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
-    const uint64_t entry = EntryOf(FingerprintOf(prefix), length), line = LineOf(prefix);
-    const uint8_t* bytes = At(line);
-    const Numbers numbers = L::Read(bytes);
-    const uint32_t candidates =
-        L::Candidates(bytes, entry) & static_cast<uint32_t>(LowMask(numbers.own));
-    if (__builtin_expect(candidates != 0, 0) && AnyCovers(bytes, candidates, entry)) return true;
-    return __builtin_expect(numbers.reach > 0, 0) && HasCovering(line, entry);
+    return HasOwn(prefix, p, [](uint64_t other, uint64_t entry) { return Covers(other, entry); });
+  }
+  // Whether Take() of a prefix would not make more keys of them: an entry holds all that it does,
+  // or makes way for it.
+  DEDUP_ALWAYS_INLINE bool HasRelated(uint64_t prefix, unsigned p) const noexcept {
+    return HasOwn(prefix, p, [](uint64_t other, uint64_t entry) {
+      return Covers(other, entry) || Covers(entry, other);
+    });
   }
   // Whether Take() leaves out what finds no room in its own line, and whether it did so.
   void OnlyWithRoom(bool only) noexcept {
@@ -279,6 +278,8 @@ class Table {
     left_out_ = false;
   }
   bool left_out() const noexcept { return left_out_; }
+  // How many entries were joined with others, since no line nearby had room.
+  uint64_t joined() const noexcept { return joined_; }
 
   // Puts an entry of a line of the table that is one step smaller where it belongs.
   void PutFromSmaller(uint64_t line, uint64_t entry) noexcept {
@@ -322,6 +323,7 @@ class Table {
       }
       return;
     }
+    ++joined_;
     L::Join(At(line), numbers.own, entry);
   }
 
@@ -340,6 +342,23 @@ class Table {
 
   void PutUnlessCovered(uint64_t line, uint64_t entry) noexcept {
     if (!HasCovering(line, entry)) Put(line, entry);
+  }
+
+  // Whether test(own entry of its line, entry) holds for the entry of a prefix, or one that is
+  // elsewhere holds all that it does.
+  template <typename Test>
+  DEDUP_ALWAYS_INLINE bool HasOwn(uint64_t prefix, unsigned p, Test test) const noexcept {
+    if (__builtin_expect(p < LeastBits(), 0)) return false;
+    const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
+    const uint64_t entry = EntryOf(FingerprintOf(prefix), length), line = LineOf(prefix);
+    const uint8_t* bytes = At(line);
+    const Numbers numbers = L::Read(bytes);
+    uint32_t related = L::Related(bytes, entry) & static_cast<uint32_t>(LowMask(numbers.own));
+    for (; __builtin_expect(related != 0, 0); related &= related - 1) {
+      const uint64_t other = L::Load(bytes, static_cast<unsigned>(std::countr_zero(related)));
+      if (other != 0 && test(other, entry)) return true;
+    }
+    return __builtin_expect(numbers.reach > 0, 0) && HasCovering(line, entry);
   }
 
   // Whether an entry in one of these slots holds all that this one does.
@@ -393,6 +412,7 @@ class Table {
   bool only_with_room_ = false;
   bool left_out_ = false;
   uint64_t taken_ = 0;  // entries, for the pauses
+  uint64_t joined_ = 0;
 };
 
 }  // namespace dedup::infini

@@ -63,6 +63,10 @@ DEDUP_ALWAYS_INLINE inline void CountSteps(uint64_t* steps, uint64_t more) noexc
   Pause();
 }
 
+// Neighbouring lines that are looked at together where only a part of a table is: parts from all
+// over it, since keys need not be spread evenly.
+inline constexpr uint64_t kLinesOfGroup = 64;
+
 // A bit for each of the lines of a table, or for a few neighbouring ones together.
 class SomeLines {
  public:
@@ -131,33 +135,49 @@ inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
   return grown;
 }
 
-// KeysOnlyIn() looks at all of a table, or at one in kSampled of groups of neighbouring lines: all
-// over the table, since keys need not be spread evenly.
-inline constexpr uint64_t kSampled = 16;
-inline constexpr uint64_t kSampledTogether = 64;
-inline constexpr uint64_t kSampledFrom = uint64_t{1} << 15;  // lines
-
-// How many keys of a table another one does not hold; or, if those are more than `enough`, that
-// they are. Of the lines of one group in `one_in`, a power of two.
-template <unsigned kSlotBytes, unsigned kOther>
-inline uint64_t KeysOnlyIn(const Table<kSlotBytes>& table, const Table<kOther>& other,
-                           uint64_t enough, uint64_t one_in = 1) noexcept {
-  uint64_t keys = 0, looked = 0;
+// Runs visit(prefix, p) for the keys of a table; done() says before each piece that it is enough.
+// Only those in the lines of one group in `one_in`, a power of two.
+template <unsigned kSlotBytes, typename Done, typename Visit>
+DEDUP_ALWAYS_INLINE inline void ForKeysOf(const Table<kSlotBytes>& table, uint64_t one_in,
+                                          Done done, Visit visit) noexcept {
+  uint64_t steps = 0;
   ForUnits(table.lines(), 8 * kLineBytes, [&](uint64_t begin, uint64_t end) {
-    if (keys > enough) return;
+    if (done()) return;
     ForLines(table, begin, end, [&](uint64_t line, uint64_t two, unsigned place) {
-      if ((line / kSampledTogether & (one_in - 1)) != 0) return;
+      if ((line / kLinesOfGroup & (one_in - 1)) != 0) return;
       ForOwnPrefixes(table, line, two, place,
-                     [&](uint64_t prefix, unsigned p, bool counts)
-                         DEDUP_ALWAYS_INLINE { keys += counts && !other.HasFast(prefix, p); });
+                     [&](uint64_t prefix, unsigned p, bool counts) DEDUP_ALWAYS_INLINE {
+                       if (counts) visit(prefix, p);
+                     });
       table.ForEachForeign(line, [&](uint64_t own_line, uint64_t entry) {
-        if (LengthOf(entry) <= table.LeastLength()) return;
-        table.ForPrefix(own_line, entry,
-                        [&](uint64_t prefix, unsigned p) { keys += !other.Has(prefix, p); });
+        if (LengthOf(entry) > table.LeastLength()) table.ForPrefix(own_line, entry, visit);
       });
-      CountSteps(&looked, Line<kSlotBytes>::kSlots);
+      CountSteps(&steps, Line<kSlotBytes>::kSlots);
     });
   });
+}
+
+// How many keys of a table another one does not hold; or, if those are more than `enough`, that
+// they are.
+template <unsigned kSlotBytes>
+inline uint64_t KeysOnlyIn(const Table<kSlotBytes>& table, const Table<kSlotBytes>& other,
+                           uint64_t enough) noexcept {
+  uint64_t keys = 0;
+  ForKeysOf(
+      table, 1, [&] { return keys > enough; },
+      [&](uint64_t prefix, unsigned p) DEDUP_ALWAYS_INLINE { keys += !other.HasFast(prefix, p); });
+  return keys;
+}
+
+// By how many keys another table grows, nearly, if it takes those of one group in `one_in`.
+template <unsigned kSlotBytes, unsigned kOther>
+inline uint64_t KeysTakenOf(const Table<kSlotBytes>& table, const Table<kOther>& other,
+                            uint64_t one_in) noexcept {
+  uint64_t keys = 0;
+  ForKeysOf(
+      table, one_in, [] { return false; },
+      [&](uint64_t prefix, unsigned p)
+          DEDUP_ALWAYS_INLINE { keys += !other.HasRelated(prefix, p); });
   return keys;
 }
 
