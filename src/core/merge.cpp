@@ -315,6 +315,54 @@ void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8
   Seal(out, size);
 }
 
+// So many keys may be joined with others in a body that is not too small, and one in thousands.
+static constexpr uint64_t kFewJoined = 4;
+
+bool MergesToPlain(const Header& a, const Header& b, const Shape& to) noexcept {
+  return b.method->growth != nullptr && !a.exact() && !b.exact() && Reducible(b, to) &&
+         (a.shape == b.shape || a.shape == to);
+}
+
+uint64_t PlainKeys(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                   const Shape& to) noexcept {
+  // Looking up is cheaper in the larger one. In a state the keys of a plain filter are not found.
+  const bool in_left = ha.shape == to || ha.used_bytes() >= hb.used_bytes();
+  const uint8_t* larger = in_left ? a : b;
+  const uint8_t* state = in_left ? b : a;
+  const Header& hl = in_left ? ha : hb;
+  const Header& hs = in_left ? hb : ha;
+  return ha.method->growth->keys_with_state(hl.shape, hl.counters, larger + hl.body_at(), hs.shape,
+                                            hs.counters, state + hs.body_at());
+}
+
+uint32_t PlainBytes(const Header& ha, const Shape& to, uint64_t keys) noexcept {
+  return ha.shape == to ? BodyBytesFor(ha, keys) : ha.method->growth->bytes_for(to, keys);
+}
+
+size_t MergeToPlain(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                    const Shape& to, uint32_t bytes, uint8_t* out) noexcept {
+  const Growth* growth = ha.method->growth;
+  uint8_t* body = out + kHeaderBytes;
+  Counters counters;
+  uint64_t joined = 0;
+  if (ha.shape == to) {
+    if (!BodyTo(a, ha, bytes, &counters, body)) return 0;
+  } else {
+    counters = growth->start(bytes);
+    ClearInPieces(body, bytes);
+    joined = growth->take_state(to, &counters, body, ha.shape, ha.counters, a + ha.body_at());
+  }
+  joined += growth->take_state(to, &counters, body, hb.shape, hb.counters, b + hb.body_at());
+  // Keys that are joined hold others by chance, which do not count then. Where keys were chosen to
+  // meet in few lines, a larger body would not help.
+  if (bytes < PlainBytes(ha, to, ha.counters.count + hb.counters.count) &&
+      (counters.count > growth->limit(to, counters) ||
+       joined > kFewJoined + counters.count / 4096)) {
+    return 0;
+  }
+  return WriteFull(to, counters, out);
+}
+
 void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept {
   header->working.merged = static_cast<uint16_t>(parts - 1 < 0xffff ? parts - 1 : 0xffff);
   WriteWorkingState(image, header->working);

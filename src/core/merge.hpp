@@ -57,6 +57,21 @@ void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8
 // Notes in a working image how many filters were merged into it.
 void SetParts(uint8_t* image, Header* header, uint32_t parts) noexcept;
 
+// Whether two filters that grow can be merged into one of the plain shape `to`, without a state of
+// both on the way: the second is a full state, the first one as well or a full plain filter.
+bool MergesToPlain(const Header& a, const Header& b, const Shape& to) noexcept;
+// How many keys the two have, nearly, and the bytes of a body for so many.
+uint64_t PlainKeys(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
+                   const Shape& to) noexcept;
+uint32_t PlainBytes(const Header& ha, const Shape& to, uint64_t keys) noexcept;
+// Writes the merge, of a body of so many bytes, not sealed, to `out`, which has
+// kHeaderBytes + bytes. Every key has as many bits as new ones have in such a body. Returns the
+// image's size, or 0 if the body is too small for its keys: never if it is one for as many as both
+// have together.
+[[nodiscard]] size_t MergeToPlain(const uint8_t* a, const Header& ha, const uint8_t* b,
+                                  const Header& hb, const Shape& to, uint32_t bytes,
+                                  uint8_t* out) noexcept;
+
 // Merges `b` into the working full image `a` where that needs no room: if `b` is
 // full too, or its keys may come in any order. kNoRoom, with nothing changed, where it does;
 // kFull: what `a` holds now is no filter.

@@ -168,8 +168,18 @@ struct Growth {
   // How many keys a merge has, or nearly.
   uint64_t (*union_keys)(const Shape&, const Counters&, const uint8_t* body,
                          const Counters& other_counters, const uint8_t* other) noexcept;
+  // How many keys a body and a state of the same rate have together, nearly, by a part of the
+  // state. Where keys were chosen for it, that may be far off.
+  uint64_t (*keys_with_state)(const Shape&, const Counters&, const uint8_t* body,
+                              const Shape& state_shape, const Counters& state_counters,
+                              const uint8_t* state) noexcept;
+  // Adds the keys of a state to a body of the plain shape, which may have more than limit() then.
+  // Returns how many of them found no place of their own: few, unless the body is too small.
+  uint64_t (*take_state)(const Shape&, Counters*, uint8_t* body, const Shape& state_shape,
+                         const Counters& state_counters, const uint8_t* state) noexcept;
   // The shape of the states of partial aggregates, of which kStatesMerged may be merged before the
-  // rate asked for is passed. Method::reduce makes filters of the plain shape of them.
+  // rate asked for is passed. Method::reduce and take_state make filters of the plain shape of
+  // them.
   Shape (*state_shape)(const Shape&) noexcept;
 };
 

@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "nodes/primnodes.h"
 }
 
 using dedup::Header;
@@ -140,6 +141,30 @@ DEDUP_FUNCTION(dedup_agg_combine)
 }
 
 /*
+ * Where no more aggregates follow, two large states that grow become a plain filter at once: the
+ * merge of many keys is what most of the leader's time goes to. NULL: they are to be merged in
+ * another way.
+ */
+static struct varlena *
+CombineToPlain(FunctionCallInfo fcinfo, struct varlena *state, Datum other)
+{
+	Aggref *aggref = AggGetAggref(fcinfo);
+	FilterRef left;
+	FilterRef right;
+	MemoryContext old;
+	struct varlena *merged;
+
+	if (aggref == NULL || DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit))
+		return NULL;
+	left = SettledState(state);
+	right = GetFilter(other);
+	old = MemoryContextSwitchTo(AggregateContext(fcinfo));
+	merged = MergeToPlain(left, right);
+	MemoryContextSwitchTo(old);
+	return merged;
+}
+
+/*
  * dedup_agg_internal_combine(state internal, other internal) returns internal
  */
 DEDUP_FUNCTION(dedup_agg_internal_combine)
@@ -153,6 +178,15 @@ DEDUP_FUNCTION(dedup_agg_internal_combine)
 			PG_RETURN_NULL();
 		PG_RETURN_POINTER(state);
 	}
+	if (state != NULL)
+	{
+		merged = CombineToPlain(fcinfo, state, PG_GETARG_DATUM(1));
+		if (merged != NULL)
+		{
+			pfree(state);
+			PG_RETURN_POINTER(merged);
+		}
+	}
 	if (state == NULL)
 		merged = (struct varlena *) (GetFilter(PG_GETARG_DATUM(1)).image - VARHDRSZ);
 	else
@@ -165,12 +199,16 @@ DEDUP_FUNCTION(dedup_agg_internal_combine)
 /*
  * dedup_agg_serial(state internal) returns bytea
  *
- * For the leader of a parallel plan: a state already is a flat value.
+ * For the leader of a parallel plan: a state already is a flat value. No key waits in it, or the
+ * leader, which only reads it, would settle those in a copy.
  */
 DEDUP_FUNCTION(dedup_agg_serial)
 {
+	struct varlena *state = GetState(fcinfo);
+
 	(void) AggregateContext(fcinfo);
-	PG_RETURN_POINTER(GetState(fcinfo));
+	(void) SettledState(state);
+	PG_RETURN_POINTER(state);
 }
 
 /*

@@ -27,19 +27,56 @@ UnifyPrecision(FilterRef *left, FilterRef *right)
 		*right = ReduceFilter(*right, left->header.shape);
 }
 
+/* The shape of the values that states of this one become. False: it is none of a state. */
+static bool
+PlainShape(const dedup::Header &state, dedup::Shape *plain)
+{
+	const dedup::Growth *growth = state.method->growth;
+	dedup::Request request;
+
+	if (growth == NULL || growth->state_shape(state.shape) != state.shape)
+		return false;
+	request.fpr = state.shape.fpr;
+	request.options.hash = state.shape.hash;
+	dedup::PlanFilter(*state.method, request, state.shape.seed, plain);
+	return true;
+}
+
 struct varlena *
 MakePlain(const FilterRef &filter)
 {
-	const dedup::Growth *growth = filter.header.method->growth;
-	dedup::Request request;
 	dedup::Shape plain;
 
-	if (growth == NULL || growth->state_shape(filter.header.shape) != filter.header.shape)
+	if (!PlainShape(filter.header, &plain))
 		return MakeCanonical(filter);
-	request.fpr = filter.header.shape.fpr;
-	request.options.hash = filter.header.shape.hash;
-	dedup::PlanFilter(*filter.header.method, request, filter.header.shape.seed, &plain);
 	return (struct varlena *) (ReduceFilter(filter, plain).image - VARHDRSZ);
+}
+
+struct varlena *
+MergeToPlain(const FilterRef &left, const FilterRef &state)
+{
+	dedup::Shape plain;
+	uint64 most = left.header.counters.count + state.header.counters.count;
+	uint64 keys;
+
+	if (!PlainShape(state.header, &plain) ||
+		!dedup::MergesToPlain(left.header, state.header, plain))
+		return NULL;
+	keys = dedup::PlainKeys(left.image, left.header, state.image, state.header, plain);
+	for (;; keys = most)
+	{
+		uint32 bytes = dedup::PlainBytes(left.header, plain, keys);
+		struct varlena *merged = AllocateFlat(dedup::kHeaderBytes + bytes);
+
+		if (dedup::MergeToPlain(left.image, left.header, state.image, state.header, plain, bytes,
+								(uint8_t *) VARDATA(merged)) > 0)
+		{
+			AssertUnsealed(merged);
+			return merged;
+		}
+		/* There are more keys than a part of them told. */
+		pfree(merged);
+	}
 }
 
 /* The merge of two filters of any forms, canonical and not sealed. */

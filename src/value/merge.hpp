@@ -16,6 +16,12 @@ extern void UnifyPrecision(FilterRef *left, FilterRef *right);
 extern struct varlena *MakePlain(const FilterRef &filter);
 
 /*
+ * The merge of a full filter and a full state of a partial aggregate as a plain filter, not sealed,
+ * in the current context; the first one is a state as well, or plain. NULL: they are not these.
+ */
+extern struct varlena *MergeToPlain(const FilterRef &left, const FilterRef &state);
+
+/*
  * Merges `other` into the state, by age where that matters. Like FillWith() it may
  * leave the state a new value.
  */

@@ -252,6 +252,16 @@ class Subject {
       pure("ReduceTo exact", [=, this] { ReduceTo(exact_, exact_header_, less, out_); });
       pure("ReduceTo full", [=, this] { ReduceTo(full_, full_header_, less, out_); });
     }
+    if (MergesToPlain(full_header_, other_full_header_, less)) {
+      const uint64_t keys = full_header_.counters.count + other_full_header_.counters.count;
+      const uint32_t bytes = PlainBytes(full_header_, less, keys);
+      pure("PlainKeys", [=, this] {
+        Keep(PlainKeys(full_, full_header_, other_full_, other_full_header_, less));
+      });
+      pure("MergeToPlain", [=, this] {
+        Keep(MergeToPlain(full_, full_header_, other_full_, other_full_header_, less, bytes, out_));
+      });
+    }
     // ---- working images
     changing(
         "TakeOver exact to exact",

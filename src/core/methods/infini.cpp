@@ -15,6 +15,8 @@ static constexpr Growth kGrowth = {
     .limit = LimitOf,
     .grow = Grow,
     .union_keys = UnionKeys,
+    .keys_with_state = KeysWithState,
+    .take_state = TakeState,
     .state_shape = StateShape,
 };
 

@@ -43,6 +43,7 @@
 #include "infini_grow.hpp"
 #include "infini_keys.hpp"
 #include "infini_table.hpp"
+#include "infini_take.hpp"
 
 namespace dedup::infini {
 
@@ -226,26 +227,6 @@ inline uint64_t LimitOf(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : ~uint64_t{0};
 }
 
-// Takes all prefixes of a table into another. Returns by how many keys that grows. They come
-// in order of their lines, so what finds no room in its own line is taken last: else it would fill
-// up lines of which the own entries are yet to come, these the next ones, and so on to the end,
-// where nothing is left but to join.
-template <unsigned kFrom, unsigned kTo>
-inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
-  int64_t grown = 0;
-  const auto take = [&](bool only_with_room) {
-    to->OnlyWithRoom(only_with_room);
-    from.ForEach([&](uint64_t line, uint64_t entry) {
-      from.ForPrefix(line, entry, [&](uint64_t prefix, unsigned p) {
-        grown += to->Take(prefix, p, LengthOf(entry) > from.LeastLength());
-      });
-    });
-  };
-  take(true);
-  if (to->left_out()) take(false);
-  return grown;
-}
-
 // Writes a body with all keys of this one, into that of `bytes` bytes, which are more.
 inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* body, uint32_t bytes,
                  Counters* grown, uint8_t* out) noexcept {
@@ -264,6 +245,15 @@ inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* bo
 
 // ---- whole filters ----------------------------------------------------------
 
+inline void AddToCount(Counters* counters, int64_t grown) noexcept {
+  if (grown < 0) {
+    const auto fewer = static_cast<uint64_t>(-grown);
+    counters->count = counters->count > fewer ? counters->count - fewer : 0;
+  } else {
+    counters->count = SumOfCounts(counters->count, static_cast<uint64_t>(grown));
+  }
+}
+
 // The union: every key of either is found, at no more than the sum of their rates. Where the
 // prefix of one key holds that of another, the longer one goes. The other's table may have
 // any size.
@@ -274,12 +264,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
     Table<width> to(body, SizeOf(*counters));
     grown = TakeAll<width, width>(TableOf<width>(other_counters, other), &to);
   });
-  if (grown < 0) {
-    const auto fewer = static_cast<uint64_t>(-grown);
-    counters->count = counters->count > fewer ? counters->count - fewer : 0;
-  } else {
-    counters->count = SumOfCounts(counters->count, static_cast<uint64_t>(grown));
-  }
+  AddToCount(counters, grown);
   // A body that was not made here may have more entries than it says.
   const uint64_t limit = LimitOf(shape, *counters);
   if (counters->count > limit) counters->count = limit;
@@ -288,21 +273,65 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
 
 // How many keys the union has, or some more: the other's keys that this one does not hold. No
 // more than both say that they have, for which there is room: entries over a line's end are there
-// twice, and a body that was not made here may have any number.
+// twice, and a body that was not made here may have any number. That many also where so many were
+// counted that the rest do not change the size of the table that takes them.
 inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const uint8_t* body,
                           const Counters& other_counters, const uint8_t* other) noexcept {
-  uint64_t more = 0, looked = 0;
+  const uint64_t most = SumOfCounts(counters.count, other_counters.count);
+  const unsigned width_of_slots = SlotBytes(shape), step = StepFor(width_of_slots, most);
+  // With more keys than this the table has the size that it has with all of them.
+  const uint64_t enough = step == 0 ? 0 : Limit(width_of_slots, step - 1);
+  uint64_t keys = counters.count;
   WithWidth(shape, [&](auto width) {
     const auto ours = TableOf<width>(counters, body);
     const auto theirs = TableOf<width>(other_counters, other);
-    theirs.ForEach([&](uint64_t line, uint64_t entry) {
-      if (LengthOf(entry) <= theirs.LeastLength()) return;
-      PauseEvery<kStepsBetweenPauses>(&looked);
-      theirs.ForPrefix(line, entry,
-                       [&](uint64_t prefix, unsigned p) { more += !ours.Has(prefix, p); });
+    keys += KeysOnlyIn(theirs, ours, enough > keys ? enough - keys : 0);
+  });
+  return keys > enough || keys > most ? most : keys;
+}
+
+// KeysWithState() looks at one in so many lines of a state that has many.
+inline constexpr uint64_t kSampled = 16;
+inline constexpr uint64_t kSampledFrom = uint64_t{1} << 15;
+
+// How many keys a body and a state have together, nearly, and in a sample with what is many times
+// its standard error added.
+inline uint64_t KeysWithState(const Shape& shape, const Counters& counters, const uint8_t* body,
+                              const Shape& state_shape, const Counters& state_counters,
+                              const uint8_t* state) noexcept {
+  const uint64_t most = SumOfCounts(counters.count, state_counters.count);
+  uint64_t keys = counters.count;
+  WithWidth(shape, [&](auto width) {
+    WithWidth(state_shape, [&](auto state_width) {
+      const auto ours = TableOf<width>(counters, body);
+      const auto theirs = TableOf<state_width>(state_counters, state);
+      const bool sampled = theirs.lines() >= kSampledFrom;
+      const uint64_t more = KeysTakenOf(theirs, ours, sampled ? kSampled : 1);
+      keys += sampled ? kSampled * more + state_counters.count / 64 : more;
     });
   });
-  return SumOfCounts(counters.count, more < other_counters.count ? more : other_counters.count);
+  return keys < most ? keys : most;
+}
+
+// Adds the keys of a state, with as many bits as new ones have here. Returns how many were joined
+// with others.
+inline uint64_t TakeState(const Shape& shape, Counters* counters, uint8_t* body,
+                          const Shape& state_shape, const Counters& state_counters,
+                          const uint8_t* state) noexcept {
+  int64_t grown = 0;
+  uint64_t joined = 0;
+  WithWidth(shape, [&](auto width) {
+    WithWidth(state_shape, [&](auto state_width) {
+      Table<width> to(body, SizeOf(*counters));
+      grown = TakeAll(TableOf<state_width>(state_counters, state), &to);
+      joined = to.joined();
+    });
+  });
+  // A body that was not made here may have more entries than it says.
+  const uint64_t most = SumOfCounts(counters->count, state_counters.count);
+  AddToCount(counters, grown);
+  if (counters->count > most) counters->count = most;
+  return joined;
 }
 
 // Whether a shape is that of the values that states of another become.

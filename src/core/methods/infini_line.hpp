@@ -137,19 +137,14 @@ struct Line {
     Store(line, ForeignSlot(i) - 1, uint64_t{distance} << 48);
   }
 
-  // A bit for each slot whose upper 16 bits may be those of an entry that holds the
-  // fingerprint. Longer entries have their marker further down: those are a superset.
-  static uint32_t Candidates(const uint8_t* line, uint64_t fingerprint) noexcept {
-    const auto wanted = static_cast<uint16_t>(fingerprint >> 48);
+  // A bit for each slot of whose upper 16 bits excess() is 0.
+  template <typename Excess>
+  DEDUP_ALWAYS_INLINE static uint32_t EachHead(const uint8_t* line, Excess excess) noexcept {
 #if defined(__SSE2__)
-    const __m128i key = _mm_set1_epi16(static_cast<short>(wanted));
-    const __m128i minus_one = _mm_set1_epi16(-1), zero = _mm_setzero_si128();
-    const auto at = [&](unsigned i) {
-      const __m128i slots =
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + sizeof(__m128i) * i));
-      const __m128i differ = _mm_xor_si128(slots, key);
-      const __m128i below = _mm_xor_si128(slots, _mm_add_epi16(slots, minus_one));
-      return _mm_cmpeq_epi16(_mm_subs_epu16(differ, below), zero);
+    const __m128i zero = _mm_setzero_si128();
+    const auto at = [&](unsigned i) DEDUP_ALWAYS_INLINE {
+      const auto* slots = reinterpret_cast<const __m128i*>(line + sizeof(__m128i) * i);
+      return _mm_cmpeq_epi16(excess(_mm_loadu_si128(slots)), zero);
     };
     auto found = static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(at(0), at(1))));
     if constexpr (kSlots > 24) {
@@ -161,12 +156,48 @@ struct Line {
 #else
     uint32_t found = 0;
     for (unsigned slot = 0; slot < kSlots; ++slot) {
-      const auto head = LoadLittle<uint16_t>(line + 2 * slot);
-      const auto differ = static_cast<uint16_t>(head ^ wanted);
-      const auto below = static_cast<uint16_t>(head ^ (head - 1));
-      found |= uint32_t{differ <= below} << slot;
+      found |= uint32_t{excess(LoadLittle<uint16_t>(line + 2 * slot)) == 0} << slot;
     }
     return found;
+#endif
+  }
+
+  // A bit for each slot whose upper 16 bits may be those of an entry that holds the
+  // fingerprint. Longer entries have their marker further down: those are a superset.
+  static uint32_t Candidates(const uint8_t* line, uint64_t fingerprint) noexcept {
+    const auto wanted = static_cast<uint16_t>(fingerprint >> 48);
+#if defined(__SSE2__)
+    const __m128i key = _mm_set1_epi16(static_cast<short>(wanted));
+    return EachHead(line, [&](__m128i slots) DEDUP_ALWAYS_INLINE {
+      const __m128i below = _mm_xor_si128(slots, _mm_add_epi16(slots, _mm_set1_epi16(-1)));
+      return _mm_subs_epu16(_mm_xor_si128(slots, key), below);
+    });
+#else
+    return EachHead(line, [&](unsigned slot) {
+      const unsigned differ = slot ^ wanted, most = (slot ^ (slot - 1)) & 0xffff;
+      return differ > most ? 1u : 0u;
+    });
+#endif
+  }
+
+  // A bit for each slot whose upper 16 bits may be those of an entry that holds all that this one
+  // does, or less than this one: a superset.
+  static uint32_t Related(const uint8_t* line, uint64_t entry) noexcept {
+    const auto head = static_cast<uint16_t>(entry >> 48);
+    const auto marker = static_cast<uint16_t>(MarkerOf(entry) >> 48);
+    const auto held = static_cast<uint16_t>(marker == 0 ? 0 : 2 * marker - 1);
+#if defined(__SSE2__)
+    const __m128i key = _mm_set1_epi16(static_cast<short>(head));
+    const __m128i own = _mm_set1_epi16(static_cast<short>(held));
+    return EachHead(line, [&](__m128i slots) DEDUP_ALWAYS_INLINE {
+      const __m128i below = _mm_xor_si128(slots, _mm_add_epi16(slots, _mm_set1_epi16(-1)));
+      return _mm_subs_epu16(_mm_xor_si128(slots, key), _mm_or_si128(below, own));
+    });
+#else
+    return EachHead(line, [&](unsigned slot) {
+      const unsigned differ = slot ^ head, most = (slot ^ (slot - 1)) & 0xffff;
+      return differ > (most | held) ? 1u : 0u;
+    });
 #endif
   }
 

@@ -59,6 +59,7 @@ class Table {
 
   uint64_t lines() const noexcept { return lines_; }
   unsigned lines_of_two() const noexcept { return lines_of_two_; }
+  unsigned bits() const noexcept { return bits_; }
   uint64_t LineOf(uint64_t hash) const noexcept {
     return (hash >> (65 - bits_)) * lines_of_two_ + FastRange(hash << (bits_ - 1), lines_of_two_);
   }
@@ -231,9 +232,54 @@ class Table {
     return grown;
   }
 
+  // The same, without calls where the line has room and all its entries: nearly always.
+  DEDUP_ALWAYS_INLINE int64_t TakeFast(uint64_t prefix, unsigned p, bool counts) noexcept {
+    if (__builtin_expect(p < LeastBits(), 0)) return Take(prefix, p, counts);
+    const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
+    const uint64_t entry = EntryOf(FingerprintOf(prefix), length), line = LineOf(prefix);
+    uint8_t* bytes = At(line);
+    Numbers numbers = L::Read(bytes);
+    if (__builtin_expect(numbers.reach > 0 || !L::HasRoom(numbers, 1) ||
+                             LineOf(prefix | LastOf(bits_ + length)) != line,
+                         0)) {
+      return Take(prefix, p, counts);
+    }
+    uint32_t related = L::Related(bytes, entry) & static_cast<uint32_t>(LowMask(numbers.own));
+    int64_t removed = 0;
+    if (__builtin_expect(related != 0, 0)) {
+      if (AnyCovers(bytes, related, entry)) return 0;
+      // From the last one down, as RemoveCovered().
+      while (related != 0) {
+        const auto slot = static_cast<unsigned>(std::bit_width(related)) - 1;
+        related ^= uint32_t{1} << slot;
+        const uint64_t other = L::Load(bytes, slot);
+        if (other == 0 || !Covers(entry, other)) continue;
+        removed += LengthOf(other) > 0;
+        L::RemoveOwn(bytes, &numbers, slot);
+      }
+    }
+    L::AppendOwn(bytes, &numbers, entry);
+    return counts - removed;
+  }
+  // Has(), without a call where the line has all its entries.
+  DEDUP_ALWAYS_INLINE bool HasFast(uint64_t prefix, unsigned p) const noexcept {
+    return HasOwn(prefix, p, [](uint64_t other, uint64_t entry) { return Covers(other, entry); });
+  }
+  // Whether Take() of a prefix would not make more keys of them: an entry holds all that it does,
+  // or makes way for it.
+  DEDUP_ALWAYS_INLINE bool HasRelated(uint64_t prefix, unsigned p) const noexcept {
+    return HasOwn(prefix, p, [](uint64_t other, uint64_t entry) {
+      return Covers(other, entry) || Covers(entry, other);
+    });
+  }
   // Whether Take() leaves out what finds no room in its own line, and whether it did so.
-  void OnlyWithRoom(bool only) noexcept { only_with_room_ = only; }
+  void OnlyWithRoom(bool only) noexcept {
+    only_with_room_ = only;
+    left_out_ = false;
+  }
   bool left_out() const noexcept { return left_out_; }
+  // How many entries were joined with others, since no line nearby had room.
+  uint64_t joined() const noexcept { return joined_; }
 
   // Puts an entry of a line of the table that is one step smaller where it belongs.
   void PutFromSmaller(uint64_t line, uint64_t entry) noexcept {
@@ -277,6 +323,7 @@ class Table {
       }
       return;
     }
+    ++joined_;
     L::Join(At(line), numbers.own, entry);
   }
 
@@ -295,6 +342,32 @@ class Table {
 
   void PutUnlessCovered(uint64_t line, uint64_t entry) noexcept {
     if (!HasCovering(line, entry)) Put(line, entry);
+  }
+
+  // Whether test(own entry of its line, entry) holds for the entry of a prefix, or one that is
+  // elsewhere holds all that it does.
+  template <typename Test>
+  DEDUP_ALWAYS_INLINE bool HasOwn(uint64_t prefix, unsigned p, Test test) const noexcept {
+    if (__builtin_expect(p < LeastBits(), 0)) return false;
+    const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
+    const uint64_t entry = EntryOf(FingerprintOf(prefix), length), line = LineOf(prefix);
+    const uint8_t* bytes = At(line);
+    const Numbers numbers = L::Read(bytes);
+    uint32_t related = L::Related(bytes, entry) & static_cast<uint32_t>(LowMask(numbers.own));
+    for (; __builtin_expect(related != 0, 0); related &= related - 1) {
+      const uint64_t other = L::Load(bytes, static_cast<unsigned>(std::countr_zero(related)));
+      if (other != 0 && test(other, entry)) return true;
+    }
+    return __builtin_expect(numbers.reach > 0, 0) && HasCovering(line, entry);
+  }
+
+  // Whether an entry in one of these slots holds all that this one does.
+  static bool AnyCovers(const uint8_t* line, uint32_t slots, uint64_t entry) noexcept {
+    for (; slots != 0; slots &= slots - 1) {
+      const uint64_t other = L::Load(line, static_cast<unsigned>(std::countr_zero(slots)));
+      if (other != 0 && Covers(other, entry)) return true;
+    }
+    return false;
   }
 
   // The lines of the entries of a small table may be anywhere in this one.
@@ -339,6 +412,7 @@ class Table {
   bool only_with_room_ = false;
   bool left_out_ = false;
   uint64_t taken_ = 0;  // entries, for the pauses
+  uint64_t joined_ = 0;
 };
 
 }  // namespace dedup::infini
