@@ -114,6 +114,7 @@ InitGuard(void)
 	InitGuardMoves();
 	InitGuardTruncate();
 	InitGuardUnguarded();
+	InitGuardReadAhead();
 	RegisterXactCallback(GuardTransactionCallback, NULL);
 	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
 	previous_object_access = object_access_hook;

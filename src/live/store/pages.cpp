@@ -641,15 +641,35 @@ HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPa
 		LockToChange(filter, held[i].block, Kind::kMain, read[i], &held[i]);
 }
 
-void
-PrefetchPageOfKey(const LiveFilter &filter, const Address &address)
+LiveHint
+HintOfPage(const LiveFilter &filter, const Address &address)
 {
 	const Buffer *recent = RecentBuffer(filter, (BlockNumber) address.group);
 
 	if (recent == NULL || *recent <= 0)
+		return {};
+	return {(const uint8_t *) BufferGetBlock(*recent),
+			(const uint8_t *) GetBufferDescriptor(*recent - 1), address};
+}
+
+void
+FetchHint(const LiveHint &hint)
+{
+	if (hint.page == NULL)
 		return;
-	dedup::PrefetchToWrite((const uint8_t *) GetBufferDescriptor(*recent - 1));
-	PrefetchKey((const uint8_t *) BufferGetBlock(*recent), address);
+	dedup::PrefetchToWrite(hint.buffer);
+	PrefetchKey(hint.page, hint.address);
+}
+
+void
+FindHints(const LiveHint *hints, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (likely(hints[i].page != NULL))
+		{
+			dedup::PrefetchToWrite(hints[i].page);
+			dedup::Prefetch(LineAt(hints[i].page, hints[i].address.line));
+		}
 }
 
 bool

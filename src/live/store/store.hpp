@@ -88,8 +88,8 @@ extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &
 extern void HoldPagesOfKeys(const LiveFilter &filter, const dedup::live::Address *keys, int count,
 							HeldPage *held);
 
-/* Fetches what a test-and-add of the key will read, if its page is where it was the last time. */
-extern void PrefetchPageOfKey(const LiveFilter &filter, const dedup::live::Address &address);
+/* What FetchHint() fetches for a key, if its page is where it was the last time. */
+extern LiveHint HintOfPage(const LiveFilter &filter, const dedup::live::Address &address);
 
 /* The number of pages that one change may name: as many as the server's replay can hold. */
 constexpr int kMostChanged = 4;

@@ -16,7 +16,7 @@
 #include "pg/keys.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distinct.hpp"
-#include "query/row_batch.hpp"
+#include "pg/row_batch.hpp"
 
 extern "C" {
 #include "commands/explain.h"
