@@ -659,6 +659,10 @@ FetchHint(const LiveHint &hint)
 		return;
 	dedup::PrefetchToWrite(hint.buffer);
 	PrefetchKey(hint.page, hint.address);
+	/* The line behind the key's own, where the search goes on if that is full. */
+	dedup::PrefetchToWrite(hint.page + kMainArea.lines_at +
+						   (HomeLine(kMainArea, hint.address.line, hint.address.rest) + 1) *
+							   dedup::kLineBytes);
 }
 
 void
