@@ -321,6 +321,87 @@ INSERT INTO wide (a, b, c) SELECT * FROM texts;
 SELECT count(*), count(a), count(DISTINCT (a, b, c)), (SELECT count(DISTINCT (a, b, c)) FROM texts WHERE a IS NOT NULL), bool_and(twice = c * 2) FROM wide WHERE a IS NOT NULL;
 SELECT count(*), (SELECT count(*) FROM texts WHERE a IS NULL) FROM wide WHERE a IS NULL;
 
+-- Wide rows: few are in hand at a time. All that could be would take some 65 MB.
+
+CREATE TABLE documents (k int, body text);
+SELECT dedup_create('d', dedup_filter(100000, 1e-6, 42)) \gset
+SELECT dedup_guard('documents', 'd', '{k}') \gset
+CREATE FUNCTION count_memory() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE mb numeric;
+BEGIN
+	IF current_setting('server_version_num')::int >= 140000 THEN
+		EXECUTE 'SELECT sum(total_bytes) / 1048576 FROM pg_backend_memory_contexts' INTO mb;
+		IF mb > 40 THEN
+			RAISE '% MB at %', mb, NEW.k;
+		END IF;
+	END IF;
+	RETURN CASE WHEN NEW.k % 10 = 0 THEN NEW END;
+END
+$$;
+CREATE TRIGGER count_memory BEFORE INSERT ON documents FOR EACH ROW EXECUTE FUNCTION count_memory();
+SELECT node_of('INSERT INTO documents SELECT i, repeat(i::text, 700000) FROM generate_series(100, 149) i');
+INSERT INTO documents SELECT i, repeat(i::text, 700000) FROM generate_series(100, 149) i;
+SELECT count(*), count(DISTINCT k), bool_and(length(body) = 2100000 AND left(body, 3) = k::text) FROM documents;
+
+-- other nodes of ours below; sorts, joins, unions, sets and sub-selects
+
+SELECT node_of('INSERT INTO t (k) SELECT k FROM (SELECT k, dedup_is_new(k) OVER (ORDER BY v) AS new FROM source) s WHERE new');
+INSERT INTO t (k) SELECT 200000 + k FROM (SELECT k, dedup_is_new(k) OVER (ORDER BY v) AS new FROM source) s WHERE new;
+SET streamdedup.approximate_distinct = on;
+SELECT node_of('INSERT INTO t (k) SELECT DISTINCT k FROM source');
+INSERT INTO t (k) SELECT DISTINCT 300000 + k / 2 FROM source;
+RESET streamdedup.approximate_distinct;
+INSERT INTO t (k, v) SELECT 400000 + a.k, count(*) FROM source a LEFT JOIN source b ON b.k = a.v GROUP BY a.k ORDER BY a.k DESC LIMIT 1500;
+INSERT INTO t (k) SELECT 500000 + k FROM source EXCEPT SELECT 500000 + v FROM source;
+INSERT INTO t (k) SELECT 600000 + generate_series(k, k + 3) FROM source;
+INSERT INTO t (k) SELECT 700000 + k FROM source s WHERE EXISTS (SELECT FROM source WHERE v = s.k) OR (SELECT max(v) FROM source) > 20000 - s.k;
+SELECT k / 100000 AS of, count(*), count(DISTINCT k), bool_and(id IS NOT NULL) FROM t WHERE k >= 200000 GROUP BY 1 ORDER BY 1;
+
+-- savepoints, policies, and numbers of rows around those that are in hand
+
+BEGIN;
+SAVEPOINT a;
+INSERT INTO t (k) SELECT 800000 + k FROM source;
+ROLLBACK TO a;
+INSERT INTO t (k) SELECT 800000 + k FROM source WHERE k <= 1000;
+RELEASE a;
+COMMIT;
+SELECT count(*) FROM t WHERE k >= 800000;
+SELECT count(*) FROM generate_series(800001, 802000) i WHERE dedup_seen('f', i);
+CREATE ROLE regress_read_ahead;
+GRANT USAGE ON SCHEMA guard_read_ahead TO regress_read_ahead;
+GRANT ALL ON ALL TABLES IN SCHEMA guard_read_ahead TO regress_read_ahead;
+GRANT ALL ON ALL SEQUENCES IN SCHEMA guard_read_ahead TO regress_read_ahead;
+ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+CREATE POLICY most ON t USING (true) WITH CHECK (k <> 801500);
+SET ROLE regress_read_ahead;
+INSERT INTO t (k) SELECT 800000 + k FROM source;
+INSERT INTO t (k) SELECT 800000 + k FROM source WHERE k <> 1500;
+SELECT count(*) FROM t WHERE k >= 800000;
+RESET ROLE;
+SELECT count(*) FROM generate_series(800001, 802000) i WHERE dedup_seen('f', i);
+DROP POLICY most ON t;
+REVOKE ALL ON ALL TABLES IN SCHEMA guard_read_ahead FROM regress_read_ahead;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA guard_read_ahead FROM regress_read_ahead;
+REVOKE USAGE ON SCHEMA guard_read_ahead FROM regress_read_ahead;
+DROP ROLE regress_read_ahead;
+ALTER TABLE t DISABLE ROW LEVEL SECURITY;
+TRUNCATE t, f;
+DO $$
+DECLARE
+	landed bigint;
+BEGIN
+	FOR n IN 30..70 LOOP
+		EXECUTE format('INSERT INTO t (k) SELECT %s + i FROM generate_series(1, (SELECT %s)) i', n * 1000, n);
+		GET DIAGNOSTICS landed = ROW_COUNT;
+		IF landed <> n THEN
+			RAISE '% of % rows', landed, n;
+		END IF;
+	END LOOP;
+END
+$$;
+SELECT count(*) FROM t;
+
 -- the input's rows counted: as many as the node's
 
 CREATE FUNCTION rows_of(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$

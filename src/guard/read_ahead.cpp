@@ -38,6 +38,9 @@ extern "C" {
 /* Rows are read this many at a time. */
 constexpr int CHUNK = BATCH / 2;
 
+/* No more rows are read while those in hand take so many bytes. */
+constexpr Size MOST_BYTES = 1024 * 1024;
+
 /* So many rows before its turn what a row's trigger will read is fetched. */
 constexpr int DISTANCE = 4;
 
@@ -272,13 +275,19 @@ struct ReadAheadState
 	bool looked;
 	MemoryContext hashing; /* memory for the values of a key */
 
+	int *varying; /* columns of the input's row that are of varying length */
+	int varying_count;
+
 	/* the rows in hand: a ring */
 	RowBatch rows;
 	LiveHint hints[BATCH];
+	Size bytes_of[BATCH];
+	Size bytes; /* of all of them */
 	int first;
 	int count;
-	bool done;   /* the input has no more rows */
-	int64 alone; /* rows that were handed on as they came */
+	TupleTableSlot *handed_on; /* the row before the first */
+	bool done;                 /* the input has no more rows */
+	int64 alone;               /* rows that were handed on as they came */
 };
 
 } /* namespace */
@@ -337,16 +346,43 @@ HintOfRow(ReadAheadState *state, const LiveFilter &filter, TupleTableSlot *row)
 	return HintOfKey(filter, hash);
 }
 
+/* Returns the bytes that a row takes in memory of its own, beside columns of fixed length. */
+static Size
+BytesOf(const ReadAheadState *state, const TupleTableSlot *row)
+{
+	Size bytes = 0;
+
+	if (state->varying_count == 0 || TTS_IS_BUFFERTUPLE(row))
+		return 0;
+	if (TTS_IS_MINIMALTUPLE(row))
+		return ((const MinimalTupleTableSlot *) row)->mintuple->t_len;
+	if (TTS_IS_HEAPTUPLE(row))
+		return ((const HeapTupleTableSlot *) row)->tuple->t_len;
+	for (int i = 0; i < state->varying_count && state->varying[i] < row->tts_nvalid; i++)
+	{
+		const int at = state->varying[i];
+
+		if (!row->tts_isnull[at])
+			bytes += VARSIZE_ANY(DatumGetPointer(row->tts_values[at]));
+	}
+	return bytes;
+}
+
+static bool
+MayReadMore(const ReadAheadState *state)
+{
+	return !state->done && state->count < BATCH && (state->count == 0 || state->bytes < MOST_BYTES);
+}
+
 /* Reads a few rows more. */
 static void
 ReadChunk(ReadAheadState *state)
 {
-	const int most = Min(CHUNK, BATCH - state->count);
 	LiveFilter filter;
 	int n;
 
 	StartBatch(&state->rows);
-	for (n = 0; n < most; n++)
+	for (n = 0; n < CHUNK && MayReadMore(state); n++)
 	{
 		const int i = (state->first + state->count) % BATCH;
 		TupleTableSlot *row = ExecProcNode(state->input);
@@ -357,6 +393,8 @@ ReadChunk(ReadAheadState *state)
 			break;
 		}
 		KeepRow(&state->rows, i, row, state->input, BATCH_PAGES / 2);
+		state->bytes_of[i] = BytesOf(state, state->rows.slots[i]);
+		state->bytes += state->bytes_of[i];
 		state->count++;
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -413,13 +451,17 @@ NextRow(ReadAheadState *state)
 		LookForGuard(state);
 	if (state->guard == NULL)
 		return ExecProcNode(state->input);
-	/* The row that was handed on last is still in use: it keeps its slot until now. */
-	while (!state->done && state->count < CHUNK)
+	if (state->handed_on != NULL)
+		ExecClearTuple(state->handed_on);
+	state->handed_on = NULL;
+	if (state->count < CHUNK && MayReadMore(state))
 		ReadChunk(state);
 	if (state->count == 0)
 		return NULL;
-	FetchHint(state->hints[(state->first + DISTANCE) % BATCH]);
-	row = state->rows.slots[state->first];
+	if (state->count > DISTANCE)
+		FetchHint(state->hints[(state->first + DISTANCE) % BATCH]);
+	row = state->handed_on = state->rows.slots[state->first];
+	state->bytes -= state->bytes_of[state->first];
 	state->first = (state->first + 1) % BATCH;
 	state->count--;
 	return row;
@@ -451,6 +493,15 @@ ExecReadAhead(CustomScanState *css)
 /* ---- the node ---------------------------------------------------------------------- */
 
 static void
+BeginVarying(ReadAheadState *state, TupleDesc desc)
+{
+	state->varying = (int *) palloc(sizeof(int) * (Size) (desc->natts + 1));
+	for (int i = 0; i < desc->natts; i++)
+		if (TupleDescAttr(desc, i)->attlen == -1)
+			state->varying[state->varying_count++] = i;
+}
+
+static void
 BeginReadAhead(CustomScanState *css, EState *estate, int eflags)
 {
 	ReadAheadState *state = (ReadAheadState *) css;
@@ -465,6 +516,7 @@ BeginReadAhead(CustomScanState *css, EState *estate, int eflags)
 		state->last_column = Max(state->last_column, lfirst_int(cell));
 	}
 	state->input = outerPlanState(css) = ExecInitNode(outerPlan(scan), estate, eflags);
+	BeginVarying(state, ExecGetResultType(state->input));
 	state->hashing = AllocSetContextCreate(CurrentMemoryContext, "dedup_guard keys read ahead",
 										   ALLOCSET_SMALL_SIZES);
 	if (!state->plan.computes)
@@ -491,7 +543,9 @@ ReScanReadAhead(CustomScanState *css)
 	ReadAheadState *state = (ReadAheadState *) css;
 
 	DropRows(&state->rows);
+	state->handed_on = NULL;
 	state->first = state->count = 0;
+	state->bytes = 0;
 	state->alone = 0;
 	state->done = false;
 	if (state->input->chgParam == NULL)
