@@ -189,6 +189,19 @@ $$;
 CREATE TRIGGER own_number BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION own_number();
 INSERT INTO t (k) SELECT k FROM source WHERE k BETWEEN 501 AND 600;
 SELECT count(*), max(id) - min(id) FROM t WHERE k > 500;
+
+-- also where the planner has moved the default into each partition of the source: then there is no node
+
+CREATE TABLE divided (k int) PARTITION BY RANGE (k);
+CREATE TABLE divided1 PARTITION OF divided FOR VALUES FROM (0) TO (300);
+CREATE TABLE divided2 PARTITION OF divided FOR VALUES FROM (300) TO (601);
+INSERT INTO divided SELECT i FROM generate_series(1, 600) i;
+ANALYZE divided;
+BEGIN;
+INSERT INTO t (k) SELECT 10000 + k * 100 FROM divided;
+INSERT INTO t (k) SELECT 10030 + k * 100 FROM (SELECT k FROM divided1 UNION ALL SELECT k FROM divided2) u;
+SELECT count(*), max(id) - min(id) FROM t WHERE k >= 10000;
+ROLLBACK;
 DROP TRIGGER own_number ON t;
 DROP TRIGGER ask_before ON t;
 

@@ -130,30 +130,34 @@ IsComputedLate(const TargetEntry *entry)
 }
 
 /*
- * Returns the table of an INSERT of perhaps many rows that may be read ahead, or InvalidOid. What
- * happens to a row above the node, such as RETURNING, happens in its turn and may do anything.
+ * Returns whether a statement is an INSERT of perhaps many rows that may be read ahead. Then `late`
+ * is the number of columns that are computed late. What happens to a row above the node, such as
+ * RETURNING, happens in its turn and may do anything.
  */
-static Oid
-TableToReadAheadFor(const Query *query)
+static bool
+MayReadAhead(const Query *query, int *late)
 {
 	const RangeTblEntry *table;
 	Query source;
 	ListCell *cell;
 
+	*late = 0;
 	if (query->commandType != CMD_INSERT || !guard_read_ahead || query->jointree->fromlist == NIL)
-		return InvalidOid;
+		return false;
 	table = rt_fetch(query->resultRelation, query->rtable);
 	if ((table->relkind != RELKIND_RELATION && table->relkind != RELKIND_PARTITIONED_TABLE) ||
 		FindPlainGuard(table->relid) == NULL)
-		return InvalidOid;
+		return false;
 	source = *query;
 	source.commandType = CMD_SELECT;
 	source.returningList = source.withCheckOptions = source.targetList = NIL;
 	source.onConflict = NULL;
 	foreach(cell, query->targetList)
-		if (!IsComputedLate(lfirst_node(TargetEntry, cell)))
+		if (IsComputedLate(lfirst_node(TargetEntry, cell)))
+			(*late)++;
+		else
 			source.targetList = lappend(source.targetList, lfirst(cell));
-	return HasSideEffects((Node *) &source) ? InvalidOid : table->relid;
+	return !HasSideEffects((Node *) &source);
 }
 
 /* Returns the source of the statement's rows, or NULL if it is not one of many. */
@@ -175,12 +179,15 @@ SourceOf(PlannedStmt *statement)
 	return (*source)->plan_rows > BATCH ? source : NULL;
 }
 
-/* Returns the node over a source of rows, or NULL if it cannot have one. */
+/*
+ * Returns the node over a source of rows, or NULL if it cannot have one: not where the planner has
+ * moved one of the `late` columns further down, as into the partitions of a source.
+ */
 static Plan *
-MakeNode(Plan *source, Oid table, const GuardPlan *guard)
+MakeNode(Plan *source, Oid table, const GuardPlan *guard, int late)
 {
 	CustomScan *scan = makeNode(CustomScan);
-	ReadAheadPlan fields = {table, false, NIL};
+	ReadAheadPlan fields = {table, late > 0, NIL};
 	List *read = NIL; /* what is left for the source to compute */
 	ListCell *cell;
 
@@ -191,7 +198,7 @@ MakeNode(Plan *source, Oid table, const GuardPlan *guard)
 		Node *expr = (Node *) entry->expr;
 
 		if (IsComputedLate(entry))
-			fields.computes = true;
+			late--;
 		else
 		{
 			const int column = list_length(read) + 1;
@@ -222,7 +229,7 @@ MakeNode(Plan *source, Oid table, const GuardPlan *guard)
 			return NULL;
 		fields.columns = lappend_int(fields.columns, ((Var *) key->expr)->varattno);
 	}
-	if (fields.computes && !is_projection_capable_plan(source))
+	if (late != 0 || (fields.computes && !is_projection_capable_plan(source)))
 		return NULL;
 	source->targetlist = read;
 	scan->scan.plan.startup_cost = source->startup_cost;
@@ -240,17 +247,21 @@ MakeNode(Plan *source, Oid table, const GuardPlan *guard)
 static PlannedStmt *
 PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
 {
+	const Oid table = query->commandType == CMD_INSERT
+						  ? rt_fetch(query->resultRelation, query->rtable)->relid
+						  : InvalidOid;
+	int late;
 	/* The planner changes the query. */
-	const Oid table = TableToReadAheadFor(query);
+	const bool may = MayReadAhead(query, &late);
 	PlannedStmt *statement = previous_planner != NULL
 								 ? previous_planner(query, text, cursor_options, parameters)
 								 : standard_planner(query, text, cursor_options, parameters);
-	Plan **source = OidIsValid(table) ? SourceOf(statement) : NULL;
+	Plan **source = may ? SourceOf(statement) : NULL;
 	const GuardPlan *guard = source != NULL ? FindPlainGuard(table) : NULL;
 
 	if (guard != NULL)
 	{
-		Plan *node = MakeNode(*source, table, guard);
+		Plan *node = MakeNode(*source, table, guard, late);
 
 		if (node != NULL)
 			*source = node;
