@@ -553,6 +553,11 @@ extern GuardRow *FindLandedRow(Relation heap);
 extern void GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
 						   ItemPointer tid, IndexInfo *info);
 
+/* ---- rows that are read ahead (read_ahead.cpp) -------------------------- */
+
+/* Installs a hook; once, from InitGuard(). */
+extern void InitGuardReadAhead(void);
+
 /* ---- rows that move to another partition (moves.cpp) ------------------- */
 
 /* Partitions beside a guarded one that the same filter does not guard just now. */

@@ -121,6 +121,7 @@ InitGuard(void)
 	InitGuardWith();
 	InitGuardTruncate();
 	InitGuardUnguarded();
+	InitGuardReadAhead();
 	RegisterXactCallback(GuardTransactionCallback, NULL);
 	RegisterSubXactCallback(GuardSubtransactionCallback, NULL);
 	previous_object_access = object_access_hook;

@@ -425,7 +425,7 @@ FetchAhead(const Batch &batch, size_t at, size_t *fetched)
 	if (*fetched >= at + kAhead / 2)
 		return;
 	for (const size_t end = Min(batch.n, at + kAhead); *fetched < end; ++*fetched)
-		PrefetchPageOfKey(*batch.filter, AddressAt(batch, *fetched));
+		FetchHint(HintOfPage(*batch.filter, AddressAt(batch, *fetched)));
 }
 
 void

@@ -16,6 +16,7 @@ extern "C" {
 #include "nodes/primnodes.h"
 #include "nodes/value.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -270,6 +271,39 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
 }
 
+#if PG_VERSION_NUM >= 170000
+#define LOCAL_XID (MyProc->vxid.lxid)
+#else
+#define LOCAL_XID (MyProc->lxid)
+#endif
+
+/*
+ * Opens a relation that keys are added to, or returns NULL if it is gone. Most are opened for
+ * one row after the other: where this transaction has locked it before, and holds the lock yet,
+ * only that is looked up. The lock keeps the relation from going.
+ */
+static Relation
+OpenToAdd(Oid relid)
+{
+	static Oid last = InvalidOid;
+	static LocalTransactionId last_in;
+	Relation rel;
+
+	if (likely(last == relid && last_in == LOCAL_XID))
+	{
+		rel = RelationIdGetRelation(relid);
+		if (likely(rel != NULL && CheckRelationLockedByMe(rel, RowExclusiveLock, false)))
+			return rel;
+		/* The subtransaction that had locked it has been undone. */
+		if (rel != NULL)
+			RelationClose(rel);
+	}
+	rel = try_relation_open(relid, RowExclusiveLock);
+	last = relid;
+	last_in = LOCAL_XID;
+	return rel;
+}
+
 LiveFilter
 OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 {
@@ -281,7 +315,7 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 		PreventCommandDuringRecovery(function);
 		PreventCommandIfParallelMode(function);
 	}
-	filter.rel = try_relation_open(relid, adds ? RowExclusiveLock : AccessShareLock);
+	filter.rel = adds ? OpenToAdd(relid) : try_relation_open(relid, AccessShareLock);
 	if (filter.rel == NULL)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
 						errmsg("live filter with OID %u does not exist", relid)));

@@ -121,6 +121,12 @@ LiveWait(TransactionId xid)
 	XactLockTableWait(xid, NULL, NULL, XLTW_None);
 }
 
+LiveHint
+HintOfKey(const LiveFilter &filter, uint64 hash)
+{
+	return HintOfPage(filter, AddressIn(filter, hash));
+}
+
 LiveAnswer
 LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTime time)
 {

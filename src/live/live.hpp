@@ -222,6 +222,29 @@ enum class LiveTime
 extern LiveAnswer LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation,
 								 LiveTime time = LiveTime::Clock);
 
+/*
+ * Where a test-and-add of a key will read, as far as this session knows: nowhere if `page` is
+ * NULL. It is no more than a hint, and stays harmless when pages have moved.
+ */
+struct LiveHint
+{
+	const uint8_t *page;
+	const uint8_t *buffer; /* the server's description of it */
+	dedup::live::Address address;
+};
+
+/* Locks nothing and raises nothing. */
+extern LiveHint HintOfKey(const LiveFilter &filter, uint64 hash);
+
+/* Fetches what is there, without waiting for it. */
+extern void FetchHint(const LiveHint &hint);
+
+/*
+ * Fetches as little of the pages of many keys as makes the processor look up where they are in
+ * memory. It waits for that, even for a prefetch, but does several at a time.
+ */
+extern void FindHints(const LiveHint *hints, int count);
+
 /* What became of a key that was put into a filter although it may be there already. */
 enum class LivePut
 {

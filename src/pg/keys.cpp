@@ -285,6 +285,24 @@ IsHashableType(Oid type)
 }
 
 bool
+HashesByBytes(const KeyPlan *plan)
+{
+	for (int i = 0; i < plan->columns; i++)
+		switch (plan->plans[i]->kind)
+		{
+			case KeyKind::Array:
+			case KeyKind::Range:
+			case KeyKind::Multirange:
+			case KeyKind::Record:
+			case KeyKind::OwnHash:
+				return false;
+			default:
+				break;
+		}
+	return true;
+}
+
+bool
 IsWidelyHashableType(Oid type)
 {
 	return WidthOf(type, DEFAULT_EQUALITY, true) == HashWidth::Wide;

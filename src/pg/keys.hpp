@@ -82,6 +82,9 @@ extern bool IsWidelyHashableType(Oid type);
 /* Returns whether values of the type are OIDs of objects, as regclass has. False for oid itself. */
 extern bool IsRegType(Oid type);
 
+/* Returns whether keys are hashed without the functions of their types, which anybody can make. */
+extern bool HashesByBytes(const KeyPlan *plan);
+
 /* Whether the key is one column, whose type has this hash function. */
 extern bool IsHashedBy(const KeyPlan *plan, PGFunction function);
 

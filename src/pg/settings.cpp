@@ -26,6 +26,7 @@ bool approximate_distinct = false;
 double distinct_fpr = 0.001;
 int distinct_memory_kb = -1;
 bool streaming_window = true;
+bool guard_read_ahead = true;
 
 namespace
 {
@@ -137,6 +138,11 @@ InitSettings(void)
 							 "Runs dedup_is_new OVER in a node that does not store its rows.",
 							 "The rows and the answers are those of WindowAgg.", &streaming_window,
 							 true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("streamdedup.guard_read_ahead",
+							 "Reads rows ahead that are inserted into a guarded table.",
+							 "It takes less time. What becomes of the rows is the same.",
+							 &guard_read_ahead, true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("streamdedup");

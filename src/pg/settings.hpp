@@ -21,6 +21,12 @@ extern int distinct_memory_kb;
  */
 extern bool streaming_window;
 
+/*
+ * streamdedup.guard_read_ahead: whether an INSERT of many rows into a guarded table is planned
+ * with a node that reads rows ahead. What becomes of the rows is the same.
+ */
+extern bool guard_read_ahead;
+
 /* Defines them; called by _PG_init before everything else. */
 extern void InitSettings(void);
 

@@ -3,15 +3,16 @@
 #
 # usage: test/bench/live.sh [insert|preloaded|copy|pgbench|batch|rows]...
 #
-#   insert     a million rows by INSERT ... SELECT into empty tables
-#   preloaded  the same with BENCH_PRESENT keys there before (20000000)
+#   insert     a million rows by INSERT ... SELECT into empty tables: guarded (read ahead, and
+#              not), with a unique index, with no check; and ratios of the first to the others
+#   preloaded  the same with BENCH_PRESENT keys there before
 #   copy       the same rows by COPY: into a guarded table, and into a staging table
 #              followed by INSERT ... ON CONFLICT DO NOTHING
 #   pgbench    one insert a transaction, 1 to 8 clients
 #   batch      dedup_new_keys() of 100 keys at a time
 #   rows       is_new() of 300000 rows beside dedup_new_keys() of all of them, in one transaction
 #
-#   BENCH_ROWS 1000000, BENCH_ROUNDS 3, BENCH_SECONDS 10 (pgbench)
+#   BENCH_ROWS 1000000, BENCH_PRESENT 20000000, BENCH_ROUNDS 3, BENCH_SECONDS 10 (pgbench)
 #
 # What is compared takes turns in one run. shared_buffers is 128 MB, the filter's
 # pages take 63 MB. Prints seconds of CPU of the backend, and wall; never fails by them.

@@ -72,15 +72,6 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 	return true;
 }
 
-/* Where the buffer is noted that a block was in the last time, or null. */
-static inline Buffer *
-RecentBuffer(const LiveFilter &filter, BlockNumber block)
-{
-	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
-
-	return cached == NULL ? NULL : &cached->recent[block & cached->recent_mask];
-}
-
 /*
  * Pins a block that is still in the buffer that it was in the last time, without a look at the
  * table of buffers. Only a buffer that is used as often as the server counts: the server does
@@ -349,18 +340,6 @@ MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scrat
 	MakeChange(filter);
 }
 
-/* Fetches what a test-and-add of a key reads in its page: cache misses side by side. */
-static pg_attribute_always_inline void
-PrefetchKey(const uint8_t *bytes, const Address &address)
-{
-	dedup::PrefetchToWrite(bytes);
-	for (size_t at = kTagsAt; at < kMainArea.lines_at; at += dedup::kLineBytes)
-		dedup::PrefetchToWrite(bytes + at);
-	dedup::PrefetchToWrite(bytes + kMainArea.lines_at +
-						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
-	dedup::Prefetch(LineAt(bytes, address.line));
-}
-
 void
 HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {
@@ -389,17 +368,6 @@ HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPa
 	}
 	for (int i = 0; i < count; i++)
 		LockToChange(filter, held[i].block, Kind::kMain, read[i], &held[i]);
-}
-
-void
-PrefetchPageOfKey(const LiveFilter &filter, const Address &address)
-{
-	const Buffer *recent = RecentBuffer(filter, (BlockNumber) address.group);
-
-	if (recent == NULL || *recent <= 0)
-		return;
-	dedup::PrefetchToWrite((const uint8_t *) GetBufferDescriptor(*recent - 1));
-	PrefetchKey((const uint8_t *) BufferGetBlock(*recent), address);
 }
 
 bool

@@ -69,6 +69,29 @@ CountersBlock(const LiveFilter &filter)
 	return filter.parameters.geometry.pages;
 }
 
+/* Where the buffer is noted that a block was in the last time, or null. */
+static inline Buffer *
+RecentBuffer(const LiveFilter &filter, BlockNumber block)
+{
+	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
+
+	return cached == NULL ? NULL : &cached->recent[block & cached->recent_mask];
+}
+
+/* Fetches what a test-and-add of a key reads in its page: cache misses side by side. */
+static pg_attribute_always_inline void
+PrefetchKey(const uint8_t *bytes, const dedup::live::Address &address)
+{
+	using namespace dedup::live;
+
+	dedup::PrefetchToWrite(bytes);
+	for (size_t at = kTagsAt; at < kMainArea.lines_at; at += dedup::kLineBytes)
+		dedup::PrefetchToWrite(bytes + at);
+	dedup::PrefetchToWrite(bytes + kMainArea.lines_at +
+						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
+	dedup::Prefetch(LineAt(bytes, address.line));
+}
+
 /* ---- changing ------------------------------------------------------------- */
 
 /*
@@ -95,8 +118,8 @@ extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &
 extern void HoldPagesOfKeys(const LiveFilter &filter, const dedup::live::Address *keys, int count,
 							HeldPage *held);
 
-/* Fetches what a test-and-add of the key will read, if its page is where it was the last time. */
-extern void PrefetchPageOfKey(const LiveFilter &filter, const dedup::live::Address &address);
+/* What FetchHint() fetches for a key, if its page is where it was the last time. */
+extern LiveHint HintOfPage(const LiveFilter &filter, const dedup::live::Address &address);
 
 /* The number of pages that one change may name: as many as the server's replay can hold. */
 constexpr int kMostChanged = 4;

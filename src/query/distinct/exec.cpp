@@ -14,10 +14,10 @@
 
 #include "core/shared_set.hpp"
 #include "pg/keys.hpp"
+#include "pg/row_batch.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distinct.hpp"
 #include "query/distinct/shared.hpp"
-#include "query/row_batch.hpp"
 
 extern "C" {
 #include "commands/explain.h"

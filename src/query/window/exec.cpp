@@ -9,7 +9,7 @@
  * What a row raises is raised when it is asked for, but for what comes from reading it and
  * from hashing its key.
  */
-#include "query/row_batch.hpp"
+#include "pg/row_batch.hpp"
 #include "query/window/call.hpp"
 #include "query/window/window.hpp"
 

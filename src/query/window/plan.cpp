@@ -14,6 +14,7 @@
 
 #include "pg/catalog.hpp"
 #include "pg/settings.hpp"
+#include "pg/side_effects.hpp"
 #include "pg/walker.hpp"
 #include "query/plan_walk.hpp"
 #include "query/window/call.hpp"
@@ -189,30 +190,6 @@ InputOfWindows(Path *top)
 }
 
 /* ---- reading ahead -------------------------------------------------------------- */
-
-/* Returns whether a query in the tree locks rows or changes data. */
-static bool
-LocksOrWrites(Node *node, void *context)
-{
-	const Walker walker = AsWalker(LocksOrWrites);
-
-	if (node == NULL)
-		return false;
-	if (IsA(node, Query))
-	{
-		Query *query = (Query *) node;
-
-		return query->commandType != CMD_SELECT || query->rowMarks != NIL ||
-			   query_tree_walker(query, walker, context, 0);
-	}
-	return expression_tree_walker(node, walker, context);
-}
-
-static bool
-HasSideEffects(Node *node)
-{
-	return contain_volatile_functions(node) || LocksOrWrites(node, NULL);
-}
 
 /*
  * Returns whether rows may be read before they are asked for: nobody can tell that they were,

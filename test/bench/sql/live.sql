@@ -1,5 +1,6 @@
 -- Inserting rows of which a tenth are duplicates: a guarded table beside a unique index
--- with ON CONFLICT DO NOTHING, and beside a trigger that does nothing.
+-- with ON CONFLICT DO NOTHING, and beside a trigger that does nothing. The guarded rows are read
+-- ahead, and in another table as they come.
 --
 -- Variables: rows (inserted at a time), present (keys there before), rounds.
 
@@ -49,6 +50,9 @@ $$;
 SELECT dedup_create('seen', dedup_window(19500000, 0.01, 42));
 CREATE TABLE guarded (k bigint, v int);
 SELECT dedup_guard('guarded', 'seen', '{k, v}');
+SELECT dedup_create('seen_as_they_come', dedup_window(19500000, 0.01, 42));
+CREATE TABLE as_they_come (k bigint, v int);
+SELECT dedup_guard('as_they_come', 'seen_as_they_come', '{k, v}');
 CREATE TABLE indexed (k bigint, v int);
 CREATE TABLE plain (k bigint, v int);
 CREATE TABLE with_noop (k bigint, v int);
@@ -65,13 +69,16 @@ BEGIN
 		INSERT INTO guarded SELECT k, v FROM indexed
 		WHERE ctid >= ('(' || i * 1000 || ',0)')::tid AND ctid < ('(' || (i + 1) * 1000 || ',0)')::tid;
 		COMMIT;
+		INSERT INTO as_they_come SELECT k, v FROM indexed
+		WHERE ctid >= ('(' || i * 1000 || ',0)')::tid AND ctid < ('(' || (i + 1) * 1000 || ',0)')::tid;
+		COMMIT;
 	END LOOP;
 END
 $$;
 VACUUM ANALYZE indexed;
 CALL fill_guarded();
-VACUUM ANALYZE indexed, guarded;
-VACUUM seen;
+VACUUM ANALYZE indexed, guarded, as_they_come;
+VACUUM seen, seen_as_they_come;
 
 SELECT pg_size_pretty(pg_relation_size('seen')) AS filter, pg_size_pretty(pg_relation_size('indexed_k')) AS index;
 
@@ -85,9 +92,12 @@ FROM generate_series(1, :rounds) round, (VALUES
 	(5, $$CALL live_round(%3$s, %2$s, 'no check', %1$s, 'INSERT INTO plain SELECT k, v FROM source')$$),
 	(6, $$CALL live_round(%3$s, %2$s, 'trigger that does nothing', %1$s, 'INSERT INTO with_noop SELECT k, v FROM source')$$),
 	(7, $$CALL live_round(%3$s, %2$s, 'guarded by a live filter', %1$s, 'INSERT INTO guarded SELECT k, v FROM source')$$),
-	(8, $$CALL live_round(%3$s, %2$s, 'unique index, ON CONFLICT DO NOTHING', %1$s, 'INSERT INTO indexed SELECT k, v FROM source ON CONFLICT DO NOTHING')$$),
-	(9, $$CALL live_round(%3$s, %2$s, 'guarded, the same rows again', %1$s, 'INSERT INTO guarded SELECT k, v FROM source')$$),
-	(10, $$CALL live_round(%3$s, %2$s, 'unique index, the same rows again', %1$s, 'INSERT INTO indexed SELECT k, v FROM source ON CONFLICT DO NOTHING')$$)
+	(8, 'SET streamdedup.guard_read_ahead = off'),
+	(9, $$CALL live_round(%3$s, %2$s, 'guarded, not read ahead', %1$s, 'INSERT INTO as_they_come SELECT k, v FROM source')$$),
+	(10, 'RESET streamdedup.guard_read_ahead'),
+	(11, $$CALL live_round(%3$s, %2$s, 'unique index, ON CONFLICT DO NOTHING', %1$s, 'INSERT INTO indexed SELECT k, v FROM source ON CONFLICT DO NOTHING')$$),
+	(12, $$CALL live_round(%3$s, %2$s, 'guarded, the same rows again', %1$s, 'INSERT INTO guarded SELECT k, v FROM source')$$),
+	(13, $$CALL live_round(%3$s, %2$s, 'unique index, the same rows again', %1$s, 'INSERT INTO indexed SELECT k, v FROM source ON CONFLICT DO NOTHING')$$)
 ) commands (n, command)
 ORDER BY round, n \gexec
 
@@ -97,4 +107,12 @@ SELECT what, round(min(cpu)::numeric, 2) AS "min cpu s", round(percentile_cont(0
 	round((:rows / min(wall) / 1000)::numeric) AS "thousand rows/s", round(min(wal) / 1e6, 1) AS "min WAL MB", round(max(wal) / 1e6, 1) AS "max WAL MB",
 	max(rows) AS stored
 FROM live_run GROUP BY what ORDER BY min(cpu);
+\echo times as long as the guarded table takes
+SELECT o.what, round((min(o.cpu) / min(g.cpu))::numeric, 2) AS "min cpu",
+	round((percentile_cont(0.5) WITHIN GROUP (ORDER BY o.cpu) / percentile_cont(0.5) WITHIN GROUP (ORDER BY g.cpu))::numeric, 2) AS "median cpu",
+	round((min(o.wall) / min(g.wall))::numeric, 2) AS "min wall",
+	round((percentile_cont(0.5) WITHIN GROUP (ORDER BY o.wall) / percentile_cont(0.5) WITHIN GROUP (ORDER BY g.wall))::numeric, 2) AS "median wall"
+FROM live_run o JOIN live_run g USING (round)
+WHERE g.what = 'guarded by a live filter' AND o.what <> g.what AND o.what NOT LIKE '%same rows%'
+GROUP BY o.what ORDER BY 2;
 SELECT new, skipped, overflow_pages, pg_size_pretty(bytes) AS bytes FROM dedup_stats('seen');

@@ -2,8 +2,8 @@
  * Rows that a plan node reads ahead, so that the cache misses of their keys overlap. They are
  * in slots of the input's kind, which hold on to a few of its buffers rather than copy.
  */
-#ifndef STREAMDEDUP_QUERY_ROW_BATCH_HPP
-#define STREAMDEDUP_QUERY_ROW_BATCH_HPP
+#ifndef STREAMDEDUP_PG_ROW_BATCH_HPP
+#define STREAMDEDUP_PG_ROW_BATCH_HPP
 
 #include "pg/pg.hpp"
 
@@ -33,9 +33,9 @@ StartBatch(RowBatch *batch)
 	batch->pages = 0;
 }
 
-/* Keeps a row that `input` has returned. */
+/* Keeps a row that `input` has returned, on one of so many pages or as a copy. */
 static inline void
-KeepRow(RowBatch *batch, int i, TupleTableSlot *row, PlanState *input)
+KeepRow(RowBatch *batch, int i, TupleTableSlot *row, PlanState *input, int most_pages = BATCH_PAGES)
 {
 	if (unlikely(batch->slots[i] == NULL))
 		batch->slots[i] =
@@ -51,7 +51,7 @@ KeepRow(RowBatch *batch, int i, TupleTableSlot *row, PlanState *input)
 			batch->page = buffer;
 			batch->pages++;
 		}
-		if (batch->pages > BATCH_PAGES)
+		if (batch->pages > most_pages)
 			ExecMaterializeSlot(batch->slots[i]);
 	}
 }
@@ -64,4 +64,4 @@ DropRows(RowBatch *batch)
 		ExecClearTuple(batch->slots[i]);
 }
 
-#endif /* STREAMDEDUP_QUERY_ROW_BATCH_HPP */
+#endif /* STREAMDEDUP_PG_ROW_BATCH_HPP */
