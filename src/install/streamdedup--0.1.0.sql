@@ -494,12 +494,13 @@ CREATE FUNCTION dedup_restore_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 -- Not STRICT: no ttl is a window of keys, or none.
-CREATE FUNCTION dedup_create(name text, prototype dedup_filter, ttl interval DEFAULT NULL,
-	unlogged boolean DEFAULT false, renew boolean DEFAULT false)
+CREATE FUNCTION dedup_create(name text, prototype dedup_filter DEFAULT NULL,
+	ttl interval DEFAULT NULL, unlogged boolean DEFAULT false, renew boolean DEFAULT false,
+	fpr double precision DEFAULT 0.0001)
 RETURNS regclass
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
-COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean) IS 'makes a live filter: a relation that all sessions share; with a ttl a window of time, with renew one whose keys count from their last sight';
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean, double precision) IS 'makes a live filter: a relation that all sessions share, and that grows unless a prototype says for how many keys it is; with a ttl a window of time, with renew one whose keys count from their last sight';
 
 -- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
 -- column is new, and not remembered.

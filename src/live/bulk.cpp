@@ -33,7 +33,7 @@ bool
 LinesEmpty(const LiveFilter &filter, const uint8_t *main)
 {
 	for (unsigned line = 0; line < kLines; line++)
-		if (KeysInLine(LineAt(main, line), filter.parameters.geometry.layout) != 0)
+		if (KeysInLine(LineAt(main, line), LinesOf(filter, main)) != 0)
 			return false;
 	return true;
 }
@@ -327,6 +327,7 @@ AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age)
 	const Geometry &geometry = bulk->filter->parameters.geometry;
 	const bool same_page = bulk->count > 0 && (BlockNumber) address.group == bulk->block;
 
+	RefuseGrowing(*bulk->filter, "load many keys into");
 	Assert(bulk->count == 0 || hash > bulk->hashes[bulk->count - 1]);
 	if (!same_page || bulk->count == MOST_WAITING)
 		Flush(bulk);

@@ -19,10 +19,13 @@ enum class Side
 	InFlight /* added, or forgotten, by another transaction */
 };
 
+/* The group is the page, or, in a filter that grows, the key's page bits. */
 static inline dedup::live::Address
 AddressIn(const LiveFilter &filter, uint64 hash)
 {
-	return dedup::live::AddressOf(hash, filter.parameters.geometry.pages, dedup::live::kLines);
+	return Grows(filter) ? dedup::live::GrowingAddressOf(hash, dedup::live::kLines)
+						 : dedup::live::AddressOf(hash, filter.parameters.geometry.pages,
+												  dedup::live::kLines);
 }
 
 /*

@@ -9,7 +9,10 @@
  * Who does what:
  *   core/page.hpp     the bytes of a page; knows no PostgreSQL
  *   core/page_sum.hpp  the checksum of a page; knows no PostgreSQL
- *   store/pages.cpp   buffers, locks, WAL records, extension, overflow pages
+ *   store/pages.cpp   buffers, locks, extension, overflow pages
+ *   store/change.cpp  changes of pages, and their WAL records
+ *   store/map.cpp     where the pages of a filter that grows are
+ *   store/split.cpp   splits them
  *   store/transactions.cpp  how the transactions that pages name have ended
  *   store/settle.cpp  what becomes of entries whose transactions have ended
  *   store/put.cpp     new entries
@@ -108,6 +111,11 @@ struct CachedLive
 	BlockNumber met_count;
 	BlockNumber recent_mask;
 	uint8_t *met;
+
+	/* If the filter grows: what this backend knows of its map. All of it is a hint. */
+	uint32 pages; /* 0: not looked up yet */
+	uint32 map_room;
+	BlockNumber *map; /* by the number of the main page; 0: not looked up yet */
 	Buffer recent[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -171,6 +179,9 @@ extern LiveParameters LiveParametersOf(Relation rel);
 
 /* Puts parameters into the relation's cache, which has none. */
 extern void CacheLiveParameters(Relation rel, const LiveParameters &parameters);
+
+/* Gives the cache of a filter that grows room for so many pages. */
+extern void EnlargeLiveCache(Relation rel, uint32 pages);
 
 /*
  * False for a table of the access method that was made by hand, without valid ones. It

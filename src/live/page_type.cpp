@@ -149,7 +149,7 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 								   (parameters.renew ? RENEWS : 0) |
 								   (uint32) parameters.shape.hash << HASH_SHIFT);
 	StoreU32(bytes + PAGES_AT, parameters.geometry.pages);
-	bytes[LEVEL_AT] = kLevel;
+	bytes[LEVEL_AT] = 0;
 	StoreU64(bytes + SEED_AT, parameters.shape.seed);
 	StoreU64(bytes + GENERATION_AT, (uint64) parameters.generation);
 	StoreU64(bytes + TTL_AT, (uint64) parameters.ttl);
@@ -171,7 +171,7 @@ RequireKnown(const uint8_t *bytes)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("hash function number %u of a live filter is not supported", HashOf(bytes)),
 				 errhint("Update streamdedup.")));
-	if (bytes[LEVEL_AT] != kLevel)
+	if (bytes[LEVEL_AT] != 0)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("level %u of a live filter is not supported", bytes[LEVEL_AT]),
 						errhint("Update streamdedup.")));
@@ -184,20 +184,20 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 	const uint32 flags = LoadU32(bytes + FLAGS_AT);
 	const uint32 hash = HashOf(bytes);
 
-	if (hash >= dedup::kHashCount || bytes[LEVEL_AT] != kLevel)
+	if (hash >= dedup::kHashCount || bytes[LEVEL_AT] != 0)
 		return false;
 	*parameters = LiveParameters{};
 	parameters->geometry.layout = LayoutOfByte(bytes[LAYOUT_AT]);
 	parameters->geometry.pages = LoadU32(bytes + PAGES_AT);
 	parameters->forgets = (flags & FORGETS) != 0;
 	parameters->renew = (flags & RENEWS) != 0;
-	parameters->geometry.forgets = parameters->forgets;
+	parameters->geometry.forgets = parameters->forgets && !parameters->geometry.layout.grows;
 	parameters->generation = (int64) LoadU64(bytes + GENERATION_AT);
 	parameters->ttl = (int64) LoadU64(bytes + TTL_AT);
 	if ((flags & ~(FORGETS | RENEWS | HASH_MASK)) != 0 ||
 		(parameters->renew && parameters->ttl == 0) || bytes[ZERO_AT] != 0 ||
-		bytes[ZERO_AT + 1] != 0 || parameters->geometry.pages < 1 ||
-		parameters->geometry.pages > kMaxPages ||
+		bytes[ZERO_AT + 1] != 0 || parameters->geometry.pages > kMaxPages ||
+		(parameters->geometry.pages == 0) != parameters->geometry.layout.grows ||
 		(parameters->ttl != 0) != parameters->geometry.layout.timed ||
 		(parameters->ttl == 0) != (parameters->generation == 0) || parameters->ttl < 0 ||
 		parameters->generation < 0)
@@ -224,8 +224,10 @@ DescribeKeys(const dedup::Shape &shape)
 {
 	const LineLayout layout = LayoutOf(shape);
 
-	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s", (int64) shape.seed,
-					dedup::kHashNames[shape.hash], PagesOf(shape),
+	return psprintf("seed " INT64_FORMAT ", hash %s, %s, slots of %u %s", (int64) shape.seed,
+					dedup::kHashNames[shape.hash],
+					PagesOf(shape) == 0 ? "as many pages as it needs"
+										: psprintf("%u pages", PagesOf(shape)),
 					layout.slot_bytes == 1 ? layout.slot_bits() : layout.slot_bytes,
 					layout.slot_bytes == 1 ? "bits" : "bytes");
 }
@@ -280,9 +282,9 @@ ReadParameters(const uint8_t *bytes, LiveParameters *parameters)
 	parameters->shape.fpr = LoadDouble(bytes + FPR_AT);
 	parameters->prototype_keys = LoadU64(bytes + PROTOTYPE_KEYS_AT);
 	parameters->prototype_fpr = LoadDouble(bytes + PROTOTYPE_FPR_AT);
-	return parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
-		   parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
-		   LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
+	return (parameters->shape.keys >= 1) != parameters->geometry.layout.grows &&
+		   parameters->shape.keys <= dedup::kMaxKeys && parameters->shape.fpr >= dedup::kMinFpr &&
+		   parameters->shape.fpr <= dedup::kMaxFpr && LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
 }
 
 bool

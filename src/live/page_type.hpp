@@ -9,18 +9,18 @@
  *   0   u8   0xDA
  *   1   u8   2, the format
  *   2   u8   0 parameters, 1 page, 2 the filter covers its table
- *   3   u8   bytes of a slot (1: 12 bits), +128 if timed
+ *   3   u8   bytes of a slot (1: 12 bits), +128 if timed, +64 if the filter grows
  *   4   u32  bit 0 the filter forgets, bit 1 it renews, bits 4 to 7 the number of the keys' hash
  *            (core/method.hpp)
  *   8   u64  XXH3 of the rest, with this field 0
- *   16  u32  number of pages
+ *   16  u32  number of pages; 0 if the filter grows
  *   20  u8   level: doublings of the number of pages; 0
  *   21  u8   parameters: method that was asked for; else 0
  *   22  u16  0
  *   24  u64  seed
  *   32  u64  length of a generation, 40 u64 ttl; microseconds
  * parameters, 88 bytes in all:
- *   48  u64  keys, 56 f64 rate: those the pages are sized for
+ *   48  u64  keys, 0 if the filter grows, 56 f64 rate: those the pages are sized for
  *   64  u64  keys, 72 f64 rate: as asked for
  *   80  u64  0
  * page:

@@ -44,6 +44,10 @@ ResizeLive(const LiveFilter &filter, Datum prototype)
 		shape.seed = old.shape.seed;
 	if (shape.hash == dedup::kXxh3Hash)
 		shape.hash = old.shape.hash;
+	if (old.geometry.layout.grows || dedup::MethodByCode(shape.method)->growth != NULL)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot resize live filter \"%s\"", LiveName(filter)),
+						errdetail("Filters that grow are not rebuilt with another prototype.")));
 	parameters = PlanLiveParameters(shape, old.ttl, old.renew);
 	if (parameters.forgets != old.forgets)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -110,7 +114,7 @@ EraseFingerprint(const LiveFilter &filter, const HeldPage &main, const Address &
 	uint32 generation;
 
 	memcpy(copy, main.bytes, BLCKSZ);
-	if (!TakeFromLine(LineAt(copy, address.line), filter.parameters.geometry.layout, address.rest,
+	if (!TakeFromLine(LineAt(copy, address.line), LinesOf(filter, copy), address.rest,
 					  ClockOf(copy), &generation))
 		return false;
 	StartChange();
@@ -126,7 +130,7 @@ LastInReplacement(const LiveFilter &replacement, uint64 hash, uint32 now)
 	HeldPage main;
 	uint32 last;
 
-	if (!HoldPage(replacement, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+	if (!HoldPageToRead(replacement, address, &main))
 		return 0;
 	now = Max(now, ClockOf(main.bytes));
 	last = LastSight(replacement, main, address, now);
@@ -142,7 +146,7 @@ EraseFromReplacement(const LiveFilter &replacement, uint64 hash)
 	bool found;
 	HeldPage main;
 
-	HoldPageToChange(replacement, (BlockNumber) address.group, Kind::kMain, &main);
+	HoldPageOfKey(replacement, address, &main);
 	/* A key in a window of time has an entry for each generation that it was put under. */
 	do
 	{

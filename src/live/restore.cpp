@@ -31,16 +31,16 @@ static bool ahead_warned;
 static bool
 IsEmpty(const LiveFilter &filter)
 {
-	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
-	{
-		HeldPage page;
-		bool empty;
+	PageWalk walk;
+	HeldPage page;
 
-		CHECK_FOR_INTERRUPTS();
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
-			continue;
+	StartPageWalk(filter, &walk);
+	while (HoldNextPage(&walk, BUFFER_LOCK_EXCLUSIVE, &page))
+	{
 		SettlePage(filter, page, false);
-		empty = IsEmptyPage(filter, page.bytes);
+
+		const bool empty = IsEmptyPage(filter, page.bytes);
+
 		ReleasePage(page);
 		if (!empty)
 			return false;
@@ -127,6 +127,7 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 	LiveFilter filter = {rel, LiveParametersOf(rel)};
 	MemoryContext context;
 
+	RefuseGrowing(filter, "restore");
 #if PG_VERSION_NUM >= 160000
 	if (!object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId()))
 #else

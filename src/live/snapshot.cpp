@@ -5,6 +5,7 @@
 #include "core/live_method.hpp"
 #include "live/call.hpp"
 #include "live/page_type.hpp"
+#include "live/store/store.hpp"
 #include "value/datum.hpp"
 
 extern "C" {
@@ -47,6 +48,7 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 	SettleLandedRows();
 	if (!OpenNamed(fcinfo, "dedup_snapshot()", &filter))
 		PG_RETURN_NULL();
+	RefuseGrowing(filter, "take a snapshot of");
 	shape = &filter.parameters.shape;
 	layout = &filter.parameters.geometry.layout;
 	value = AllocateFlat(dedup::kHeaderBytes + shape->bytes);
@@ -139,6 +141,7 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 	const uint8_t *body = source.image + source.header.body_at();
 	int64 keys = 0;
 
+	RefuseGrowing(filter, "load a snapshot into");
 	LiveRequireEmpty(filter);
 	for (uint32 block = 0; block < filter.parameters.geometry.pages; block++)
 	{

@@ -138,6 +138,7 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *,
 	/* One that was made by hand, without parameters, holds nothing: a dump must go on. */
 	if (LiveHasParameters(rel))
 		scan->filter.parameters = LiveParametersOf(rel);
+	RefuseGrowing(scan->filter, "read the rows of");
 	scan->at = -1;
 	scan->context = AllocSetContextCreateInternal(CurrentMemoryContext, "live filter scan",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -346,6 +347,7 @@ LiveTupleFetchRowVersion(Relation rel, ItemPointer tid, Snapshot snapshot, Tuple
 		Refuse(rel, "check a condition again with a row of",
 			   "The statement has met a row that another transaction has changed meanwhile. Read "
 			   "the filter in a WITH query that is MATERIALIZED, or repeat the statement.");
+	RefuseGrowing(filter, "read the rows of");
 	ExecClearTuple(slot);
 	if (ItemPointerGetOffsetNumberNoCheck(tid) != FirstOffsetNumber ||
 		ItemPointerGetBlockNumberNoCheck(tid) >= PagesWithRows(filter))

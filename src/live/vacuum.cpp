@@ -46,25 +46,26 @@ static uint64
 SettleAll(const LiveFilter &filter)
 {
 	uint64 oldest = SettleLiveCovers(filter);
+	PageWalk walk;
+	HeldPage main;
 
-	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
+	StartPageWalk(filter, &walk);
+	while (HoldNextPage(&walk, BUFFER_LOCK_EXCLUSIVE, &main))
 	{
-		HeldPage main;
-		uint64 here;
+		SettlePage(filter, main, false);
+		CountToSplit(filter, main);
 
+		const uint64 here = OldestTag(filter, main);
+		if (here != kNoXid && (oldest == kNoXid || here < oldest))
+			oldest = here;
+		ReleasePage(main);
+		SplitIfWanted(filter);
+		WarnLiveEarly(filter);
 #if PG_VERSION_NUM >= 180000
 		vacuum_delay_point(false);
 #else
 		vacuum_delay_point();
 #endif
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &main))
-			continue;
-		SettlePage(filter, main, false);
-		here = OldestTag(filter, main);
-		if (here != kNoXid && (oldest == kNoXid || here < oldest))
-			oldest = here;
-		ReleasePage(main);
-		WarnLiveEarly(filter);
 	}
 	return oldest;
 }
@@ -89,7 +90,8 @@ IsFreePage(const LiveFilter &filter, BlockNumber block)
 
 	CHECK_FOR_INTERRUPTS();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	is_free = PageIsNew((Page) page) || LiveIsFreePage(filter, page, block);
+	/* A page that the map of a filter that grows gives out may not be written yet. */
+	is_free = PageIsNew((Page) page) ? !Grows(filter) : LiveIsFreePage(filter, page, block);
 	UnlockReleaseBuffer(buffer);
 	return is_free;
 }
@@ -114,7 +116,7 @@ TruncateFree(const LiveFilter &filter, BlockNumber used)
 			break;
 		}
 	/* The server forgets what KnowLong() in store/pages.cpp noted, here and elsewhere. */
-	Assert(used > CountersBlock(filter) || used == blocks);
+	Assert(used > LastFixedBlock(filter) || used == blocks);
 	if (used < blocks)
 		RelationTruncate(rel, used);
 	UnlockRelation(rel, AccessExclusiveLock);
@@ -144,7 +146,7 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 		cutoff = (TransactionId) oldest;
 
 	/* What the map of free pages has lost in a crash; and what is free at the end. */
-	BlockNumber used = Min(blocks, CountersBlock(filter) + 1);
+	BlockNumber used = Min(blocks, LastFixedBlock(filter) + 1);
 
 	for (BlockNumber block = used; block < blocks; block++)
 		if (IsFreePage(filter, block))

@@ -1,6 +1,8 @@
 /*
  * Watching live filters: dedup_stats, dedup_check, and what the view dedup_filters shows.
  */
+#include <cmath>
+
 #include "live/call.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -46,7 +48,7 @@ struct Holdings
 static void
 AddLines(const LiveFilter &filter, const uint8_t *main, uint32 now, Holdings *holdings)
 {
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	const LineLayout layout = LinesOf(filter, main);
 
 	for (unsigned line = 0; line < kLines; line++)
 	{
@@ -89,7 +91,7 @@ static bool
 IsCounted(const LiveFilter &filter, const HeldPage &main, const HeldPage &page, unsigned place,
 		  const Entry &entry, uint32 now)
 {
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	const LineLayout layout = LinesOf(filter, main.bytes);
 	uint32 last = 0;
 
 	if (!layout.timed)
@@ -127,30 +129,42 @@ AddEntries(const LiveFilter &filter, const HeldPage &main, const HeldPage &page,
 	});
 }
 
+static void
+AddHoldings(const Holdings &page, double part, Holdings *sum)
+{
+	sum->held += page.held;
+	sum->in_flight += page.in_flight;
+	sum->overflow += page.overflow;
+	sum->early += page.early;
+	sum->rate += page.rate * part;
+}
+
 /* Reads every page. */
 static Holdings
 ReadHoldings(const LiveFilter &filter, uint32 now)
 {
-	const BlockNumber pages = filter.parameters.geometry.pages;
 	Holdings holdings = {};
+	PageWalk walk;
+	HeldPage main;
 
-	for (BlockNumber block = 0; block < pages; block++)
+	StartPageWalk(filter, &walk);
+	while (HoldNextPage(&walk, BUFFER_LOCK_SHARE, &main))
 	{
-		HeldPage main;
+		Holdings here = {};
 
-		CHECK_FOR_INTERRUPTS();
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
-			continue;
-		holdings.early += EarlyOf(main.bytes);
-		AddLines(filter, main.bytes, now, &holdings);
+		here.early = EarlyOf(main.bytes);
+		AddLines(filter, main.bytes, now, &here);
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			holdings.overflow += page.block != main.block;
-			AddEntries(filter, main, page, now, &holdings);
+			here.overflow += page.block != main.block;
+			AddEntries(filter, main, page, now, &here);
 			return false;
 		});
+		/* A page of a higher level has a smaller part of all keys that may be asked for. */
+		AddHoldings(here, std::ldexp(1, -(int) LevelOf(main.bytes)), &holdings);
 		ReleasePage(main);
 	}
-	holdings.rate /= (double) pages * kLines;
+	/* Those of a filter that grows are parts of 1. */
+	holdings.rate /= (Grows(filter) ? 1.0 : filter.parameters.geometry.pages) * kLines;
 	return holdings;
 }
 
@@ -178,6 +192,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	if (parameters.shape.hash != dedup::kXxh3Hash)
 		kind = psprintf("%s, hash=%s", kind, dedup::kHashNames[parameters.shape.hash]);
 	values[n++] = CStringGetTextDatum(kind);
+	isnull[n] = Grows(filter);
 	values[n++] = Int64GetDatum((int64) parameters.prototype_keys);
 	values[n++] = Float8GetDatum(parameters.prototype_fpr);
 	values[n++] = Int64GetDatum((int64) parameters.shape.seed);
@@ -190,12 +205,13 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	isnull[n] = counts.since == 0;
 	values[n++] = TimestampTzGetDatum(counts.since);
 	values[n++] = Int64GetDatum(holdings.held);
-	values[n++] = Float8GetDatum((double) holdings.held / room);
+	isnull[n] = Grows(filter);
+	values[n++] = Float8GetDatum(Grows(filter) ? 0 : (double) holdings.held / room);
 	values[n++] = Float8GetDatum(holdings.rate);
 	values[n++] =
 		BoolGetDatum(LiveIsOverfull(filter, holdings.early,
 									Max(counts.value[(int) LiveCounter::New], holdings.held)) ||
-					 (!parameters.forgets && (double) holdings.held > room));
+					 (!parameters.forgets && !Grows(filter) && (double) holdings.held > room));
 	values[n++] = Int64GetDatum(holdings.early);
 	values[n++] = Int64GetDatum(holdings.in_flight);
 	values[n++] = Int64GetDatum(holdings.overflow);
@@ -494,6 +510,7 @@ DEDUP_FUNCTION(dedup_live_check)
 	check.rows = ReturnRows(result, check.desc);
 	if (!OpenNamed(fcinfo, "dedup_check()", &check.filter))
 		return (Datum) 0;
+	RefuseGrowing(check.filter, "check");
 	check.blocks = RelationGetNumberOfBlocks(check.filter.rel);
 	check.reached = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	check.unreadable =

@@ -1,38 +1,19 @@
 /*
- * Buffers, WAL records, extension and overflow pages of live filters.
- *
- * GenericXLog compares two pages byte by byte to find what changed, which costs ten
- * times the change itself. What changes is known here, so the same kind of record
- * (resource manager RM_GENERIC_ID, replayed by the server's own generic_redo) is put
- * together by hand: for each page fragments of {uint16 offset, uint16 length, bytes}.
+ * Buffers, extension and overflow pages of live filters. Where the pages of filters that grow
+ * are is known by map.cpp.
  */
-#include "live/store/store.hpp"
+#include "live/store/pins.hpp"
 
 extern "C" {
-#include "access/generic_xlog.h"
 #include "access/xlog.h"
-#include "access/xloginsert.h"
 #if PG_VERSION_NUM >= 150000
 #include "access/xlogrecovery.h"
 #endif
-#include "executor/instrument.h"
-#include "pgstat.h"
-#include "storage/buf_internals.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 }
 
-/* Critical sections count in a volatile, which C++20 deprecates. */
-#if defined(__clang__)
-#pragma GCC diagnostic ignored "-Wdeprecated-volatile"
-#else
-#pragma GCC diagnostic ignored "-Wvolatile"
-#endif
-
-using dedup::LoadU32;
-using dedup::LoadU64;
-using dedup::StoreU32;
 using namespace dedup::live;
 
 /* Where core/page.hpp and core/page_sum.hpp expect the server's fields. */
@@ -56,95 +37,26 @@ ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
 	pg_unreachable();
 }
 
-/*
- * Whether the file is known to be as long as the filter. The flag is the target block
- * of the storage manager's entry: where heaps insert next, which nothing else uses for
- * this relation. The server resets it, in every backend, whenever the file may have been
- * truncated or replaced: by TRUNCATE and VACUUM FULL (LiveSetNewFile in table_am.cpp) and
- * when free pages at the end are given back (TruncateFree in vacuum.cpp).
- */
-static inline bool
-KnownLong(const LiveFilter &filter)
-{
-	return RelationGetTargetBlock(filter.rel) != InvalidBlockNumber;
-}
-
 /* Notes that the file is long enough, until the server resets the flag. */
 static inline void
 KnowLong(const LiveFilter &filter)
 {
-	Assert(RelationGetNumberOfBlocks(filter.rel) > CountersBlock(filter));
+	Assert(RelationGetNumberOfBlocks(filter.rel) > LastFixedBlock(filter));
+	/* It may be another file than the one that the map is of. */
+	ForgetMap(filter);
 	RelationSetTargetBlock(filter.rel, 0);
 }
 
-static bool
+bool
 IsLong(const LiveFilter &filter, BlockNumber block)
 {
-	if (KnownLong(filter) && block <= CountersBlock(filter))
+	if (KnownLong(filter) && block <= LastFixedBlock(filter))
 		return true;
-	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, CountersBlock(filter)))
+	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, LastFixedBlock(filter)))
 		return RelationGetNumberOfBlocks(filter.rel) > block;
-	if (!RecoveryInProgress())
+	if (!RecoveryInProgress() && !KnownLong(filter))
 		KnowLong(filter);
 	return true;
-}
-
-/* Where the buffer is noted that a block was in the last time, or null. */
-static inline Buffer *
-RecentBuffer(const LiveFilter &filter, BlockNumber block)
-{
-	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
-
-	return cached == NULL ? NULL : &cached->recent[block & cached->recent_mask];
-}
-
-/*
- * Pins a block that is still in the buffer that it was in the last time, without a look at the
- * table of buffers. Only a buffer that is used as often as the server counts: the server does
- * not count this use.
- */
-static inline bool
-PinRecent(const LiveFilter &filter, BlockNumber block, Buffer buffer)
-{
-#if PG_VERSION_NUM >= 140000
-	if (buffer <= 0 || BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(
-						   &GetBufferDescriptor(buffer - 1)->state)) < BM_MAX_USAGE_COUNT)
-		return false;
-#if PG_VERSION_NUM >= 160000
-	if (!ReadRecentBuffer(filter.rel->rd_locator, MAIN_FORKNUM, block, buffer))
-		return false;
-#else
-	if (!ReadRecentBuffer(filter.rel->rd_node, MAIN_FORKNUM, block, buffer))
-		return false;
-#endif
-	pgstat_count_buffer_read(filter.rel);
-	pgstat_count_buffer_hit(filter.rel);
-	return true;
-#else
-	return false;
-#endif
-}
-
-/* Pins a page. Returns whether this backend has read it from disk. */
-static inline bool
-PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
-{
-	const auto before = pgBufferUsage.shared_blks_read;
-	Buffer *recent = RecentBuffer(filter, block);
-
-	held->block = block;
-	if (recent != NULL && PinRecent(filter, block, *recent))
-		held->buffer = *recent;
-	else
-	{
-		held->buffer = ReadBuffer(filter.rel, block);
-		/* Reading can make the relation's cache go. */
-		recent = RecentBuffer(filter, block);
-		if (recent != NULL)
-			*recent = held->buffer;
-	}
-	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
-	return pgBufferUsage.shared_blks_read != before;
 }
 
 /*
@@ -189,8 +101,7 @@ LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 	return flaw;
 }
 
-/* Checks all of a page that is locked, and that this backend has not met before. */
-static pg_noinline void
+pg_noinline void
 CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 {
 	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
@@ -203,22 +114,6 @@ CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 		ReportBadPage(filter.rel, held.block, flaw);
 	if (in_cache)
 		cached->met[held.block / 8] |= (uint8_t) (1 << held.block % 8);
-}
-
-/*
- * Checks the header of a page that is locked, and all of it if this backend has `read` it
- * from disk or meets it for the first time.
- */
-static inline void
-CheckHeld(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
-{
-	const CachedLive *cached = (const CachedLive *) filter.rel->rd_amcache;
-
-	if (unlikely(read || cached == NULL || held.block >= cached->met_count ||
-				 (cached->met[held.block / 8] >> held.block % 8 & 1) == 0 ||
-				 HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout) !=
-					 NULL))
-		CheckAll(filter, held, kind, read);
 }
 
 bool
@@ -256,262 +151,13 @@ IsHeld(const HeldPage &held, bool exclusive)
 }
 #endif
 
-/* ---- collecting and making a change ---------------------------------------- */
-
-namespace
-{
-
-/* generic_redo() of the server has room for as many buffers. */
-static_assert(kMostChanged <= MAX_GENERIC_XLOG_PAGES);
-
-/* Above this many bytes of fragments the page's image is logged instead. */
-constexpr size_t MAX_FRAGMENTS = 6000;
-
-/* The fragment of the checksum, which is the last. */
-constexpr size_t SUM_FRAGMENT = 2 * sizeof(uint16) + sizeof(uint32);
-
-struct ChangedPage
-{
-	HeldPage held;
-	const uint8_t *scratch; /* the whole new page, or null */
-	bool whole;             /* log the image */
-	bool fresh;             /* a new page: nothing of the old one stays */
-	size_t size;            /* of the fragments */
-	char fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
-};
-
-ChangedPage changed[kMostChanged];
-int changed_count;
-
-} /* namespace */
-
-void
-StartChange(void)
-{
-	changed_count = 0;
-}
-
-static ChangedPage *
-ChangedPageOf(const HeldPage &held)
-{
-	for (int i = 0; i < changed_count; i++)
-		if (changed[i].held.buffer == held.buffer)
-			return &changed[i];
-	if (changed_count >= kMostChanged)
-		elog(ERROR, "too many pages in one change of a live filter");
-	ChangedPage *page = &changed[changed_count++];
-
-	page->held = held;
-	page->scratch = NULL;
-	page->whole = false;
-	page->fresh = false;
-	page->size = 0;
-	return page;
-}
-
-/* False: too many bytes, the image is logged. */
-static bool
-AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size,
-			   size_t reserve = SUM_FRAGMENT)
-{
-	uint16 head[2] = {(uint16) offset, (uint16) size};
-
-	if (page->size + sizeof head + size > sizeof page->fragments - reserve)
-	{
-		page->whole = true;
-		return false;
-	}
-	memcpy(page->fragments + page->size, head, sizeof head);
-	memcpy(page->fragments + page->size + sizeof head, bytes, size);
-	page->size += sizeof head + size;
-	return true;
-}
-
-void
-ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size)
-{
-	ChangedPage *page = ChangedPageOf(held);
-
-	Assert(page->scratch == NULL && offset + size <= BLCKSZ);
-	if (size > 256 || !AppendFragment(page, offset, bytes, size))
-		elog(ERROR, "too large a change of a page of a live filter");
-}
-
-/* Whether two cache lines are equal. */
-static inline bool
-IsSameLine(const uint8_t *left, const uint8_t *right)
-{
-	uint64 differs = 0;
-
-	for (size_t at = 0; at < dedup::kLineBytes; at += 8)
-		differs |= LoadU64(left + at) ^ LoadU64(right + at);
-	return differs == 0;
-}
-
-void
-ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
-{
-	ChangedPage *page = ChangedPageOf(held);
-	size_t at = kMagicAt;
-
-	Assert(page->scratch == NULL && page->size == 0);
-	page->scratch = scratch;
-	/* Runs of words that differ, to the byte. */
-	while (at < BLCKSZ && !page->whole)
-	{
-		size_t end;
-
-		if (at % dedup::kLineBytes == 0 && IsSameLine(held.bytes + at, scratch + at))
-		{
-			at += dedup::kLineBytes;
-			continue;
-		}
-		if (memcmp(held.bytes + at, scratch + at, 8) == 0)
-		{
-			at += 8;
-			continue;
-		}
-		end = at + 8;
-		while (end < BLCKSZ && memcmp(held.bytes + end, scratch + end, 8) != 0)
-			end += 8;
-
-		size_t from = at, to = end;
-
-		while (held.bytes[from] == scratch[from])
-			from++;
-		while (held.bytes[to - 1] == scratch[to - 1])
-			to--;
-		if (page->size + to - from + 4 > MAX_FRAGMENTS ||
-			!AppendFragment(page, from, scratch + from, to - from))
-			page->whole = true;
-		at = end;
-	}
-}
-
-void
-ChangeWith(const HeldPage &held)
-{
-	(void) ChangedPageOf(held);
-}
-
-void
-LogWhole(const HeldPage &held)
-{
-	ChangedPage *page = ChangedPageOf(held);
-
-	page->whole = page->fresh = true;
-}
-
-/* Makes the change of one page in its buffer, and the fragment of its checksum. */
-static void
-ChangePage(const LiveFilter &filter, ChangedPage *page)
-{
-	uint8_t *bytes = page->held.bytes;
-	uint32 sum = LoadU32(bytes + kSumAt);
-
-	if (page->scratch != NULL && page->whole)
-	{
-		sum -= TermsOf(bytes, kMagicAt, BLCKSZ);
-		memcpy(bytes + kMagicAt, page->scratch + kMagicAt, BLCKSZ - kMagicAt);
-		sum += TermsOf(bytes, kMagicAt, BLCKSZ);
-	}
-	else
-		for (size_t at = 0; at < page->size;)
-		{
-			uint16 head[2];
-
-			memcpy(head, page->fragments + at, sizeof head);
-
-			const size_t end = (size_t) head[0] + head[1];
-
-			sum -= TermsOf(bytes, head[0], end);
-			memcpy(bytes + head[0], page->fragments + at + sizeof head, head[1]);
-			sum += TermsOf(bytes, head[0], end);
-			at += sizeof head + head[1];
-		}
-	if (page->fresh)
-		sum = SumOf(bytes, filter.parameters.shape.seed, page->held.block);
-	if (sum == LoadU32(bytes + kSumAt))
-		return;
-	StoreU32(bytes + kSumAt, sum);
-	if (!page->whole)
-		(void) AppendFragment(page, kSumAt, bytes + kSumAt, sizeof sum, 0);
-}
-
-#ifdef USE_ASSERT_CHECKING
-/* What holds of every page after each change of it. */
-static void
-AssertChanged(const LiveFilter &filter, const HeldPage &held)
-{
-	const Kind kind = KindOf(held.bytes);
-
-	Assert(IsHeld(held, true));
-	Assert(held.bytes == (uint8_t *) BufferGetPage(held.buffer));
-	Assert(kind == Kind::kMain       ? held.block < CountersBlock(filter)
-		   : kind == Kind::kCounters ? held.block == CountersBlock(filter)
-									 : held.block > CountersBlock(filter));
-	Assert(PageFlaw(held.bytes, kind, held.block, filter.parameters.geometry) == NULL);
-	Assert(IsSealed(held.bytes, filter.parameters.shape.seed, held.block));
-}
-#endif
-
-void
-MakeChange(const LiveFilter &filter)
-{
-	bool logged = RelationNeedsWAL(filter.rel);
-
-	Assert(changed_count > 0 && !RecoveryInProgress());
-
-	START_CRIT_SECTION();
-	for (int i = 0; i < changed_count; i++)
-	{
-		ChangedPage *page = &changed[i];
-
-		ChangePage(filter, page);
-		MarkBufferDirty(page->held.buffer);
-	}
-	if (logged)
-	{
-		XLogRecPtr lsn;
-
-		XLogBeginInsert();
-		for (int i = 0; i < changed_count; i++)
-		{
-			ChangedPage *page = &changed[i];
-
-			if (page->whole)
-				XLogRegisterBuffer((uint8) i, page->held.buffer,
-								   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
-			else
-			{
-				XLogRegisterBuffer((uint8) i, page->held.buffer, REGBUF_STANDARD);
-				if (page->size > 0)
-					XLogRegisterBufData((uint8) i, page->fragments, (int) page->size);
-			}
-		}
-		lsn = XLogInsert(RM_GENERIC_ID, 0);
-		for (int i = 0; i < changed_count; i++)
-			PageSetLSN((Page) changed[i].held.bytes, lsn);
-	}
-	END_CRIT_SECTION();
-#ifdef USE_ASSERT_CHECKING
-	for (int i = 0; i < changed_count; i++)
-		AssertChanged(filter, changed[i].held);
-#endif
-	changed_count = 0;
-}
-
 /* ---- pages to change -------------------------------------------------------- */
 
-/* Makes the file as long as the filter: zero pages, which are empty ones, unlogged. */
-static void
-MakeLong(const LiveFilter &filter)
+void
+LengthenFile(const LiveFilter &filter, BlockNumber want)
 {
-	BlockNumber want = CountersBlock(filter) + 1;
 	BlockNumber have;
 
-	if (KnownLong(filter))
-		return;
 	if (RelationGetNumberOfBlocks(filter.rel) < want)
 	{
 		LockRelationForExtension(filter.rel, ExclusiveLock);
@@ -532,11 +178,16 @@ MakeLong(const LiveFilter &filter)
 #endif
 		UnlockRelationForExtension(filter.rel, ExclusiveLock);
 	}
+}
+
+void
+MakeFileLong(const LiveFilter &filter)
+{
+	LengthenFile(filter, LastFixedBlock(filter) + 1);
 	KnowLong(filter);
 }
 
-/* PostgreSQL's header: no line pointers, and no hole that would be cleared on replay. */
-static void
+void
 InitHeader(uint8_t *bytes)
 {
 	PageHeader header = (PageHeader) bytes;
@@ -599,23 +250,16 @@ MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scrat
 	MakeChange(filter);
 }
 
-/* Fetches what a test-and-add of a key reads in its page: cache misses side by side. */
-static pg_attribute_always_inline void
-PrefetchKey(const uint8_t *bytes, const Address &address)
-{
-	dedup::PrefetchToWrite(bytes);
-	for (size_t at = kTagsAt; at < kMainArea.lines_at; at += dedup::kLineBytes)
-		dedup::PrefetchToWrite(bytes + at);
-	dedup::PrefetchToWrite(bytes + kMainArea.lines_at +
-						   HomeLine(kMainArea, address.line, address.rest) * dedup::kLineBytes);
-	dedup::Prefetch(LineAt(bytes, address.line));
-}
-
 void
 HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {
 	const BlockNumber block = (BlockNumber) address.group;
 
+	if (Grows(filter))
+	{
+		(void) HoldGrownPage(filter, address, BUFFER_LOCK_EXCLUSIVE, true, held);
+		return;
+	}
 	Assert(block < CountersBlock(filter) && address.line < kLines);
 	MakeLong(filter);
 
@@ -625,12 +269,20 @@ HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 	LockToChange(filter, block, Kind::kMain, read, held);
 }
 
+bool
+HoldPageToRead(const LiveFilter &filter, const Address &address, HeldPage *held)
+{
+	return Grows(filter) ? HoldGrownPage(filter, address, BUFFER_LOCK_SHARE, false, held)
+						 : HoldPage(filter, (BlockNumber) address.group, Kind::kMain,
+									BUFFER_LOCK_SHARE, held);
+}
+
 void
 HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPage *held)
 {
 	bool read[kMostChanged];
 
-	Assert(count <= kMostChanged);
+	Assert(count <= kMostChanged && !Grows(filter));
 	MakeLong(filter);
 	for (int i = 0; i < count; i++)
 	{
@@ -644,7 +296,9 @@ HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPa
 void
 PrefetchPageOfKey(const LiveFilter &filter, const Address &address)
 {
-	const Buffer *recent = RecentBuffer(filter, (BlockNumber) address.group);
+	const BlockNumber block =
+		Grows(filter) ? GuessGrownPage(filter, address) : (BlockNumber) address.group;
+	const Buffer *recent = RecentBuffer(filter, block);
 
 	if (recent == NULL || *recent <= 0)
 		return;
@@ -661,24 +315,25 @@ LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 }
 
 void
-HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
+HoldNewPage(const LiveFilter &filter, HeldPage *held)
 {
 	BlockNumber block;
 
 	while ((block = GetFreeIndexPage(filter.rel)) != InvalidBlockNumber)
 	{
 		/* The map is only a hint: what it names may be long gone, or in use. */
-		if (block <= CountersBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
+		if (block <= LastFixedBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
 			continue;
 		(void) PinPage(filter, block, held);
 		if (ConditionalLockBuffer(held->buffer))
 		{
-			if (PageIsNew((Page) held->bytes))
+			/* Main pages of a filter that grows may have been given out and not written yet. */
+			if (PageIsNew((Page) held->bytes) && !Grows(filter))
 			{
 				InitHeader(held->bytes);
 				return;
 			}
-			if (LiveIsFreePage(filter, held->bytes, block))
+			if (!PageIsNew((Page) held->bytes) && LiveIsFreePage(filter, held->bytes, block))
 				return;
 			LockBuffer(held->buffer, BUFFER_LOCK_UNLOCK);
 		}

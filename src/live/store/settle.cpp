@@ -179,7 +179,7 @@ void
 HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
 {
 	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
-		OwnerOf(page->bytes) != main.block)
+		!IsChainedTo(page->bytes, main.bytes))
 		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
 }
 
@@ -398,7 +398,7 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 	Settled settled = {};
 	bool empty;
 
-	Assert(NextOf(before.bytes) == page.block && OwnerOf(page.bytes) == s->main.block);
+	Assert(NextOf(before.bytes) == page.block && IsChainedTo(page.bytes, s->main.bytes));
 	memcpy(s->scratch, s->main.bytes, BLCKSZ);
 	memcpy(copy, page.bytes, BLCKSZ);
 	SettleScratch(filter, page, s->scratch, copy, true, &settled);
