@@ -64,6 +64,19 @@ inline uint32_t UpperOf(uint32_t page, unsigned level) noexcept {
   return page | uint32_t{1} << level;
 }
 
+// The fewest pages with which there is a page of a level.
+inline uint32_t FewestPages(uint32_t page, unsigned level) noexcept {
+  if (level == 0) return 1;
+  const uint32_t upper = uint32_t{1} << (level - 1);
+  return (page & (upper - 1)) + upper + 1;
+}
+
+// Whether there can be a page of a level when there are so many pages or more.
+inline bool CanBePage(uint32_t page, unsigned level, uint32_t pages) noexcept {
+  return level <= kMostLevels && page <= LowMask(level) &&
+         level >= LevelOfPage(PageOfBits(page, pages), pages);
+}
+
 // Whether a page of a level has a key.
 inline bool HasBits(uint32_t page, unsigned level, uint64_t bits) noexcept {
   return (bits & LowMask(level)) == page;

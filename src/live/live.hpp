@@ -20,7 +20,8 @@
  *   keys.cpp       test-and-add, ask; waiting for other transactions
  *   batch.cpp      test-and-add of many keys, some pages at a time
  *   forget.cpp     forget a key, take back one that was added
- *   table_am.cpp   the access method: scans for dumps, what it refuses, files
+ *   table_am.cpp   the access method: what it refuses, files
+ *   scan.cpp       scans for dumps: rows that stand for pages
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
  *   bulk.cpp       adding many keys at once, in the order of their hashes
  *   vacuum.cpp     VACUUM: settles all pages, gives free ones back

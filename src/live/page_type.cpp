@@ -149,7 +149,6 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 								   (parameters.renew ? RENEWS : 0) |
 								   (uint32) parameters.shape.hash << HASH_SHIFT);
 	StoreU32(bytes + PAGES_AT, parameters.geometry.pages);
-	bytes[LEVEL_AT] = 0;
 	StoreU64(bytes + SEED_AT, parameters.shape.seed);
 	StoreU64(bytes + GENERATION_AT, (uint64) parameters.generation);
 	StoreU64(bytes + TTL_AT, (uint64) parameters.ttl);
@@ -162,6 +161,13 @@ HashOf(const uint8_t *bytes)
 	return (LoadU32(bytes + FLAGS_AT) & HASH_MASK) >> HASH_SHIFT;
 }
 
+/* Whether it is a page of a filter that grows, or says that such a filter covers its table. */
+static bool
+IsOfGrowingPage(const uint8_t *bytes)
+{
+	return LayoutOfByte(bytes[LAYOUT_AT]).grows && bytes[KIND_AT] != PARAMETERS;
+}
+
 /* Raises 0A000 for what only later versions know. */
 static void
 RequireKnown(const uint8_t *bytes)
@@ -171,7 +177,7 @@ RequireKnown(const uint8_t *bytes)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("hash function number %u of a live filter is not supported", HashOf(bytes)),
 				 errhint("Update streamdedup.")));
-	if (bytes[LEVEL_AT] != 0)
+	if (bytes[LEVEL_AT] > (IsOfGrowingPage(bytes) ? kMostLevels : 0))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("level %u of a live filter is not supported", bytes[LEVEL_AT]),
 						errhint("Update streamdedup.")));
@@ -184,11 +190,11 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 	const uint32 flags = LoadU32(bytes + FLAGS_AT);
 	const uint32 hash = HashOf(bytes);
 
-	if (hash >= dedup::kHashCount || bytes[LEVEL_AT] != 0)
+	if (hash >= dedup::kHashCount || (bytes[LEVEL_AT] != 0 && !IsOfGrowingPage(bytes)))
 		return false;
 	*parameters = LiveParameters{};
 	parameters->geometry.layout = LayoutOfByte(bytes[LAYOUT_AT]);
-	parameters->geometry.pages = LoadU32(bytes + PAGES_AT);
+	parameters->geometry.pages = IsOfGrowingPage(bytes) ? 0 : LoadU32(bytes + PAGES_AT);
 	parameters->forgets = (flags & FORGETS) != 0;
 	parameters->renew = (flags & RENEWS) != 0;
 	parameters->geometry.forgets = parameters->forgets && !parameters->geometry.layout.grows;
@@ -332,6 +338,11 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	bytes = (uint8_t *) VARDATA(value);
 	to = bytes + PAGE_HEAD_BYTES;
 	WriteHead(parameters, PAGE, bytes);
+	if (parameters.geometry.layout.grows)
+	{
+		StoreU32(bytes + PAGES_AT, page.pages);
+		bytes[LEVEL_AT] = (uint8_t) page.level;
+	}
 	StoreU32(bytes + BLOCK_AT, page.block);
 	StoreU32(bytes + CLOCK_AT, page.clock);
 	StoreU32(bytes + ENTRIES_AT, page.count);
@@ -349,13 +360,15 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 }
 
 struct varlena *
-EncodeCovers(const LiveParameters &parameters, uint32 from)
+EncodeCovers(const LiveParameters &parameters, uint32 pages, uint32 from)
 {
 	struct varlena *value = Allocate(PAGE_HEAD_BYTES);
 	uint8_t *bytes = (uint8_t *) VARDATA(value);
 
 	WriteHead(parameters, COVERS, bytes);
-	StoreU32(bytes + BLOCK_AT, parameters.geometry.pages);
+	if (parameters.geometry.layout.grows)
+		StoreU32(bytes + PAGES_AT, pages);
+	StoreU32(bytes + BLOCK_AT, CoversRow(parameters));
 	StoreU32(bytes + CLOCK_AT, from);
 	StoreU64(bytes + CHECKSUM_AT, ChecksumOf(bytes, PAGE_HEAD_BYTES));
 	return value;
@@ -385,6 +398,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
 	size_t size = VARSIZE_ANY_EXHDR(value);
 	const uint8_t *from = bytes + PAGE_HEAD_BYTES;
+	LineLayout layout = parameters.geometry.layout;
 	LiveParameters origin;
 	DumpedEntry *entries;
 	bool good;
@@ -411,11 +425,16 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	page->clock = LoadU32(bytes + CLOCK_AT);
 	page->count = LoadU32(bytes + ENTRIES_AT);
 	page->early = LoadU32(bytes + EARLY_AT);
+	page->level = layout.level = bytes[LEVEL_AT];
+	page->pages = LoadU32(bytes + PAGES_AT);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
-	good = bytes[METHOD_AT] == 0 && (parameters.geometry.layout.timed || page->clock == 0) &&
-		   (page->covers
-				? page->block == parameters.geometry.pages && page->count == 0 && page->early == 0
-				: page->block < parameters.geometry.pages);
+	good = bytes[METHOD_AT] == 0 && (layout.timed || page->clock == 0) &&
+		   (page->covers ? page->block == CoversRow(parameters) && page->count == 0 &&
+							   page->early == 0 && page->level == 0 &&
+							   (!layout.grows || (page->pages >= 1 && page->pages <= kMostPages))
+			: layout.grows ? page->early == 0 && page->pages >= 1 && page->pages <= kMostPages &&
+								 CanBePage(page->block, page->level, page->pages)
+						   : page->block < parameters.geometry.pages);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
 		uint64 word = LoadU64(from);
@@ -423,8 +442,8 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 		entries[i].rest = word & dedup::LowMask(kRestBits);
 		entries[i].line = (uint32) (word >> kRestBits);
 		entries[i].generation = LoadU32(from + ENTRY_GENERATION_AT);
-		if (entries[i].line >= kLines ||
-			(!parameters.geometry.layout.timed && entries[i].generation != 0))
+		if (entries[i].line >= kLines || (!layout.timed && entries[i].generation != 0) ||
+			(layout.grows && !HasBits(page->block, page->level, PageBits(entries[i].rest))))
 			good = false;
 	}
 	page->entries = entries;
@@ -433,7 +452,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	{
 		page->lines = from;
 		for (unsigned line = 0; line < kLines; line++)
-			if (!IsValidLine(from + line * dedup::kLineBytes, parameters.geometry.layout))
+			if (!IsValidLine(from + line * dedup::kLineBytes, layout))
 				good = false;
 	}
 	if (!good)

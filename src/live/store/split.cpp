@@ -322,11 +322,10 @@ MakeUpper(const Split &split, uint32 upper_number, BlockNumber map_block, HeldPa
 	NotePage(filter, upper_number, upper->block);
 }
 
-/* Splits the next page of a filter, if there are still too few. */
+/* Splits the next page of a filter that has so many. */
 static void
-SplitNext(const LiveFilter &filter, double keys)
+SplitOne(const LiveFilter &filter, uint32 pages)
 {
-	const uint32 pages = ReadRoot(filter, 0).pages;
 	const uint32 number = NextToSplit(pages);
 	const unsigned level = LevelOfPages(pages);
 	const uint32 upper_number = UpperOf(number, level);
@@ -335,8 +334,6 @@ SplitNext(const LiveFilter &filter, double keys)
 	BlockNumber map;
 
 	Assert(upper_number == pages);
-	if (!IsCrowded(filter, keys, pages))
-		return;
 	map = MapPageFor(filter, upper_number);
 	(void) HoldNumbered(filter, number, BUFFER_LOCK_EXCLUSIVE, true, &split.main);
 	if (LevelOf(split.main.bytes) > level)
@@ -355,6 +352,34 @@ SplitNext(const LiveFilter &filter, double keys)
 		SettlePage(filter, upper, true);
 	ReleasePage(upper);
 	ReleasePage(split.main);
+}
+
+/* The same, if there are still too few. */
+static void
+SplitNext(const LiveFilter &filter, double keys)
+{
+	const uint32 pages = ReadRoot(filter, 0).pages;
+
+	if (IsCrowded(filter, keys, pages))
+		SplitOne(filter, pages);
+}
+
+void
+SplitUpTo(const LiveFilter &filter, uint32 pages)
+{
+	Assert(pages <= kMostPages);
+	for (bool more = true; more;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		LockPage(filter.rel, kRootBlock, ExclusiveLock);
+
+		const uint32 have = ReadRoot(filter, 0).pages;
+
+		more = have < pages;
+		if (more)
+			SplitOne(filter, have);
+		UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
+	}
 }
 
 void

@@ -254,6 +254,9 @@ extern WantedSplit live_wanted_split;
 /* Called where a held main page, settled, has no room: whether the filter has too few pages. */
 extern void CountToSplit(const LiveFilter &filter, const HeldPage &main);
 
+/* Splits pages until there are so many. Called with no page locked. */
+extern void SplitUpTo(const LiveFilter &filter, uint32 pages);
+
 /* Splits a page if the filter wants that. Called with no page locked. */
 extern void SplitWanted(const LiveFilter &filter);
 static inline void
@@ -313,7 +316,7 @@ NoteCommitted(uint64 xid)
 
 /*
  * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
- * this transaction's own (table_am.cpp).
+ * this transaction's own (scan.cpp).
  */
 extern bool CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot,
 						 uint64 wide);
