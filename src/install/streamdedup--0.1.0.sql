@@ -566,7 +566,8 @@ CREATE FUNCTION dedup_stats(name text,
 	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
 	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
-	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT level int,
+	OUT splits bigint, OUT bytes_per_key float8)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 CREATE FUNCTION dedup_stats(name regclass,
@@ -575,7 +576,8 @@ CREATE FUNCTION dedup_stats(name regclass,
 	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
 	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
-	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT level int,
+	OUT splits bigint, OUT bytes_per_key float8)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 
@@ -598,7 +600,8 @@ CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
 	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
-	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT problem text)
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT level int,
+	OUT splits bigint, OUT bytes_per_key float8, OUT problem text)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 

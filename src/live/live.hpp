@@ -37,7 +37,8 @@
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   create.cpp     making filters
  *   replace.cpp    a new file, and new parameters, for a filter that stays the same relation
- *   watch.cpp      statistics and checks
+ *   watch.cpp      statistics
+ *   check.cpp      what is wrong with the pages
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Several main pages, without overflow pages: in the order of their blocks. Nobody

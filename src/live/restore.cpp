@@ -98,9 +98,9 @@ FillHeld(const LiveFilter &filter, const HeldPage &main, const DumpedPage &dumpe
 [[noreturn]] static void
 ReportUsed(const LiveFilter &filter, uint32 number)
 {
-	ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
-					errmsg("page %u of live filter \"%s\" is not empty", number,
-						   LiveName(filter))));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("page %u of live filter \"%s\" is not empty", number, LiveName(filter))));
 	pg_unreachable();
 }
 
@@ -278,8 +278,7 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 			MemoryContextSwitchTo(old);
 			continue;
 		}
-		if (!Grows(filter) &&
-			HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
+		if (!Grows(filter) && HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
 			used = IsUsed(page);
 			ReleasePage(page);

@@ -367,7 +367,12 @@ SplitNext(const LiveFilter &filter, double keys)
 void
 SplitUpTo(const LiveFilter &filter, uint32 pages)
 {
+	HeldPage root;
+
 	Assert(pages <= kMostPages);
+	/* So that no new page gets the place of one of the fixed ones. */
+	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
+	ReleasePage(root);
 	for (bool more = true; more;)
 	{
 		CHECK_FOR_INTERRUPTS();
