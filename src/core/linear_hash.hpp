@@ -82,6 +82,14 @@ inline bool HasBits(uint32_t page, unsigned level, uint64_t bits) noexcept {
   return (bits & LowMask(level)) == page;
 }
 
+// Where to look next for a key that was in a page, which has split since to this level, and has
+// it no more: in the page of the split that took it away. That one can have split, too; the page
+// of the key's bits at this level need not be there yet.
+inline uint32_t AfterSplit(uint32_t page, unsigned level, uint64_t bits) noexcept {
+  const uint64_t differs = (bits ^ page) & LowMask(level);
+  return page | static_cast<uint32_t>(differs & (~differs + 1));
+}
+
 }  // namespace dedup::live
 
 #endif  // STREAMDEDUP_CORE_LINEAR_HASH_HPP_

@@ -175,6 +175,12 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
     return;
   }
   if (verdict != Verdict::kKeep && entry.line < kLines) {
+    if (s->geometry->layout.timed && !s->geometry->forgets &&
+        !Alive(value.generation, ClockOf(s->main))) {
+      ++s->settled->committed;  // and expired
+      s->left[s->left_count++] = place;
+      return;
+    }
     if (s->fold &&
         Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
       ++s->settled->committed;

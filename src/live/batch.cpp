@@ -67,15 +67,6 @@ PageAt(const Batch &batch, size_t at)
 	return (BlockNumber) (batch.order[at] >> 32);
 }
 
-/* The page of a key when the batch began. */
-static inline uint32
-PageIn(const Batch &batch, uint64 hash)
-{
-	const Address address = AddressIn(*batch.filter, hash);
-
-	return Grows(*batch.filter) ? PageOfBits(address.group, batch.pages) : (uint32) address.group;
-}
-
 static inline LiveAnswer *
 AnswerAt(const Batch &batch, size_t at)
 {
@@ -158,7 +149,10 @@ MakeOrder(Batch *batch)
 
 	dedup::ForUnits(batch->n, 2 * 64, [&](uint64_t from, uint64_t to) {
 		for (size_t i = from; i < to; i++)
-			order[i] = (uint64) PageIn(*batch, batch->hashes[i]) << 32 | i;
+			order[i] = (uint64) PageIn(*batch->filter, batch->pages,
+									   AddressIn(*batch->filter, batch->hashes[i]))
+						   << 32 |
+					   i;
 	});
 	if (batch->n < kFewToSort)
 	{
@@ -408,7 +402,7 @@ TakeHeld(Batch *batch, const Piece &piece, int from, const HeldPage &main, Addre
 	if (!Grows(*batch->filter))
 		return piece.count;
 	for (int i = from; i < piece.count; i++)
-		if (HasBits(NumberOf(main.bytes), LevelOf(main.bytes), addresses[i].group))
+		if (HasKey(*batch->filter, main.bytes, addresses[i]))
 			order[end++] = order[i];
 		else
 			others[count++] = order[i];

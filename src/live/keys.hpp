@@ -28,6 +28,21 @@ AddressIn(const LiveFilter &filter, uint64 hash)
 												  dedup::live::kLines);
 }
 
+/* The page of a key among so many; these are counted only in a filter that grows. */
+static inline uint32
+PageIn(const LiveFilter &filter, uint32 pages, const dedup::live::Address &address)
+{
+	return Grows(filter) ? dedup::live::PageOfBits(address.group, pages) : (uint32) address.group;
+}
+
+/* Whether a main page is that of a key. */
+static inline bool
+HasKey(const LiveFilter &filter, const uint8_t *main, const dedup::live::Address &address)
+{
+	return !Grows(filter) || dedup::live::HasBits(dedup::live::NumberOf(main),
+												  dedup::live::LevelOf(main), address.group);
+}
+
 /*
  * Whether what a transaction did counts for this one. The order of the questions is
  * the server's: a transaction leaves the list of running ones after it is in the log of

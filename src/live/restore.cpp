@@ -188,7 +188,7 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 		const uint32 pages = Max(dumped.pages, FewestPages(dumped.block, dumped.level));
 
 		if (GuessPages(filter) < pages)
-			SplitUpTo(filter, pages);
+			PresizePages(filter, pages);
 		LoadGrown(filter, dumped);
 	}
 	else

@@ -9,8 +9,9 @@
  * Each backend keeps what it has read of the map beside the relation's parameters (CachedLive).
  * All of it is a hint: the number of pages may have grown since, and VACUUM may have moved a
  * page. So a main page is checked when it is locked: its number, and by its level whether it has
- * the key. If it has split, the key's page is the one of the key's bits at that level, which has
- * been made by then. Levels only grow, so this search ends, and it holds one page at a time.
+ * the key. If not, it has split, and the search goes on in the page of the split that took the
+ * key away, which has been made by then. Levels only grow, so this search ends, and it holds one
+ * page at a time.
  *
  * Who locks what:
  *   a reader of the map      root, then, after it is released, a map page; both shared
@@ -174,18 +175,23 @@ GuessGrownPage(const LiveFilter &filter, const Address &address)
 
 /* ---- locking main pages ------------------------------------------------------------------ */
 
-/* Makes a page that was never written an empty main page. It is locked exclusively. */
-static void
-MakeMainPage(const LiveFilter &filter, uint32 number, const HeldPage &held)
+void
+InitGivenPage(const LiveFilter &filter, uint32 number, BlockNumber block, uint8_t *bytes)
 {
 	LineLayout layout = filter.parameters.geometry.layout;
 
 	layout.level = LevelOfPage(number, Max(ReadRoot(filter, 0).pages, number + 1));
-	StartChange();
-	LogWhole(held);
-	InitHeader(held.bytes);
-	InitPage(held.bytes, Kind::kMain, held.block, layout, number);
-	MakeChange(filter);
+	InitPage(bytes, Kind::kMain, block, layout, number);
+}
+
+/* Makes a page that was never written an empty main page. It is locked exclusively. */
+static void
+MakeMainPage(const LiveFilter &filter, uint32 number, const HeldPage &held)
+{
+	PGAlignedBlock scratch;
+
+	InitGivenPage(filter, number, held.block, (uint8_t *) scratch.data);
+	MakeNewPage(filter, held, (const uint8_t *) scratch.data);
 }
 
 /* Whether a page that is locked is this main page, as far as its header says. */
@@ -202,9 +208,22 @@ IsInFile(const LiveFilter &filter, BlockNumber block)
 	return !RecoveryInProgress() || block < RelationGetNumberOfBlocks(filter.rel);
 }
 
+namespace
+{
+
+/* What to do with a page that was never written. */
+enum class IfNew
+{
+	Release,
+	Make, /* an empty page */
+	Hold  /* as it is */
+};
+
+} /* namespace */
+
 /* As HoldNumbered(), for a filter that grows; fetches the probe of a key, unless that is null. */
 static inline bool
-HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, int lock, bool make,
+HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, int lock, IfNew make,
 			 HeldPage *held)
 {
 	BlockNumber tried = 0;
@@ -222,13 +241,11 @@ HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, in
 			LockBuffer(held->buffer, lock);
 			if (unlikely(PageIsNew((Page) held->bytes)))
 			{
-				if (make)
-				{
+				if (make == IfNew::Make)
 					MakeMainPage(filter, number, *held);
-					return true;
-				}
-				ReleasePage(*held);
-				return false;
+				else if (make == IfNew::Release)
+					ReleasePage(*held);
+				return make != IfNew::Release;
 			}
 			if (likely(IsMainPage(held->bytes, number)) || tried == block)
 			{
@@ -261,7 +278,7 @@ HoldNumbered(const LiveFilter &filter, uint32 number, int lock, bool make, HeldP
 		MakeLong(filter);
 	else if (!IsLong(filter, kFirstMainBlock))
 		return false;
-	return HoldMainPage(filter, number, NULL, lock, make, held);
+	return HoldMainPage(filter, number, NULL, lock, make ? IfNew::Make : IfNew::Release, held);
 }
 
 /* Whether a held page has a key. If not, notes how many pages there must be. */
@@ -293,11 +310,37 @@ HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool m
 	number = PageOfBits(address.group, GuessPages(filter));
 	for (;;)
 	{
-		if (!HoldMainPage(filter, number, &address, lock, make, held))
+		if (!HoldMainPage(filter, number, &address, lock, make ? IfNew::Make : IfNew::Release,
+						  held))
 			return false;
 		if (likely(HasKey(filter, *held, number, address)))
 			return true;
-		number = (uint32) (address.group & dedup::LowMask(LevelOf(held->bytes)));
+		number = AfterSplit(number, LevelOf(held->bytes), address.group);
+		ReleasePage(*held);
+	}
+}
+
+bool
+HoldGrownPageToFill(const LiveFilter &filter, const Address &address, HeldPage *held,
+					uint32 *number)
+{
+	MakeLong(filter);
+	*number = PageOfBits(address.group, GuessPages(filter));
+	for (;;)
+	{
+		(void) HoldMainPage(filter, *number, NULL, BUFFER_LOCK_EXCLUSIVE, IfNew::Hold, held);
+		if (PageIsNew((Page) held->bytes))
+		{
+			const uint32 pages = ReadRoot(filter, 0).pages;
+
+			if (PageOfBits(address.group, pages) == *number)
+				return true;
+			*number = PageOfBits(address.group, pages);
+		}
+		else if (HasKey(filter, *held, *number, address))
+			return false;
+		else
+			*number = AfterSplit(*number, LevelOf(held->bytes), address.group);
 		ReleasePage(*held);
 	}
 }

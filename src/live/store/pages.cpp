@@ -153,37 +153,48 @@ IsHeld(const HeldPage &held, bool exclusive)
 
 /* ---- pages to change -------------------------------------------------------- */
 
-void
-LengthenFile(const LiveFilter &filter, BlockNumber want)
+/* Adds zero pages to the end of the file, under the lock for that, until it has so many. */
+static void
+Lengthen(const LiveFilter &filter, BlockNumber have, BlockNumber want)
 {
-	BlockNumber have;
-
-	if (RelationGetNumberOfBlocks(filter.rel) < want)
-	{
-		LockRelationForExtension(filter.rel, ExclusiveLock);
-		have = RelationGetNumberOfBlocks(filter.rel);
 #if PG_VERSION_NUM >= 160000
-		if (have < want)
-			smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have),
-						   false);
+	if (have < want)
+		smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have), false);
 #else
-		PGAlignedBlock zero;
+	PGAlignedBlock zero;
 
-		memset(zero.data, 0, BLCKSZ);
-		for (; have < want; have++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
-		}
-#endif
-		UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	memset(zero.data, 0, BLCKSZ);
+	for (; have < want; have++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
 	}
+#endif
+}
+
+BlockNumber
+LengthenFile(const LiveFilter &filter, BlockNumber count)
+{
+	BlockNumber first;
+
+	LockRelationForExtension(filter.rel, ExclusiveLock);
+	first = RelationGetNumberOfBlocks(filter.rel);
+	Lengthen(filter, first, first + count);
+	UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	return first;
 }
 
 void
 MakeFileLong(const LiveFilter &filter)
 {
-	LengthenFile(filter, LastFixedBlock(filter) + 1);
+	const BlockNumber want = LastFixedBlock(filter) + 1;
+
+	if (RelationGetNumberOfBlocks(filter.rel) < want)
+	{
+		LockRelationForExtension(filter.rel, ExclusiveLock);
+		Lengthen(filter, RelationGetNumberOfBlocks(filter.rel), want);
+		UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	}
 	KnowLong(filter);
 }
 

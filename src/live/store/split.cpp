@@ -19,6 +19,8 @@
  * by the page's level. So nothing says that a split is under way, and there is nothing to repair
  * at the end of recovery.
  */
+#include <cmath>
+
 #include "core/live_method.hpp"
 #include "core/splitting.hpp"
 #include "live/store/store.hpp"
@@ -70,7 +72,7 @@ CountToSplit(const LiveFilter &filter, const HeldPage &main)
 
 	if (!Grows(filter))
 		return;
-	keys = (double) ((uint64) CountKeys(filter, main) << LevelOf(main.bytes));
+	keys = std::ldexp(CountKeys(filter, main), (int) LevelOf(main.bytes));
 	if (IsCrowded(filter, keys, GuessPages(filter)))
 		live_wanted_split = {RelationGetRelid(filter.rel), keys};
 }
@@ -383,6 +385,35 @@ SplitUpTo(const LiveFilter &filter, uint32 pages)
 		more = have < pages;
 		if (more)
 			SplitOne(filter, have);
+		UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
+	}
+}
+
+/* About as many keys as the filter has, by those of one page. */
+static double
+GuessKeys(const LiveFilter &filter)
+{
+	HeldPage page;
+	double keys = 0;
+
+	if (!HoldNumbered(filter, 0, BUFFER_LOCK_EXCLUSIVE, false, &page))
+		return 0;
+	SettlePage(filter, page, false);
+	keys = std::ldexp(CountKeys(filter, page), (int) LevelOf(page.bytes));
+	ReleasePage(page);
+	return keys;
+}
+
+void
+SplitFor(const LiveFilter &filter, uint64 keys)
+{
+	const double wanted = GuessKeys(filter) + (double) keys;
+
+	while (IsCrowded(filter, wanted, CountPages(filter)))
+	{
+		CHECK_FOR_INTERRUPTS();
+		LockPage(filter.rel, kRootBlock, ExclusiveLock);
+		SplitNext(filter, wanted);
 		UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
 	}
 }

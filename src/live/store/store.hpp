@@ -148,8 +148,8 @@ extern void MakeNewPage(const LiveFilter &filter, const HeldPage &held, const ui
 /* A new page, or a free one, exclusively locked. The caller may hold a main page. */
 extern void HoldNewPage(const LiveFilter &filter, HeldPage *held);
 
-/* Makes the file so many blocks long, by zero pages, unlogged. */
-extern void LengthenFile(const LiveFilter &filter, BlockNumber blocks);
+/* Adds so many zero pages to the end of the file, unlogged. Returns the first one's block. */
+extern BlockNumber LengthenFile(const LiveFilter &filter, BlockNumber count);
 
 /* Tells that an overflow page is free again; with no lock on it held. */
 extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
@@ -167,6 +167,15 @@ extern bool HoldNumbered(const LiveFilter &filter, uint32 number, int lock, bool
 /* The same for the page of a key. For HoldPageOfKey() and HoldPageToRead(). */
 extern bool HoldGrownPage(const LiveFilter &filter, const dedup::live::Address &address, int lock,
 						  bool make, HeldPage *held);
+
+/*
+ * As HoldPageToFill(), for the page of a key, whose number `number` receives. One that was never
+ * written is made by InitGivenPage() in a scratch copy, and MakeNewPage().
+ */
+extern bool HoldGrownPageToFill(const LiveFilter &filter, const dedup::live::Address &address,
+								HeldPage *held, uint32 *number);
+extern void InitGivenPage(const LiveFilter &filter, uint32 number, BlockNumber block,
+						  uint8_t *bytes);
 
 /* The block that the page of a key has as far as this backend knows, or 0. */
 extern BlockNumber GuessGrownPage(const LiveFilter &filter, const dedup::live::Address &address);
@@ -208,12 +217,6 @@ extern BlockNumber MapPageFor(const LiveFilter &filter, uint32 number);
 extern uint32 CountPages(const LiveFilter &filter);
 
 /*
- * Gives an empty filter that grows the pages for so many keys beforehand. Does nothing if it is
- * not empty. No page may be locked.
- */
-extern void PresizeLive(const LiveFilter &filter, uint64 keys);
-
-/*
  * A walk over all main pages. It follows the splits that come after its beginning, so that it
  * sees each key once, wherever it is by then: the pages are those of its beginning, and each is
  * followed by those that have split off it since.
@@ -238,6 +241,15 @@ extern void StartPageWalk(const LiveFilter &filter, PageWalk *walk);
  */
 extern bool HoldNextPage(PageWalk *walk, int lock, HeldPage *held);
 
+/*
+ * Gives a filter that grows the pages for so many more keys beforehand (presize.cpp). No page may
+ * be locked.
+ */
+extern void PresizeLive(const LiveFilter &filter, uint64 keys);
+
+/* Makes a filter that grows one with so many pages at least. No page may be locked. */
+extern void PresizePages(const LiveFilter &filter, uint32 pages);
+
 /* Raises 0A000 for a filter that grows: what is not made for them yet. */
 extern void RefuseGrowing(const LiveFilter &filter, const char *what);
 
@@ -256,6 +268,9 @@ extern void CountToSplit(const LiveFilter &filter, const HeldPage &main);
 
 /* Splits pages until there are so many. Called with no page locked. */
 extern void SplitUpTo(const LiveFilter &filter, uint32 pages);
+
+/* Splits pages until the filter has enough for so many more keys. */
+extern void SplitFor(const LiveFilter &filter, uint64 keys);
 
 /* Splits a page if the filter wants that. Called with no page locked. */
 extern void SplitWanted(const LiveFilter &filter);
