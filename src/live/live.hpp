@@ -24,7 +24,8 @@
  *   scan.cpp       scans for dumps: rows that stand for pages
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
  *   bulk.cpp       adding many keys at once, in the order of their hashes
- *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
+ *   vacuum.cpp     VACUUM: settles all pages
+ *   give_back.cpp  gives free pages back, into which the last ones of the file move
  *   page_type.cpp  the type of what a dump holds
  *   call.cpp       call sites of SQL functions, and the names of filters
  *   functions.cpp  SQL functions on keys: ask, add, forget

@@ -1,8 +1,9 @@
 /*
  * VACUUM of live filters. It settles every page, keeps relfrozenxid behind the oldest
- * transaction that a page still names, finds free overflow pages that the map of them
- * has lost, and gives those at the end of the file back. VACUUM FULL copies the file.
+ * transaction that a page still names, finds free pages that the map of them has lost, and
+ * gives pages back (give_back.cpp). VACUUM FULL copies the file.
  */
+#include "live/give_back.hpp"
 #include "live/store/store.hpp"
 #include "live/table_am.hpp"
 
@@ -80,48 +81,31 @@ OldestRunning(Relation rel)
 #endif
 }
 
-/* Whether an overflow page is in no chain. */
-static bool
-IsFreePage(const LiveFilter &filter, BlockNumber block)
-{
-	Buffer buffer = ReadBuffer(filter.rel, block);
-	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
-	bool is_free;
-
-	CHECK_FOR_INTERRUPTS();
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	/* A page that the map of a filter that grows gives out may not be written yet. */
-	is_free = PageIsNew((Page) page) ? !Grows(filter) : LiveIsFreePage(filter, page, block);
-	UnlockReleaseBuffer(buffer);
-	return is_free;
-}
-
 /*
- * Gives free overflow pages at the end of the file back to the operating system, if
- * nobody else uses the filter just now. Returns the file's length.
+ * Looks for free pages: what the map of them has lost in a crash. Sets `*used` to where those at
+ * the end of the file begin.
  */
-static BlockNumber
-TruncateFree(const LiveFilter &filter, BlockNumber used)
+static FreeBlocks
+FindFree(const LiveFilter &filter, BlockNumber blocks, BlockNumber *used)
 {
-	Relation rel = filter.rel;
-	BlockNumber blocks;
+	FreeBlocks found = {NULL, 0};
 
-	if (!ConditionalLockRelation(rel, AccessExclusiveLock))
-		return RelationGetNumberOfBlocks(rel);
-	blocks = RelationGetNumberOfBlocks(rel);
-	for (BlockNumber block = blocks; block-- > used;)
-		if (!IsFreePage(filter, block))
+	found.block =
+		(BlockNumber *) palloc_extended(sizeof(BlockNumber) * ((Size) blocks + 1), MCXT_ALLOC_HUGE);
+	*used = Min(blocks, LastFixedBlock(filter) + 1);
+	for (BlockNumber block = *used; block < blocks; block++)
+		if (IsFreePage(filter, block))
 		{
-			used = block + 1;
-			break;
+			RecordFreeIndexPage(filter.rel, block);
+			found.block[found.count++] = block;
 		}
-	/* The server forgets what KnowLong() in store/pages.cpp noted, here and elsewhere. */
-	Assert(used > LastFixedBlock(filter) || used == blocks);
-	if (used < blocks)
-		RelationTruncate(rel, used);
-	UnlockRelation(rel, AccessExclusiveLock);
-	return used;
+		else
+			*used = block + 1;
+	return found;
 }
+
+/* Of so many pages, as many free ones between others are worth to be given back. */
+static constexpr BlockNumber kFreeShare = 64;
 
 void
 LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
@@ -134,6 +118,8 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	TimestampTz start = GetCurrentTimestamp();
 #endif
 	uint64 oldest = kNoXid;
+	FreeBlocks free_blocks;
+	BlockNumber used;
 
 	/* One that was made by hand, without parameters, holds nothing. */
 	if (LiveHasParameters(rel))
@@ -145,16 +131,10 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
 		cutoff = (TransactionId) oldest;
 
-	/* What the map of free pages has lost in a crash; and what is free at the end. */
-	BlockNumber used = Min(blocks, LastFixedBlock(filter) + 1);
-
-	for (BlockNumber block = used; block < blocks; block++)
-		if (IsFreePage(filter, block))
-			RecordFreeIndexPage(rel, block);
-		else
-			used = block + 1;
-	if (used < blocks)
-		blocks = TruncateFree(filter, used);
+	free_blocks = FindFree(filter, blocks, &used);
+	if (used < blocks || (Grows(filter) && free_blocks.count > blocks / kFreeShare))
+		blocks = GiveBackFree(filter, free_blocks);
+	pfree(free_blocks.block);
 	IndexFreeSpaceMapVacuum(rel);
 #if PG_VERSION_NUM >= 180000
 	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
@@ -171,7 +151,7 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 #endif
 }
 
-/* VACUUM FULL: every block stays where it is. */
+/* VACUUM FULL: the blocks are copied as they are, in a filter that grows without free ones. */
 void
 LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
@@ -188,6 +168,12 @@ LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 	}
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
 		*xid_cutoff = (TransactionId) oldest;
+	if (Grows(filter))
+	{
+		BlockNumber used;
+
+		(void) GiveBackFree(filter, FindFree(filter, RelationGetNumberOfBlocks(from), &used));
+	}
 	FlushRelationBuffers(from);
 	RelationCopyStorage(RelationGetSmgr(from), RelationGetSmgr(to), MAIN_FORKNUM,
 						from->rd_rel->relpersistence);
