@@ -34,11 +34,13 @@ MakePlain(const FilterRef &filter)
 	dedup::Request request;
 	dedup::Shape plain;
 
-	if (growth == NULL || growth->state_shape(filter.header.shape) != filter.header.shape)
+	if (growth == NULL)
 		return MakeCanonical(filter);
 	request.fpr = filter.header.shape.fpr;
 	request.options.hash = filter.header.shape.hash;
 	dedup::PlanFilter(*filter.header.method, request, filter.header.shape.seed, &plain);
+	if (!dedup::Reducible(filter.header, plain))
+		return MakeCanonical(filter);
 	return (struct varlena *) (ReduceFilter(filter, plain).image - VARHDRSZ);
 }
 
