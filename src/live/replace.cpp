@@ -44,10 +44,6 @@ ResizeLive(const LiveFilter &filter, Datum prototype)
 		shape.seed = old.shape.seed;
 	if (shape.hash == dedup::kXxh3Hash)
 		shape.hash = old.shape.hash;
-	if (old.geometry.layout.grows || dedup::MethodByCode(shape.method)->growth != NULL)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot resize live filter \"%s\"", LiveName(filter)),
-						errdetail("Filters that grow are not rebuilt with another prototype.")));
 	parameters = PlanLiveParameters(shape, old.ttl, old.renew);
 	if (parameters.forgets != old.forgets)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

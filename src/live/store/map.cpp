@@ -408,6 +408,7 @@ MapPageFor(const LiveFilter &filter, uint32 number)
 
 	if (block != 0)
 		return block;
+	MakeLong(filter);
 	HoldNewPage(filter, &map);
 	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
 	block = map.block;
