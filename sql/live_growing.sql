@@ -108,6 +108,29 @@ SELECT dedup_guard('rows_there', 'guarding', '{k}', exact => true) \gset
 SELECT pg_temp.seen('guarding', 1, 15000), pg_temp.seen('guarding', 15001, 30000) AS never, new, count FROM dedup_stats('guarding');
 DROP TABLE rows_there;
 
+-- ---- a rate so low that pages soon stop to split: it is kept, and no key is lost ----
+SELECT dedup_create('fine', fpr => 1e-9);
+SELECT count(*) FROM generate_series(1, 12000) i WHERE is_new('fine', i);
+VACUUM fine;
+SELECT count(*) FROM generate_series(12001, 20000) i WHERE is_new('fine', i);
+SELECT pg_temp.seen('fine', 1, 20000), pg_temp.seen('fine', 20001, 60000) AS never, count, fpr_now <= 1e-9 AS fpr_now FROM dedup_stats('fine');
+DROP TABLE fine;
+
+-- ---- filled anew, in another size, and a filter with a size becomes one that grows ----
+CREATE TABLE rows_there AS SELECT i AS k FROM generate_series(1, 10000) i;
+CREATE INDEX ON rows_there (k);
+SELECT dedup_create('sized', dedup_filter(1000, 0.001, 7));
+SELECT dedup_guard('rows_there', 'sized', '{k}', exact => true) \gset
+SELECT dedup_rebuild('sized', dedup_filter(NULL, 0.001));
+SELECT keys, fpr, seed, count, pg_temp.seen('sized', 1, 12000) FROM dedup_stats('sized');
+INSERT INTO rows_there SELECT i FROM generate_series(10001, 12000) i;
+DELETE FROM rows_there WHERE k <= 2000;
+SELECT dedup_rebuild('sized');
+SELECT keys, fpr, seed, count, pg_temp.seen('sized', 1, 2000) < 10 AS gone, pg_temp.seen('sized', 2001, 12000) FROM dedup_stats('sized');
+SELECT dedup_rebuild('sized', dedup_filter(20000, 0.001));
+SELECT keys, fpr, seed, count, pg_temp.seen('sized', 2001, 12000) FROM dedup_stats('sized');
+DROP TABLE rows_there, sized;
+
 -- ---- windows of time: what expires makes room ----
 SELECT dedup_create('span', dedup_filter(NULL, 0.0001, 7), '7 hours');
 CREATE FUNCTION pg_temp.hour(hour int) RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT now() - (34 - hour) * interval '1 hour' $$;

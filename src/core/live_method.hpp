@@ -82,7 +82,7 @@ inline constexpr unsigned kMinGrowingSlotBytes = 4;
 // Keys a page on average. A page has between so many and twice as many before it splits: then
 // its lines have room for most of them.
 inline constexpr uint32_t KeysAPage(const LineLayout& layout) noexcept {
-  return kLines * layout.usable() * 55 / 100;
+  return kLines * layout.usable() * 59 / 100;
 }
 
 // The rate of a filter that holds so many keys, all in lines: whatever its number of pages, since

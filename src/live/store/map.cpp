@@ -408,6 +408,7 @@ MapPageFor(const LiveFilter &filter, uint32 number)
 
 	if (block != 0)
 		return block;
+	MakeLong(filter);
 	HoldNewPage(filter, &map);
 	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
 	block = map.block;
@@ -468,13 +469,4 @@ HoldNextPage(PageWalk *walk, int lock, HeldPage *held)
 			walk->split[walk->waiting++] = {UpperOf(number, level), level + 1};
 		return true;
 	}
-}
-
-void
-RefuseGrowing(const LiveFilter &filter, const char *what)
-{
-	if (Grows(filter))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot %s live filter \"%s\"", what, LiveName(filter)),
-						errdetail("It grows.")));
 }

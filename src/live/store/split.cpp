@@ -23,6 +23,7 @@
 
 #include "core/live_method.hpp"
 #include "core/splitting.hpp"
+#include "live/counters_page.hpp"
 #include "live/store/store.hpp"
 
 extern "C" {
@@ -55,14 +56,18 @@ CountKeys(const LiveFilter &filter, const HeldPage &main)
 	return count;
 }
 
-/* Whether so many keys are too many for so many pages, which could be more. */
+/* Whether so many keys are too many for so many pages. */
 static bool
 IsCrowded(const LiveFilter &filter, double keys, uint32 pages)
 {
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	return keys > (double) KeysAPage(filter.parameters.geometry.layout) * pages;
+}
 
-	return keys > (double) KeysAPage(layout) * pages &&
-		   pages < MostPages(layout, filter.parameters.shape.fpr);
+/* Whether a filter has as many pages as it can have at its rate. */
+static bool
+HasAllPages(const LiveFilter &filter, uint32 pages)
+{
+	return pages >= MostPages(filter.parameters.geometry.layout, filter.parameters.shape.fpr);
 }
 
 void
@@ -362,7 +367,7 @@ SplitNext(const LiveFilter &filter, double keys)
 {
 	const uint32 pages = ReadRoot(filter, 0).pages;
 
-	if (IsCrowded(filter, keys, pages))
+	if (IsCrowded(filter, keys, pages) && !HasAllPages(filter, pages))
 		SplitOne(filter, pages);
 }
 
@@ -409,13 +414,39 @@ SplitFor(const LiveFilter &filter, uint64 keys)
 {
 	const double wanted = GuessKeys(filter) + (double) keys;
 
-	while (IsCrowded(filter, wanted, CountPages(filter)))
+	for (uint32 pages = CountPages(filter);
+		 IsCrowded(filter, wanted, pages) && !HasAllPages(filter, pages);
+		 pages = CountPages(filter))
 	{
 		CHECK_FOR_INTERRUPTS();
 		LockPage(filter.rel, kRootBlock, ExclusiveLock);
 		SplitNext(filter, wanted);
 		UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
 	}
+}
+
+/* Warns once in the life of a filter that cannot grow any more. */
+static void
+WarnOfPages(const LiveFilter &filter)
+{
+	/* The file for which this session has looked last: it is enough to do so once. */
+	static Oid looked = InvalidOid;
+	Buffer buffer;
+
+	if (looked == filter.rel->rd_rel->relfilenode)
+		return;
+	looked = filter.rel->rd_rel->relfilenode;
+	buffer = PinCounters(filter);
+	if (MayWarn(buffer))
+		ereport(
+			WARNING,
+			(errmsg("live filter \"%s\" holds more keys than it can grow for", LiveName(filter)),
+			 errdetail("It keeps its rate of %g, but its %u pages do not become more: it has to "
+					   "search several pages for a key.",
+					   filter.parameters.prototype_fpr, GuessPages(filter)),
+			 errhint("Make one with a higher rate, or one for each part of the keys. This is said "
+					 "once.")));
+	ReleaseBuffer(buffer);
 }
 
 void
@@ -426,6 +457,11 @@ SplitWanted(const LiveFilter &filter)
 	/* No buffer is locked: a lock would hold off interrupts. */
 	Assert(InterruptHoldoffCount == 0);
 	live_wanted_split.relid = InvalidOid;
+	if (wanted.relid == RelationGetRelid(filter.rel) && HasAllPages(filter, GuessPages(filter)))
+	{
+		WarnOfPages(filter);
+		return;
+	}
 	if (wanted.relid != RelationGetRelid(filter.rel) ||
 		!ConditionalLockPage(filter.rel, kRootBlock, ExclusiveLock))
 		return;

@@ -250,9 +250,6 @@ extern void PresizeLive(const LiveFilter &filter, uint64 keys);
 /* Makes a filter that grows one with so many pages at least. No page may be locked. */
 extern void PresizePages(const LiveFilter &filter, uint32 pages);
 
-/* Raises 0A000 for a filter that grows: what is not made for them yet. */
-extern void RefuseGrowing(const LiveFilter &filter, const char *what);
-
 /* ---- splitting (split.cpp) -------------------------------------------------- */
 
 /* The filter that wants a page to be split, and by the keys of some page the keys it has. */
