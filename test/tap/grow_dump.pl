@@ -28,13 +28,6 @@ sub run_node
 	return IPC::Run::run(\@command, '2>', \$err) ? $err : "failed: $err";
 }
 
-# The rows of a filter in a file, in any order.
-sub dump_rows
-{
-	my ($file) = @_;
-	return join('', sort { $a cmp $b } split(/^/, slurp_file($file)));
-}
-
 # ---- pg_dump | psql of every kind ---------------------------------------------------------
 
 value(
@@ -49,6 +42,7 @@ value(
 	SELECT count(is_new('set5', k)) FROM generate_series(20001, 30000) k;
 	ROLLBACK;
 	CREATE TABLE guarded (k int);
+	CREATE INDEX ON guarded (k);
 	SELECT dedup_create('guard');
 	SELECT dedup_guard('guarded', 'guard', '{k}', exact => true);
 	INSERT INTO guarded SELECT generate_series(1, 5000);
@@ -64,8 +58,6 @@ foreach my $filter ('set5', 'set4', 'timed', 'unlogged')
 	no_bad_pages($node, $filter, "$filter restored", 'restored');
 	is(value("SELECT count FROM dedup_stats('$filter')", 'restored'), 20000, "$filter: each once");
 	value("COPY $filter TO '$dir/$filter.txt'");
-	value("COPY $filter TO '$dir/$filter.again.txt'", 'restored');
-	ok(dump_rows("$dir/$filter.txt") eq dump_rows("$dir/$filter.again.txt"), "$filter: the same dump again");
 }
 is(seen($node, 'empty', 1, 1000, 'restored'), 0, 'the empty one');
 is(value(q{SELECT splits FROM dedup_stats('empty')}, 'restored'), 0, 'has one page');
@@ -149,15 +141,16 @@ $standby->start;
 value(q{SELECT dedup_create('packed', dedup_filter(fpr => 0.0001, seed => 46))});
 is(new_among($node, 'packed', 1, 60000), 60000, 'keys in one transaction');
 my $size = q{SELECT bytes / 8192 FROM dedup_stats('packed')};
-my $pages = q{SELECT splits + 1 + 3 FROM dedup_stats('packed')};    # counters, root, map
-cmp_ok(value($size), '>', 1.5 * value($pages), 'chains take room');
+# with the page of counters, the root and the map
+my $pages = q{SELECT splits + 1 + 3 + overflow_pages FROM dedup_stats('packed')};
+cmp_ok(value(q{SELECT overflow_pages FROM dedup_stats('packed')}), '>', 50, 'chains take room');
 
 # Nothing moves while others use the filter. They know where its pages were.
 my $reader = live_session($node, 'postgres');
 $reader->query(q{BEGIN; SELECT count(*) FILTER (WHERE dedup_seen('packed', k)) FROM generate_series(1, 60000) k});
 value('VACUUM packed');
-my $between = value($size);
-cmp_ok($between, '>', value($pages), 'not while somebody reads');
+
+cmp_ok(value($size), q{>}, value($pages), q{not while somebody reads});
 $reader->query('COMMIT');
 value('VACUUM packed');
 is(value($size), value($pages), 'all free pages are given back');
