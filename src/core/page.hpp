@@ -279,6 +279,9 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
   if (page[kEpochAt] == 0 || page[kEpochAt] > kLastEpoch || page[kTurnAt] > kLastTurn) {
     return "Its epoch is not valid.";
   }
+  if (layout.grows && kind == Kind::kMain && NumberOf(page) > LowMask(LevelOf(page))) {
+    return "Its number is too high.";
+  }
   return nullptr;
 }
 
@@ -497,7 +500,7 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
   if (kind != Kind::kMain && kind != Kind::kOverflow) return nullptr;
   const AreaShape& area = AreaOf(page);
   const uint32_t number = kind == Kind::kMain ? NumberOf(page) : OwnerOf(page);
-  if (geometry.layout.grows && number > LowMask(LevelOf(page))) return "Its number is too high.";
+  if (geometry.layout.grows && number > LowMask(LevelOf(page))) return "Its owner is no page.";
   ForEachEntry(page, area, [&](unsigned, const Entry& entry) {
     if (entry.tag > area.tags || LoadTag(page, entry.tag).xid == kNoXid) {
       flaw = "An entry has no transaction.";
