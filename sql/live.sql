@@ -192,7 +192,10 @@ SELECT is_new_at('other_seen', now(), 1);
 \set SHOW_CONTEXT never
 SELECT dedup_create('other_seen', dedup_filter(10));
 SELECT dedup_create(NULL, dedup_filter(10));
-SELECT dedup_create('f', NULL);
+SELECT dedup_create('f', fpr => NULL);
+SELECT dedup_create('f', fpr => 0.9);
+SELECT dedup_create('f', fpr => 'NaN');
+SELECT dedup_create('f', dedup_filter(10), fpr => 0.01);
 SELECT dedup_create('f', dedup_add(dedup_filter(10), 1));
 SELECT dedup_create('f', dedup_filter(10), '0.1 seconds');
 SELECT dedup_create('f', dedup_filter(10), '1000 years');

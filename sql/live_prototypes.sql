@@ -67,9 +67,10 @@ FROM (VALUES
 	('fp_lru', 'q=0.2'), ('fp_lru', 'q=0.01'), ('apbf', 'k=12 l=50')) v(method, options);
 SELECT dedup_create('refused', dedup_method('ring', NULL, 'keys=1000 refresh=on'));
 SELECT dedup_create('refused', dedup_method('cuckoo', '64kB', 'strict=on'), '1 hour', true);
-SELECT dedup_create('refused', dedup_method('infini', NULL, 'fpr=0.003'));
-SELECT dedup_create('refused', dedup_filter(), '1 hour');
 SELECT to_regclass('refused') IS NULL AS not_made;
+-- a prototype that grows makes a live filter that grows
+SELECT pg_temp.created('dedup_method(''infini'', NULL, ''fpr=0.003'', 7)') AS set,
+	pg_temp.created('dedup_method(''infini'', NULL, ''hash=sip'', 7)', '1 hour') AS timed;
 
 -- a prototype that holds a key is no prototype; the snapshot of a timed filter neither
 

@@ -140,6 +140,24 @@ inline void ExpireLine(uint8_t* line, const LineLayout& layout, uint32_t clock,
   fifo::Expire(line, layout, clock, new_clock);
 }
 
+// Divides the keys of a line among those of two pages of the next level, by the top bit of their
+// fingerprints. Both lines have the layout of the next level. `low` may be the line itself.
+inline void SplitLine(const uint8_t* line, const LineLayout& layout, uint8_t* low,
+                      uint8_t* high) noexcept {
+  const unsigned generation_bits = layout.timed ? fifo::kGenerationBits : 0;
+  const unsigned left = layout.fingerprint_bits() - 1;
+  fifo::Slots all, kept, moved;
+  fifo::ReadSlots(line, layout, &all);
+  for (unsigned i = 0; i < all.count; ++i) {
+    const uint64_t fingerprint = all.value[i] >> generation_bits;
+    fifo::Slots* to = (fingerprint >> left & 1) != 0 ? &moved : &kept;
+    to->value[to->count++] = fifo::Stored(fingerprint & LowMask(left)) << generation_bits |
+                             (all.value[i] & LowMask(generation_bits));
+  }
+  fifo::WriteSlots(low, layout, kept);
+  fifo::WriteSlots(high, layout, moved);
+}
+
 inline bool IsFullLine(const uint8_t* line, const LineLayout& layout) noexcept {
   return fifo::Full(line, layout);
 }

@@ -57,17 +57,70 @@ inline PlanStatus PlanLive(const Shape& prototype, uint64_t generation, uint64_t
 }
 
 // Puts a shape together from its parts, without keys and rate. Returns false if no live
-// filter has it.
+// filter has it. One that grows has no bytes in its shape.
 inline bool MakeShape(uint32_t pages, const LineLayout& layout, uint64_t generation, uint64_t seed,
                       uint8_t hash, Shape* shape) noexcept {
   *shape = Shape{};
   shape->method = fifo::kCode;
   shape->hash = hash;
   shape->seed = seed;
-  shape->bytes = pages * kBodyBytes;
+  shape->bytes = (layout.grows ? 1 : pages) * kBodyBytes;
   shape->detail = layout.slot_bytes | uint64_t{layout.timed} << fifo::kTimedBit |
                   generation << fifo::kGenerationShift;
-  return fifo::Valid(*shape, Counters{});
+  const bool valid = fifo::Valid(*shape, Counters{});
+  if (layout.grows) shape->bytes = 0;
+  return valid && layout.grows == (pages == 0);
+}
+
+// ---- filters that grow ---------------------------------------------------------------
+
+// A filter that grows keeps its rate up to so many keys, at least; a few pages short of that it
+// stops to split.
+inline constexpr double kGrowsTo = 1 << 30;
+inline constexpr unsigned kMinGrowingSlotBytes = 4;
+
+// Keys a page on average. A page has between so many and twice as many before it splits: then
+// its lines have room for most of them.
+inline constexpr uint32_t KeysAPage(const LineLayout& layout) noexcept {
+  return kLines * layout.usable() * 59 / 100;
+}
+
+// The rate of a filter that holds so many keys, all in lines: whatever its number of pages, since
+// a page of one level more has half as many keys and one bit less a fingerprint.
+inline double GrowingRate(const LineLayout& layout, double keys) noexcept {
+  return LineRate(layout, keys / kLines);
+}
+
+// The shortest slots with which a filter that grows keeps a rate.
+inline LineLayout GrowingLayoutFor(double fpr, bool timed) noexcept {
+  LineLayout layout = {kMinGrowingSlotBytes, timed, true};
+  while (layout.slot_bytes < kMaxSlotBytes && GrowingRate(layout, kGrowsTo) > fpr) {
+    ++layout.slot_bytes;
+  }
+  return layout;
+}
+
+// The most pages with which a filter keeps a rate when all its lines are full. 0: none do.
+inline uint32_t MostPages(const LineLayout& layout, double fpr) noexcept {
+  const double pages = fpr / LineRate(layout, layout.usable());
+  return pages < kMostPages ? static_cast<uint32_t>(pages) : kMostPages;
+}
+
+// Fills the shape of a filter that grows. `generation` is 0 without a ttl.
+inline PlanStatus PlanGrowing(double fpr, uint64_t generation, uint64_t seed, uint8_t hash,
+                              Shape* shape) noexcept {
+  const LineLayout layout = GrowingLayoutFor(fpr, generation != 0);
+  if (MostPages(layout, fpr) == 0) return PlanStatus::kTooLarge;
+  if (!MakeShape(0, layout, generation, seed, hash, shape)) return PlanStatus::kTooLarge;
+  shape->fpr = fpr;
+  return PlanStatus::kOk;
+}
+
+// The number of pages for so many keys.
+inline uint32_t PagesFor(uint64_t keys, const LineLayout& layout, double fpr) noexcept {
+  const uint64_t pages = keys / KeysAPage(layout) + 1;
+  const uint32_t most = MostPages(layout, fpr);
+  return pages < most ? static_cast<uint32_t>(pages) : most;
 }
 
 }  // namespace dedup::live

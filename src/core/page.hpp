@@ -31,6 +31,14 @@
 // not. A key that is added again after that gets another entry: a key is there if one of its
 // entries says so. Entries that are not forgotten have tags without a base.
 //
+// A main page of a filter that grows has a number (core/linear_hash.hpp) besides its block, and
+// a level. Its overflow pages name it by that number, and have the level that it had when they
+// joined its chain: so they need no change when it splits or moves. Where each main page is, is
+// said by a map:
+//   the root      line 0: headers; then the number of main pages u32, and the blocks of up to
+//                 2,031 map pages, u32 each
+//   a map page    line 0: headers; then the blocks of 2,032 main pages, u32 each; 0: none yet
+//
 // Entries are hashed to lines of the area: a key is in the first of kProbeLines lines
 // from its own on that had room. A line with a free entry ends the search, so that it
 // rarely takes more than one or two.
@@ -45,6 +53,7 @@
 #include <cstring>
 
 #include "core/bytes.hpp"
+#include "core/linear_hash.hpp"
 #include "core/live_line.hpp"
 
 namespace dedup::live {
@@ -57,10 +66,14 @@ static_assert(kLinesAt + kLines * kLineBytes == kPageBytes);
 inline constexpr uint32_t kPageMagic = 0x504453;  // "SDP"
 inline constexpr uint8_t kPageVersion = 5;
 
-// How often the filter's number of pages was doubled since it was made. Only 0 is known.
-inline constexpr uint8_t kLevel = 0;
-
-enum class Kind : uint8_t { kMain = 1, kOverflow = 2, kCounters = 3, kFree = 4 };
+enum class Kind : uint8_t {
+  kMain = 1,
+  kOverflow = 2,
+  kCounters = 3,
+  kFree = 4,
+  kRoot = 5,  // of filters that grow
+  kMap = 6    // the same
+};
 
 // Added to the kind of a page in memory whose checksum was found wrong.
 inline constexpr uint8_t kDamaged = 0x80;
@@ -68,16 +81,17 @@ inline constexpr uint8_t kDamaged = 0x80;
 // Our header, behind PostgreSQL's: where each field is. Only this file and those that log a
 // change of single bytes (live/store) use the places; all others use the functions below.
 inline constexpr size_t kMagicAt = 24;    // u24
-inline constexpr size_t kLevelAt = 27;    // u8: doublings of the number of pages; 0
+inline constexpr size_t kLevelAt = 27;    // u8: the page's level; 0 unless the filter grows
 inline constexpr size_t kVersionAt = 28;  // u8
 inline constexpr size_t kKindAt = 29;     // u8
 inline constexpr size_t kEpochAt = 30;    // u8, 1 to 15: that of valid entries
-inline constexpr size_t kLayoutAt = 31;   // u8: slot bytes (1: 12 bits), +128 if timed
+inline constexpr size_t kLayoutAt = 31;   // u8: slot bytes (1: 12 bits), +128 timed, +64 grows
 inline constexpr size_t kBlockAt = 32;    // u32: this page's own number
 inline constexpr size_t kNextAt = 36;     // u32: next page of the chain, or 0
 inline constexpr size_t kLoaderAt = 40;   // u64: whose the lines are as a whole, or 0
 inline constexpr size_t kClockAt = 48;    // u32: the lines' newest generation
 inline constexpr size_t kEarlyAt = 52;    // u32: keys that gave way before their time
+inline constexpr size_t kNumberAt = 52;   // u32, main, if the filter grows; map: which one it is
 inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
 
 // The seven bytes around kTurnAt have one meaning in a main page and in the page of counters,
@@ -85,7 +99,8 @@ inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
 inline constexpr size_t kSettledLowAt =
     56;  // main, counters, u32: low part of the newest id settled
 inline constexpr size_t kSettledHighAt = 61;  // main, counters, u24: its high part
-inline constexpr size_t kOwnerAt = 56;        // overflow, u32: block of the chain's main page
+inline constexpr size_t kOwnerAt = 56;        // overflow, u32: block of the chain's main page,
+                                              // or its number if the filter grows
 inline constexpr size_t kHeaderEnd = 64;
 static_assert(kSettledLowAt + 4 == kTurnAt && kSettledHighAt == kTurnAt + 1);
 static_assert(kSettledHighAt + 3 == kHeaderEnd && kHeaderEnd == kLineBytes);
@@ -95,7 +110,7 @@ inline constexpr uint64_t kNoXid = 0;
 inline constexpr uint64_t kFrozen = 2;  // committed, for every snapshot
 
 struct Geometry {
-  uint32_t pages;  // main pages; the page of counters is the next one
+  uint32_t pages;  // main pages; the page of counters is the next one. 0: the filter grows
   LineLayout layout;
   bool forgets;  // full lines give up their oldest key
 };
@@ -136,13 +151,32 @@ inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
 }
 // A layout in one byte, here and in dumps.
 inline constexpr uint8_t kTimed = 0x80;
+inline constexpr uint8_t kGrows = 0x40;
 inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
-  return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? kTimed : 0));
+  return static_cast<uint8_t>(layout.slot_bytes | (layout.timed ? kTimed : 0) |
+                              (layout.grows ? kGrows : 0));
 }
 inline LineLayout LayoutOfByte(uint8_t byte) noexcept {
-  return {static_cast<unsigned>(byte & ~kTimed), (byte & kTimed) != 0};
+  return {static_cast<unsigned>(byte & ~(kTimed | kGrows)), (byte & kTimed) != 0,
+          (byte & kGrows) != 0};
 }
 inline uint32_t BlockOf(const uint8_t* page) noexcept { return LoadU32(page + kBlockAt); }
+inline bool IsOfGrowing(const uint8_t* page) noexcept { return (page[kLayoutAt] & kGrows) != 0; }
+inline unsigned LevelOf(const uint8_t* page) noexcept { return page[kLevelAt]; }
+inline void SetLevel(uint8_t* page, unsigned level) noexcept {
+  page[kLevelAt] = static_cast<uint8_t>(level);
+}
+
+// The layout of the lines of a main page of a filter.
+inline LineLayout LayoutIn(const uint8_t* main, LineLayout layout) noexcept {
+  layout.level = LevelOf(main);
+  return layout;
+}
+
+// The number of a main page.
+inline uint32_t NumberOf(const uint8_t* main) noexcept {
+  return IsOfGrowing(main) ? LoadU32(main + kNumberAt) : BlockOf(main);
+}
 inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNextAt); }
 inline constexpr size_t kNextBytes = 4;
 inline void SetNext(uint8_t* page, uint32_t block) noexcept { StoreU32(page + kNextAt, block); }
@@ -165,8 +199,16 @@ inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
   if (xid > SettledOf(main)) PackSettled(main + kSettledLowAt, xid, main[kTurnAt]);
 }
 
-// The main page of an overflow page's chain.
+// The main page of an overflow page's chain: its block, or, if the filter grows, the number that
+// it had when the page joined the chain.
 inline uint32_t OwnerOf(const uint8_t* overflow) noexcept { return LoadU32(overflow + kOwnerAt); }
+
+// Whether an overflow page can be in the chain of a main page.
+inline bool IsChainedTo(const uint8_t* overflow, const uint8_t* main) noexcept {
+  return LevelOf(overflow) <= LevelOf(main) &&
+         (IsOfGrowing(main) ? NumberOf(main) & LowMask(LevelOf(overflow)) : BlockOf(main)) ==
+             OwnerOf(overflow);
+}
 
 // The transaction that has loaded the lines of a main page and may still be under way.
 inline uint64_t LoaderOf(const uint8_t* main) noexcept { return LoadU64(main + kLoaderAt); }
@@ -175,9 +217,14 @@ inline void SetLoader(uint8_t* main, uint64_t xid) noexcept { StoreU64(main + kL
 inline uint32_t ClockOf(const uint8_t* main) noexcept { return LoadU32(main + kClockAt); }
 inline void SetClock(uint8_t* main, uint32_t clock) noexcept { StoreU32(main + kClockAt, clock); }
 
-// The number of keys of a time window that gave way before their time.
-inline uint32_t EarlyOf(const uint8_t* main) noexcept { return LoadU32(main + kEarlyAt); }
-inline void SetEarly(uint8_t* main, uint32_t early) noexcept { StoreU32(main + kEarlyAt, early); }
+// The number of keys of a time window that gave way before their time. In a filter that grows
+// none does.
+inline uint32_t EarlyOf(const uint8_t* main) noexcept {
+  return IsOfGrowing(main) ? 0 : LoadU32(main + kEarlyAt);
+}
+inline void SetEarly(uint8_t* main, uint32_t early) noexcept {
+  if (!IsOfGrowing(main)) StoreU32(main + kEarlyAt, early);
+}
 
 // Makes an overflow page that has left its chain a free page.
 inline void FreePage(uint8_t* overflow) noexcept {
@@ -191,18 +238,25 @@ inline const uint8_t* LineAt(const uint8_t* page, unsigned line) noexcept {
   return page + kLinesAt + line * kLineBytes;
 }
 
-// Writes everything behind PostgreSQL's page header. `owner` is the main page of an
-// overflow page's chain; it is 0 for pages of other kinds.
+// Writes everything behind PostgreSQL's page header. `number` is, of an overflow page, the main
+// page of its chain (OwnerOf()); of a main page or a map page of a filter that grows, its number;
+// 0 for all others.
 inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout& layout,
-                     uint32_t owner) noexcept {
+                     uint32_t number) noexcept {
   std::memset(page + kMagicAt, 0, kPageBytes - kMagicAt);
-  StoreU32(page + kMagicAt, kPageMagic | uint32_t{kLevel} << 24);
+  StoreU32(page + kMagicAt, kPageMagic | uint32_t{layout.level} << 24);
   page[kVersionAt] = kPageVersion;
   page[kKindAt] = static_cast<uint8_t>(kind);
   page[kEpochAt] = 1;
   page[kLayoutAt] = LayoutByte(layout);
   StoreU32(page + kBlockAt, block);
-  StoreU32(page + kOwnerAt, owner);
+  StoreU32(page + (kind == Kind::kOverflow ? kOwnerAt : kNumberAt), number);
+}
+
+// What an overflow page for the chain of a main page is made with.
+inline void InitOverflowPage(uint8_t* page, uint32_t block, const LineLayout& layout,
+                             const uint8_t* main) noexcept {
+  InitPage(page, Kind::kOverflow, block, LayoutIn(main, layout), NumberOf(main));
 }
 
 // What a look at the header finds wrong; null if nothing.
@@ -212,7 +266,9 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
     return "It is not a page of a live filter.";
   }
   if (page[kVersionAt] != kPageVersion) return "Its format is not known to this version.";
-  if (page[kLevelAt] != kLevel) return "Its level is not known to this version.";
+  if (page[kLevelAt] > (layout.grows ? kMostLevels : 0)) {
+    return "Its level is not known to this version.";
+  }
   if (page[kKindAt] != static_cast<uint8_t>(kind)) {
     return page[kKindAt] == (static_cast<uint8_t>(kind) | kDamaged)
                ? "Its checksum does not match its contents."
@@ -223,7 +279,24 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
   if (page[kEpochAt] == 0 || page[kEpochAt] > kLastEpoch || page[kTurnAt] > kLastTurn) {
     return "Its epoch is not valid.";
   }
+  if (layout.grows && kind == Kind::kMain && NumberOf(page) > LowMask(LevelOf(page))) {
+    return "Its number is too high.";
+  }
   return nullptr;
+}
+
+// ---- the map of a filter that grows ------------------------------------------------
+
+inline constexpr size_t kPagesAt = kHeaderEnd;     // of the root: the number of main pages
+inline constexpr size_t kMapsAt = kHeaderEnd + 4;  // of the root: blocks of map pages
+inline constexpr unsigned kPagesAMap = (kPageBytes - kHeaderEnd) / 4;
+inline constexpr unsigned kMostMaps = (kPageBytes - kMapsAt) / 4;
+static_assert(uint64_t{kMostMaps} * kPagesAMap >= kMostPages);
+
+inline uint32_t PagesInRoot(const uint8_t* root) noexcept { return LoadU32(root + kPagesAt); }
+inline size_t MapAt(uint32_t map) noexcept { return kMapsAt + size_t{4} * map; }
+inline size_t MappedAt(uint32_t page) noexcept {
+  return kHeaderEnd + size_t{4} * (page % kPagesAMap);
 }
 
 // ---- tags ---------------------------------------------------------------------
@@ -429,6 +502,8 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
   if (flaw != nullptr) return flaw;
   if (kind != Kind::kMain && kind != Kind::kOverflow) return nullptr;
   const AreaShape& area = AreaOf(page);
+  const uint32_t number = kind == Kind::kMain ? NumberOf(page) : OwnerOf(page);
+  if (geometry.layout.grows && number > LowMask(LevelOf(page))) return "Its owner is no page.";
   ForEachEntry(page, area, [&](unsigned, const Entry& entry) {
     if (entry.tag > area.tags || LoadTag(page, entry.tag).xid == kNoXid) {
       flaw = "An entry has no transaction.";
@@ -436,6 +511,8 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
       flaw = "An entry belongs to no line.";
     } else if (!entry.forgotten && LoadTag(page, entry.tag).base != 0) {
       flaw = "An entry that is not forgotten has a base.";
+    } else if (geometry.layout.grows && !HasBits(number, LevelOf(page), PageBits(entry.rest))) {
+      flaw = "An entry belongs to another page.";
     } else if (!VisitKey(page, area, entry.line, entry.rest,
                          [](unsigned, const Entry&) { return true; })) {
       flaw = "An entry cannot be found where it is.";
@@ -451,7 +528,7 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
   }
   if (kind == Kind::kMain) {
     for (unsigned line = 0; line < kLines; ++line) {
-      if (!IsValidLine(LineAt(page, line), geometry.layout)) {
+      if (!IsValidLine(LineAt(page, line), LayoutIn(page, geometry.layout))) {
         flaw = "A line of fingerprints is not valid.";
       }
     }

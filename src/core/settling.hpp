@@ -38,14 +38,19 @@ inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) n
 // Folds a committed key into its line. Returns false if the line is full and the filter
 // does not forget. A set keeps a fingerprint once, however often its key, or another with
 // the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
-// A window of time keeps the last sight of it.
+// A window of time keeps the last sight of it; one that grows does not forget a key of a full
+// line before its time either.
 inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
                  uint32_t generation, unsigned* early) noexcept {
   uint8_t* bytes = LineAt(main, line);
-  const LineLayout& layout = geometry.layout;
+  const LineLayout layout = LayoutIn(main, geometry.layout);
   if (layout.timed) {
     MoveClock(main, layout, generation);
     if (!Alive(generation, ClockOf(main))) return true;
+    if (!geometry.forgets && IsFullLine(bytes, layout) &&
+        !LineHolds(bytes, layout, rest, ClockOf(main), ClockOf(main))) {
+      return false;
+    }
     *early += AddSightToLine(bytes, layout, rest, generation, ClockOf(main));
     return true;
   }
@@ -147,12 +152,13 @@ inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* fr
   entry->forgotten = false;
 }
 
-// Whether a page has a frozen entry of this key, besides that at `place`, which would say
-// nothing more.
+// Whether a page has a frozen entry of this key, besides that at `place`, and no older than a
+// generation, so that the one at `place` says nothing more.
 inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place,
-                      const Entry& entry) noexcept {
+                      const Entry& entry, uint32_t generation) noexcept {
   return VisitKey(page, area, entry.line, entry.rest, [&](unsigned at, const Entry& other) {
-    return at != place && !other.forgotten && LoadTag(page, other.tag).xid == kFrozen;
+    const Tag tag = LoadTag(page, other.tag);
+    return at != place && !other.forgotten && tag.xid == kFrozen && tag.generation >= generation;
   });
 }
 
@@ -166,6 +172,12 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
     return;
   }
   if (verdict != Verdict::kKeep && entry.line < kLines) {
+    if (s->geometry->layout.timed && !s->geometry->forgets &&
+        !Alive(value.generation, ClockOf(s->main))) {
+      ++s->settled->committed;  // and expired
+      s->left[s->left_count++] = place;
+      return;
+    }
     if (s->fold &&
         Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
       ++s->settled->committed;
@@ -173,7 +185,7 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
       return;
     }
     if (value.xid != kFrozen || entry.forgotten) {
-      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry)) {
+      if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry, value.generation)) {
         ++s->settled->committed;
         s->left[s->left_count++] = place;
         // At once: two entries whose tag was frozen in place must not both leave for the other.

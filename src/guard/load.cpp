@@ -173,10 +173,10 @@ ReadKeys(Load *load, Snapshot snapshot)
 				const TimestampTz at = TimeOfRow(*row.key, load->how->exact, load->now);
 
 				load->newest = Max(load->newest, LiveGeneration(load->filter, at));
-				PutHash(load->sort, row.hash, SortableTime(at));
+				PutHash(load->sort, LoadOrderOf(load->filter, row.hash), SortableTime(at));
 			}
 			else
-				PutHash(load->sort, row.hash, age);
+				PutHash(load->sort, LoadOrderOf(load->filter, row.hash), age);
 			return false;
 		});
 		progress->before += blocks;
@@ -355,10 +355,11 @@ AddKeys(Load *load)
 	tuplesort_performsort(load->sort.state);
 	if (by_time)
 		load->newest = Max(Max(load->newest, LiveClock(load->filter)), (uint32) 1);
-	bulk = StartLiveBulk(load->filter, load->newest,
+	bulk = StartLiveBulk(load->filter, (uint64) load->rows, load->newest,
 						 load->others != NIL && !by_time ? NoteKnown : NULL, load);
 	while (NextHash(load->sort, &hash, &age))
 	{
+		hash = HashInLoadOrder(load->filter, hash);
 		rows++;
 		if (!first && hash == before)
 		{

@@ -1,6 +1,8 @@
 /*
  * Finding rows with equal keys: see twins.hpp.
  */
+#include <algorithm>
+
 #include "guard/twins.hpp"
 #include "pg/equality.hpp"
 
@@ -31,7 +33,6 @@ void
 AppendHash(HashList *list, uint64 hash)
 {
 	Assert(list->count < list->room && list->directory == NULL);
-	Assert(list->count == 0 || hash > list->hashes[list->count - 1]);
 	list->hashes[list->count++] = hash;
 }
 
@@ -51,6 +52,9 @@ IndexHashes(HashList *list)
 	int64 buckets;
 	int64 at = 0;
 
+	/* A load into a filter that grows has them in another order. */
+	if (!std::is_sorted(list->hashes, list->hashes + list->count))
+		std::sort(list->hashes, list->hashes + list->count);
 	while (((int64) 1 << bits) < list->count && bits < 30)
 		bits++;
 	buckets = (int64) 1 << bits;

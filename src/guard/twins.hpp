@@ -9,7 +9,10 @@
 
 #include "guard/table_keys.hpp"
 
-/* Some hashes, in ascending order, with a directory by their first bits. */
+/*
+ * Some hashes, each once, in ascending order once they are indexed, with a directory by their
+ * first bits.
+ */
 struct HashList
 {
 	uint64 *hashes;

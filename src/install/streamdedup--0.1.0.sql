@@ -494,12 +494,13 @@ CREATE FUNCTION dedup_restore_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 -- Not STRICT: no ttl is a window of keys, or none.
-CREATE FUNCTION dedup_create(name text, prototype dedup_filter, ttl interval DEFAULT NULL,
-	unlogged boolean DEFAULT false, renew boolean DEFAULT false)
+CREATE FUNCTION dedup_create(name text, prototype dedup_filter DEFAULT NULL,
+	ttl interval DEFAULT NULL, unlogged boolean DEFAULT false, renew boolean DEFAULT false,
+	fpr double precision DEFAULT 0.0001)
 RETURNS regclass
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
-COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean) IS 'makes a live filter: a relation that all sessions share; with a ttl a window of time, with renew one whose keys count from their last sight';
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean, double precision) IS 'makes a live filter: a relation that all sessions share, and that grows unless a prototype says for how many keys it is; with a ttl a window of time, with renew one whose keys count from their last sight';
 
 -- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
 -- column is new, and not remembered.
@@ -565,7 +566,8 @@ CREATE FUNCTION dedup_stats(name text,
 	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
 	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
-	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT level int,
+	OUT splits bigint, OUT bytes_per_key float8)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 CREATE FUNCTION dedup_stats(name regclass,
@@ -574,7 +576,8 @@ CREATE FUNCTION dedup_stats(name regclass,
 	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
 	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
-	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint)
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT level int,
+	OUT splits bigint, OUT bytes_per_key float8)
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 
@@ -597,7 +600,8 @@ CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT rejected bigint, OUT marked bigint, OUT checked_found bigint, OUT checked_not_found bigint,
 	OUT too_old bigint, OUT renewed bigint, OUT since timestamptz, OUT count bigint,
 	OUT fill float8, OUT fpr_now float8, OUT overfull boolean, OUT forgotten_early bigint,
-	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT problem text)
+	OUT in_flight bigint, OUT overflow_pages bigint, OUT bytes bigint, OUT level int,
+	OUT splits bigint, OUT bytes_per_key float8, OUT problem text)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 

@@ -12,6 +12,7 @@
  */
 #include <utility>
 
+#include "core/live_method.hpp"
 #include "live/keys.hpp"
 
 using namespace dedup::live;
@@ -26,6 +27,7 @@ struct Batch
 	const uint64 *hashes;
 	uint64 *order; /* the page of a key << 32 | its place in the batch */
 	size_t n;
+	uint32 pages; /* by which keys have their pages: a filter that grows can have more by now */
 	LiveAnswer *answers;
 	uint32 generation;
 	TransactionId own;
@@ -142,13 +144,16 @@ SortFew(const uint64 *from, uint64 *to, size_t n, uint64 pages)
 static void
 MakeOrder(Batch *batch)
 {
-	const uint64 pages = batch->filter->parameters.geometry.pages;
+	const uint64 pages = batch->pages;
 	uint64 *order = batch->order;
 	uint64 *other = order + batch->n;
 
 	dedup::ForUnits(batch->n, 2 * 64, [&](uint64_t from, uint64_t to) {
 		for (size_t i = from; i < to; i++)
-			order[i] = AddressIn(*batch->filter, batch->hashes[i]).group << 32 | i;
+			order[i] = (uint64) PageIn(*batch->filter, batch->pages,
+									   AddressIn(*batch->filter, batch->hashes[i]))
+						   << 32 |
+					   i;
 	});
 	if (batch->n < kFewToSort)
 	{
@@ -201,7 +206,16 @@ StartWithTag(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries 
 	if (entries->choice.tag != 0 || !CanSettlePage(*batch->filter, main.bytes))
 		return;
 	(void) SettlePage(*batch->filter, main, false);
+	CountToSplit(*batch->filter, main);
 	StartEntries(entries, main, tag);
+}
+
+/* Whether a held page has split since the keys of the batch were ordered. */
+static inline bool
+HasSplit(const Batch &batch, const HeldPage &main)
+{
+	return Grows(*batch.filter) &&
+		   LevelOf(main.bytes) != LevelOfPage(NumberOf(main.bytes), batch.pages);
 }
 
 /*
@@ -215,7 +229,7 @@ TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *ent
 
 	entries->count = 0;
 	*renewed = 0;
-	if (NextOf(main.bytes) != 0)
+	if (NextOf(main.bytes) != 0 || HasSplit(*batch, main))
 		return Tried::Alone;
 	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &batch->generation);
 	for (size_t at = piece.from; at < piece.from + piece.count; at++)
@@ -250,6 +264,29 @@ TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *ent
 	return Tried::Done;
 }
 
+/*
+ * Locks the pages of some pieces. `order` receives the pieces in the order of their blocks, in
+ * which the pages are locked and logged. Returns false, with nothing held, if it was not known
+ * where the pages are.
+ */
+static bool
+HoldPieces(const Batch &batch, const Piece *pieces, int count, HeldPage *held, int *order)
+{
+	Address first[kMostChanged];
+	uint32 numbers[kMostChanged];
+
+	for (int i = 0; i < count; i++)
+	{
+		order[i] = i;
+		numbers[i] = PageAt(batch, pieces[i].from);
+		first[i] = AddressAt(batch, pieces[i].from);
+	}
+	if (Grows(*batch.filter))
+		return HoldGrownPages(*batch.filter, numbers, count, held, order);
+	HoldPagesOfKeys(*batch.filter, first, count, held);
+	return true;
+}
+
 static void
 CountRenewed(const Batch &batch, int renewed)
 {
@@ -268,7 +305,7 @@ AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
 	NewEntries entries[kMostChanged];
 	HeldPage held[kMostChanged];
 	Piece pieces[kMostChanged];
-	Address first[kMostChanged];
+	int order[kMostChanged];
 	int renewed[kMostChanged];
 	int count = 0;
 	int done = 0;
@@ -281,17 +318,25 @@ AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
 		if (count > 0 && PageAt(*batch, from) == PageAt(*batch, pieces[count - 1].from))
 			break;
 		pieces[count] = PieceFrom(*batch, from);
-		first[count] = AddressAt(*batch, from);
 		from += pieces[count++].count;
 	}
-	HoldPagesOfKeys(filter, first, count, held);
+	if (!HoldPieces(*batch, pieces, count, held, order))
+	{
+		*tried = Tried::Alone;
+		*to = pieces[0].from;
+		return 0;
+	}
 	do
 		*tried = TryPiece(batch, pieces[done], held[done], &entries[done], &renewed[done]);
 	while (*tried == Tried::Done && ++done < count);
 
 	StartChange();
-	for (int i = 0; i < done; i++)
+	for (int at = 0; at < count; at++)
 	{
+		const int i = order[at];
+
+		if (i >= done)
+			continue;
 		renewed_in_all += renewed[i];
 		if (entries[i].count == 0)
 			continue;
@@ -310,17 +355,17 @@ AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
 
 /* ---- one page --------------------------------------------------------------------------- */
 
-/* Looks all keys of a piece from one on up, in a page that is held, and its chain. */
+/* Looks some keys of a piece up, in a page that is held, and its chain. */
 static void
-LookUpPiece(const Batch &batch, const Piece &piece, int from, const HeldPage &main,
-			const Address *addresses, Look *looks)
+LookUpPiece(const Batch &batch, int from, int to, const HeldPage &main, const Address *addresses,
+			Look *looks)
 {
 	const LiveFilter &filter = *batch.filter;
 
-	for (int i = from; i < piece.count; i++)
+	for (int i = from; i < to; i++)
 		looks[i] = LookAtMain(filter, main, addresses[i], batch.generation);
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-		for (int i = from; i < piece.count && page.block != main.block; i++)
+		for (int i = from; i < to && page.block != main.block; i++)
 			if (!looks[i].present)
 				LookAtEntries(filter, page, addresses[i], batch.generation, &looks[i]);
 		return false;
@@ -355,6 +400,31 @@ IsFirst(KeySet *set, const Address &address)
 	return true;
 }
 
+/*
+ * Brings the keys of a piece from one on that the held page has before those that have gone to
+ * other pages. Returns where these begin.
+ */
+static int
+TakeHeld(Batch *batch, const Piece &piece, int from, const HeldPage &main, Address *addresses)
+{
+	uint64 others[kMostNewEntries];
+	uint64 *order = batch->order + piece.from;
+	int count = 0;
+	int end = from;
+
+	if (!Grows(*batch->filter))
+		return piece.count;
+	for (int i = from; i < piece.count; i++)
+		if (HasKey(*batch->filter, main.bytes, addresses[i]))
+			order[end++] = order[i];
+		else
+			others[count++] = order[i];
+	memcpy(order + end, others, count * sizeof(uint64));
+	for (int i = from; i < piece.count; i++)
+		addresses[i] = AddressAt(*batch, piece.from + i);
+	return end;
+}
+
 /* Adds the keys of a piece, whatever that takes. */
 static void
 AddPiece(Batch *batch, const Piece &piece)
@@ -374,14 +444,16 @@ AddPiece(Batch *batch, const Piece &piece)
 		HeldPage main;
 		int fresh_count = 0;
 		int renewed = 0;
+		int end;
 		bool needs_id = false;
 
 		CHECK_FOR_INTERRUPTS();
 		memset(set.used, 0, sizeof set.used);
 		HoldPageOfKey(filter, addresses[done], &main);
+		end = TakeHeld(batch, piece, done, main, addresses);
 		(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &batch->generation);
-		LookUpPiece(*batch, piece, done, main, addresses, looks);
-		for (; done < piece.count; done++)
+		LookUpPiece(*batch, done, end, main, addresses, looks);
+		for (; done < end; done++)
 		{
 			const Address &address = addresses[done];
 			const bool present = looks[done].present;
@@ -408,6 +480,7 @@ AddPiece(Batch *batch, const Piece &piece)
 			batch->added = true;
 		}
 		ReleasePage(main);
+		SplitIfWanted(filter);
 		CountRenewed(*batch, renewed);
 		if (TransactionIdIsValid(wait_for))
 			LiveWait(wait_for);
@@ -428,39 +501,66 @@ FetchAhead(const Batch &batch, size_t at, size_t *fetched)
 		FetchHint(HintOfPage(*batch.filter, AddressAt(batch, *fetched)));
 }
 
+/* Adds the keys of a batch, which fit the pages that the filter has. */
+static void
+AddChunk(Batch *batch)
+{
+	size_t fetched = 0;
+	int most = kMostChanged;
+
+	batch->pages = GuessPages(*batch->filter);
+	MakeOrder(batch);
+	for (size_t at = 0; at < batch->n;)
+	{
+		Tried tried;
+
+		CHECK_FOR_INTERRUPTS();
+		FetchAhead(*batch, at, &fetched);
+		(void) AddPieces(batch, at, most, &tried, &at);
+		SplitIfWanted(*batch->filter);
+		most = Min(2 * most, kMostChanged);
+		if (tried == Tried::NeedsId)
+			GetId(batch);
+		if (tried != Tried::Alone)
+			continue;
+
+		const Piece piece = PieceFrom(*batch, at);
+
+		AddPiece(batch, piece);
+		at += piece.count;
+		/* The pages of a batch are much alike. */
+		most = 1;
+	}
+}
+
+/* The keys of a batch that are added before the filter must have had time to grow. */
+static size_t
+KeysAtOnce(const LiveFilter &filter)
+{
+	return Grows(filter)
+			   ? Max((size_t) 512,
+					 GuessPages(filter) * (size_t) KeysAPage(filter.parameters.geometry.layout) / 4)
+			   : SIZE_MAX;
+}
+
 void
 LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, uint32 generation,
 					LiveAnswer *answers)
 {
 	uint64 *room =
 		(uint64 *) MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint64) * (2 * n + 1));
-	Batch batch = {&filter, hashes, room, n, answers, generation, GetCurrentTransactionIdIfAny(),
+	Batch batch = {&filter, hashes, room, n, 0, answers, generation, GetCurrentTransactionIdIfAny(),
 				   false,   false};
-	size_t fetched = 0;
-	int most = kMostChanged;
 
 	Assert(!RecoveryInProgress() && (filter.parameters.ttl != 0 || generation == 0));
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &batch.generation);
-	MakeOrder(&batch);
-	for (size_t at = 0; at < n;)
+	for (size_t from = 0; from < n; from += batch.n)
 	{
-		Tried tried;
-
-		CHECK_FOR_INTERRUPTS();
-		FetchAhead(batch, at, &fetched);
-		(void) AddPieces(&batch, at, most, &tried, &at);
-		most = Min(2 * most, kMostChanged);
-		if (tried == Tried::NeedsId)
-			GetId(&batch);
-		if (tried != Tried::Alone)
-			continue;
-
-		const Piece piece = PieceFrom(batch, at);
-
-		AddPiece(&batch, piece);
-		at += piece.count;
-		/* The pages of a batch are much alike. */
-		most = 1;
+		batch.hashes = hashes + from;
+		batch.answers = answers + from;
+		batch.order = room;
+		batch.n = Min(n - from, KeysAtOnce(filter));
+		AddChunk(&batch);
 	}
 	if (batch.added)
 		NoteLiveGeneration(filter, batch.generation);

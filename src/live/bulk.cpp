@@ -1,7 +1,7 @@
 /*
  * Adding many keys to a live filter at once.
  *
- * The keys come in the order of their hashes, which is that of pages and lines. So the keys
+ * The keys come in the order of their pages, and of lines unless the filter grows. So the keys
  * of a page come together. If the page is empty, they are written into its lines at once, in
  * one WAL record, and the page gets this transaction as its loader: if the transaction
  * aborts, the lines are empty again, as after a COPY (restore.cpp). Keys that find their line
@@ -33,7 +33,7 @@ bool
 LinesEmpty(const LiveFilter &filter, const uint8_t *main)
 {
 	for (unsigned line = 0; line < kLines; line++)
-		if (KeysInLine(LineAt(main, line), filter.parameters.geometry.layout) != 0)
+		if (KeysInLine(LineAt(main, line), LinesOf(filter, main)) != 0)
 			return false;
 	return true;
 }
@@ -47,13 +47,22 @@ IsEmptyPage(const LiveFilter &filter, const uint8_t *main)
 
 /* ---- a page at a time ------------------------------------------------------------------ */
 
-/* Puts the keys that wait, which have several ages, in the order of line, age and hash. */
+/*
+ * Puts the keys that wait, which have several ages, in the order of line, age and hash, or, in a
+ * filter that grows, where the keys of a line are not together, of age.
+ */
 static void
 SortByAge(LiveBulk *bulk)
 {
 	uint64 *order = bulk->waits;
 	int from = 0;
 
+	if (Grows(*bulk->filter))
+	{
+		for (; from < bulk->count; from++)
+			order[from] = (uint64) bulk->ages[from] << 32 | (uint32) from;
+		std::sort(order, order + bulk->count);
+	}
 	while (from < bulk->count)
 	{
 		const unsigned line = AddressIn(*bulk->filter, bulk->hashes[from]).line;
@@ -74,13 +83,15 @@ SortByAge(LiveBulk *bulk)
 
 /*
  * Puts the keys that wait into the lines of an empty page, in a scratch copy. Those whose
- * line is full are left, in `addresses`. Returns how many these are.
+ * line is full are left, in `addresses`, with their generations in `sorted`. Returns how many
+ * these are.
  */
 static int
 FillLines(LiveBulk *bulk, uint8_t *scratch)
 {
-	const LineLayout &layout = bulk->filter->parameters.geometry.layout;
-	const bool is_set = !bulk->filter->parameters.geometry.forgets && !layout.timed;
+	const LineLayout layout = LinesOf(*bulk->filter, scratch);
+	const bool forgets = bulk->filter->parameters.geometry.forgets;
+	const bool is_set = !forgets && !layout.timed;
 	const uint32 clock = layout.timed ? Max(bulk->generation, ClockOf(scratch)) : 0;
 	int left = 0;
 
@@ -93,6 +104,13 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 		{
 			if (!Alive(bulk->ages[i], clock))
 				continue;
+			if (!forgets && IsFullLine(line, layout) &&
+				!LineHolds(line, layout, address.rest, clock, clock))
+			{
+				bulk->sorted[left] = bulk->ages[i];
+				bulk->addresses[left++] = address;
+				continue;
+			}
 			bulk->added += !LineHolds(line, layout, address.rest, clock, clock);
 			bulk->early += AddSightToLine(line, layout, address.rest, bulk->ages[i], clock);
 			continue;
@@ -102,12 +120,21 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 			const Once once = AddOnceToLine(line, layout, address.rest);
 
 			bulk->added += once == Once::kAdded;
-			if (once == Once::kFull)
-				bulk->addresses[left++] = address;
+			if (once != Once::kFull)
+				continue;
+			bulk->sorted[left] = bulk->generation;
+			bulk->addresses[left++] = address;
 			continue;
 		}
 		if (LineHolds(line, layout, address.rest, clock, clock))
 			continue;
+		/* In a window that grows none gives way either. */
+		if (!forgets && IsFullLine(line, layout))
+		{
+			bulk->sorted[left] = bulk->generation;
+			bulk->addresses[left++] = address;
+			continue;
+		}
 		(void) AddToLine(line, layout, address.rest, clock, clock);
 		bulk->added++;
 	}
@@ -118,72 +145,6 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 		SetEarly(scratch, EarlyOf(scratch) + bulk->left_out + bulk->early);
 	}
 	return left;
-}
-
-/* Whether keys can be written into the lines of a main page as a whole. */
-static bool
-CanFill(const LiveBulk *bulk, const uint8_t *main)
-{
-	if (!bulk->filter->parameters.geometry.layout.timed)
-		return IsEmptyPage(*bulk->filter, main);
-	/* More keys of the page that this load has begun. */
-	if (bulk->by_time && LoaderOf(main) == bulk->own && NextOf(main) == 0 &&
-		CountEntries(main, kMainArea) == 0)
-		return true;
-	return ClockOf(main) == 0 && IsEmptyPage(*bulk->filter, main);
-}
-
-/* Writes the keys that wait into their page as a whole. Returns false if it is not empty. */
-static bool
-FillPage(LiveBulk *bulk)
-{
-	const LiveFilter &filter = *bulk->filter;
-	PGAlignedBlock block;
-	uint8_t *scratch = (uint8_t *) block.data;
-	HeldPage main;
-	const bool fresh = HoldPageToFill(filter, bulk->block, &main);
-	int left;
-
-	if (!fresh && !CanFill(bulk, main.bytes))
-	{
-		/* It may hold only what was rolled back. */
-		SettlePage(filter, main, false);
-		if (!CanFill(bulk, main.bytes))
-		{
-			ReleasePage(main);
-			return false;
-		}
-	}
-	if (fresh)
-		InitPage(scratch, Kind::kMain, bulk->block, filter.parameters.geometry.layout, 0);
-	else
-		memcpy(scratch, main.bytes, BLCKSZ);
-	left = FillLines(bulk, scratch);
-	if (fresh)
-		MakeNewPage(filter, main, scratch);
-	else
-	{
-		StartChange();
-		ChangeToScratch(main, scratch);
-		MakeChange(filter);
-	}
-	if (left > 0)
-		PutKeys(filter, main, {bulk->own, bulk->generation}, bulk->addresses, left);
-	bulk->added += left;
-	ReleasePage(main);
-	NoteLiveGeneration(filter, bulk->generation);
-	if (bulk->left_out + bulk->early > 0 && filter.parameters.ttl != 0)
-		NoteLiveEarly(filter, bulk->left_out + bulk->early);
-	return true;
-}
-
-static int
-CompareHashes(const void *left, const void *right)
-{
-	const uint64 a = *(const uint64 *) left;
-	const uint64 b = *(const uint64 *) right;
-
-	return a < b ? -1 : a > b;
 }
 
 /* Puts keys into a page as entries, those of each generation together. */
@@ -209,6 +170,108 @@ PutFresh(LiveBulk *bulk, const HeldPage &main, int fresh)
 	}
 }
 
+/* Whether keys can be written into the lines of a main page as a whole. */
+static bool
+CanFill(const LiveBulk *bulk, const uint8_t *main)
+{
+	if (!bulk->filter->parameters.geometry.layout.timed)
+		return IsEmptyPage(*bulk->filter, main);
+	/* More keys of the page that this load has begun. */
+	if (bulk->by_time && LoaderOf(main) == bulk->own && NextOf(main) == 0 &&
+		CountEntries(main, kMainArea) == 0)
+		return true;
+	return ClockOf(main) == 0 && IsEmptyPage(*bulk->filter, main);
+}
+
+/* Locks the page of the keys that wait. Returns whether it was never written. */
+static bool
+HoldToFill(const LiveBulk *bulk, HeldPage *main, uint32 *number)
+{
+	*number = bulk->page;
+	return Grows(*bulk->filter)
+			   ? HoldGrownPageToFill(*bulk->filter, AddressIn(*bulk->filter, bulk->hashes[0]), main,
+									 number)
+			   : HoldPageToFill(*bulk->filter, bulk->page, main);
+}
+
+static void
+InitToFill(const LiveFilter &filter, uint32 number, BlockNumber block, uint8_t *scratch)
+{
+	if (Grows(filter))
+		InitGivenPage(filter, number, block, scratch);
+	else
+		InitPage(scratch, Kind::kMain, block, filter.parameters.geometry.layout, 0);
+}
+
+/* Whether all keys that wait belong to a page, which may have split since they came. */
+static bool
+HasAll(const LiveBulk *bulk, const uint8_t *main)
+{
+	for (int i = 0; i < bulk->count; i++)
+		if (!HasKey(*bulk->filter, main, AddressIn(*bulk->filter, bulk->hashes[i])))
+			return false;
+	return true;
+}
+
+/* Writes the keys that wait into their page as a whole. Returns false if it is not empty. */
+static bool
+FillPage(LiveBulk *bulk)
+{
+	const LiveFilter &filter = *bulk->filter;
+	PGAlignedBlock block;
+	uint8_t *scratch = (uint8_t *) block.data;
+	HeldPage main;
+	uint32 number;
+	const bool fresh = HoldToFill(bulk, &main, &number);
+	int left;
+
+	if (!fresh && !CanFill(bulk, main.bytes))
+	{
+		/* It may hold only what was rolled back. */
+		SettlePage(filter, main, false);
+		if (!CanFill(bulk, main.bytes))
+		{
+			ReleasePage(main);
+			return false;
+		}
+	}
+	if (fresh)
+		InitToFill(filter, number, main.block, scratch);
+	else
+		memcpy(scratch, main.bytes, BLCKSZ);
+	if (!HasAll(bulk, scratch))
+	{
+		ReleasePage(main);
+		return false;
+	}
+	left = FillLines(bulk, scratch);
+	if (fresh)
+		MakeNewPage(filter, main, scratch);
+	else
+	{
+		StartChange();
+		ChangeToScratch(main, scratch);
+		MakeChange(filter);
+	}
+	if (left > 0)
+		PutFresh(bulk, main, left);
+	bulk->added += left;
+	ReleasePage(main);
+	NoteLiveGeneration(filter, bulk->generation);
+	if (bulk->left_out + bulk->early > 0 && filter.parameters.ttl != 0)
+		NoteLiveEarly(filter, bulk->left_out + bulk->early);
+	return true;
+}
+
+static int
+CompareHashes(const void *left, const void *right)
+{
+	const uint64 a = *(const uint64 *) left;
+	const uint64 b = *(const uint64 *) right;
+
+	return a < b ? -1 : a > b;
+}
+
 /* Adds a key that another transaction had in flight. Returns whether it was new. */
 static bool
 AddAwaited(LiveBulk *bulk, uint64 hash, uint32 generation)
@@ -223,24 +286,42 @@ AddAwaited(LiveBulk *bulk, uint64 hash, uint32 generation)
 	return false;
 }
 
+/* Takes those of the keys that wait that a page does not have to the end. Returns the others. */
+static int
+TakeHeld(LiveBulk *bulk, const uint8_t *main)
+{
+	int count = 0;
+
+	for (int i = 0; i < bulk->count; i++)
+		if (HasKey(*bulk->filter, main, AddressIn(*bulk->filter, bulk->hashes[i])))
+		{
+			std::swap(bulk->hashes[count], bulk->hashes[i]);
+			std::swap(bulk->ages[count++], bulk->ages[i]);
+		}
+	return count;
+}
+
 /*
- * Adds the keys that wait to a page as entries. Those that other transactions have in flight
- * come last, one by one, when the page is not locked any more.
+ * Adds the first keys that wait to their page as entries. Those that other transactions have in
+ * flight come last, one by one, when the page is not locked any more. Returns how many: all,
+ * unless the page has split.
  */
-static void
+static int
 AddToPage(LiveBulk *bulk)
 {
 	const LiveFilter &filter = *bulk->filter;
 	HeldPage main;
+	int count;
 	uint32 now;
 	int fresh = 0;
 	int waits = 0;
 	int known = 0;
 	int renewed = 0;
 
-	HoldPageToChange(filter, bulk->block, Kind::kMain, &main);
+	HoldPageOfKey(filter, AddressIn(filter, bulk->hashes[0]), &main);
+	count = Grows(filter) ? TakeHeld(bulk, main.bytes) : bulk->count;
 	now = filter.parameters.ttl == 0 ? 0 : Max(bulk->generation, ClockOf(main.bytes));
-	for (int i = 0; i < bulk->count; i++)
+	for (int i = 0; i < count; i++)
 	{
 		const Address address = AddressIn(filter, bulk->hashes[i]);
 		const uint32 generation = bulk->by_time ? bulk->ages[i] : now;
@@ -280,6 +361,27 @@ AddToPage(LiveBulk *bulk)
 		qsort(bulk->hashes, (size_t) known, sizeof(uint64), CompareHashes);
 	for (int i = 0; i < known && bulk->known != NULL; i++)
 		bulk->known(bulk->known_arg, bulk->hashes[i]);
+	return count;
+}
+
+/* Adds the keys that wait as entries. */
+static void
+AddWaiting(LiveBulk *bulk)
+{
+	uint64 *hashes = bulk->hashes;
+	uint32 *ages = bulk->ages;
+	const int count = bulk->count;
+
+	for (int done = 0; done < count; done += AddToPage(bulk))
+	{
+		CHECK_FOR_INTERRUPTS();
+		bulk->hashes = hashes + done;
+		bulk->ages = ages + done;
+		bulk->count = count - done;
+	}
+	bulk->hashes = hashes;
+	bulk->ages = ages;
+	bulk->count = count;
 }
 
 static void
@@ -289,7 +391,8 @@ Flush(LiveBulk *bulk)
 	if (bulk->aged)
 		SortByAge(bulk);
 	if (bulk->count > 0 && (bulk->count <= FEW_KEYS || !FillPage(bulk)))
-		AddToPage(bulk);
+		AddWaiting(bulk);
+	SplitIfWanted(*bulk->filter);
 	if (bulk->count > 0)
 		WarnLiveEarly(*bulk->filter);
 	bulk->count = 0;
@@ -302,8 +405,8 @@ Flush(LiveBulk *bulk)
 /* ---- a load ---------------------------------------------------------------------------- */
 
 LiveBulk *
-StartLiveBulk(const LiveFilter &filter, uint32 newest, void (*known)(void *arg, uint64 hash),
-			  void *known_arg)
+StartLiveBulk(const LiveFilter &filter, uint64 keys, uint32 newest,
+			  void (*known)(void *arg, uint64 hash), void *known_arg)
 {
 	LiveBulk *bulk = (LiveBulk *) palloc0(sizeof(LiveBulk));
 
@@ -314,6 +417,8 @@ StartLiveBulk(const LiveFilter &filter, uint32 newest, void (*known)(void *arg, 
 		bulk->generation =
 			Max(bulk->by_time ? newest : LiveGenerationNow(filter), LiveClock(filter));
 	bulk->own = WideXid(GetCurrentTransactionId());
+	PresizeLive(filter, keys);
+	bulk->pages = GuessPages(filter);
 	bulk->known = known;
 	bulk->known_arg = known_arg;
 	bulk->hashes = (uint64 *) palloc(sizeof(uint64) * MOST_WAITING);
@@ -329,12 +434,14 @@ AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age)
 {
 	const Address address = AddressIn(*bulk->filter, hash);
 	const Geometry &geometry = bulk->filter->parameters.geometry;
-	const bool same_page = bulk->count > 0 && (BlockNumber) address.group == bulk->block;
+	const uint32 page = PageIn(*bulk->filter, bulk->pages, address);
+	const bool same_page = bulk->count > 0 && page == bulk->page;
 
-	Assert(bulk->count == 0 || hash > bulk->hashes[bulk->count - 1]);
+	Assert(bulk->count == 0 || LoadOrderOf(*bulk->filter, hash) >
+								   LoadOrderOf(*bulk->filter, bulk->hashes[bulk->count - 1]));
 	if (!same_page || bulk->count == MOST_WAITING)
 		Flush(bulk);
-	bulk->block = (BlockNumber) address.group;
+	bulk->page = page;
 	if (bulk->count == 0 || address.line != bulk->line)
 	{
 		bulk->line = address.line;

@@ -1,5 +1,5 @@
 /*
- * Adding many keys to a live filter at once, in the order of their hashes (bulk.cpp).
+ * Adding many keys to a live filter at once, in the order of their pages (bulk.cpp).
  */
 #ifndef STREAMDEDUP_LIVE_BULK_HPP
 #define STREAMDEDUP_LIVE_BULK_HPP
@@ -21,7 +21,8 @@ struct LiveBulk
 	int64 added;
 
 	/* The keys of one page, which wait to be written together. */
-	BlockNumber block;
+	uint32 pages; /* by which keys have their pages: a filter that grows can have more by now */
+	uint32 page;
 	unsigned line; /* of the last key */
 	unsigned in_line;
 	unsigned left_out; /* keys of a window for which the page has no room */
@@ -38,17 +39,37 @@ struct LiveBulk
 };
 
 /*
- * Starts a load into a filter that is open to be added to. `known` can be NULL.
- * `newest` is not 0 if the age of each key is its generation, in a window of time: then it is
- * the newest of these, or of the filter, if that is newer. Else keys count from now on.
- * The LiveBulk is freed with the current memory context.
+ * The order in which a load takes keys: that of these numbers, which are as many and as different
+ * as hashes. That of hashes is the order of pages, unless the filter grows: its page bits begin
+ * with what the line leaves of the hash, 64 bits of a product with an odd number, which can be
+ * undone.
  */
-extern LiveBulk *StartLiveBulk(const LiveFilter &filter, uint32 newest,
+constexpr uint64 kLinesInverse = UINT64CONST(0xdab7ec1dd3431b57);
+static_assert(kLinesInverse * dedup::live::kLines == 1);
+static inline uint64
+LoadOrderOf(const LiveFilter &filter, uint64 hash)
+{
+	return filter.parameters.geometry.layout.grows ? hash * dedup::live::kLines : hash;
+}
+static inline uint64
+HashInLoadOrder(const LiveFilter &filter, uint64 number)
+{
+	return filter.parameters.geometry.layout.grows ? number * kLinesInverse : number;
+}
+
+/*
+ * Starts a load of about so many keys into a filter that is open to be added to; an empty one
+ * that grows gets pages for them beforehand. `known` can be NULL. `newest` is not 0 if the age of
+ * each key is its generation, in a window of time: then it is the newest of these, or of the
+ * filter, if that is newer. Else keys count from now on. The LiveBulk is freed with the current
+ * memory context.
+ */
+extern LiveBulk *StartLiveBulk(const LiveFilter &filter, uint64 keys, uint32 newest,
 							   void (*known)(void *arg, uint64 hash), void *known_arg);
 
 /*
- * Adds a key. Hashes must come in ascending order, each once. Each line gets the keys with the
- * lowest age first, as if they had come in that order. Waits, with nothing locked, for
+ * Adds a key. Keys must come in the order of LoadOrderOf(), each once. Each line gets the keys with
+ * the lowest age first, as if they had come in that order. Waits, with nothing locked, for
  * transactions that have the same key in flight. A window keeps as many keys as it has room
  * for. A key that is there already gets the generation, if that is newer than its own, in
  * filters with renew and in loads by generation.

@@ -248,7 +248,7 @@ WarnOfKeys(const LiveFilter &filter, const Pending &added)
 	const int64 fresh = added.tally.value[(int) LiveCounter::New];
 	LiveCounts counts;
 
-	if (filter.parameters.forgets || fresh <= 0)
+	if (filter.parameters.forgets || filter.parameters.geometry.layout.grows || fresh <= 0)
 		return;
 	counts = ReadLiveCounts(filter);
 	if (counts.warned ||

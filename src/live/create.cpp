@@ -70,16 +70,9 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 	const uint64 seed = prototype.seed != 0 ? prototype.seed : RandomSeed();
 	LiveParameters parameters = {};
 	dedup::PlanStatus status;
+	bool grows;
 
 	RequireMembership(*method);
-	if (method->growth != NULL)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a live filter needs a number of keys"),
-			 errdetail("The prototype is a filter that grows."),
-			 errhint("Give the number of distinct keys that the live filter is to hold, such as "
-					 "dedup_filter(1000000, %g).",
-					 prototype.fpr)));
 	if (IsLiveMethod(*method) && LayoutOf(prototype).timed)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("prototype filter has a window of time"),
@@ -89,6 +82,7 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 	parameters.prototype_keys = prototype.keys;
 	parameters.prototype_fpr = prototype.fpr;
 	parameters.forgets = method->forgets(prototype) || ttl != 0;
+	grows = method->growth != NULL;
 	if (ttl != 0)
 	{
 		parameters.ttl = ttl;
@@ -100,8 +94,14 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 						errmsg("only a window of time can renew its keys"),
 						errdetail("Without a ttl no key expires."),
 						errhint("Give dedup_create() a ttl, or leave renew out.")));
-	status =
-		dedup::live::PlanLive(prototype, (uint64) parameters.generation, seed, &parameters.shape);
+	status = grows ? PlanGrowing(prototype.fpr, (uint64) parameters.generation, seed,
+								 prototype.hash, &parameters.shape)
+				   : dedup::live::PlanLive(prototype, (uint64) parameters.generation, seed,
+										   &parameters.shape);
+	if (status != dedup::PlanStatus::kOk && grows)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("a live filter that grows cannot have a rate of %g", prototype.fpr),
+						errhint("Give a higher rate.")));
 	if (status != dedup::PlanStatus::kOk)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -113,8 +113,10 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 						 "higher rate.")));
 	parameters.shape.hash = prototype.hash;
 	parameters.geometry.layout = LayoutOf(parameters.shape);
+	parameters.geometry.layout.grows = grows;
 	parameters.geometry.pages = PagesOf(parameters.shape);
-	parameters.geometry.forgets = parameters.forgets;
+	/* One that grows has room for all keys until they expire. */
+	parameters.geometry.forgets = parameters.forgets && !grows;
 	return parameters;
 }
 
@@ -123,18 +125,60 @@ ReadLivePrototype(Datum prototype, bool *any_seed)
 {
 	const dedup::Shape shape = GetPrototype(false, prototype);
 
+	if (dedup::MethodByCode(shape.method)->growth != NULL)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a live filter needs a number of keys"),
+			 errdetail("The prototype is a filter that grows."),
+			 errhint("Give the number of distinct keys that the live filter is to hold, such as "
+					 "dedup_filter(1000000, %g).",
+					 shape.fpr)));
 	*any_seed = shape.seed == 0;
 	return PlanLiveParameters(shape, 0, false);
 }
 
+/* The rate of a filter that is made without a prototype. */
+static constexpr double DEFAULT_FPR = 0.0001;
+
+/* What a filter is made like: the prototype, or one that grows at a rate. */
+static dedup::Shape
+ReadPrototype(FunctionCallInfo fcinfo)
+{
+	const double fpr = PG_ARGISNULL(5) ? -1 : PG_GETARG_FLOAT8(5);
+	dedup::Request request;
+	dedup::Shape shape;
+
+	if (PG_ARGISNULL(5))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("fpr must not be null")));
+	if (!PG_ARGISNULL(1))
+	{
+		if (fpr != DEFAULT_FPR)
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("cannot give both a prototype and fpr"),
+							errhint("Give the prototype the rate: dedup_filter(1000000, %g), or "
+									"dedup_filter(fpr => %g) for a live filter that grows.",
+									fpr, fpr)));
+		return GetPrototype(false, PG_GETARG_DATUM(1), LIVE_PROTOTYPE);
+	}
+	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("fpr is out of range"),
+				 errdetail("It must be between %g and %g.", dedup::kMinFpr, dedup::kMaxFpr)));
+	request.fpr = fpr;
+	if (dedup::PlanFilter(dedup::GrowingMethod(), request, 0, &shape) != dedup::PlanStatus::kOk)
+		elog(ERROR, "could not plan a filter that grows");
+	return shape;
+}
+
 /*
- * dedup_create(name text, prototype dedup_filter, ttl interval, unlogged boolean, renew boolean)
- * returns regclass
+ * dedup_create(name text, prototype dedup_filter, ttl interval, unlogged boolean, renew boolean,
+ * fpr float8) returns regclass
  *
- * Makes a live filter, by default in the current schema. Keys, rate, hash and seed are
- * the prototype's; without a seed a random one. With a ttl it is a window of time of so
- * many keys, from the first sight of a key or, with renew, from the last; else a window of
- * the last so many keys, or, after dedup_filter(), a set that never forgets.
+ * Makes a live filter, by default in the current schema. Without a prototype, or with one that
+ * grows, it grows with the number of keys. Else keys, rate, hash and seed are the prototype's;
+ * without a seed a random one. With a ttl it is a window of time, from the first sight of a key
+ * or, with renew, from the last; else a window of the last so many keys, or, if the prototype is
+ * of dedup_filter() or none, a set that never forgets.
  */
 DEDUP_FUNCTION(dedup_create)
 {
@@ -153,8 +197,7 @@ DEDUP_FUNCTION(dedup_create)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("name of the live filter must not be null")));
-	prototype = GetPrototype(PG_ARGISNULL(1), PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1),
-							 LIVE_PROTOTYPE);
+	prototype = ReadPrototype(fcinfo);
 	parameters =
 		PlanLiveParameters(prototype, PG_ARGISNULL(2) ? 0 : IntervalLength(PG_GETARG_INTERVAL_P(2)),
 						   !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));

@@ -89,23 +89,58 @@ LiveHasParameters(Relation rel)
 	return value != NULL && TryDecodeParameters(value, &parameters);
 }
 
-void
-CacheLiveParameters(Relation rel, const LiveParameters &parameters)
+/* The pages that a filter that grows has room for in the cache at first. */
+constexpr uint32 kFewPages = 64;
+
+/* Makes what is cached of a filter with so many pages. */
+static CachedLive *
+MakeCache(const LiveParameters &parameters, uint32 pages)
 {
+	const bool grows = parameters.geometry.layout.grows;
 	/* Main pages, counters and as many overflow pages; more are verified when read. */
-	const BlockNumber met_count = 2 * (parameters.geometry.pages + 1);
-	const BlockNumber recent_count =
-		std::bit_ceil(Min(parameters.geometry.pages + 1, kMostRecentBuffers));
-	const Size met_at = offsetof(CachedLive, recent) + recent_count * sizeof(Buffer);
+	const BlockNumber met_count = 2 * (pages + 1);
+	const BlockNumber recent_count = std::bit_ceil(Min(pages + 1, kMostRecentBuffers));
+	const Size map_at = offsetof(CachedLive, recent) + recent_count * sizeof(Buffer);
+	const Size met_at = map_at + (grows ? pages * sizeof(BlockNumber) : 0);
 	CachedLive *cached =
 		(CachedLive *) MemoryContextAllocZero(CacheMemoryContext, met_at + met_count / 8 + 1);
 
-	Assert(rel->rd_amcache == NULL);
 	cached->parameters = parameters;
 	cached->met_count = met_count;
 	cached->recent_mask = recent_count - 1;
 	cached->met = (uint8_t *) cached + met_at;
+	if (grows)
+	{
+		cached->map = (BlockNumber *) ((uint8_t *) cached + map_at);
+		cached->map_room = pages;
+	}
+	return cached;
+}
+
+void
+CacheLiveParameters(Relation rel, const LiveParameters &parameters)
+{
+	const bool grows = parameters.geometry.layout.grows;
+
+	Assert(rel->rd_amcache == NULL);
+	rel->rd_amcache = MakeCache(parameters, grows ? kFewPages : parameters.geometry.pages);
+}
+
+void
+EnlargeLiveCache(Relation rel, uint32 pages)
+{
+	CachedLive *old = (CachedLive *) rel->rd_amcache;
+	CachedLive *cached = MakeCache(old->parameters, Max(pages, 2 * old->map_room));
+
+	cached->whole_known = old->whole_known;
+	cached->whole = old->whole;
+	cached->pages = old->pages;
+	memcpy(cached->map, old->map, old->map_room * sizeof(BlockNumber));
+	memcpy(cached->met, old->met, old->met_count / 8 + 1);
+	for (BlockNumber i = 0; i <= old->recent_mask; i++)
+		cached->recent[i] = old->recent[i];
 	rel->rd_amcache = cached;
+	pfree(old);
 }
 
 LiveParameters

@@ -119,7 +119,7 @@ DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &ke
 	const uint64 loader = LoaderOf(main.bytes);
 	const uint32 clock = ClockOf(main.bytes);
 
-	if (!LineHolds(LineAt(main.bytes, key.address.line), filter.parameters.geometry.layout,
+	if (!LineHolds(LineAt(main.bytes, key.address.line), LinesOf(filter, main.bytes),
 				   key.address.rest, clock, key.now == 0 ? clock : Max(key.now, clock)))
 		return {Way::Nothing, InvalidTransactionId};
 	switch (loader == kNoXid ? Side::Present : SideOf(filter, main.bytes, loader))
@@ -202,7 +202,7 @@ ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key
 static void
 UnfoldKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 {
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	const LineLayout layout = LinesOf(filter, main.bytes);
 	const Address &address = key.address;
 	const uint64 loader = LoaderOf(main.bytes);
 	const TransactionId base = loader == kNoXid ? 0 : (TransactionId) loader;
@@ -243,7 +243,7 @@ TryToForget(const LiveFilter &filter, const Forgotten &key)
 	HeldPage main;
 
 	Assert(TransactionIdIsCurrentTransactionId((TransactionId) key.own));
-	HoldPageToChange(filter, (BlockNumber) key.address.group, Kind::kMain, &main);
+	HoldPageOfKey(filter, key.address, &main);
 	if (LoaderOf(main.bytes) != kNoXid)
 		SettlePage(filter, main, false);
 	for (;;)
@@ -353,7 +353,7 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 ge
 	bool found;
 	HeldPage main;
 
-	HoldPageToChange(filter, (BlockNumber) key.address.group, Kind::kMain, &main);
+	HoldPageOfKey(filter, key.address, &main);
 	found = TakeBackEntry(filter, main, key, false) || TakeBackEntry(filter, main, key, true);
 	ReleasePage(main);
 	/* The subtransaction that has its keys now has taken over this one, too. */

@@ -39,9 +39,8 @@ LookAtMain(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	const uint8_t *bytes = main.bytes;
 	Look look = {};
 
-	if (MayHaveLines(bytes) &&
-		LineHolds(LineAt(bytes, address.line), filter.parameters.geometry.layout, address.rest,
-				  ClockOf(bytes), now))
+	if (MayHaveLines(bytes) && LineHolds(LineAt(bytes, address.line), LinesOf(filter, bytes),
+										 address.rest, ClockOf(bytes), now))
 	{
 		uint64 loader = LoaderOf(bytes);
 
@@ -84,8 +83,8 @@ LastSight(const LiveFilter &filter, const HeldPage &main, const Address &address
 	const uint64 loader = LoaderOf(bytes);
 	uint32 last = 0;
 
-	if (!LastSightInLine(LineAt(bytes, address.line), filter.parameters.geometry.layout,
-						 address.rest, ClockOf(bytes), now, &last) ||
+	if (!LastSightInLine(LineAt(bytes, address.line), LinesOf(filter, bytes), address.rest,
+						 ClockOf(bytes), now, &last) ||
 		(loader != kNoXid && SideOf(filter, bytes, loader) == Side::Absent))
 		last = 0;
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -168,6 +167,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 		}
 		PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest, false);
 		ReleasePage(main);
+		SplitIfWanted(filter);
 		NoteLiveGeneration(filter, generation);
 		WarnLiveEarly(filter);
 		if (!look.present)
@@ -232,6 +232,7 @@ LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation)
 		}
 		PutKey(filter, main, NULL, {WideXid(own), generation}, address.line, address.rest, false);
 		ReleasePage(main);
+		SplitIfWanted(filter);
 		NoteLiveGeneration(filter, generation);
 		WarnLiveEarly(filter);
 		return true;
@@ -295,6 +296,7 @@ LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put
 	if (!own && !TransactionIdIsValid(other))
 		PutKey(filter, main, NULL, {WideXid(xid), *put}, address.line, address.rest, false);
 	ReleasePage(main);
+	SplitIfWanted(filter);
 	if (own)
 		return LivePut::Own;
 	if (!TransactionIdIsValid(other))
@@ -314,10 +316,9 @@ LiveAgeOf(const LiveFilter &filter, uint64 hash)
 	HeldPage main;
 	double age;
 
-	if (!HoldPage(filter, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+	if (!HoldPageToRead(filter, address, &main))
 		return 1;
-	age = AgeInLine(LineAt(main.bytes, address.line), filter.parameters.geometry.layout,
-					address.rest);
+	age = AgeInLine(LineAt(main.bytes, address.line), LinesOf(filter, main.bytes), address.rest);
 	ReleasePage(main);
 	/* Keys that are in no line yet came last. */
 	return age < 0 ? 1 : age;
@@ -331,7 +332,7 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	Look look;
 
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
-	if (!HoldPage(filter, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+	if (!HoldPageToRead(filter, address, &main))
 		return false;
 	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &generation);
 	look = LookUp(filter, main, address, generation);

@@ -19,10 +19,28 @@ enum class Side
 	InFlight /* added, or forgotten, by another transaction */
 };
 
+/* The group is the page, or, in a filter that grows, the key's page bits. */
 static inline dedup::live::Address
 AddressIn(const LiveFilter &filter, uint64 hash)
 {
-	return dedup::live::AddressOf(hash, filter.parameters.geometry.pages, dedup::live::kLines);
+	return Grows(filter) ? dedup::live::GrowingAddressOf(hash, dedup::live::kLines)
+						 : dedup::live::AddressOf(hash, filter.parameters.geometry.pages,
+												  dedup::live::kLines);
+}
+
+/* The page of a key among so many; these are counted only in a filter that grows. */
+static inline uint32
+PageIn(const LiveFilter &filter, uint32 pages, const dedup::live::Address &address)
+{
+	return Grows(filter) ? dedup::live::PageOfBits(address.group, pages) : (uint32) address.group;
+}
+
+/* Whether a main page is that of a key. */
+static inline bool
+HasKey(const LiveFilter &filter, const uint8_t *main, const dedup::live::Address &address)
+{
+	return !Grows(filter) || dedup::live::HasBits(dedup::live::NumberOf(main),
+												  dedup::live::LevelOf(main), address.group);
 }
 
 /*

@@ -11,6 +11,8 @@
  *   core/page_sum.hpp  the checksum of a page; knows no PostgreSQL
  *   store/pages.cpp   buffers, locks, extension, overflow pages
  *   store/change.cpp  changes of pages, and their WAL records
+ *   store/map.cpp     where the pages of a filter that grows are
+ *   store/split.cpp   splits them
  *   store/transactions.cpp  how the transactions that pages name have ended
  *   store/settle.cpp  what becomes of entries whose transactions have ended
  *   store/put.cpp     new entries
@@ -18,10 +20,12 @@
  *   keys.cpp       test-and-add, ask; waiting for other transactions
  *   batch.cpp      test-and-add of many keys, some pages at a time
  *   forget.cpp     forget a key, take back one that was added
- *   table_am.cpp   the access method: scans for dumps, what it refuses, files
+ *   table_am.cpp   the access method: what it refuses, files
+ *   scan.cpp       scans for dumps: rows that stand for pages
  *   restore.cpp    COPY FROM: rows of a dump become pages again; what keeps it honest
  *   bulk.cpp       adding many keys at once, in the order of their hashes
- *   vacuum.cpp     VACUUM: settles all pages, gives free ones back
+ *   vacuum.cpp     VACUUM: settles all pages
+ *   give_back.cpp  gives free pages back, into which the last ones of the file move
  *   page_type.cpp  the type of what a dump holds
  *   call.cpp       call sites of SQL functions, and the names of filters
  *   functions.cpp  SQL functions on keys: ask, add, forget
@@ -34,7 +38,8 @@
  *   refuse.cpp     refuses DDL and DML that a live filter cannot follow
  *   create.cpp     making filters
  *   replace.cpp    a new file, and new parameters, for a filter that stays the same relation
- *   watch.cpp      statistics and checks
+ *   watch.cpp      statistics
+ *   check.cpp      what is wrong with the pages
  *
  * Locks: a main page's buffer lock, then those of its overflow pages in the order of
  * their chain. Several main pages, without overflow pages: in the order of their blocks. Nobody
@@ -109,6 +114,11 @@ struct CachedLive
 	BlockNumber met_count;
 	BlockNumber recent_mask;
 	uint8_t *met;
+
+	/* If the filter grows: what this backend knows of its map. All of it is a hint. */
+	uint32 pages; /* 0: not looked up yet */
+	uint32 map_room;
+	BlockNumber *map; /* by the number of the main page; 0: not looked up yet */
 	Buffer recent[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -172,6 +182,9 @@ extern LiveParameters LiveParametersOf(Relation rel);
 
 /* Puts parameters into the relation's cache, which has none. */
 extern void CacheLiveParameters(Relation rel, const LiveParameters &parameters);
+
+/* Gives the cache of a filter that grows room for so many pages. */
+extern void EnlargeLiveCache(Relation rel, uint32 pages);
 
 /*
  * False for a table of the access method that was made by hand, without valid ones. It

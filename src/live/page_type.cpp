@@ -149,7 +149,6 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 								   (parameters.renew ? RENEWS : 0) |
 								   (uint32) parameters.shape.hash << HASH_SHIFT);
 	StoreU32(bytes + PAGES_AT, parameters.geometry.pages);
-	bytes[LEVEL_AT] = kLevel;
 	StoreU64(bytes + SEED_AT, parameters.shape.seed);
 	StoreU64(bytes + GENERATION_AT, (uint64) parameters.generation);
 	StoreU64(bytes + TTL_AT, (uint64) parameters.ttl);
@@ -162,6 +161,13 @@ HashOf(const uint8_t *bytes)
 	return (LoadU32(bytes + FLAGS_AT) & HASH_MASK) >> HASH_SHIFT;
 }
 
+/* Whether it is a page of a filter that grows, or says that such a filter covers its table. */
+static bool
+IsOfGrowingPage(const uint8_t *bytes)
+{
+	return LayoutOfByte(bytes[LAYOUT_AT]).grows && bytes[KIND_AT] != PARAMETERS;
+}
+
 /* Raises 0A000 for what only later versions know. */
 static void
 RequireKnown(const uint8_t *bytes)
@@ -171,7 +177,7 @@ RequireKnown(const uint8_t *bytes)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("hash function number %u of a live filter is not supported", HashOf(bytes)),
 				 errhint("Update streamdedup.")));
-	if (bytes[LEVEL_AT] != kLevel)
+	if (bytes[LEVEL_AT] > (IsOfGrowingPage(bytes) ? kMostLevels : 0))
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("level %u of a live filter is not supported", bytes[LEVEL_AT]),
 						errhint("Update streamdedup.")));
@@ -184,20 +190,20 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 	const uint32 flags = LoadU32(bytes + FLAGS_AT);
 	const uint32 hash = HashOf(bytes);
 
-	if (hash >= dedup::kHashCount || bytes[LEVEL_AT] != kLevel)
+	if (hash >= dedup::kHashCount || (bytes[LEVEL_AT] != 0 && !IsOfGrowingPage(bytes)))
 		return false;
 	*parameters = LiveParameters{};
 	parameters->geometry.layout = LayoutOfByte(bytes[LAYOUT_AT]);
-	parameters->geometry.pages = LoadU32(bytes + PAGES_AT);
+	parameters->geometry.pages = IsOfGrowingPage(bytes) ? 0 : LoadU32(bytes + PAGES_AT);
 	parameters->forgets = (flags & FORGETS) != 0;
 	parameters->renew = (flags & RENEWS) != 0;
-	parameters->geometry.forgets = parameters->forgets;
+	parameters->geometry.forgets = parameters->forgets && !parameters->geometry.layout.grows;
 	parameters->generation = (int64) LoadU64(bytes + GENERATION_AT);
 	parameters->ttl = (int64) LoadU64(bytes + TTL_AT);
 	if ((flags & ~(FORGETS | RENEWS | HASH_MASK)) != 0 ||
 		(parameters->renew && parameters->ttl == 0) || bytes[ZERO_AT] != 0 ||
-		bytes[ZERO_AT + 1] != 0 || parameters->geometry.pages < 1 ||
-		parameters->geometry.pages > kMaxPages ||
+		bytes[ZERO_AT + 1] != 0 || parameters->geometry.pages > kMaxPages ||
+		(parameters->geometry.pages == 0) != parameters->geometry.layout.grows ||
 		(parameters->ttl != 0) != parameters->geometry.layout.timed ||
 		(parameters->ttl == 0) != (parameters->generation == 0) || parameters->ttl < 0 ||
 		parameters->generation < 0)
@@ -224,8 +230,10 @@ DescribeKeys(const dedup::Shape &shape)
 {
 	const LineLayout layout = LayoutOf(shape);
 
-	return psprintf("seed " INT64_FORMAT ", hash %s, %u pages, slots of %u %s", (int64) shape.seed,
-					dedup::kHashNames[shape.hash], PagesOf(shape),
+	return psprintf("seed " INT64_FORMAT ", hash %s, %s, slots of %u %s", (int64) shape.seed,
+					dedup::kHashNames[shape.hash],
+					PagesOf(shape) == 0 ? "as many pages as it needs"
+										: psprintf("%u pages", PagesOf(shape)),
 					layout.slot_bytes == 1 ? layout.slot_bits() : layout.slot_bytes,
 					layout.slot_bytes == 1 ? "bits" : "bytes");
 }
@@ -280,9 +288,9 @@ ReadParameters(const uint8_t *bytes, LiveParameters *parameters)
 	parameters->shape.fpr = LoadDouble(bytes + FPR_AT);
 	parameters->prototype_keys = LoadU64(bytes + PROTOTYPE_KEYS_AT);
 	parameters->prototype_fpr = LoadDouble(bytes + PROTOTYPE_FPR_AT);
-	return parameters->shape.keys >= 1 && parameters->shape.keys <= dedup::kMaxKeys &&
-		   parameters->shape.fpr >= dedup::kMinFpr && parameters->shape.fpr <= dedup::kMaxFpr &&
-		   LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
+	return (parameters->shape.keys >= 1) != parameters->geometry.layout.grows &&
+		   parameters->shape.keys <= dedup::kMaxKeys && parameters->shape.fpr >= dedup::kMinFpr &&
+		   parameters->shape.fpr <= dedup::kMaxFpr && LoadU64(bytes + PARAMETERS_ZERO_AT) == 0;
 }
 
 bool
@@ -330,6 +338,11 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 	bytes = (uint8_t *) VARDATA(value);
 	to = bytes + PAGE_HEAD_BYTES;
 	WriteHead(parameters, PAGE, bytes);
+	if (parameters.geometry.layout.grows)
+	{
+		StoreU32(bytes + PAGES_AT, page.pages);
+		bytes[LEVEL_AT] = (uint8_t) page.level;
+	}
 	StoreU32(bytes + BLOCK_AT, page.block);
 	StoreU32(bytes + CLOCK_AT, page.clock);
 	StoreU32(bytes + ENTRIES_AT, page.count);
@@ -347,13 +360,15 @@ EncodePage(const LiveParameters &parameters, const DumpedPage &page)
 }
 
 struct varlena *
-EncodeCovers(const LiveParameters &parameters, uint32 from)
+EncodeCovers(const LiveParameters &parameters, uint32 pages, uint32 from)
 {
 	struct varlena *value = Allocate(PAGE_HEAD_BYTES);
 	uint8_t *bytes = (uint8_t *) VARDATA(value);
 
 	WriteHead(parameters, COVERS, bytes);
-	StoreU32(bytes + BLOCK_AT, parameters.geometry.pages);
+	if (parameters.geometry.layout.grows)
+		StoreU32(bytes + PAGES_AT, pages);
+	StoreU32(bytes + BLOCK_AT, CoversRow(parameters));
 	StoreU32(bytes + CLOCK_AT, from);
 	StoreU64(bytes + CHECKSUM_AT, ChecksumOf(bytes, PAGE_HEAD_BYTES));
 	return value;
@@ -383,6 +398,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	const uint8_t *bytes = (const uint8_t *) VARDATA_ANY(value);
 	size_t size = VARSIZE_ANY_EXHDR(value);
 	const uint8_t *from = bytes + PAGE_HEAD_BYTES;
+	LineLayout layout = parameters.geometry.layout;
 	LiveParameters origin;
 	DumpedEntry *entries;
 	bool good;
@@ -409,11 +425,16 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	page->clock = LoadU32(bytes + CLOCK_AT);
 	page->count = LoadU32(bytes + ENTRIES_AT);
 	page->early = LoadU32(bytes + EARLY_AT);
+	page->level = layout.level = bytes[LEVEL_AT];
+	page->pages = LoadU32(bytes + PAGES_AT);
 	entries = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page->count + 1));
-	good = bytes[METHOD_AT] == 0 && (parameters.geometry.layout.timed || page->clock == 0) &&
-		   (page->covers
-				? page->block == parameters.geometry.pages && page->count == 0 && page->early == 0
-				: page->block < parameters.geometry.pages);
+	good = bytes[METHOD_AT] == 0 && (layout.timed || page->clock == 0) &&
+		   (page->covers ? page->block == CoversRow(parameters) && page->count == 0 &&
+							   page->early == 0 && page->level == 0 &&
+							   (!layout.grows || (page->pages >= 1 && page->pages <= kMostPages))
+			: layout.grows ? page->early == 0 && page->pages >= 1 && page->pages <= kMostPages &&
+								 CanBePage(page->block, page->level, page->pages)
+						   : page->block < parameters.geometry.pages);
 	for (uint32 i = 0; i < page->count; i++, from += ENTRY_BYTES)
 	{
 		uint64 word = LoadU64(from);
@@ -421,8 +442,8 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 		entries[i].rest = word & dedup::LowMask(kRestBits);
 		entries[i].line = (uint32) (word >> kRestBits);
 		entries[i].generation = LoadU32(from + ENTRY_GENERATION_AT);
-		if (entries[i].line >= kLines ||
-			(!parameters.geometry.layout.timed && entries[i].generation != 0))
+		if (entries[i].line >= kLines || (!layout.timed && entries[i].generation != 0) ||
+			(layout.grows && !HasBits(page->block, page->level, PageBits(entries[i].rest))))
 			good = false;
 	}
 	page->entries = entries;
@@ -431,7 +452,7 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
 	{
 		page->lines = from;
 		for (unsigned line = 0; line < kLines; line++)
-			if (!IsValidLine(from + line * dedup::kLineBytes, parameters.geometry.layout))
+			if (!IsValidLine(from + line * dedup::kLineBytes, layout))
 				good = false;
 	}
 	if (!good)

@@ -110,7 +110,7 @@ EraseFingerprint(const LiveFilter &filter, const HeldPage &main, const Address &
 	uint32 generation;
 
 	memcpy(copy, main.bytes, BLCKSZ);
-	if (!TakeFromLine(LineAt(copy, address.line), filter.parameters.geometry.layout, address.rest,
+	if (!TakeFromLine(LineAt(copy, address.line), LinesOf(filter, copy), address.rest,
 					  ClockOf(copy), &generation))
 		return false;
 	StartChange();
@@ -126,7 +126,7 @@ LastInReplacement(const LiveFilter &replacement, uint64 hash, uint32 now)
 	HeldPage main;
 	uint32 last;
 
-	if (!HoldPage(replacement, (BlockNumber) address.group, Kind::kMain, BUFFER_LOCK_SHARE, &main))
+	if (!HoldPageToRead(replacement, address, &main))
 		return 0;
 	now = Max(now, ClockOf(main.bytes));
 	last = LastSight(replacement, main, address, now);
@@ -142,7 +142,7 @@ EraseFromReplacement(const LiveFilter &replacement, uint64 hash)
 	bool found;
 	HeldPage main;
 
-	HoldPageToChange(replacement, (BlockNumber) address.group, Kind::kMain, &main);
+	HoldPageOfKey(replacement, address, &main);
 	/* A key in a window of time has an entry for each generation that it was put under. */
 	do
 	{

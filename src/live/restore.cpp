@@ -31,16 +31,16 @@ static bool ahead_warned;
 static bool
 IsEmpty(const LiveFilter &filter)
 {
-	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
-	{
-		HeldPage page;
-		bool empty;
+	PageWalk walk;
+	HeldPage page;
 
-		CHECK_FOR_INTERRUPTS();
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
-			continue;
+	StartPageWalk(filter, &walk);
+	while (HoldNextPage(&walk, BUFFER_LOCK_EXCLUSIVE, &page))
+	{
 		SettlePage(filter, page, false);
-		empty = IsEmptyPage(filter, page.bytes);
+
+		const bool empty = IsEmptyPage(filter, page.bytes);
+
 		ReleasePage(page);
 		if (!empty)
 			return false;
@@ -57,20 +57,15 @@ ReportNotEmpty(const LiveFilter &filter)
 	pg_unreachable();
 }
 
-void
-LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
+/* Writes a dumped page into its main page, which is held. */
+static void
+FillHeld(const LiveFilter &filter, const HeldPage &main, const DumpedPage &dumped)
 {
 	const uint64 own = WideXid(GetCurrentTransactionId());
 	PGAlignedBlock block;
 	uint8_t *scratch = (uint8_t *) block.data;
-	HeldPage main;
 	uint32 left = 0;
-	uint32 newest = dumped.clock;
 
-	Assert(dumped.block < filter.parameters.geometry.pages);
-	for (uint32 i = 0; i < dumped.count; i++)
-		newest = Max(newest, dumped.entries[i].generation);
-	HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
 	/* Somebody else may have come since the whole was found empty. */
 	if (LoaderOf(main.bytes) != kNoXid || !LinesEmpty(filter, main.bytes))
 		ReportNotEmpty(filter);
@@ -98,7 +93,113 @@ LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
 
 		PutKey(filter, main, NULL, {own, entry.generation}, entry.line, entry.rest, false);
 	}
+}
+
+[[noreturn]] static void
+ReportUsed(const LiveFilter &filter, uint32 number)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNIQUE_VIOLATION),
+			 errmsg("page %u of live filter \"%s\" is not empty", number, LiveName(filter))));
+	pg_unreachable();
+}
+
+static bool
+IsUsed(const HeldPage &main)
+{
+	return LoaderOf(main.bytes) != kNoXid || CountEntries(main.bytes, kMainArea) > 0;
+}
+
+/* Divides a dumped page as a split would do. The arrays of both parts are palloc'd. */
+static void
+DividePage(const LiveFilter &filter, const DumpedPage &page, DumpedPage *low, DumpedPage *high)
+{
+	LineLayout layout = filter.parameters.geometry.layout;
+	DumpedEntry *kept = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page.count + 1));
+	DumpedEntry *moved = (DumpedEntry *) palloc(sizeof(DumpedEntry) * (page.count + 1));
+
+	layout.level = page.level;
+	*low = page;
+	low->level++;
+	*high = *low;
+	high->block = UpperOf(page.block, page.level);
+	low->entries = kept;
+	high->entries = moved;
+	low->count = high->count = 0;
+	for (uint32 i = 0; i < page.count; i++)
+		if ((PageBits(page.entries[i].rest) >> page.level & 1) != 0)
+			moved[high->count++] = page.entries[i];
+		else
+			kept[low->count++] = page.entries[i];
+	if (page.lines == NULL)
+		return;
+
+	uint8_t *low_lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
+	uint8_t *high_lines = (uint8_t *) palloc(kLines * dedup::kLineBytes);
+
+	for (unsigned line = 0; line < kLines; line++)
+	{
+		const size_t at = line * dedup::kLineBytes;
+
+		SplitLine(page.lines + at, layout, low_lines + at, high_lines + at);
+	}
+	low->lines = low_lines;
+	high->lines = high_lines;
+}
+
+/*
+ * Loads a page of a filter that grows: into the page of its number and level, or, if that has
+ * split, into all that have its keys now.
+ */
+static void
+LoadGrown(const LiveFilter &filter, const DumpedPage &dumped)
+{
+	HeldPage main;
+	DumpedPage low;
+	DumpedPage high;
+
+	(void) HoldNumbered(filter, dumped.block, BUFFER_LOCK_EXCLUSIVE, true, &main);
+	if (LevelOf(main.bytes) == dumped.level)
+	{
+		if (IsUsed(main))
+			ReportUsed(filter, dumped.block);
+		FillHeld(filter, main, dumped);
+		ReleasePage(main);
+		SplitIfWanted(filter);
+		return;
+	}
+	if (LevelOf(main.bytes) < dumped.level)
+		elog(ERROR, "page %u of live filter \"%s\" has not split", dumped.block, LiveName(filter));
 	ReleasePage(main);
+	DividePage(filter, dumped, &low, &high);
+	LoadGrown(filter, low);
+	LoadGrown(filter, high);
+}
+
+void
+LiveLoadPage(const LiveFilter &filter, const DumpedPage &dumped)
+{
+	uint32 newest = dumped.clock;
+
+	for (uint32 i = 0; i < dumped.count; i++)
+		newest = Max(newest, dumped.entries[i].generation);
+	if (Grows(filter))
+	{
+		const uint32 pages = Max(dumped.pages, FewestPages(dumped.block, dumped.level));
+
+		if (GuessPages(filter) < pages)
+			PresizePages(filter, pages);
+		LoadGrown(filter, dumped);
+	}
+	else
+	{
+		HeldPage main;
+
+		Assert(dumped.block < filter.parameters.geometry.pages);
+		HoldPageToChange(filter, dumped.block, Kind::kMain, &main);
+		FillHeld(filter, main, dumped);
+		ReleasePage(main);
+	}
 	if (!ahead_warned && LiveIsAhead(filter, newest))
 	{
 		WarnLiveAhead(filter, "newest key that was loaded is");
@@ -177,15 +278,13 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 			MemoryContextSwitchTo(old);
 			continue;
 		}
-		if (HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
+		if (!Grows(filter) && HoldPage(filter, dumped.block, Kind::kMain, BUFFER_LOCK_SHARE, &page))
 		{
-			used = LoaderOf(page.bytes) != kNoXid || CountEntries(page.bytes, kMainArea) > 0;
+			used = IsUsed(page);
 			ReleasePage(page);
 		}
 		if (used)
-			ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
-							errmsg("page %u of live filter \"%s\" is not empty", dumped.block,
-								   LiveName(filter))));
+			ReportUsed(filter, dumped.block);
 		LiveLoadPage(filter, dumped);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(context);

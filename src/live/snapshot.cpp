@@ -2,9 +2,13 @@
  * dedup_snapshot and dedup_load: a live filter as a value, and a value's keys into a live
  * filter.
  */
+#include <algorithm>
+
 #include "core/live_method.hpp"
+#include "core/live_value.hpp"
 #include "live/call.hpp"
 #include "live/page_type.hpp"
+#include "live/store/store.hpp"
 #include "value/datum.hpp"
 
 extern "C" {
@@ -25,35 +29,19 @@ NewestOf(const DumpedPage &page)
 	return newest;
 }
 
-/*
- * dedup_snapshot(name) returns dedup_filter
- *
- * A value of method fifo with the keys that the current snapshot sees as committed, and
- * this transaction's own.
- */
-DEDUP_FUNCTION(dedup_live_snapshot)
+/* A value of method fifo with the lines of a filter that does not grow. */
+static struct varlena *
+SnapshotOfLines(const LiveFilter &filter)
 {
-	LiveFilter filter;
-	const dedup::Shape *shape;
-	const LineLayout *layout;
-	struct varlena *value;
-	uint8_t *image;
+	const dedup::Shape *shape = &filter.parameters.shape;
+	const LineLayout *layout = &filter.parameters.geometry.layout;
+	struct varlena *value = AllocateFlat(dedup::kHeaderBytes + shape->bytes);
+	uint8_t *image = (uint8_t *) VARDATA(value);
 	uint32 clock = 0;
-	MemoryContext context;
-	MemoryContext old;
+	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_snapshot",
+														  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
 
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
-	SettleLandedRows();
-	if (!OpenNamed(fcinfo, "dedup_snapshot()", &filter))
-		PG_RETURN_NULL();
-	shape = &filter.parameters.shape;
-	layout = &filter.parameters.geometry.layout;
-	value = AllocateFlat(dedup::kHeaderBytes + shape->bytes);
-	image = (uint8_t *) VARDATA(value);
-	context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_snapshot",
-											ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(context);
 	/* Pages of a timed filter have clocks of their own; the value has the newest. */
 	for (bool again = true; again;)
 	{
@@ -104,6 +92,136 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 	MemoryContextDelete(context);
 	dedup::WriteHeader(image, *shape, dedup::Form::kFull, dedup::Counters{0, clock});
 	dedup::Seal(image, dedup::kHeaderBytes + shape->bytes);
+	return value;
+}
+
+namespace
+{
+
+/* A snapshot of a filter that grows that is being taken. */
+struct GrownSnapshot
+{
+	const LiveFilter *filter;
+	MemoryContext context; /* of the page in hand */
+	uint32 now;
+	uint8_t *image; /* of the value, or NULL: keys are only counted */
+	dedup::Shape shape;
+	dedup::Counters counters;
+	uint64 keys;
+};
+
+} /* namespace */
+
+static void
+AddKey(GrownSnapshot *snapshot, uint64 bits, unsigned line, uint32 generation)
+{
+	if (snapshot->filter->parameters.ttl != 0 && !Alive(generation, snapshot->now))
+		return;
+	snapshot->keys++;
+	if (snapshot->image != NULL)
+		AddToValue(snapshot->shape, &snapshot->counters, snapshot->image + dedup::kHeaderBytes,
+				   {bits, line});
+}
+
+/* Adds the keys of a page that had a level when the walk began, and of those split off it since. */
+static void
+AddPages(GrownSnapshot *snapshot, uint32 number, unsigned level)
+{
+	const LiveFilter &filter = *snapshot->filter;
+	LineLayout layout = filter.parameters.geometry.layout;
+	MemoryContext old;
+	DumpedPage page;
+
+	CHECK_FOR_INTERRUPTS();
+	MemoryContextReset(snapshot->context);
+	old = MemoryContextSwitchTo(snapshot->context);
+	if (ReadLivePage(filter, GetActiveSnapshot(), number, &page))
+	{
+		layout.level = page.level;
+		for (unsigned line = 0; line < kLines && page.lines != NULL; line++)
+			ForEachInLine(page.lines + line * dedup::kLineBytes, layout, number, page.clock,
+						  [&](uint64 bits, uint32 generation) {
+							  AddKey(snapshot, bits, line, generation);
+						  });
+		for (uint32 i = 0; i < page.count; i++)
+		{
+			const DumpedEntry &entry = page.entries[i];
+
+			AddKey(snapshot, entry.rest >> (kRestBits - layout.widest_fingerprint_bits()),
+				   entry.line, entry.generation);
+		}
+	}
+	MemoryContextSwitchTo(old);
+	for (; level < page.level; level++)
+		AddPages(snapshot, UpperOf(number, level), level + 1);
+}
+
+static void
+AddAllPages(GrownSnapshot *snapshot)
+{
+	const uint32 pages = CountPages(*snapshot->filter);
+
+	for (uint32 number = 0; number < pages; number++)
+		AddPages(snapshot, number, LevelOfPage(number, pages));
+}
+
+/*
+ * A value of method infini with the keys of a filter that grows, those of the window if it is one
+ * of time: what the filter knows of them, no more and no less. They are counted first, so that
+ * the value has the right size.
+ */
+static struct varlena *
+SnapshotOfGrown(const LiveFilter &filter)
+{
+	GrownSnapshot snapshot = {};
+	struct varlena *value;
+	uint32 bytes;
+
+	snapshot.filter = &filter;
+	snapshot.context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_snapshot",
+													 ALLOCSET_DEFAULT_SIZES);
+	if (filter.parameters.ttl != 0)
+		snapshot.now = Max(LiveGenerationNow(filter), LiveClock(filter));
+	AddAllPages(&snapshot);
+	snapshot.shape = ValueShape(filter.parameters.shape,
+								filter.parameters.geometry.layout.widest_fingerprint_bits());
+	if (snapshot.keys > MostKeysOfValue(snapshot.shape))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("snapshot of live filter \"%s\" is too large", LiveName(filter)),
+				 errdetail("It holds " UINT64_FORMAT " keys; a value has room for " UINT64_FORMAT
+						   " of them in its %d MB.",
+						   snapshot.keys, MostKeysOfValue(snapshot.shape),
+						   (int) (dedup::kMaxBodyBytes >> 20)),
+				 errhint("Copy the filter with COPY or pg_dump.")));
+	snapshot.counters = EmptyValue(snapshot.shape, snapshot.keys, &bytes);
+	value = AllocateFlat(dedup::kHeaderBytes + bytes);
+	snapshot.image = (uint8_t *) VARDATA(value);
+	dedup::ClearInPieces(snapshot.image + dedup::kHeaderBytes, bytes);
+	AddAllPages(&snapshot);
+	MemoryContextDelete(snapshot.context);
+	dedup::WriteHeader(snapshot.image, snapshot.shape, dedup::Form::kFull, snapshot.counters);
+	dedup::Seal(snapshot.image, dedup::kHeaderBytes + bytes);
+	return value;
+}
+
+/*
+ * dedup_snapshot(name) returns dedup_filter
+ *
+ * A value with the keys that the current snapshot sees as committed, and this transaction's own:
+ * of method fifo or, if the filter grows, one that grows as well.
+ */
+DEDUP_FUNCTION(dedup_live_snapshot)
+{
+	LiveFilter filter;
+	struct varlena *value;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	SettleLandedRows();
+	if (!OpenNamed(fcinfo, "dedup_snapshot()", &filter))
+		PG_RETURN_NULL();
+	value = Grows(filter) ? SnapshotOfGrown(filter) : SnapshotOfLines(filter);
 	CloseLive(filter);
 	PG_RETURN_POINTER(value);
 }
@@ -162,6 +280,158 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 	return keys;
 }
 
+/* ---- into filters that grow ---------------------------------------------------------- */
+
+namespace
+{
+
+/* The keys of a value, as bits << kLineBitsInKey | line: in the order of pages. */
+struct LoadedKeys
+{
+	uint64 *keys;
+	uint64 count;
+	uint64 room;
+	bool is_short;
+	bool is_bad;
+};
+
+constexpr unsigned kLineBitsInKey = 7;
+
+} /* namespace */
+
+/* Reads the keys of a value. With no room, counts how many there may be. */
+static void
+ReadKeys(const LiveFilter &filter, const FilterRef &source, LoadedKeys *loaded)
+{
+	const dedup::Header &header = source.header;
+	const unsigned bits = filter.parameters.geometry.layout.widest_fingerprint_bits();
+	const unsigned needed = NeededBits(header.shape, bits);
+
+	loaded->count = 0;
+	ForEachPrefix(header.shape, header.counters, source.image + header.body_at(),
+				  [&](unsigned p, uint64 prefix) {
+					  if (p < needed)
+					  {
+						  loaded->is_short = true;
+						  return;
+					  }
+					  loaded->is_bad =
+						  !FromPrefix(header.shape, bits, p, prefix,
+									  [&](const LongFingerprint &key) {
+										  if (loaded->count < loaded->room)
+											  loaded->keys[loaded->count] =
+												  key.bits << kLineBitsInKey | key.line;
+										  loaded->count++;
+									  }) ||
+						  loaded->is_bad;
+				  });
+}
+
+/* The level of all pages when a filter gets so many keys: most of its lines have room then. */
+static unsigned
+LevelFor(const LiveFilter &filter, uint64 keys)
+{
+	const LineLayout &layout = filter.parameters.geometry.layout;
+	const uint32 most = MostPages(layout, filter.parameters.shape.fpr);
+	unsigned level = 0;
+
+	while ((uint64) 2 << level <= most && keys > ((uint64) kLines * layout.usable() / 2) << level)
+		level++;
+	return level;
+}
+
+/* Loads the keys of one page, which have the first bits of their rests in common. */
+static void
+LoadKeysOfPage(const LiveFilter &filter, const uint64 *keys, uint64 count, unsigned level,
+			   uint32 generation)
+{
+	LineLayout layout = filter.parameters.geometry.layout;
+	const unsigned left = kRestBits - layout.widest_fingerprint_bits();
+	uint8_t *lines = (uint8_t *) palloc0(kLines * dedup::kLineBytes);
+	uint64 *others = (uint64 *) palloc(sizeof(uint64) * (count + 1));
+	uint32 other_count = 0;
+	DumpedPage page = {};
+	DumpedEntry *entries;
+
+	layout.level = level;
+	for (uint64 i = 0; i < count; i++)
+	{
+		uint8_t *line = lines + (keys[i] & dedup::LowMask(kLineBitsInKey)) * dedup::kLineBytes;
+		const uint64 rest = keys[i] >> kLineBitsInKey << left;
+
+		if (LineHolds(line, layout, rest, generation, generation))
+			continue;
+		if (IsFullLine(line, layout))
+			others[other_count++] = keys[i];
+		else
+			(void) AddToLine(line, layout, rest, generation, generation);
+	}
+	/* An entry has more bits than is known of the key: there is one for each that it may be. */
+	entries =
+		(DumpedEntry *) palloc_extended(sizeof(DumpedEntry) * (((Size) other_count << left) + 1),
+										MCXT_ALLOC_HUGE);
+	for (uint32 i = 0; i < other_count; i++)
+		for (uint64 low = 0; low < (uint64) 1 << left; low++)
+			entries[page.count++] = {(uint32) (others[i] & dedup::LowMask(kLineBitsInKey)),
+									 generation, others[i] >> kLineBitsInKey << left | low};
+	page.block = (uint32) (PageBits(keys[0] >> kLineBitsInKey << left) & dedup::LowMask(level));
+	page.level = level;
+	page.pages = (uint32) 1 << level;
+	page.clock = generation;
+	page.entries = entries;
+	page.lines = lines;
+	LiveLoadPage(filter, page);
+}
+
+/* Loads a value of the method of filters that grow. Returns how many keys it holds. */
+static int64
+LoadPrefixes(const LiveFilter &filter, const FilterRef &source)
+{
+	const unsigned bits = filter.parameters.geometry.layout.widest_fingerprint_bits();
+	const uint32 generation = LiveGenerationNow(filter);
+	MemoryContext context =
+		AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_load", ALLOCSET_DEFAULT_SIZES);
+	LoadedKeys loaded = {};
+	unsigned level;
+
+	LiveRequireEmpty(filter);
+	ReadKeys(filter, source, &loaded);
+	if (loaded.is_short)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fingerprints of the value are too short for live filter \"%s\"",
+						LiveName(filter)),
+				 errdetail("The live filter needs %u bits of the hash of each key.",
+						   NeededBits(source.header.shape, bits)),
+				 errhint("Snapshots of live filters that grow can be loaded into others with the "
+						 "same seed and the same rate or a higher one.")));
+	loaded.room = loaded.count;
+	loaded.keys = (uint64 *) palloc_extended(sizeof(uint64) * (loaded.room + 1), MCXT_ALLOC_HUGE);
+	ReadKeys(filter, source, &loaded);
+	if (loaded.is_bad)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("dedup_filter value is corrupt"),
+						errdetail("A fingerprint belongs to no line.")));
+	std::sort(loaded.keys, loaded.keys + loaded.count);
+	loaded.count = (uint64) (std::unique(loaded.keys, loaded.keys + loaded.count) - loaded.keys);
+	level = LevelFor(filter, loaded.count);
+	for (uint64 from = 0, to; from < loaded.count; from = to)
+	{
+		const unsigned shift = kLineBitsInKey + bits - level;
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		CHECK_FOR_INTERRUPTS();
+		for (to = from + 1;
+			 to < loaded.count && loaded.keys[to] >> shift == loaded.keys[from] >> shift; to++)
+			;
+		LoadKeysOfPage(filter, loaded.keys + from, to - from, level, generation);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	pfree(loaded.keys);
+	MemoryContextDelete(context);
+	return (int64) loaded.count;
+}
+
 /* What a value is, in words that compare with those of a live filter. */
 static char *
 DescribeValue(const FilterRef &value)
@@ -176,6 +446,14 @@ DescribeValue(const FilterRef &value)
 	if (value.header.method->growth != NULL)
 		return psprintf("any number of keys at a rate of %g with %s", shape.fpr, rest);
 	return psprintf(UINT64_FORMAT " keys at a rate of %g with %s", shape.keys, shape.fpr, rest);
+}
+
+/* Whether a value that is not exact, with the filter's seed and hash, can be loaded. */
+static bool
+FitsLive(const LiveFilter &filter, const FilterRef &source)
+{
+	return Grows(filter) ? CanBeLoaded(*source.header.method)
+						 : source.header.shape == filter.parameters.shape;
 }
 
 /*
@@ -199,17 +477,19 @@ DEDUP_FUNCTION(dedup_live_load)
 	source = GetFilter(PG_GETARG_DATUM(1));
 	RequireMembership(*source.header.method);
 	if (dedup::KeySeedOf(source.header.shape) != filter.key_seed() ||
-		(!source.header.exact() && !(source.header.shape == filter.parameters.shape)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("cannot load a filter of another shape into live filter \"%s\"",
-						LiveName(filter)),
-				 errdetail("The live filter is for " UINT64_FORMAT
-						   " keys at a rate of %g with %s; the value is for %s.",
-						   filter.parameters.shape.keys, filter.parameters.shape.fpr,
-						   DescribeShape(filter.parameters.shape), DescribeValue(source)),
-				 errhint(
-					 "Snapshots can be loaded into filters made with the same parameters and seed; "
+		(!source.header.exact() && !FitsLive(filter, source)))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("cannot load a filter of another shape into live filter \"%s\"",
+					LiveName(filter)),
+			 errdetail("The live filter is for %s at a rate of %g with %s; the value is for %s.",
+					   Grows(filter)
+						   ? "any number of keys"
+						   : psprintf(UINT64_FORMAT " keys", filter.parameters.shape.keys),
+					   filter.parameters.shape.fpr, DescribeShape(filter.parameters.shape),
+					   DescribeValue(source)),
+			 errhint("Snapshots can be loaded into filters made with the same parameters and seed; "
 					 "filters that are still exact into any with the same seed and hash.")));
 	if (source.header.exact())
 	{
@@ -218,7 +498,7 @@ DEDUP_FUNCTION(dedup_live_load)
 			CountLive(filter, LiveCounter::New, keys);
 	}
 	else
-		keys = LoadLines(filter, source);
+		keys = Grows(filter) ? LoadPrefixes(filter, source) : LoadLines(filter, source);
 	CloseLive(filter);
 	PG_RETURN_INT64(keys);
 }

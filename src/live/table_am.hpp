@@ -6,6 +6,11 @@
 
 #include "live/live.hpp"
 
+[[noreturn]] extern void RefuseLive(Relation rel, const char *what, const char *hint);
+
+/* The callbacks of scans, and of rows by their place (scan.cpp) */
+extern void FillLiveScans(TableAmRoutine *am);
+
 /* multi_insert, what COPY FROM calls: a restore (restore.cpp) */
 extern void LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command,
 							int options, struct BulkInsertStateData *state);

@@ -1,8 +1,9 @@
 /*
  * VACUUM of live filters. It settles every page, keeps relfrozenxid behind the oldest
- * transaction that a page still names, finds free overflow pages that the map of them
- * has lost, and gives those at the end of the file back. VACUUM FULL copies the file.
+ * transaction that a page still names, finds free pages that the map of them has lost, and
+ * gives pages back (give_back.cpp). VACUUM FULL copies the file.
  */
+#include "live/give_back.hpp"
 #include "live/store/store.hpp"
 #include "live/table_am.hpp"
 
@@ -46,25 +47,26 @@ static uint64
 SettleAll(const LiveFilter &filter)
 {
 	uint64 oldest = SettleLiveCovers(filter);
+	PageWalk walk;
+	HeldPage main;
 
-	for (BlockNumber block = 0; block < filter.parameters.geometry.pages; block++)
+	StartPageWalk(filter, &walk);
+	while (HoldNextPage(&walk, BUFFER_LOCK_EXCLUSIVE, &main))
 	{
-		HeldPage main;
-		uint64 here;
+		SettlePage(filter, main, false);
+		CountToSplit(filter, main);
 
+		const uint64 here = OldestTag(filter, main);
+		if (here != kNoXid && (oldest == kNoXid || here < oldest))
+			oldest = here;
+		ReleasePage(main);
+		SplitIfWanted(filter);
+		WarnLiveEarly(filter);
 #if PG_VERSION_NUM >= 180000
 		vacuum_delay_point(false);
 #else
 		vacuum_delay_point();
 #endif
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &main))
-			continue;
-		SettlePage(filter, main, false);
-		here = OldestTag(filter, main);
-		if (here != kNoXid && (oldest == kNoXid || here < oldest))
-			oldest = here;
-		ReleasePage(main);
-		WarnLiveEarly(filter);
 	}
 	return oldest;
 }
@@ -79,47 +81,31 @@ OldestRunning(Relation rel)
 #endif
 }
 
-/* Whether an overflow page is in no chain. */
-static bool
-IsFreePage(const LiveFilter &filter, BlockNumber block)
-{
-	Buffer buffer = ReadBuffer(filter.rel, block);
-	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
-	bool is_free;
-
-	CHECK_FOR_INTERRUPTS();
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	is_free = PageIsNew((Page) page) || LiveIsFreePage(filter, page, block);
-	UnlockReleaseBuffer(buffer);
-	return is_free;
-}
-
 /*
- * Gives free overflow pages at the end of the file back to the operating system, if
- * nobody else uses the filter just now. Returns the file's length.
+ * Looks for free pages: what the map of them has lost in a crash. Sets `*used` to where those at
+ * the end of the file begin.
  */
-static BlockNumber
-TruncateFree(const LiveFilter &filter, BlockNumber used)
+static FreeBlocks
+FindFree(const LiveFilter &filter, BlockNumber blocks, BlockNumber *used)
 {
-	Relation rel = filter.rel;
-	BlockNumber blocks;
+	FreeBlocks found = {NULL, 0};
 
-	if (!ConditionalLockRelation(rel, AccessExclusiveLock))
-		return RelationGetNumberOfBlocks(rel);
-	blocks = RelationGetNumberOfBlocks(rel);
-	for (BlockNumber block = blocks; block-- > used;)
-		if (!IsFreePage(filter, block))
+	found.block =
+		(BlockNumber *) palloc_extended(sizeof(BlockNumber) * ((Size) blocks + 1), MCXT_ALLOC_HUGE);
+	*used = Min(blocks, LastFixedBlock(filter) + 1);
+	for (BlockNumber block = *used; block < blocks; block++)
+		if (IsFreePage(filter, block))
 		{
-			used = block + 1;
-			break;
+			RecordFreeIndexPage(filter.rel, block);
+			found.block[found.count++] = block;
 		}
-	/* The server forgets what KnowLong() in store/pages.cpp noted, here and elsewhere. */
-	Assert(used > CountersBlock(filter) || used == blocks);
-	if (used < blocks)
-		RelationTruncate(rel, used);
-	UnlockRelation(rel, AccessExclusiveLock);
-	return used;
+		else
+			*used = block + 1;
+	return found;
 }
+
+/* Of so many pages, as many free ones between others are worth to be given back. */
+static constexpr BlockNumber kFreeShare = 64;
 
 void
 LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
@@ -132,6 +118,8 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	TimestampTz start = GetCurrentTimestamp();
 #endif
 	uint64 oldest = kNoXid;
+	FreeBlocks free_blocks;
+	BlockNumber used;
 
 	/* One that was made by hand, without parameters, holds nothing. */
 	if (LiveHasParameters(rel))
@@ -143,16 +131,10 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, cutoff))
 		cutoff = (TransactionId) oldest;
 
-	/* What the map of free pages has lost in a crash; and what is free at the end. */
-	BlockNumber used = Min(blocks, CountersBlock(filter) + 1);
-
-	for (BlockNumber block = used; block < blocks; block++)
-		if (IsFreePage(filter, block))
-			RecordFreeIndexPage(rel, block);
-		else
-			used = block + 1;
-	if (used < blocks)
-		blocks = TruncateFree(filter, used);
+	free_blocks = FindFree(filter, blocks, &used);
+	if (used < blocks || (Grows(filter) && free_blocks.count > blocks / kFreeShare))
+		blocks = GiveBackFree(filter, free_blocks);
+	pfree(free_blocks.block);
 	IndexFreeSpaceMapVacuum(rel);
 #if PG_VERSION_NUM >= 180000
 	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
@@ -169,7 +151,7 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 #endif
 }
 
-/* VACUUM FULL: every block stays where it is. */
+/* VACUUM FULL: the blocks are copied as they are, in a filter that grows without free ones. */
 void
 LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
@@ -186,6 +168,12 @@ LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 	}
 	if (oldest != kNoXid && TransactionIdPrecedes((TransactionId) oldest, *xid_cutoff))
 		*xid_cutoff = (TransactionId) oldest;
+	if (Grows(filter))
+	{
+		BlockNumber used;
+
+		(void) GiveBackFree(filter, FindFree(filter, RelationGetNumberOfBlocks(from), &used));
+	}
 	FlushRelationBuffers(from);
 	RelationCopyStorage(RelationGetSmgr(from), RelationGetSmgr(to), MAIN_FORKNUM,
 						from->rd_rel->relpersistence);

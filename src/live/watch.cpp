@@ -1,6 +1,8 @@
 /*
- * Watching live filters: dedup_stats, dedup_check, and what the view dedup_filters shows.
+ * Watching live filters: dedup_stats, and what the view dedup_filters shows.
  */
+#include <cmath>
+
 #include "live/call.hpp"
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -25,7 +27,7 @@ using namespace dedup::live;
 /* ---- what there is in a filter --------------------------------------------------------- */
 
 /* Columns of what dedup_stats() returns. */
-static constexpr int STATS_COLUMNS = 25;
+static constexpr int STATS_COLUMNS = 28;
 
 namespace
 {
@@ -46,7 +48,7 @@ struct Holdings
 static void
 AddLines(const LiveFilter &filter, const uint8_t *main, uint32 now, Holdings *holdings)
 {
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	const LineLayout layout = LinesOf(filter, main);
 
 	for (unsigned line = 0; line < kLines; line++)
 	{
@@ -89,7 +91,7 @@ static bool
 IsCounted(const LiveFilter &filter, const HeldPage &main, const HeldPage &page, unsigned place,
 		  const Entry &entry, uint32 now)
 {
-	const LineLayout &layout = filter.parameters.geometry.layout;
+	const LineLayout layout = LinesOf(filter, main.bytes);
 	uint32 last = 0;
 
 	if (!layout.timed)
@@ -127,30 +129,42 @@ AddEntries(const LiveFilter &filter, const HeldPage &main, const HeldPage &page,
 	});
 }
 
+static void
+AddHoldings(const Holdings &page, double part, Holdings *sum)
+{
+	sum->held += page.held;
+	sum->in_flight += page.in_flight;
+	sum->overflow += page.overflow;
+	sum->early += page.early;
+	sum->rate += page.rate * part;
+}
+
 /* Reads every page. */
 static Holdings
 ReadHoldings(const LiveFilter &filter, uint32 now)
 {
-	const BlockNumber pages = filter.parameters.geometry.pages;
 	Holdings holdings = {};
+	PageWalk walk;
+	HeldPage main;
 
-	for (BlockNumber block = 0; block < pages; block++)
+	StartPageWalk(filter, &walk);
+	while (HoldNextPage(&walk, BUFFER_LOCK_SHARE, &main))
 	{
-		HeldPage main;
+		Holdings here = {};
 
-		CHECK_FOR_INTERRUPTS();
-		if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &main))
-			continue;
-		holdings.early += EarlyOf(main.bytes);
-		AddLines(filter, main.bytes, now, &holdings);
+		here.early = EarlyOf(main.bytes);
+		AddLines(filter, main.bytes, now, &here);
 		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			holdings.overflow += page.block != main.block;
-			AddEntries(filter, main, page, now, &holdings);
+			here.overflow += page.block != main.block;
+			AddEntries(filter, main, page, now, &here);
 			return false;
 		});
+		/* A page of a higher level has a smaller part of all keys that may be asked for. */
+		AddHoldings(here, std::ldexp(1, -(int) LevelOf(main.bytes)), &holdings);
 		ReleasePage(main);
 	}
-	holdings.rate /= (double) pages * kLines;
+	/* Those of a filter that grows are parts of 1. */
+	holdings.rate /= (Grows(filter) ? 1.0 : filter.parameters.geometry.pages) * kLines;
 	return holdings;
 }
 
@@ -165,12 +179,16 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	Holdings holdings;
 	Interval *ttl = (Interval *) palloc0(sizeof(Interval));
 	const char *kind;
+	uint32 pages;
+	int64 bytes;
 	int n = 0;
 
 	/* Backfills have a clock of their own, and so have events ahead of the clock. */
 	if (parameters.ttl != 0 && counts.clock != 0)
 		now = counts.clock;
 	holdings = ReadHoldings(filter, now);
+	pages = CountPages(filter);
+	bytes = (int64) RelationGetNumberOfBlocks(filter.rel) * BLCKSZ;
 
 	ttl->day = (int32) (parameters.ttl / USECS_PER_DAY);
 	ttl->time = parameters.ttl % USECS_PER_DAY;
@@ -178,6 +196,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	if (parameters.shape.hash != dedup::kXxh3Hash)
 		kind = psprintf("%s, hash=%s", kind, dedup::kHashNames[parameters.shape.hash]);
 	values[n++] = CStringGetTextDatum(kind);
+	isnull[n] = Grows(filter);
 	values[n++] = Int64GetDatum((int64) parameters.prototype_keys);
 	values[n++] = Float8GetDatum(parameters.prototype_fpr);
 	values[n++] = Int64GetDatum((int64) parameters.shape.seed);
@@ -190,16 +209,23 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	isnull[n] = counts.since == 0;
 	values[n++] = TimestampTzGetDatum(counts.since);
 	values[n++] = Int64GetDatum(holdings.held);
-	values[n++] = Float8GetDatum((double) holdings.held / room);
+	isnull[n] = Grows(filter);
+	values[n++] = Float8GetDatum(Grows(filter) ? 0 : (double) holdings.held / room);
 	values[n++] = Float8GetDatum(holdings.rate);
 	values[n++] =
 		BoolGetDatum(LiveIsOverfull(filter, holdings.early,
 									Max(counts.value[(int) LiveCounter::New], holdings.held)) ||
-					 (!parameters.forgets && (double) holdings.held > room));
+					 (!parameters.forgets && !Grows(filter) && (double) holdings.held > room));
 	values[n++] = Int64GetDatum(holdings.early);
 	values[n++] = Int64GetDatum(holdings.in_flight);
 	values[n++] = Int64GetDatum(holdings.overflow);
-	values[n++] = Int64GetDatum((int64) RelationGetNumberOfBlocks(filter.rel) * BLCKSZ);
+	values[n++] = Int64GetDatum(bytes);
+	isnull[n] = !Grows(filter);
+	values[n++] = Int32GetDatum((int32) LevelOfPages(Max(pages, 1)));
+	isnull[n] = !Grows(filter);
+	values[n++] = Int64GetDatum((int64) pages - 1);
+	isnull[n] = holdings.held == 0;
+	values[n++] = Float8GetDatum((double) bytes / (double) Max(holdings.held, (int64) 1));
 	Assert(n == STATS_COLUMNS);
 }
 
@@ -231,43 +257,6 @@ DEDUP_FUNCTION(dedup_live_stats)
 	FillStats(filter, values, isnull);
 	CloseLive(filter);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
-}
-
-/* ---- errors that are answers -------------------------------------------------------------- */
-
-/*
- * Runs work() in a subtransaction. Returns the message of the error that it raised, or
- * null. Errors that are not about the filter are raised: cancel, shutdown, lack of
- * resources. A parallel plan does not allow subtransactions.
- */
-template <typename Work>
-static char *
-ErrorOf(Work work)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	char *volatile problem = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		work();
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData *error = RollBackError(context, owner);
-		const int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
-
-		if (category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES)
-			ReThrowError(error);
-		problem = error->message;
-	}
-	PG_END_TRY();
-	return problem;
 }
 
 /* ---- what views show -------------------------------------------------------------------- */
@@ -336,177 +325,4 @@ ShowLiveCounts(Oid relid, LiveCounts *counts, bool *covers, char **problem)
 		*counts = ReadLiveCounts(filter);
 		*covers = LiveCoversFor(filter, NULL);
 	});
-}
-
-/* ---- checking ------------------------------------------------------------------------------ */
-
-namespace
-{
-
-/* A check that is under way. */
-struct Check
-{
-	Tuplestorestate *rows; /* what was found */
-	TupleDesc desc;
-	LiveFilter filter;
-	BlockNumber blocks; /* of the file */
-	bool *reached;      /* overflow pages that are in a chain */
-	bool *unreadable;
-};
-
-} /* namespace */
-
-static void
-ReportProblem(const Check *check, BlockNumber block, const char *problem)
-{
-	Datum values[2] = {Int64GetDatum((int64) block), CStringGetTextDatum(problem)};
-	bool isnull[2] = {};
-
-	tuplestore_putvalues(check->rows, check->desc, values, isnull);
-}
-
-/* What the server finds wrong with a page when it reads it; null if nothing. */
-static const char *
-ReadingFlaw(Relation rel, BlockNumber block)
-{
-	return ErrorOf([&] { ReleaseBuffer(ReadBuffer(rel, block)); });
-}
-
-/* What a look at everything in a page finds wrong; null if nothing. */
-static const char *
-FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
-{
-	const char *flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
-
-	if (flaw == NULL)
-		flaw = LivePageFlaw(filter, page, block);
-	if (flaw == NULL && kind == Kind::kCounters)
-		flaw = LiveCountersFlaw(page);
-	if (flaw == NULL && kind == Kind::kCounters)
-		flaw = LiveCoverFlaw(page);
-	if (flaw != NULL || kind == Kind::kCounters)
-		return flaw;
-	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
-		flaw = "It names a transaction that cannot exist.";
-	for (unsigned tag = 1; tag <= AreaOf(page).tags; tag++)
-	{
-		const Tag value = LoadTag(page, tag);
-
-		if ((value.xid != kNoXid && !IsPossibleXid(value.xid)) ||
-			(value.base != 0 && !IsPossibleXid(BaseOf(value))))
-			flaw = "It names a transaction that cannot exist.";
-	}
-	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
-}
-
-/*
- * Checks the overflow page at which a chain goes on. Returns the next one, or 0 if the chain
- * ends, or is broken.
- */
-static BlockNumber
-CheckOverflowPage(Check *check, BlockNumber main, BlockNumber at)
-{
-	const LiveFilter &filter = check->filter;
-	BlockNumber next = 0;
-	const char *flaw;
-	Buffer buffer;
-	uint8_t *bytes;
-
-	if (at <= CountersBlock(filter) || at >= check->blocks)
-	{
-		/* It may be younger than our look at the file's length. */
-		check->blocks = Min(check->blocks, RelationGetNumberOfBlocks(filter.rel));
-		if (at <= CountersBlock(filter) || at >= RelationGetNumberOfBlocks(filter.rel))
-			ReportProblem(check, main, "Its chain of overflow pages leads out of the file.");
-		return 0;
-	}
-	if (check->reached[at])
-	{
-		ReportProblem(check, at, "It is in more than one chain.");
-		return 0;
-	}
-	check->reached[at] = true;
-	if (check->unreadable[at])
-	{
-		ReportProblem(check, at, "The server refuses to read it.");
-		return 0;
-	}
-	buffer = ReadBuffer(filter.rel, at);
-	bytes = (uint8_t *) BufferGetPage(buffer);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain."
-								   : FlawOf(filter, bytes, Kind::kOverflow, at);
-	if (flaw == NULL && OwnerOf(bytes) != main)
-		flaw = "It belongs to another page's chain.";
-	if (flaw == NULL)
-		next = NextOf(bytes);
-	UnlockReleaseBuffer(buffer);
-	if (flaw != NULL)
-		ReportProblem(check, at, flaw);
-	return next;
-}
-
-/* Checks a main page and its chain, or the page of counters. */
-static void
-CheckPage(Check *check, BlockNumber block)
-{
-	const LiveFilter &filter = check->filter;
-	const Kind kind = block == CountersBlock(filter) ? Kind::kCounters : Kind::kMain;
-	const char *flaw = ReadingFlaw(filter.rel, block);
-	BlockNumber next = 0;
-	Buffer buffer;
-	uint8_t *page;
-
-	if (flaw != NULL)
-	{
-		ReportProblem(check, block, flaw);
-		return;
-	}
-	buffer = ReadBuffer(filter.rel, block);
-	page = (uint8_t *) BufferGetPage(buffer);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	if (!PageIsNew((Page) page))
-	{
-		flaw = FlawOf(filter, page, kind, block);
-		if (flaw == NULL && kind == Kind::kMain)
-			next = NextOf(page);
-	}
-	if (flaw != NULL)
-		ReportProblem(check, block, flaw);
-	/* The main page's lock holds the chain as it is. */
-	while (next != 0)
-		next = CheckOverflowPage(check, block, next);
-	UnlockReleaseBuffer(buffer);
-}
-
-/*
- * dedup_check(name) returns setof record (block bigint, problem text)
- *
- * Looks at every byte of every page and reports what is wrong; no rows if all is well.
- */
-DEDUP_FUNCTION(dedup_live_check)
-{
-	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
-	Check check = {};
-	BlockNumber end;
-
-	check.desc = RecordType(fcinfo);
-	check.rows = ReturnRows(result, check.desc);
-	if (!OpenNamed(fcinfo, "dedup_check()", &check.filter))
-		return (Datum) 0;
-	check.blocks = RelationGetNumberOfBlocks(check.filter.rel);
-	check.reached = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	check.unreadable =
-		(bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	end = CountersBlock(check.filter) + 1;
-	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
-	for (BlockNumber block = end; block < check.blocks; block++)
-		check.unreadable[block] = ReadingFlaw(check.filter.rel, block) != NULL;
-	for (BlockNumber block = 0; block < Min(check.blocks, end); block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		CheckPage(&check, block);
-	}
-	CloseLive(check.filter);
-	return (Datum) 0;
 }

@@ -29,4 +29,39 @@ RollBackError(MemoryContext context, ResourceOwner owner)
 	return error;
 }
 
+/*
+ * Runs work() in a subtransaction. Returns the message of the error that it raised, or
+ * null. Those that are not about what is tried are raised: cancel, shutdown, lack of
+ * resources. A parallel plan does not allow subtransactions.
+ */
+template <typename Work>
+static char *
+ErrorOf(Work work)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char *volatile problem = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		work();
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = RollBackError(context, owner);
+		const int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+		if (category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_INSUFFICIENT_RESOURCES)
+			ReThrowError(error);
+		problem = error->message;
+	}
+	PG_END_TRY();
+	return problem;
+}
+
 #endif /* STREAMDEDUP_PG_SUBTRANSACTION_HPP */

@@ -34,12 +34,12 @@ PlainShape(const dedup::Header &state, dedup::Shape *plain)
 	const dedup::Growth *growth = state.method->growth;
 	dedup::Request request;
 
-	if (growth == NULL || growth->state_shape(state.shape) != state.shape)
+	if (growth == NULL)
 		return false;
 	request.fpr = state.shape.fpr;
 	request.options.hash = state.shape.hash;
 	dedup::PlanFilter(*state.method, request, state.shape.seed, plain);
-	return true;
+	return dedup::Reducible(state, *plain);
 }
 
 struct varlena *

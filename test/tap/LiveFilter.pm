@@ -92,16 +92,17 @@ sub no_bad_pages
 # Everything that happens to keys, on a filter of its own: long transactions and short
 # ones, savepoints, errors, batches, forgetting, a guarded table, VACUUM. The table
 # <filter>_said holds what must be true of each key afterwards. Of the keys from 1 on,
-# every 1,000,000 for a run.
+# every 1,000,000 for a run. Without a prototype the filter does not grow.
 sub workload
 {
-	my ($node, $filter, $run) = @_;
+	my ($node, $filter, $run, $prototype) = @_;
 	my $base = $run * 1_000_000;
+	$prototype ||= 'dedup_filter(200000, 1e-6, 42)';
 	if ($run == 0)
 	{
 		$node->safe_psql(
 			'postgres', qq{
-			SELECT dedup_create('$filter', dedup_filter(200000, 1e-6, 42));
+			SELECT dedup_create('$filter', $prototype);
 			CREATE TABLE ${filter}_said (k int, seen boolean);
 			CREATE TABLE ${filter}_rows (k int CHECK (k % 10 <> 3));
 			SELECT dedup_guard('${filter}_rows', '$filter', ARRAY['k']);

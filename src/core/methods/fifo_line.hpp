@@ -49,14 +49,18 @@ inline constexpr unsigned kMaxFingerprintBits = 37;
 struct LineLayout {
   unsigned slot_bytes;  // kMinSlotBytes to kMaxSlotBytes; 1: 12 bits
   bool timed;           // slots hold a generation
+  bool grows = false;   // of a live filter that grows, whose pages have levels
+  unsigned level = 0;   // top bits of the rest that the line's page stands for
 
   constexpr unsigned slot_bits() const noexcept { return slot_bytes == 1 ? 12 : 8 * slot_bytes; }
   constexpr unsigned slots() const noexcept { return unsigned{8 * kLineBytes} / slot_bits(); }
   constexpr unsigned usable() const noexcept { return slots() - (slot_bytes == 1 ? 2 : 1); }
-  constexpr unsigned fingerprint_bits() const noexcept {
+  // Those of level 0, and those that are left.
+  constexpr unsigned widest_fingerprint_bits() const noexcept {
     const unsigned bits = slot_bits() - (timed ? kGenerationBits : 0);
     return bits < kMaxFingerprintBits ? bits : kMaxFingerprintBits;
   }
+  constexpr unsigned fingerprint_bits() const noexcept { return widest_fingerprint_bits() - level; }
 };
 
 static_assert(LineLayout{kMinSlotBytes, false}.slots() == kMaxSlots);
@@ -78,11 +82,12 @@ inline Address AddressOf(uint64_t hash, uint64_t groups, unsigned lines) noexcep
 // The value that is stored for some bits of the hash: 0 is a free slot, so 0 becomes 1.
 inline uint64_t Stored(uint64_t bits) noexcept { return bits == 0 ? 1 : bits; }
 
-// The top bits of the rest, as many as a fingerprint has. Plain bits, so that a
-// fingerprint without its top bit is that of the rest without its top bit:
-// Stored(fingerprint & LowMask(bits - 1)).
+// The top bits of the rest, as many as a fingerprint has at level 0, without those that the
+// page's level stands for. Plain bits, so that a fingerprint without its top bit is that of the
+// next level: Stored(fingerprint & LowMask(bits - 1)).
 inline uint64_t FingerprintOf(uint64_t rest, const LineLayout& layout) noexcept {
-  return Stored(rest >> (kLongBits - layout.fingerprint_bits()));
+  return Stored(rest >> (kLongBits - layout.widest_fingerprint_bits()) &
+                LowMask(layout.fingerprint_bits()));
 }
 
 inline uint64_t SlotOf(uint64_t fingerprint, uint32_t generation,

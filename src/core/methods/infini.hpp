@@ -42,6 +42,7 @@
 #include "../pause.hpp"
 #include "infini_grow.hpp"
 #include "infini_keys.hpp"
+#include "infini_order.hpp"
 #include "infini_table.hpp"
 #include "infini_take.hpp"
 
@@ -54,10 +55,19 @@ inline constexpr uint64_t kExactHashes = kMostExactOfGrowing;
 inline constexpr uint64_t kStateFlag = 0x100;
 inline constexpr double kStatesMerged = 8;
 
+// Or that the filter is one of a live filter that grows, and above that the bits of its
+// fingerprints: hashes then are in another order (infini_order.hpp).
+inline constexpr uint64_t kLiveOrder = 0x200;
+inline constexpr unsigned kLiveBitsShift = 10;
+
 inline unsigned SlotBytes(const Shape& shape) noexcept {
   return static_cast<unsigned>(shape.detail & 0xff);
 }
 inline bool IsState(const Shape& shape) noexcept { return (shape.detail & kStateFlag) != 0; }
+inline bool InLiveOrder(const Shape& shape) noexcept { return (shape.detail & kLiveOrder) != 0; }
+inline unsigned LiveBits(const Shape& shape) noexcept {
+  return static_cast<unsigned>(shape.detail >> kLiveBitsShift);
+}
 
 inline Size SizeOf(const Counters& counters) noexcept { return SizeAt(counters.state); }
 inline uint32_t UsedBytes(const Shape&, const Counters& counters) noexcept {
@@ -136,12 +146,19 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
 // to any size with its next key.
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
   return SlotBytes(shape) >= kMinSlotBytes && SlotBytes(shape) <= kMaxSlotBytes &&
-         shape.detail >> 9 == 0 && shape.bytes == kMaxBodyBytes && counters.state <= kTopStep &&
+         (InLiveOrder(shape) ? !IsState(shape) && LiveBits(shape) >= kMinLiveBits &&
+                                   LiveBits(shape) <= kMaxLiveBits
+                             : shape.detail >> kLiveBitsShift == 0) &&
+         shape.bytes == kMaxBodyBytes && counters.state <= kTopStep &&
          counters.count <=
              (counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : kMaxCount);
 }
 
 inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
+  if (InLiveOrder(shape)) {
+    std::snprintf(text, size, "slot_bits=%u live_bits=%u", 8 * SlotBytes(shape), LiveBits(shape));
+    return;
+  }
   std::snprintf(text, size, "slot_bits=%u%s", 8 * SlotBytes(shape),
                 IsState(shape) ? " state=on" : "");
 }
@@ -175,30 +192,59 @@ inline bool MayDisplace(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep || counters.count < Limit(SlotBytes(shape), kTopStep);
 }
 
-inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
-                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+// Runs use(first, count, the hashes of so many keys in the order of the shape).
+template <typename Use>
+DEDUP_ALWAYS_INLINE inline void InOrderOf(const Shape& shape, const uint64_t* hashes, size_t n,
+                                          Use use) noexcept {
+  if (__builtin_expect(!InLiveOrder(shape), 1)) {
+    use(size_t{0}, n, hashes);
+    return;
+  }
+  uint64_t ordered[256];
+  for (size_t done = 0; done < n;) {
+    const size_t left = n - done;
+    const size_t count = left < 256 ? left : 256;
+    for (size_t i = 0; i < count; ++i) ordered[i] = ToLiveOrder(hashes[done + i], LiveBits(shape));
+    use(done, count, ordered);
+    done += count;
+  }
+}
+
+// The same as TestAndAdd(), of hashes that are in order.
+inline void AddOrdered(const Shape& shape, Counters* counters, uint8_t* body,
+                       const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const bool may_displace = MayDisplace(shape, *counters);
   // The keys before the one with which the largest table has its limit are displaced, in whatever
   // batches they come, and those behind it are not.
   if (may_displace && counters->state >= kTopStep && n > 1 &&
       counters->count + n > Limit(SlotBytes(shape), kTopStep)) {
     for (size_t i = 0; i < n; ++i) {
-      TestAndAdd(shape, counters, body, hashes + i, 1, seen != nullptr ? seen + i : nullptr);
+      AddOrdered(shape, counters, body, hashes + i, 1, seen != nullptr ? seen + i : nullptr);
     }
-    return n;
+    return;
   }
   WithWidth(shape, [&](auto width) {
     Table<width> table(body, SizeOf(*counters));
     counters->count =
         SumOfCounts(counters->count, AddAll<width>(&table, hashes, n, may_displace, seen));
   });
+}
+
+inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
+                         const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
+  InOrderOf(shape, hashes, n, [&](size_t first, size_t count, const uint64_t* ordered) {
+    AddOrdered(shape, counters, body, ordered, count, seen != nullptr ? seen + first : nullptr);
+  });
   return n;
 }
 
 inline void Contains(const Shape& shape, const Counters& counters, const uint8_t* body,
                      const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
-  WithWidth(shape,
-            [&](auto width) { AskAll<width>(TableOf<width>(counters, body), hashes, n, seen); });
+  WithWidth(shape, [&](auto width) {
+    InOrderOf(shape, hashes, n, [&](size_t first, size_t count, const uint64_t* ordered) {
+      AskAll<width>(TableOf<width>(counters, body), ordered, count, seen + first);
+    });
+  });
 }
 
 // Keys that are held already by chance count as the others do: they are known to be new.
@@ -361,7 +407,7 @@ inline void Reduce(const Shape& from, const Counters& counters, const uint8_t* b
 
 inline Shape StateShape(const Shape& shape) noexcept {
   Shape state = shape;
-  state.detail = DetailFor(shape.fpr, true);
+  if (!InLiveOrder(shape)) state.detail = DetailFor(shape.fpr, true);
   return state;
 }
 
@@ -415,7 +461,9 @@ inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*
   // A body that was not made here may have more entries than it says.
   const auto taken = static_cast<double>(counters.count);
   const double added = taken + (held < taken ? held : taken);
-  return {added < kMostAdded ? added : kMostAdded, lengths.Rate()};
+  double rate = lengths.Rate();
+  if (InLiveOrder(shape)) rate = rate * kLiveDensity < 1 ? rate * kLiveDensity : 1;
+  return {added < kMostAdded ? added : kMostAdded, rate};
 }
 
 // Whether every slot and number is one that this code writes.

@@ -312,9 +312,11 @@ AssertChanged(const LiveFilter &filter, const HeldPage &held)
 
 	Assert(IsHeld(held, true));
 	Assert(held.bytes == (uint8_t *) BufferGetPage(held.buffer));
-	Assert(kind == Kind::kMain       ? held.block < CountersBlock(filter)
-		   : kind == Kind::kCounters ? held.block == CountersBlock(filter)
-									 : held.block > CountersBlock(filter));
+	Assert(kind == Kind::kCounters ? held.block == CountersBlock(filter)
+		   : kind == Kind::kRoot   ? held.block == kRootBlock && Grows(filter)
+		   : kind == Kind::kMain && !Grows(filter)
+			   ? held.block < CountersBlock(filter)
+			   : held.block >= (Grows(filter) ? kFirstMainBlock : CountersBlock(filter) + 1));
 	Assert(PageFlaw(held.bytes, kind, held.block, filter.parameters.geometry) == NULL);
 	Assert(IsSealed(held.bytes, filter.parameters.shape.seed, held.block));
 	for (size_t at = ((PageHeader) held.bytes)->pd_lower; at < BLCKSZ; at++)

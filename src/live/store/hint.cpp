@@ -12,7 +12,9 @@ using namespace dedup::live;
 LiveHint
 HintOfPage(const LiveFilter &filter, const Address &address)
 {
-	const Buffer *recent = RecentBuffer(filter, (BlockNumber) address.group);
+	const BlockNumber block =
+		Grows(filter) ? GuessGrownPage(filter, address) : (BlockNumber) address.group;
+	const Buffer *recent = RecentBuffer(filter, block);
 
 	if (recent == NULL || *recent <= 0)
 		return {};

@@ -1,16 +1,14 @@
 /*
- * Buffers, extension and overflow pages of live filters.
+ * Buffers, extension and overflow pages of live filters. Where the pages of filters that grow
+ * are is known by map.cpp.
  */
-#include "live/store/store.hpp"
+#include "live/store/pins.hpp"
 
 extern "C" {
 #include "access/xlog.h"
 #if PG_VERSION_NUM >= 150000
 #include "access/xlogrecovery.h"
 #endif
-#include "executor/instrument.h"
-#include "pgstat.h"
-#include "storage/buf_internals.h"
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -39,86 +37,26 @@ ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
 	pg_unreachable();
 }
 
-/*
- * Whether the file is known to be as long as the filter. The flag is the target block
- * of the storage manager's entry: where heaps insert next, which nothing else uses for
- * this relation. The server resets it, in every backend, whenever the file may have been
- * truncated or replaced: by TRUNCATE and VACUUM FULL (LiveSetNewFile in table_am.cpp) and
- * when free pages at the end are given back (TruncateFree in vacuum.cpp).
- */
-static inline bool
-KnownLong(const LiveFilter &filter)
-{
-	return RelationGetTargetBlock(filter.rel) != InvalidBlockNumber;
-}
-
 /* Notes that the file is long enough, until the server resets the flag. */
 static inline void
 KnowLong(const LiveFilter &filter)
 {
-	Assert(RelationGetNumberOfBlocks(filter.rel) > CountersBlock(filter));
+	Assert(RelationGetNumberOfBlocks(filter.rel) > LastFixedBlock(filter));
+	/* It may be another file than the one that the map is of. */
+	ForgetMap(filter);
 	RelationSetTargetBlock(filter.rel, 0);
 }
 
-static bool
+bool
 IsLong(const LiveFilter &filter, BlockNumber block)
 {
-	if (KnownLong(filter) && block <= CountersBlock(filter))
+	if (KnownLong(filter) && block <= LastFixedBlock(filter))
 		return true;
-	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, CountersBlock(filter)))
+	if (RelationGetNumberOfBlocks(filter.rel) <= Max(block, LastFixedBlock(filter)))
 		return RelationGetNumberOfBlocks(filter.rel) > block;
-	if (!RecoveryInProgress())
+	if (!RecoveryInProgress() && !KnownLong(filter))
 		KnowLong(filter);
 	return true;
-}
-
-/*
- * Pins a block that is still in the buffer that it was in the last time, without a look at the
- * table of buffers. Only a buffer that is used as often as the server counts: the server does
- * not count this use.
- */
-static inline bool
-PinRecent(const LiveFilter &filter, BlockNumber block, Buffer buffer)
-{
-#if PG_VERSION_NUM >= 140000
-	if (buffer <= 0 || BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(
-						   &GetBufferDescriptor(buffer - 1)->state)) < BM_MAX_USAGE_COUNT)
-		return false;
-#if PG_VERSION_NUM >= 160000
-	if (!ReadRecentBuffer(filter.rel->rd_locator, MAIN_FORKNUM, block, buffer))
-		return false;
-#else
-	if (!ReadRecentBuffer(filter.rel->rd_node, MAIN_FORKNUM, block, buffer))
-		return false;
-#endif
-	pgstat_count_buffer_read(filter.rel);
-	pgstat_count_buffer_hit(filter.rel);
-	return true;
-#else
-	return false;
-#endif
-}
-
-/* Pins a page. Returns whether this backend has read it from disk. */
-static inline bool
-PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
-{
-	const auto before = pgBufferUsage.shared_blks_read;
-	Buffer *recent = RecentBuffer(filter, block);
-
-	held->block = block;
-	if (recent != NULL && PinRecent(filter, block, *recent))
-		held->buffer = *recent;
-	else
-	{
-		held->buffer = ReadBuffer(filter.rel, block);
-		/* Reading can make the relation's cache go. */
-		recent = RecentBuffer(filter, block);
-		if (recent != NULL)
-			*recent = held->buffer;
-	}
-	held->bytes = (uint8_t *) BufferGetPage(held->buffer);
-	return pgBufferUsage.shared_blks_read != before;
 }
 
 /*
@@ -163,8 +101,7 @@ LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 	return flaw;
 }
 
-/* Checks all of a page that is locked, and that this backend has not met before. */
-static pg_noinline void
+pg_noinline void
 CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 {
 	const char *flaw = HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout);
@@ -177,22 +114,6 @@ CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 		ReportBadPage(filter.rel, held.block, flaw);
 	if (in_cache)
 		cached->met[held.block / 8] |= (uint8_t) (1 << held.block % 8);
-}
-
-/*
- * Checks the header of a page that is locked, and all of it if this backend has `read` it
- * from disk or meets it for the first time.
- */
-static inline void
-CheckHeld(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
-{
-	const CachedLive *cached = (const CachedLive *) filter.rel->rd_amcache;
-
-	if (unlikely(read || cached == NULL || held.block >= cached->met_count ||
-				 (cached->met[held.block / 8] >> held.block % 8 & 1) == 0 ||
-				 HeaderFlaw(held.bytes, kind, held.block, filter.parameters.geometry.layout) !=
-					 NULL))
-		CheckAll(filter, held, kind, read);
 }
 
 bool
@@ -232,40 +153,52 @@ IsHeld(const HeldPage &held, bool exclusive)
 
 /* ---- pages to change -------------------------------------------------------- */
 
-/* Makes the file as long as the filter: zero pages, which are empty ones, unlogged. */
+/* Adds zero pages to the end of the file, under the lock for that, until it has so many. */
 static void
-MakeLong(const LiveFilter &filter)
+Lengthen(const LiveFilter &filter, BlockNumber have, BlockNumber want)
 {
-	BlockNumber want = CountersBlock(filter) + 1;
-	BlockNumber have;
+#if PG_VERSION_NUM >= 160000
+	if (have < want)
+		smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have), false);
+#else
+	PGAlignedBlock zero;
 
-	if (KnownLong(filter))
-		return;
+	memset(zero.data, 0, BLCKSZ);
+	for (; have < want; have++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
+	}
+#endif
+}
+
+BlockNumber
+LengthenFile(const LiveFilter &filter, BlockNumber count)
+{
+	BlockNumber first;
+
+	LockRelationForExtension(filter.rel, ExclusiveLock);
+	first = RelationGetNumberOfBlocks(filter.rel);
+	Lengthen(filter, first, first + count);
+	UnlockRelationForExtension(filter.rel, ExclusiveLock);
+	return first;
+}
+
+void
+MakeFileLong(const LiveFilter &filter)
+{
+	const BlockNumber want = LastFixedBlock(filter) + 1;
+
 	if (RelationGetNumberOfBlocks(filter.rel) < want)
 	{
 		LockRelationForExtension(filter.rel, ExclusiveLock);
-		have = RelationGetNumberOfBlocks(filter.rel);
-#if PG_VERSION_NUM >= 160000
-		if (have < want)
-			smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have),
-						   false);
-#else
-		PGAlignedBlock zero;
-
-		memset(zero.data, 0, BLCKSZ);
-		for (; have < want; have++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
-		}
-#endif
+		Lengthen(filter, RelationGetNumberOfBlocks(filter.rel), want);
 		UnlockRelationForExtension(filter.rel, ExclusiveLock);
 	}
 	KnowLong(filter);
 }
 
-/* PostgreSQL's header: no line pointers, and no hole that would be cleared on replay. */
-static void
+void
 InitHeader(uint8_t *bytes)
 {
 	PageHeader header = (PageHeader) bytes;
@@ -345,6 +278,11 @@ HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 {
 	const BlockNumber block = (BlockNumber) address.group;
 
+	if (Grows(filter))
+	{
+		(void) HoldGrownPage(filter, address, BUFFER_LOCK_EXCLUSIVE, true, held);
+		return;
+	}
 	Assert(block < CountersBlock(filter) && address.line < kLines);
 	MakeLong(filter);
 
@@ -354,12 +292,20 @@ HoldPageOfKey(const LiveFilter &filter, const Address &address, HeldPage *held)
 	LockToChange(filter, block, Kind::kMain, read, held);
 }
 
+bool
+HoldPageToRead(const LiveFilter &filter, const Address &address, HeldPage *held)
+{
+	return Grows(filter) ? HoldGrownPage(filter, address, BUFFER_LOCK_SHARE, false, held)
+						 : HoldPage(filter, (BlockNumber) address.group, Kind::kMain,
+									BUFFER_LOCK_SHARE, held);
+}
+
 void
 HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPage *held)
 {
 	bool read[kMostChanged];
 
-	Assert(count <= kMostChanged);
+	Assert(count <= kMostChanged && !Grows(filter));
 	MakeLong(filter);
 	for (int i = 0; i < count; i++)
 	{
@@ -379,24 +325,25 @@ LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 }
 
 void
-HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held)
+HoldNewPage(const LiveFilter &filter, HeldPage *held)
 {
 	BlockNumber block;
 
 	while ((block = GetFreeIndexPage(filter.rel)) != InvalidBlockNumber)
 	{
 		/* The map is only a hint: what it names may be long gone, or in use. */
-		if (block <= CountersBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
+		if (block <= LastFixedBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
 			continue;
 		(void) PinPage(filter, block, held);
 		if (ConditionalLockBuffer(held->buffer))
 		{
-			if (PageIsNew((Page) held->bytes))
+			/* Main pages of a filter that grows may have been given out and not written yet. */
+			if (PageIsNew((Page) held->bytes) && !Grows(filter))
 			{
 				InitHeader(held->bytes);
 				return;
 			}
-			if (LiveIsFreePage(filter, held->bytes, block))
+			if (!PageIsNew((Page) held->bytes) && LiveIsFreePage(filter, held->bytes, block))
 				return;
 			LockBuffer(held->buffer, BUFFER_LOCK_UNLOCK);
 		}

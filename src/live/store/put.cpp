@@ -139,6 +139,17 @@ StartChangeAlong(const HeldPage &main, const Along &along)
 		ChangeToScratch(*along.page, along.copy);
 }
 
+/*
+ * Where nothing can be settled, the keys go to the chain one by one: it is enough to count them
+ * now and then.
+ */
+static void
+CountSomeToSplit(const LiveFilter &filter, const HeldPage &main, uint64 rest)
+{
+	if (rest % 32 == 0)
+		CountToSplit(filter, main);
+}
+
 /* Puts an entry into the main page, which is settled if it has no room. */
 static bool
 PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
@@ -155,8 +166,12 @@ PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	if (PutDirectly(filter, main, entry))
 		return true;
 	if (!CanSettlePage(filter, main.bytes))
+	{
+		CountSomeToSplit(filter, main, entry.rest);
 		return false;
+	}
 	SettlePage(filter, main, false);
+	CountToSplit(filter, main);
 	if (PutDirectly(filter, main, entry))
 		return true;
 	/* Freeing tags was not enough, or the key's lines of the area are full. */
@@ -221,9 +236,9 @@ PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, const Along &alon
 	uint8_t *copy = (uint8_t *) fresh.data;
 	int put = 0;
 
-	HoldNewOverflowPage(filter, &overflow);
+	HoldNewPage(filter, &overflow);
 	memcpy(copy, overflow.bytes, BLCKSZ);
-	InitPage(copy, Kind::kOverflow, overflow.block, filter.parameters.geometry.layout, main.block);
+	InitOverflowPage(copy, overflow.block, filter.parameters.geometry.layout, main.bytes);
 	SetNext(copy, NextOf(main.bytes));
 	while (put < count && PutInto(copy, kOverflowArea, entries[put]))
 		put++;
@@ -332,6 +347,7 @@ PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address 
 	if (count > 0 && CanSettlePage(filter, main.bytes))
 	{
 		SettlePage(filter, main, false);
+		CountToSplit(filter, main);
 		PutSome(filter, main, tag, keys, &count);
 		if (count > 0)
 		{
@@ -352,6 +368,8 @@ PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address 
 		PutSome(filter, overflow, tag, keys, &count);
 		ReleasePage(overflow);
 	}
+	if (count > 0)
+		CountToSplit(filter, main);
 	while (count > 0)
 	{
 		const int put = PutFirst(filter, main, tag, keys, count);

@@ -1,6 +1,7 @@
 /*
  * Settling: what becomes of entries whose transactions have ended.
  */
+#include "live/counters_page.hpp"
 #include "live/store/store.hpp"
 
 extern "C" {
@@ -180,7 +181,7 @@ void
 HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
 {
 	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
-		OwnerOf(page->bytes) != main.block)
+		!IsChainedTo(page->bytes, main.bytes))
 		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
 }
 
@@ -239,6 +240,25 @@ struct Settlement
 };
 
 } /* namespace */
+
+/* ---- windows of time that grow -------------------------------------------------- */
+
+/*
+ * The generation that a main page's clock is to move on to, so that what has expired makes room;
+ * 0: it is not. Other windows give up their oldest keys instead. Lines that may yet go away as a
+ * whole, with their clock, are left alone, and so are pages with nothing to expire.
+ */
+static uint32
+NextClock(const LiveFilter &filter, const uint8_t *main)
+{
+	uint32 newest;
+
+	if (!Grows(filter) || filter.parameters.ttl == 0 || LoaderOf(main) != kNoXid ||
+		(ClockOf(main) == 0 && CountEntries(main, kMainArea) == 0))
+		return 0;
+	newest = CommittedClock(filter);
+	return newest > ClockOf(main) ? newest : 0;
+}
 
 /* ---- freezing in place -------------------------------------------------------- */
 
@@ -388,6 +408,7 @@ SettleMain(Settlement *s, bool fold)
 
 	memcpy(s->scratch, s->main.bytes, BLCKSZ);
 	SettleLoader(filter, s->scratch);
+	MoveClock(s->scratch, filter.parameters.geometry.layout, NextClock(filter, s->scratch));
 	if (!fold)
 		fold = CountEntries(s->scratch, kMainArea) > kMainArea.lines * kEntriesPerLine / 2;
 	SettleScratch(filter, s->main, s->scratch, s->scratch, fold, &settled);
@@ -416,7 +437,7 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 	Settled settled = {};
 	bool empty;
 
-	Assert(NextOf(before.bytes) == page.block && OwnerOf(page.bytes) == s->main.block);
+	Assert(NextOf(before.bytes) == page.block && IsChainedTo(page.bytes, s->main.bytes));
 	memcpy(s->scratch, s->main.bytes, BLCKSZ);
 	memcpy(copy, page.bytes, BLCKSZ);
 	SettleScratch(filter, page, s->scratch, copy, true, &settled);
@@ -471,7 +492,7 @@ SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
 	s.early = 0;
 	s.changes = false;
 	s.freed_count = 0;
-	if (!fold && FreezeInPlace(filter, main))
+	if (!fold && NextClock(filter, main.bytes) == 0 && FreezeInPlace(filter, main))
 		s.changes = true;
 	else
 		SettleMain(&s, fold);
@@ -506,6 +527,8 @@ CanSettlePage(const LiveFilter &filter, const uint8_t *page)
 	const AreaShape &area = AreaOf(page);
 	const uint64 before = SeenByAllBefore(filter);
 
+	if (NextClock(filter, page) != 0)
+		return true;
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
 		const Tag value = LoadTag(page, tag);

@@ -62,7 +62,14 @@ MayHaveLines(const uint8_t *main)
 	return ((const PageHeaderData *) main)->pd_lower == BLCKSZ;
 }
 
-/* The block of the page of counters. */
+/* Whether a filter grows: its pages split, and their blocks are in a map (map.cpp). */
+static inline bool
+Grows(const LiveFilter &filter)
+{
+	return filter.parameters.geometry.layout.grows;
+}
+
+/* The block of the page of counters. The first one if the filter grows. */
 static inline BlockNumber
 CountersBlock(const LiveFilter &filter)
 {
@@ -92,6 +99,24 @@ PrefetchKey(const uint8_t *bytes, const dedup::live::Address &address)
 	dedup::Prefetch(LineAt(bytes, address.line));
 }
 
+/* Of a filter that grows: the block of the root, and that of main page 0. */
+constexpr BlockNumber kRootBlock = 1;
+constexpr BlockNumber kFirstMainBlock = 2;
+
+/* The last block that is always what it is. A file that is shorter is empty. */
+static inline BlockNumber
+LastFixedBlock(const LiveFilter &filter)
+{
+	return Grows(filter) ? kFirstMainBlock : CountersBlock(filter);
+}
+
+/* The layout of the lines of a main page. */
+static inline dedup::live::LineLayout
+LinesOf(const LiveFilter &filter, const uint8_t *main)
+{
+	return dedup::live::LayoutIn(main, filter.parameters.geometry.layout);
+}
+
 /* ---- changing ------------------------------------------------------------- */
 
 /*
@@ -111,9 +136,14 @@ extern bool HoldPageToFill(const LiveFilter &filter, BlockNumber block, HeldPage
 extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &address,
 						  HeldPage *held);
 
+/* The main page of a key, locked shared. Returns false, with nothing held, for an empty one. */
+extern bool HoldPageToRead(const LiveFilter &filter, const dedup::live::Address &address,
+						   HeldPage *held);
+
 /*
  * Pins and locks the main pages of some keys to be changed, which the caller names in the order
- * of their blocks, each page once. None of them is locked while another is read from disk.
+ * of their blocks, each page once. None of them is locked while another is read from disk. Not
+ * for filters that grow.
  */
 extern void HoldPagesOfKeys(const LiveFilter &filter, const dedup::live::Address *keys, int count,
 							HeldPage *held);
@@ -153,11 +183,138 @@ extern void MakeChange(const LiveFilter &filter);
 /* Makes a new page, held by HoldPageToFill(), a copy of `scratch`; logs it once. */
 extern void MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scratch);
 
-/* A new page, exclusively locked, for the chain of a main page that the caller holds. */
-extern void HoldNewOverflowPage(const LiveFilter &filter, HeldPage *held);
+/* A new page, or a free one, exclusively locked. The caller may hold a main page. */
+extern void HoldNewPage(const LiveFilter &filter, HeldPage *held);
+
+/* Adds so many zero pages to the end of the file, unlogged. Returns the first one's block. */
+extern BlockNumber LengthenFile(const LiveFilter &filter, BlockNumber count);
 
 /* Tells that an overflow page is free again; with no lock on it held. */
 extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
+
+/* ---- pages of filters that grow (map.cpp) --------------------------------- */
+
+/*
+ * Locks the main page of a number. Returns false, with nothing held, for one that was never
+ * written and so is empty, unless it is to be made (`make`), with an exclusive lock. In a filter
+ * that does not grow the number is the block.
+ */
+extern bool HoldNumbered(const LiveFilter &filter, uint32 number, int lock, bool make,
+						 HeldPage *held);
+
+/* The same for the page of a key. For HoldPageOfKey() and HoldPageToRead(). */
+extern bool HoldGrownPage(const LiveFilter &filter, const dedup::live::Address &address, int lock,
+						  bool make, HeldPage *held);
+
+/*
+ * As HoldPageToFill(), for the page of a key, whose number `number` receives. One that was never
+ * written is made by InitGivenPage() in a scratch copy, and MakeNewPage().
+ */
+extern bool HoldGrownPageToFill(const LiveFilter &filter, const dedup::live::Address &address,
+								HeldPage *held, uint32 *number);
+extern void InitGivenPage(const LiveFilter &filter, uint32 number, BlockNumber block,
+						  uint8_t *bytes);
+
+/* The block that the page of a key has as far as this backend knows, or 0. */
+extern BlockNumber GuessGrownPage(const LiveFilter &filter, const dedup::live::Address &address);
+
+/* The number of pages as far as this backend knows. It may have grown since. */
+extern uint32 GuessPages(const LiveFilter &filter);
+
+/*
+ * As HoldPagesOfKeys(), for pages by their numbers, which `order` receives in the order of
+ * their blocks. Returns false, with nothing held, if this backend did not know where they are.
+ */
+extern bool HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count,
+						   HeldPage *held, int *order);
+
+/* Forgets where pages are. */
+extern void ForgetMap(const LiveFilter &filter);
+
+/* Notes where a new page is. */
+extern void NotePage(const LiveFilter &filter, uint32 number, BlockNumber block);
+
+/* What the root says: the number of pages, and the block of a map page, or 0. */
+struct RootView
+{
+	uint32 pages;
+	BlockNumber map;
+};
+extern RootView ReadRoot(const LiveFilter &filter, uint32 map);
+
+/* Locks a block exclusively that the map has given out, which need not be written yet. */
+extern void HoldGivenPage(const LiveFilter &filter, BlockNumber block, HeldPage *held);
+
+/*
+ * The block of the map page for a main page, which is made if there is none. Only who holds the
+ * server's lock of page kRootBlock, and no page, may call it.
+ */
+extern BlockNumber MapPageFor(const LiveFilter &filter, uint32 number);
+
+/* The number of main pages. A split that a crash has interrupted may not be counted yet. */
+extern uint32 CountPages(const LiveFilter &filter);
+
+/*
+ * A walk over all main pages. It follows the splits that come after its beginning, so that it
+ * sees each key once, wherever it is by then: the pages are those of its beginning, and each is
+ * followed by those that have split off it since.
+ */
+struct PageWalk
+{
+	const LiveFilter *filter;
+	uint32 pages; /* when the walk began */
+	uint32 next;
+	int waiting; /* pages that have split off, the last one first */
+	struct
+	{
+		uint32 number;
+		unsigned level; /* that they had at first */
+	} split[dedup::live::kMostLevels + 1];
+};
+extern void StartPageWalk(const LiveFilter &filter, PageWalk *walk);
+
+/*
+ * Locks the next page; pages that were never written are passed over. Returns false after the
+ * last one.
+ */
+extern bool HoldNextPage(PageWalk *walk, int lock, HeldPage *held);
+
+/*
+ * Gives a filter that grows the pages for so many more keys beforehand (presize.cpp). No page may
+ * be locked.
+ */
+extern void PresizeLive(const LiveFilter &filter, uint64 keys);
+
+/* Makes a filter that grows one with so many pages at least. No page may be locked. */
+extern void PresizePages(const LiveFilter &filter, uint32 pages);
+
+/* ---- splitting (split.cpp) -------------------------------------------------- */
+
+/* The filter that wants a page to be split, and by the keys of some page the keys it has. */
+struct WantedSplit
+{
+	Oid relid;
+	double keys;
+};
+extern WantedSplit live_wanted_split;
+
+/* Called where a held main page, settled, has no room: whether the filter has too few pages. */
+extern void CountToSplit(const LiveFilter &filter, const HeldPage &main);
+
+/* Splits pages until there are so many. Called with no page locked. */
+extern void SplitUpTo(const LiveFilter &filter, uint32 pages);
+
+/* Splits pages until the filter has enough for so many more keys. */
+extern void SplitFor(const LiveFilter &filter, uint64 keys);
+
+/* Splits a page if the filter wants that. Called with no page locked. */
+extern void SplitWanted(const LiveFilter &filter);
+static inline void
+SplitIfWanted(const LiveFilter &filter)
+{
+	if (unlikely(live_wanted_split.relid != InvalidOid))
+		SplitWanted(filter);
+}
 
 /* ---- transactions --------------------------------------------------------- */
 
@@ -220,7 +377,7 @@ NoteCommitted(uint64 xid)
 
 /*
  * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
- * this transaction's own (table_am.cpp).
+ * this transaction's own (scan.cpp).
  */
 extern bool CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot,
 						 uint64 wide);
@@ -341,7 +498,7 @@ VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit
 		if (++steps > (BlockNumber) 1 << 24 ||
 			!HoldPage(filter, next, dedup::live::Kind::kOverflow, lock, &page))
 			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
-		if (dedup::live::OwnerOf(page.bytes) != main.block)
+		if (!dedup::live::IsChainedTo(page.bytes, main.bytes))
 			ReportBadPage(filter.rel, next, "It belongs to another page's chain.");
 		next = dedup::live::NextOf(page.bytes);
 		done = visit(page);

@@ -1,0 +1,414 @@
+/*
+ * Checking live filters: dedup_check.
+ */
+#include "live/call.hpp"
+#include "live/store/store.hpp"
+#include "pg/sets.hpp"
+#include "pg/subtransaction.hpp"
+
+extern "C" {
+#include "funcapi.h"
+#include "storage/bufpage.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
+}
+
+using dedup::LoadU32;
+using namespace dedup::live;
+
+namespace
+{
+
+/* A check that is under way. */
+struct Check
+{
+	Tuplestorestate *rows; /* what was found */
+	TupleDesc desc;
+	LiveFilter filter;
+	BlockNumber blocks; /* of the file */
+	bool *reached;      /* pages that are in a chain or, if the filter grows, in its map */
+	bool *unreadable;
+};
+
+} /* namespace */
+
+static void
+ReportProblem(const Check *check, BlockNumber block, const char *problem)
+{
+	Datum values[2] = {Int64GetDatum((int64) block), CStringGetTextDatum(problem)};
+	bool isnull[2] = {};
+
+	tuplestore_putvalues(check->rows, check->desc, values, isnull);
+}
+
+/* What the server finds wrong with a page when it reads it; null if nothing. */
+static const char *
+ReadingFlaw(Relation rel, BlockNumber block)
+{
+	return ErrorOf([&] { ReleaseBuffer(ReadBuffer(rel, block)); });
+}
+
+/* What a look at everything in a page finds wrong; null if nothing. */
+static const char *
+FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
+{
+	const char *flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
+
+	if (flaw == NULL)
+		flaw = LivePageFlaw(filter, page, block);
+	if (flaw == NULL && kind == Kind::kCounters)
+		flaw = LiveCountersFlaw(page);
+	if (flaw == NULL && kind == Kind::kCounters)
+		flaw = LiveCoverFlaw(page);
+	if (flaw != NULL || (kind != Kind::kMain && kind != Kind::kOverflow))
+		return flaw;
+	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
+		flaw = "It names a transaction that cannot exist.";
+	for (unsigned tag = 1; tag <= AreaOf(page).tags; tag++)
+	{
+		const Tag value = LoadTag(page, tag);
+
+		if ((value.xid != kNoXid && !IsPossibleXid(value.xid)) ||
+			(value.base != 0 && !IsPossibleXid(BaseOf(value))))
+			flaw = "It names a transaction that cannot exist.";
+	}
+	return flaw != NULL ? flaw : PageFlaw(page, kind, block, filter.parameters.geometry);
+}
+
+/*
+ * Whether a page that another one names is in the file, and not only in the part that is younger
+ * than our look at its length.
+ */
+static bool
+IsThere(Check *check, BlockNumber named_in, BlockNumber at, const char *problem)
+{
+	const LiveFilter &filter = check->filter;
+
+	if (at > LastFixedBlock(filter) && at < check->blocks)
+		return true;
+	check->blocks = Min(check->blocks, RelationGetNumberOfBlocks(filter.rel));
+	if (at <= LastFixedBlock(filter) || at >= RelationGetNumberOfBlocks(filter.rel))
+		ReportProblem(check, named_in, problem);
+	return false;
+}
+
+/* What is wrong with an overflow page in the chain of this main page; null if nothing. */
+static const char *
+ChainFlaw(const uint8_t *overflow, const uint8_t *main)
+{
+	const char *flaw = NULL;
+
+	if (!IsChainedTo(overflow, main))
+		return "It belongs to another page's chain.";
+	ForEachEntry(overflow, kOverflowArea, [&](unsigned, const Entry &entry) {
+		if (IsOfGrowing(main) && !HasBits(NumberOf(main), LevelOf(main), PageBits(entry.rest)))
+			flaw = "An entry belongs to another page.";
+	});
+	return flaw;
+}
+
+/*
+ * Checks the overflow page at which the chain of a main page goes on. Returns the next one, or 0
+ * if the chain ends, or is broken.
+ */
+static BlockNumber
+CheckOverflowPage(Check *check, const uint8_t *main, BlockNumber at)
+{
+	const LiveFilter &filter = check->filter;
+	BlockNumber next = 0;
+	const char *flaw;
+	Buffer buffer;
+	uint8_t *bytes;
+
+	if (!IsThere(check, BlockOf(main), at, "Its chain of overflow pages leads out of the file."))
+		return 0;
+	if (check->reached[at])
+	{
+		ReportProblem(check, at, "It is in more than one chain.");
+		return 0;
+	}
+	check->reached[at] = true;
+	if (check->unreadable[at])
+	{
+		ReportProblem(check, at, "The server refuses to read it.");
+		return 0;
+	}
+	buffer = ReadBuffer(filter.rel, at);
+	bytes = (uint8_t *) BufferGetPage(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain."
+								   : FlawOf(filter, bytes, Kind::kOverflow, at);
+	if (flaw == NULL)
+		flaw = ChainFlaw(bytes, main);
+	if (flaw == NULL)
+		next = NextOf(bytes);
+	UnlockReleaseBuffer(buffer);
+	if (flaw != NULL)
+		ReportProblem(check, at, flaw);
+	return next;
+}
+
+/*
+ * Checks a main page and its chain, or a page of another kind. Copies it to `copy`, unless that
+ * is null. Returns false if it was never written, or is damaged.
+ */
+static bool
+CheckPage(Check *check, BlockNumber block, Kind kind, uint8_t *copy)
+{
+	const LiveFilter &filter = check->filter;
+	const char *flaw = ReadingFlaw(filter.rel, block);
+	BlockNumber next = 0;
+	bool written;
+	Buffer buffer;
+	uint8_t *page;
+
+	if (flaw != NULL)
+	{
+		ReportProblem(check, block, flaw);
+		return false;
+	}
+	buffer = ReadBuffer(filter.rel, block);
+	page = (uint8_t *) BufferGetPage(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	written = !PageIsNew((Page) page);
+	if (written)
+	{
+		flaw = FlawOf(filter, page, kind, block);
+		if (flaw == NULL && kind == Kind::kMain)
+			next = NextOf(page);
+		if (copy != NULL)
+			memcpy(copy, page, BLCKSZ);
+	}
+	if (flaw != NULL)
+		ReportProblem(check, block, flaw);
+	/* The main page's lock holds the chain as it is. */
+	while (next != 0)
+		next = CheckOverflowPage(check, page, next);
+	UnlockReleaseBuffer(buffer);
+	return written && flaw == NULL;
+}
+
+/* ---- filters that grow ------------------------------------------------------------- */
+
+/* Checks a page that the map, or the root, names at a block. */
+static bool
+CheckNamed(Check *check, BlockNumber named_in, BlockNumber block, Kind kind, uint32 number,
+		   uint8_t *copy)
+{
+	if (block == kFirstMainBlock && kind == Kind::kMain && number == 0)
+		return block < check->blocks && CheckPage(check, block, kind, copy);
+	if (!IsThere(check, named_in, block, "It names a page that is not in the file."))
+		return false;
+	if (check->reached[block])
+	{
+		ReportProblem(check, block, "It is in more than one place of the map.");
+		return false;
+	}
+	check->reached[block] = true;
+	if (!CheckPage(check, block, kind, copy))
+		return false;
+	if (LoadU32(copy + kNumberAt) == number)
+		return true;
+	ReportProblem(check, block, "It is not the page that the map names.");
+	return false;
+}
+
+/* Checks the main pages that a map page, of which this is a copy, names. */
+static void
+CheckMapped(Check *check, const uint8_t *map, uint32 first, uint32 pages)
+{
+	PGAlignedBlock main;
+	uint8_t *copy = (uint8_t *) main.data;
+
+	for (uint32 number = first; number < first + kPagesAMap && number < kMostPages; number++)
+	{
+		const BlockNumber block = LoadU32(map + MappedAt(number));
+		unsigned level;
+
+		CHECK_FOR_INTERRUPTS();
+		/* Blocks that are given out beforehand may be behind the last page. */
+		if (block == 0 && number < pages)
+			ReportProblem(check, BlockOf(map),
+						  psprintf("It has no block of main page %u.", number));
+		if (block == 0 || !CheckNamed(check, BlockOf(map), block, Kind::kMain, number, copy))
+			continue;
+		level = LevelOf(copy);
+		/* The root can be behind by one page. Both can have grown since it was read. */
+		if ((number < pages && level < LevelOfPage(number, pages)) ||
+			level > LevelOfPage(number, Min(CountPages(check->filter) + 1, kMostPages)))
+			ReportProblem(check, block, "Its level is not that of its number.");
+	}
+}
+
+/* Whether the map names a main page, or a map page, at a block. */
+static bool
+IsMapped(const LiveFilter &filter, Kind kind, uint32 number, BlockNumber block)
+{
+	const uint32 which = kind == Kind::kMap ? number : number / kPagesAMap;
+	const BlockNumber at = which < kMostMaps ? ReadRoot(filter, which).map : 0;
+	HeldPage map;
+	bool mapped;
+
+	if (kind == Kind::kMap || at == 0)
+		return at == block && at != 0;
+	if (!HoldPage(filter, at, Kind::kMap, BUFFER_LOCK_SHARE, &map))
+		return false;
+	mapped = LoadU32(map.bytes + MappedAt(number)) == block;
+	ReleasePage(map);
+	return mapped;
+}
+
+/* Whether an overflow page with this owner and level is in a chain. */
+static bool
+IsInChain(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block)
+{
+	const uint32 pages = CountPages(filter);
+	bool found = false;
+
+	for (uint64 number = owner; number < pages && !found; number += (uint64) 1 << level)
+	{
+		HeldPage main;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!HoldNumbered(filter, (uint32) number, BUFFER_LOCK_SHARE, false, &main))
+			continue;
+		VisitChain(filter, main, BUFFER_LOCK_SHARE,
+				   [&](const HeldPage &page) { return found = page.block == block; });
+		ReleasePage(main);
+	}
+	return found;
+}
+
+/* What is wrong with a page that was not reached; null if nothing. It may have come since. */
+static const char *
+LooseFlaw(const LiveFilter &filter, BlockNumber block)
+{
+	Buffer buffer = ReadBuffer(filter.rel, block);
+	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
+	const char *flaw = NULL;
+	Kind kind = Kind::kFree;
+	uint32 number = 0;
+	unsigned level = 0;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew((Page) page))
+	{
+		kind = KindOf(page);
+		if (kind != Kind::kMain && kind != Kind::kOverflow && kind != Kind::kMap)
+			kind = Kind::kFree;
+		flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
+		if (flaw == NULL)
+			flaw = LivePageFlaw(filter, page, block);
+		number = kind == Kind::kOverflow ? OwnerOf(page) : LoadU32(page + kNumberAt);
+		level = LevelOf(page);
+	}
+	UnlockReleaseBuffer(buffer);
+	if (flaw != NULL || kind == Kind::kFree)
+		return flaw;
+	if (kind == Kind::kOverflow)
+		return IsInChain(filter, number, level, block) ? NULL : "It is in no chain.";
+	return IsMapped(filter, kind, number, block) ? NULL : "The map does not name it.";
+}
+
+/* Checks the pages that nothing names: they are free, or were never written. */
+static void
+CheckLoose(Check *check)
+{
+	const LiveFilter &filter = check->filter;
+
+	for (BlockNumber block = kFirstMainBlock + 1; block < check->blocks; block++)
+	{
+		const char *flaw = NULL;
+		const char *problem;
+
+		CHECK_FOR_INTERRUPTS();
+		if (check->reached[block])
+			continue;
+		/* What is wrong with other pages was reported with them. */
+		problem = ErrorOf([&] { flaw = LooseFlaw(filter, block); });
+		if (check->unreadable[block])
+			flaw = problem;
+		/* It may have become free, or have got a place, meanwhile. */
+		if (flaw != NULL && ErrorOf([&] { problem = LooseFlaw(filter, block); }) == NULL &&
+			problem == NULL)
+			flaw = NULL;
+		if (flaw != NULL)
+			ReportProblem(check, block, flaw);
+	}
+}
+
+/* Checks all of a filter that grows but its page of counters. */
+static void
+CheckGrown(Check *check)
+{
+	PGAlignedBlock root_copy, map_copy;
+	uint8_t *root = (uint8_t *) root_copy.data;
+	uint8_t *map = (uint8_t *) map_copy.data;
+	uint32 pages;
+
+	memset(root, 0, BLCKSZ);
+	if (check->blocks <= kRootBlock || !CheckPage(check, kRootBlock, Kind::kRoot, root))
+	{
+		if (!PageIsNew((Page) root))
+			return; /* it is damaged: nothing tells where the pages are */
+	}
+	pages = Max(PagesInRoot(root), 1u);
+	if (pages > kMostPages)
+	{
+		ReportProblem(check, kRootBlock, "It counts more pages than a filter can have.");
+		return;
+	}
+	for (uint32 which = 0; which < kMostMaps; which++)
+	{
+		const uint32 first = which * kPagesAMap;
+		const BlockNumber block = LoadU32(root + MapAt(which));
+
+		if (block != 0 && CheckNamed(check, kRootBlock, block, Kind::kMap, which, map))
+			CheckMapped(check, map, first, pages);
+		else if (block == 0 && first < pages && pages > 1)
+			ReportProblem(check, kRootBlock,
+						  psprintf("It has no block of main pages from %u on.", first));
+		else if (block == 0 && which == 0)
+			(void) CheckNamed(check, kRootBlock, kFirstMainBlock, Kind::kMain, 0, map);
+	}
+	CheckLoose(check);
+}
+
+/*
+ * dedup_check(name) returns setof record (block bigint, problem text)
+ *
+ * Looks at every byte of every page and reports what is wrong; no rows if all is well.
+ */
+DEDUP_FUNCTION(dedup_live_check)
+{
+	ReturnSetInfo *result = RequireSet(fcinfo, SFRM_Materialize);
+	Check check = {};
+	BlockNumber end;
+
+	if (get_call_result_type(fcinfo, NULL, &check.desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	check.desc = BlessTupleDesc(check.desc);
+	check.rows = ReturnRows(result, check.desc);
+	if (!OpenNamed(fcinfo, "dedup_check()", &check.filter))
+		return (Datum) 0;
+	check.blocks = RelationGetNumberOfBlocks(check.filter.rel);
+	check.reached = (bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	check.unreadable =
+		(bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	end = LastFixedBlock(check.filter) + 1;
+	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
+	for (BlockNumber block = end; block < check.blocks; block++)
+		check.unreadable[block] = ReadingFlaw(check.filter.rel, block) != NULL;
+	for (BlockNumber block = 0; block < Min(check.blocks, end); block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (block == CountersBlock(check.filter))
+			(void) CheckPage(&check, block, Kind::kCounters, NULL);
+		else if (!Grows(check.filter))
+			(void) CheckPage(&check, block, Kind::kMain, NULL);
+	}
+	if (Grows(check.filter))
+		CheckGrown(&check);
+	CloseLive(check.filter);
+	return (Datum) 0;
+}

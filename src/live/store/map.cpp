@@ -1,0 +1,472 @@
+/*
+ * Where the main pages of a filter that grows are, and how many it has.
+ *
+ * A main page is known by its number (core/linear_hash.hpp). The root, block 1, has the number of
+ * pages and the blocks of the map pages; a map page has the blocks of 2,032 main pages. Main page
+ * 0 is block 2 for ever. Any other block can be a main page, an overflow page, a map page, or
+ * free.
+ *
+ * Each backend keeps what it has read of the map beside the relation's parameters (CachedLive).
+ * All of it is a hint: the number of pages may have grown since, and VACUUM may have moved a
+ * page. So a main page is checked when it is locked: its number, and by its level whether it has
+ * the key. If not, it has split, and the search goes on in the page of the split that took the
+ * key away, which has been made by then. Levels only grow, so this search ends, and it holds one
+ * page at a time.
+ *
+ * Who locks what:
+ *   a reader of the map      root, then, after it is released, a map page; both shared
+ *   a new page of its own    while a main page is locked, the root, shared, for the page's level
+ *   a split (split.cpp)      the server's lock of page kRootBlock, without waiting; then the main
+ *                            page, pages of its chain, the new page, the map page, the root
+ *   a presize                the same server's lock; main page 0, new pages, a map page, the root
+ * So the root comes last, a map page next to last, and nobody waits for a main page with one of
+ * them locked.
+ *
+ * The root can be behind by one page after a crash: who splits repairs it. A block that is given
+ * out in a map page is in the file: who gives out blocks beyond its end logs the last of them
+ * together with the map page. A page that was given out beforehand and never written is empty;
+ * its level is that of its number among all pages.
+ */
+#include "core/live_method.hpp"
+#include "live/store/pins.hpp"
+
+extern "C" {
+#include "access/xlog.h"
+#include "storage/lmgr.h"
+}
+
+using dedup::LoadU32;
+using dedup::StoreU32;
+using namespace dedup::live;
+
+/* ---- what this backend knows ------------------------------------------------------- */
+
+/* The cache of a filter; what was cached can have gone. */
+static CachedLive *
+CacheOf(const LiveFilter &filter)
+{
+	if (unlikely(filter.rel->rd_amcache == NULL))
+		CacheLiveParameters(filter.rel, filter.parameters);
+	return (CachedLive *) filter.rel->rd_amcache;
+}
+
+void
+ForgetMap(const LiveFilter &filter)
+{
+	CachedLive *cached = (CachedLive *) filter.rel->rd_amcache;
+
+	if (cached == NULL || cached->map == NULL)
+		return;
+	cached->pages = 0;
+	memset(cached->map, 0, cached->map_room * sizeof(BlockNumber));
+}
+
+/* The cache, with room for a page, and for so many. */
+static CachedLive *
+CacheWithRoom(const LiveFilter &filter, uint32 pages)
+{
+	if (CacheOf(filter)->map_room < pages)
+		EnlargeLiveCache(filter.rel, pages);
+	return CacheOf(filter);
+}
+
+void
+NotePage(const LiveFilter &filter, uint32 number, BlockNumber block)
+{
+	CachedLive *cached = CacheWithRoom(filter, number + 1);
+
+	cached->map[number] = block;
+	cached->pages = Max(cached->pages, number + 1);
+}
+
+/* ---- the root and the map ------------------------------------------------------------- */
+
+RootView
+ReadRoot(const LiveFilter &filter, uint32 map)
+{
+	RootView view = {1, 0};
+	HeldPage root;
+
+	Assert(Grows(filter) && map < kMostMaps);
+	if (!HoldPage(filter, kRootBlock, Kind::kRoot, BUFFER_LOCK_SHARE, &root))
+		return view;
+	view.pages = Max(PagesInRoot(root.bytes), 1u);
+	view.map = LoadU32(root.bytes + MapAt(map));
+	ReleasePage(root);
+	if (view.pages > kMostPages)
+		ReportBadPage(filter.rel, kRootBlock, "It counts more pages than a filter can have.");
+	return view;
+}
+
+uint32
+CountPages(const LiveFilter &filter)
+{
+	return Grows(filter) ? ReadRoot(filter, 0).pages : filter.parameters.geometry.pages;
+}
+
+/* Reads the map page that has a main page, and the number of pages, into the cache. */
+static void
+ReadMap(const LiveFilter &filter, uint32 number)
+{
+	const uint32 first = number - number % kPagesAMap;
+	const RootView root = ReadRoot(filter, number / kPagesAMap);
+	BlockNumber blocks[kPagesAMap] = {};
+	CachedLive *cached;
+	HeldPage map;
+
+	if (root.map != 0 && HoldPage(filter, root.map, Kind::kMap, BUFFER_LOCK_SHARE, &map))
+	{
+		const bool right = LoadU32(map.bytes + kNumberAt) == number / kPagesAMap;
+
+		for (uint32 i = 0; i < kPagesAMap; i++)
+			blocks[i] = LoadU32(map.bytes + MappedAt(i));
+		ReleasePage(map);
+		if (!right)
+			ReportBadPage(filter.rel, root.map, "It is another part of the map.");
+	}
+	if (first == 0)
+		blocks[0] = kFirstMainBlock;
+	cached = CacheWithRoom(filter, Max(root.pages, number + 1));
+	cached->pages = Max(cached->pages, root.pages);
+	memcpy(cached->map + first, blocks,
+		   Min(kPagesAMap, cached->map_room - first) * sizeof(BlockNumber));
+}
+
+/* The block of a main page. */
+static BlockNumber
+BlockOfPage(const LiveFilter &filter, uint32 number)
+{
+	const CachedLive *cached = CacheOf(filter);
+
+	if (likely(number < cached->map_room && cached->map[number] != 0))
+		return cached->map[number];
+	ReadMap(filter, number);
+	if (CacheOf(filter)->map[number] == 0)
+		ReportBadPage(filter.rel, kRootBlock,
+					  psprintf("The map has no block of main page %u.", number));
+	return CacheOf(filter)->map[number];
+}
+
+uint32
+GuessPages(const LiveFilter &filter)
+{
+	if (!Grows(filter))
+		return filter.parameters.geometry.pages;
+	if (unlikely(CacheOf(filter)->pages == 0))
+	{
+		if (!IsLong(filter, kFirstMainBlock))
+			return 1;
+		ReadMap(filter, 0);
+	}
+	return CacheOf(filter)->pages;
+}
+
+BlockNumber
+GuessGrownPage(const LiveFilter &filter, const Address &address)
+{
+	const CachedLive *cached = (const CachedLive *) filter.rel->rd_amcache;
+	uint32 number;
+
+	if (cached == NULL || cached->pages == 0)
+		return 0;
+	number = PageOfBits(address.group, cached->pages);
+	return number < cached->map_room ? cached->map[number] : 0;
+}
+
+/* ---- locking main pages ------------------------------------------------------------------ */
+
+void
+InitGivenPage(const LiveFilter &filter, uint32 number, BlockNumber block, uint8_t *bytes)
+{
+	LineLayout layout = filter.parameters.geometry.layout;
+
+	layout.level = LevelOfPage(number, Max(ReadRoot(filter, 0).pages, number + 1));
+	InitPage(bytes, Kind::kMain, block, layout, number);
+}
+
+/* Makes a page that was never written an empty main page. It is locked exclusively. */
+static void
+MakeMainPage(const LiveFilter &filter, uint32 number, const HeldPage &held)
+{
+	PGAlignedBlock scratch;
+
+	InitGivenPage(filter, number, held.block, (uint8_t *) scratch.data);
+	MakeNewPage(filter, held, (const uint8_t *) scratch.data);
+}
+
+/* Whether a page that is locked is this main page, as far as its header says. */
+static inline bool
+IsMainPage(const uint8_t *bytes, uint32 number)
+{
+	return KindOf(bytes) == Kind::kMain && NumberOf(bytes) == number;
+}
+
+/* Whether a block is in the file, where another file may have taken its place unnoticed. */
+static inline bool
+IsInFile(const LiveFilter &filter, BlockNumber block)
+{
+	return !RecoveryInProgress() || block < RelationGetNumberOfBlocks(filter.rel);
+}
+
+namespace
+{
+
+/* What to do with a page that was never written. */
+enum class IfNew
+{
+	Release,
+	Make, /* an empty page */
+	Hold  /* as it is */
+};
+
+} /* namespace */
+
+/* As HoldNumbered(), for a filter that grows; fetches the probe of a key, unless that is null. */
+static inline bool
+HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, int lock, IfNew make,
+			 HeldPage *held)
+{
+	BlockNumber tried = 0;
+
+	for (;;)
+	{
+		const BlockNumber block = BlockOfPage(filter, number);
+		bool read = false;
+
+		if (likely(IsInFile(filter, block)))
+		{
+			read = PinPage(filter, block, held);
+			if (address != NULL)
+				PrefetchKey(held->bytes, *address);
+			LockBuffer(held->buffer, lock);
+			if (unlikely(PageIsNew((Page) held->bytes)))
+			{
+				if (make == IfNew::Make)
+					MakeMainPage(filter, number, *held);
+				else if (make == IfNew::Release)
+					ReleasePage(*held);
+				return make != IfNew::Release;
+			}
+			if (likely(IsMainPage(held->bytes, number)) || tried == block)
+			{
+				CheckHeld(filter, *held, Kind::kMain, read);
+				if (!IsMainPage(held->bytes, number))
+					ReportBadPage(filter.rel, block, "It is not the page that the map names.");
+				return true;
+			}
+			ReleasePage(*held);
+		}
+		else if (tried == block)
+			ReportBadPage(filter.rel, kRootBlock, "The map leads out of the file.");
+		/* It has moved, or is damaged, which the next round will find. */
+		tried = block;
+		ForgetMap(filter);
+	}
+}
+
+bool
+HoldNumbered(const LiveFilter &filter, uint32 number, int lock, bool make, HeldPage *held)
+{
+	if (!Grows(filter))
+	{
+		if (!make)
+			return HoldPage(filter, number, Kind::kMain, lock, held);
+		HoldPageToChange(filter, number, Kind::kMain, held);
+		return true;
+	}
+	if (make)
+		MakeLong(filter);
+	else if (!IsLong(filter, kFirstMainBlock))
+		return false;
+	return HoldMainPage(filter, number, NULL, lock, make ? IfNew::Make : IfNew::Release, held);
+}
+
+/* Whether a held page has a key. If not, notes how many pages there must be. */
+static inline bool
+HasKey(const LiveFilter &filter, const HeldPage &held, uint32 number, const Address &address)
+{
+	const unsigned level = LevelOf(held.bytes);
+
+	if (likely(HasBits(number, level, address.group)))
+		return true;
+
+	/* Its last split, or that which made it, was of this page. */
+	const uint32 lower = number & (uint32) dedup::LowMask(level - 1);
+	CachedLive *cached = CacheWithRoom(filter, UpperOf(lower, level - 1) + 1);
+
+	cached->pages = Max(cached->pages, UpperOf(lower, level - 1) + 1);
+	return false;
+}
+
+bool
+HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool make, HeldPage *held)
+{
+	uint32 number;
+
+	if (make)
+		MakeLong(filter);
+	else if (!IsLong(filter, kFirstMainBlock))
+		return false;
+	number = PageOfBits(address.group, GuessPages(filter));
+	for (;;)
+	{
+		if (!HoldMainPage(filter, number, &address, lock, make ? IfNew::Make : IfNew::Release,
+						  held))
+			return false;
+		if (likely(HasKey(filter, *held, number, address)))
+			return true;
+		number = AfterSplit(number, LevelOf(held->bytes), address.group);
+		ReleasePage(*held);
+	}
+}
+
+bool
+HoldGrownPageToFill(const LiveFilter &filter, const Address &address, HeldPage *held,
+					uint32 *number)
+{
+	MakeLong(filter);
+	*number = PageOfBits(address.group, GuessPages(filter));
+	for (;;)
+	{
+		(void) HoldMainPage(filter, *number, NULL, BUFFER_LOCK_EXCLUSIVE, IfNew::Hold, held);
+		if (PageIsNew((Page) held->bytes))
+		{
+			const uint32 pages = ReadRoot(filter, 0).pages;
+
+			if (PageOfBits(address.group, pages) == *number)
+				return true;
+			*number = PageOfBits(address.group, pages);
+		}
+		else if (HasKey(filter, *held, *number, address))
+			return false;
+		else
+			*number = AfterSplit(*number, LevelOf(held->bytes), address.group);
+		ReleasePage(*held);
+	}
+}
+
+bool
+HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count, HeldPage *held,
+			   int *order)
+{
+	bool read[kMostChanged];
+	bool known = true;
+
+	Assert(Grows(filter) && count <= kMostChanged);
+	MakeLong(filter);
+	for (int i = 0; i < count; i++)
+	{
+		int at = i;
+
+		read[i] = PinPage(filter, BlockOfPage(filter, numbers[i]), &held[i]);
+		for (; at > 0 && held[order[at - 1]].block > held[i].block; at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+	}
+	for (int i = 0; i < count; i++)
+	{
+		HeldPage &page = held[order[i]];
+		const uint32 number = numbers[order[i]];
+
+		LockBuffer(page.buffer, BUFFER_LOCK_EXCLUSIVE);
+		if (unlikely(PageIsNew((Page) page.bytes)))
+			MakeMainPage(filter, number, page);
+		else if (likely(IsMainPage(page.bytes, number)))
+			CheckHeld(filter, page, Kind::kMain, read[order[i]]);
+		else
+			known = false;
+	}
+	if (likely(known))
+		return true;
+	for (int i = 0; i < count; i++)
+		ReleasePage(held[i]);
+	ForgetMap(filter);
+	return false;
+}
+
+/* ---- giving pages out ------------------------------------------------------------------- */
+
+void
+HoldGivenPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
+{
+	(void) PinPage(filter, block, held);
+	LockBuffer(held->buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (PageIsNew((Page) held->bytes))
+		InitHeader(held->bytes);
+}
+
+BlockNumber
+MapPageFor(const LiveFilter &filter, uint32 number)
+{
+	const uint32 which = number / kPagesAMap;
+	BlockNumber block = ReadRoot(filter, which).map;
+	PGAlignedBlock scratch;
+	uint8_t *copy = (uint8_t *) scratch.data;
+	uint8_t bytes[4];
+	HeldPage map;
+	HeldPage root;
+
+	if (block != 0)
+		return block;
+	MakeLong(filter);
+	HoldNewPage(filter, &map);
+	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
+	block = map.block;
+	memcpy(copy, map.bytes, BLCKSZ);
+	InitPage(copy, Kind::kMap, block, filter.parameters.geometry.layout, which);
+	if (which == 0)
+		StoreU32(copy + MappedAt(0), kFirstMainBlock);
+	StoreU32(bytes, block);
+	StartChange();
+	ChangeToScratch(map, copy);
+	LogWhole(map);
+	ChangeBytes(root, MapAt(which), bytes, sizeof bytes);
+	MakeChange(filter);
+	ReleasePage(root);
+	ReleasePage(map);
+	return block;
+}
+
+/* ---- walks -------------------------------------------------------------------------------- */
+
+void
+StartPageWalk(const LiveFilter &filter, PageWalk *walk)
+{
+	walk->filter = &filter;
+	walk->pages = CountPages(filter);
+	walk->next = 0;
+	walk->waiting = 0;
+}
+
+bool
+HoldNextPage(PageWalk *walk, int lock, HeldPage *held)
+{
+	const LiveFilter &filter = *walk->filter;
+
+	for (;;)
+	{
+		uint32 number;
+		unsigned level = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		if (walk->waiting > 0)
+		{
+			walk->waiting--;
+			number = walk->split[walk->waiting].number;
+			level = walk->split[walk->waiting].level;
+		}
+		else if (walk->next < walk->pages)
+		{
+			number = walk->next++;
+			level = Grows(filter) ? LevelOfPage(number, walk->pages) : 0;
+		}
+		else
+			return false;
+		if (!HoldNumbered(filter, number, lock, false, held))
+			continue;
+		/* Those that wait have lower levels the longer they wait: there is room for all. */
+		for (; level < LevelOf(held->bytes); level++)
+			walk->split[walk->waiting++] = {UpperOf(number, level), level + 1};
+		return true;
+	}
+}
