@@ -67,10 +67,12 @@ constexpr uint32 FEWEST_ROWS = 64;
 
 /* All in TopTransactionContext; the numbers are powers of two. */
 static LeftOut *rows = NULL;
-static uint32 *chains;
 static uint32 row_count;
 static uint32 row_room;
 static uint32 most_rows;
+static uint32 *chains = NULL; /* for look-ups */
+static uint32 chain_count;
+static uint32 chained; /* so many rows are in one */
 static LeftOutOf *filters = NULL;
 static int filter_count;
 static int filter_room;
@@ -116,16 +118,32 @@ FilterLeftOut(Oid filter)
 static uint32 *
 ChainOf(uint64 key)
 {
-	return &chains[key & (row_room - 1)];
+	return &chains[key & (chain_count - 1)];
 }
 
+/* Puts the rows into chains that are not in one yet. */
 static void
-Chain(uint32 at)
+ChainRows(void)
 {
-	uint32 *chain = ChainOf(rows[at].key);
+	if (chain_count != row_room)
+	{
+		uint32 *fresh = (uint32 *) MemoryContextAllocExtended(TopTransactionContext,
+															  sizeof(uint32) * (Size) row_room,
+															  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
-	rows[at].next = *chain;
-	*chain = at + 1;
+		if (chains != NULL)
+			pfree(chains);
+		chains = fresh;
+		chain_count = row_room;
+		chained = 0;
+	}
+	for (; chained < row_count; chained++)
+	{
+		uint32 *chain = ChainOf(rows[chained].key);
+
+		rows[chained].next = *chain;
+		*chain = chained + 1;
+	}
 }
 
 /* The last row of a key, or NULL. It is the one with the latest command. */
@@ -134,6 +152,7 @@ FindLeftOut(uint64 key)
 {
 	if (row_count == 0)
 		return NULL;
+	ChainRows();
 	for (uint32 at = *ChainOf(key); at > 0; at = rows[at - 1].next)
 		if (rows[at - 1].key == key)
 			return &rows[at - 1];
@@ -148,17 +167,15 @@ ForgetRows(void)
 		filters[i].has_forgotten = true;
 		filters[i].forgotten = filters[i].last;
 	}
-	row_count = 0;
-	memset(chains, 0, sizeof(uint32) * row_room);
+	if (chained > 0)
+		memset(chains, 0, sizeof(uint32) * chain_count);
+	row_count = chained = 0;
 }
 
 /* Makes room for one more row. */
 static void
 MakeRoom(void)
 {
-	const uint32 room = row_room == 0 ? FEWEST_ROWS : 2 * row_room;
-	uint32 *larger;
-
 	if (row_room == 0)
 	{
 		const Size most = get_hash_memory_limit() / (sizeof(LeftOut) + sizeof(uint32));
@@ -166,23 +183,16 @@ MakeRoom(void)
 		most_rows = FEWEST_ROWS;
 		while (most_rows < (uint32) 1 << 30 && (Size) 2 * most_rows <= most)
 			most_rows *= 2;
+		rows = (LeftOut *) MemoryContextAlloc(TopTransactionContext, sizeof(LeftOut) * FEWEST_ROWS);
+		row_room = FEWEST_ROWS;
 	}
-	else if (row_room == most_rows)
+	else if (row_room < most_rows)
 	{
-		ForgetRows();
-		return;
+		rows = (LeftOut *) repalloc_huge(rows, sizeof(LeftOut) * 2 * (Size) row_room);
+		row_room *= 2;
 	}
-	larger = (uint32 *) MemoryContextAllocExtended(TopTransactionContext, sizeof(uint32) * room,
-												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	rows = (LeftOut *) (rows == NULL ? MemoryContextAllocHuge(TopTransactionContext,
-															  sizeof(LeftOut) * (Size) room)
-									 : repalloc_huge(rows, sizeof(LeftOut) * (Size) room));
-	if (chains != NULL)
-		pfree(chains);
-	chains = larger;
-	row_room = room;
-	for (uint32 i = 0; i < row_count; i++)
-		Chain(i);
+	else
+		ForgetRows();
 }
 
 void
@@ -190,7 +200,6 @@ RememberLeftOut(Oid filter, uint64 hash)
 {
 	const uint64 key = DeletedKeyOf(filter, hash);
 	const SubTransactionId subid = GetCurrentSubTransactionId();
-	const LeftOut *known;
 	LeftOutOf *of;
 
 	if (likely(IsPlainInsert()))
@@ -202,13 +211,9 @@ RememberLeftOut(Oid filter, uint64 hash)
 		*of = {filter, FirstCommandId, false, FirstCommandId};
 	}
 	of->last = last_command = GetCurrentCommandId(true);
-	known = FindLeftOut(key);
-	if (known != NULL && known->command == last_command && known->subid == subid)
-		return;
 	if (row_count == row_room)
 		MakeRoom();
-	rows[row_count] = {key, last_command, subid, 0};
-	Chain(row_count++);
+	rows[row_count++] = {key, last_command, subid, 0};
 }
 
 /* The snapshot of the query that fires the calling trigger, or of the one that it is part of. */
@@ -367,10 +372,14 @@ ForgetLeftOut(SubTransactionId id)
 	{
 		rows = NULL;
 		chains = NULL;
-		row_count = row_room = 0;
+		row_count = row_room = chain_count = chained = 0;
 		filters = NULL;
 		filter_count = filter_room = 0;
 	}
 	for (; row_count > 0 && rows[row_count - 1].subid >= id; row_count--)
-		*ChainOf(rows[row_count - 1].key) = rows[row_count - 1].next;
+		if (chained == row_count)
+		{
+			chained--;
+			*ChainOf(rows[chained].key) = rows[chained].next;
+		}
 }
