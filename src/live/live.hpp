@@ -442,6 +442,9 @@ struct LiveGuard
 	 * empty table: says so, and returns true.
 	 */
 	bool (*covers_anew)(const LiveFilter &filter);
+
+	/* A key is taken out of a filter by function. */
+	void (*key_forgotten)(void);
 };
 
 /* NULL: there are no guards. */
@@ -453,6 +456,13 @@ SettleLandedRows(void)
 {
 	if (likely(live_guard != NULL))
 		live_guard->settle_rows();
+}
+
+static inline void
+NoteForgottenKey(void)
+{
+	if (likely(live_guard != NULL))
+		live_guard->key_forgotten();
 }
 
 static inline void
