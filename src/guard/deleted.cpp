@@ -71,16 +71,6 @@ static int begun_room;
 
 /* ---- small things ----------------------------------------------------------- */
 
-/* One key for a filter and a hash in it, spread over all 64 bits. */
-static uint64
-KeyOf(Oid filter, uint64 hash)
-{
-	uint64 key = hash ^ (uint64) filter * UINT64CONST(0x9E3779B97F4A7C15);
-
-	key = (key ^ key >> 32) * UINT64CONST(0xD6E8FEB86659FD93);
-	return key ^ key >> 32;
-}
-
 /*
  * Room for what the aborts of all subtransactions that are running could add to the list
  * of those undone, since an abort must not fail.
@@ -498,7 +488,7 @@ IsThereAgain(const AwaitedRows &rows)
 void
 NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited, bool own)
 {
-	const uint64 key = KeyOf(filter, hash);
+	const uint64 key = DeletedKeyOf(filter, hash);
 	SubTransactionId flags = awaited ? kAwaited : InvalidSubTransactionId;
 
 	Activate();
@@ -529,7 +519,7 @@ UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use)
 	if (likely(context == NULL))
 		return false;
 	current = CurrentUser();
-	key = KeyOf(filter, hash);
+	key = DeletedKeyOf(filter, hash);
 	return VisitRows(key, true, [&](DeletedRow *row, bool in_table) {
 		if (IsUndone(row->deleted) || IsUsed(*row))
 			return false;
@@ -563,7 +553,7 @@ RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted)
 {
 	if (context == NULL)
 		return;
-	VisitRows(KeyOf(filter, hash), false, [&](DeletedRow *row, bool in_table) {
+	VisitRows(DeletedKeyOf(filter, hash), false, [&](DeletedRow *row, bool in_table) {
 		if (row->deleted != deleted || IsUsed(*row))
 			return false;
 		row->used = deleted;
@@ -598,7 +588,7 @@ StopAwaiting(uint64 key, bool used, bool again)
 bool
 AskDeletedRow(Oid filter, uint64 hash)
 {
-	const uint64 key = KeyOf(filter, hash);
+	const uint64 key = DeletedKeyOf(filter, hash);
 	AwaitedRows rows;
 
 	if (context == NULL)
@@ -615,5 +605,5 @@ void
 DropDeletedRow(Oid filter, uint64 hash)
 {
 	if (context != NULL)
-		StopAwaiting(KeyOf(filter, hash), false, false);
+		StopAwaiting(DeletedKeyOf(filter, hash), false, false);
 }

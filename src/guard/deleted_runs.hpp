@@ -13,7 +13,7 @@ extern "C" {
 
 struct DeletedRow
 {
-	uint64 key;               /* see KeyOf() */
+	uint64 key;               /* see DeletedKeyOf() */
 	SubTransactionId deleted; /* by; invalid: an empty place */
 	SubTransactionId used;    /* inserted again by, or invalid; and flags */
 };

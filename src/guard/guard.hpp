@@ -235,6 +235,16 @@ extern Oid RootOfPartition(Relation rel);
 
 /* ---- rows that were deleted (deleted.cpp) ------------------------------ */
 
+/* One key for a filter and a hash in it, spread over all 64 bits. */
+static inline uint64
+DeletedKeyOf(Oid filter, uint64 hash)
+{
+	uint64 key = hash ^ (uint64) filter * UINT64CONST(0x9E3779B97F4A7C15);
+
+	key = (key ^ key >> 32) * UINT64CONST(0xD6E8FEB86659FD93);
+	return key ^ key >> 32;
+}
+
 /*
  * A row that this transaction deletes from a guarded table may be inserted again: its key
  * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
@@ -621,6 +631,19 @@ extern void GuardedTableLeaves(Oid table);
  */
 extern bool ReadLeftRows(const LiveFilter &filter);
 
+/*
+ * The same, called before a key is added: where the filter may not have the key of such a row any
+ * more, the row that comes again is none that is refused, and must use it up all the same.
+ */
+extern void ReadLeftRowsFirst(const LiveFilter &filter);
+
+/* A function of LiveGuard: see live.hpp. */
+extern void KeyForgotten(void);
+
+/* TRUNCATE is about to shorten the file of a table in place: reads the rows that have left with it.
+ */
+extern void LeftTableShrinks(Relation heap);
+
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetLeft(SubTransactionId id);
 
@@ -632,17 +655,21 @@ extern void ForgetLeft(SubTransactionId id);
  */
 extern void RememberLeftOut(Oid filter, uint64 hash);
 
-/* Whether any row is remembered. */
+/* Whether the query that fires the calling trigger, or something inside of it, has left out any. */
 extern bool HaveLeftOut(void);
 
 /*
- * A row with this key is deleted. Raises 55000 if the query that does so has left a row with
- * this key out, or something inside of it has.
+ * A row with this key is deleted, or `updates`: gets another one. Raises 55000 if the query that
+ * does so has left a row with this key out, or something inside of it has; or if so many rows
+ * were left out that this cannot be told. Called from the trigger.
  */
-extern void CheckLeftOut(Relation rel, Oid filter, uint64 hash);
+extern void CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates);
 
 /* What ends at the end of a subtransaction that aborts, and of the transaction. */
 extern void ForgetLeftOut(SubTransactionId id);
+
+/* Installs hooks; once, from InitGuard(). */
+extern void InitGuardLost(void);
 
 /* ---- WITH clauses that delete rows (with.cpp) --------------------------- */
 

@@ -105,7 +105,8 @@ GuardObjectAccess(ObjectAccessType access, Oid catalog, Oid object, int column, 
 /* ---- registering ----------------------------------------------------------- */
 
 static const LiveGuard guard_of_live = {SettleGuardRows,  NoteFileCopied, GuardedBy,
-										ExactlyGuardedBy, FilterEmptied,  FilterCoversAnew};
+										ExactlyGuardedBy, FilterEmptied,  FilterCoversAnew,
+										KeyForgotten};
 
 /*
  * Comes after InitLiveCounters(): the server calls the callback that was registered last
@@ -119,6 +120,7 @@ InitGuard(void)
 	InitGuardRows();
 	InitGuardMoves();
 	InitGuardWith();
+	InitGuardLost();
 	InitGuardTruncate();
 	InitGuardUnguarded();
 	InitGuardReadAhead();

@@ -172,6 +172,7 @@ static void
 AskForKey(InsertedRow *in)
 {
 	ReadTruncatedRows(in->filter);
+	ReadLeftRowsFirst(in->filter);
 	in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
 	in->answer = TestAndAddKey(in->filter, in->hash, in->site->key);
 	in->too_old = in->answer == LiveAnswer::TooOld;

@@ -28,6 +28,13 @@ extern "C" {
 /* In TopTransactionContext. What TRUNCATE has removed is noted in the same form. */
 static List *left_tables = NIL;
 
+/*
+ * The filter under which nothing was there to be read when a row was last refused; or invalid,
+ * since some relation has changed. A table can be noted and stay: then each refused row asks.
+ */
+static Oid nothing_to_read;
+static bool has_forgotten; /* this transaction has called dedup_forget() */
+
 static void
 SetFileOf(Relation rel, FileLocator *file)
 {
@@ -55,6 +62,12 @@ IsNoted(Relation heap)
 }
 
 static void
+AtRelationChange(Oid)
+{
+	nothing_to_read = InvalidOid;
+}
+
+static void
 NoteLeftTable(Relation heap, const GuardPlan *plan, bool leaves)
 {
 	Relation filter = RelationIdGetRelation(plan->clause.filter);
@@ -66,6 +79,12 @@ NoteLeftTable(Relation heap, const GuardPlan *plan, bool leaves)
 
 	if (RelationIsValid(filter))
 	{
+		static bool watching = false;
+
+		if (!watching)
+			WatchRelations(AtRelationChange);
+		watching = true;
+		nothing_to_read = InvalidOid;
 		old = MemoryContextSwitchTo(TopTransactionContext);
 		left = (Truncation *) palloc0(sizeof(Truncation));
 		left->subid = GetCurrentSubTransactionId();
@@ -192,6 +211,8 @@ ReadLeftRows(const LiveFilter &filter)
 	bool read = false;
 	ListCell *cell;
 
+	if (likely(left_tables == NIL) || nothing_to_read == RelationGetRelid(filter.rel))
+		return false;
 	foreach(cell, left_tables)
 	{
 		Truncation *left = (Truncation *) lfirst(cell);
@@ -204,7 +225,43 @@ ReadLeftRows(const LiveFilter &filter)
 		ReadTruncation(left, filter);
 		read = true;
 	}
+	if (!read)
+		nothing_to_read = RelationGetRelid(filter.rel);
 	return read;
+}
+
+void
+ReadLeftRowsFirst(const LiveFilter &filter)
+{
+	if (unlikely(left_tables != NIL) && (has_forgotten || filter.parameters.ttl != 0))
+		(void) ReadLeftRows(filter);
+}
+
+void
+KeyForgotten(void)
+{
+	has_forgotten = true;
+}
+
+void
+LeftTableShrinks(Relation heap)
+{
+	ListCell *cell;
+
+	foreach(cell, left_tables)
+	{
+		Truncation *left = (Truncation *) lfirst(cell);
+		LiveFilter filter;
+
+		if (left->done || left->heap != RelationGetRelid(heap) ||
+			left->after != FileNumberOf(heap) || IsNotedLater(left) || !HasLeft(left) ||
+			!IsLiveRelationId(left->plan->clause.filter))
+			continue;
+		filter = OpenLiveUnchecked(left->plan->clause.filter, AccessShareLock);
+		if (IsSameFile(left->filter_file, FileNumberOf(filter.rel)))
+			ReadTruncation(left, filter);
+		CloseLive(filter);
+	}
 }
 
 void
@@ -212,8 +269,12 @@ ForgetLeft(SubTransactionId id)
 {
 	ListCell *cell;
 
+	nothing_to_read = InvalidOid;
 	if (id == TopSubTransactionId)
+	{
 		left_tables = NIL;
+		has_forgotten = false;
+	}
 	foreach(cell, left_tables)
 		if (((const Truncation *) lfirst(cell))->subid >= id)
 			left_tables = foreach_delete_current(left_tables, cell);

@@ -1,5 +1,5 @@
 /*
- * Rows that were left out as duplicates of a row that is deleted next, by the same query.
+ * Rows that were left out as duplicates of a row that goes next, by the same query.
  *
  * A trigger BEFORE DELETE that fires before the guard's copies the row to another table of the
  * same filter; or a function in the condition of a DELETE inserts the row anew; or MERGE inserts
@@ -9,17 +9,22 @@
  * So the keys of rows that were left out are kept for a while, each with the command that was
  * running. A query that deletes a row has left it out, or something inside of it has, if that
  * command is not older than the query's snapshot. An earlier statement is older: this marks
- * its command as one that has changed something, so that the next one has another id.
+ * its command as one that has changed something, so that the next one has another id. What ON
+ * DELETE CASCADE deletes at the end of a query is deleted by that query.
  *
- * The memory is bounded. Beyond MOST_KEYS the keys are forgotten, all at once.
+ * The memory is bounded by what a hash table of a query may take. Beyond it the keys are
+ * forgotten, all at once; and a query that deletes a row after it has left out more rows than
+ * that is an error, since the row may be the twin of one of them.
  */
 #include "guard/guard.hpp"
+#include "pg/executor_run.hpp"
 
 extern "C" {
 #include "access/xact.h"
+#include "executor/execdesc.h"
+#include "executor/executor.h"
 #include "nodes/plannodes.h"
 #include "tcop/pquery.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
@@ -28,25 +33,56 @@ extern "C" {
 namespace
 {
 
-struct LeftOutKey
-{
-	uint64 hash;
-	uint64 filter; /* an OID; no padding */
-};
-
+/*
+ * A row that was left out. Those of a subtransaction, and of all that are inside of it, are the
+ * last ones when it aborts.
+ */
 struct LeftOut
 {
-	LeftOutKey key;
+	uint64 key; /* see DeletedKeyOf() */
 	CommandId command;
 	SubTransactionId subid;
+	uint32 next; /* the one before it in the same chain, plus one; or 0 */
+};
+
+/* A filter of rows that were left out. */
+struct LeftOutOf
+{
+	Oid filter;
+	CommandId last;
+	bool has_forgotten;
+	CommandId forgotten; /* the last one whose rows were forgotten */
+};
+
+/* What is deleted by ON DELETE CASCADE. */
+struct Cascade
+{
+	MemoryContext query; /* that deletes it, or NULL */
+	CommandId since;     /* the snapshot of the query at whose end it does */
 };
 
 } /* namespace */
 
-constexpr long MOST_KEYS = 100000;
+constexpr uint32 FEWEST_ROWS = 64;
 
-static HTAB *left_out = NULL; /* in TopTransactionContext */
+/* All in TopTransactionContext; the numbers are powers of two. */
+static LeftOut *rows = NULL;
+static uint32 row_count;
+static uint32 row_room;
+static uint32 most_rows;
+static uint32 *chains = NULL; /* for look-ups */
+static uint32 chain_count;
+static uint32 chained; /* so many rows are in one */
+static LeftOutOf *filters = NULL;
+static int filter_count;
+static int filter_room;
 static CommandId last_command;
+
+static Cascade cascade;
+static bool is_finishing;
+static CommandId finishing_since; /* the snapshot of the query that is ending */
+static ExecutorFinish_hook_type previous_executor_finish = NULL;
+static ExecutorRun_hook_type previous_executor_run = NULL;
 
 /*
  * Whether the calling trigger is fired by the query of the client's statement itself, and that
@@ -65,81 +101,285 @@ IsPlainInsert(void)
 	if (statement->commandType == CMD_UTILITY)
 		return IsA(statement->utilityStmt, CopyStmt) &&
 			   ((const CopyStmt *) statement->utilityStmt)->is_from;
-	return statement->commandType == CMD_INSERT && !statement->hasModifyingCTE;
+	return statement->commandType == CMD_INSERT && !statement->hasModifyingCTE &&
+		   IsA(statement->planTree, ModifyTable) &&
+		   ((const ModifyTable *) statement->planTree)->onConflictAction != ONCONFLICT_UPDATE;
+}
+
+static LeftOutOf *
+FilterLeftOut(Oid filter)
+{
+	for (int i = 0; i < filter_count; i++)
+		if (filters[i].filter == filter)
+			return &filters[i];
+	return NULL;
+}
+
+static uint32 *
+ChainOf(uint64 key)
+{
+	return &chains[key & (chain_count - 1)];
+}
+
+/* Puts the rows into chains that are not in one yet. */
+static void
+ChainRows(void)
+{
+	if (chain_count != row_room)
+	{
+		uint32 *fresh = (uint32 *) MemoryContextAllocExtended(TopTransactionContext,
+															  sizeof(uint32) * (Size) row_room,
+															  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+		if (chains != NULL)
+			pfree(chains);
+		chains = fresh;
+		chain_count = row_room;
+		chained = 0;
+	}
+	for (; chained < row_count; chained++)
+	{
+		uint32 *chain = ChainOf(rows[chained].key);
+
+		rows[chained].next = *chain;
+		*chain = chained + 1;
+	}
+}
+
+/* The last row of a key, or NULL. It is the one with the latest command. */
+static const LeftOut *
+FindLeftOut(uint64 key)
+{
+	if (row_count == 0)
+		return NULL;
+	ChainRows();
+	for (uint32 at = *ChainOf(key); at > 0; at = rows[at - 1].next)
+		if (rows[at - 1].key == key)
+			return &rows[at - 1];
+	return NULL;
+}
+
+static void
+ForgetRows(void)
+{
+	for (int i = 0; i < filter_count; i++)
+	{
+		filters[i].has_forgotten = true;
+		filters[i].forgotten = filters[i].last;
+	}
+	if (chained > 0)
+		memset(chains, 0, sizeof(uint32) * chain_count);
+	row_count = chained = 0;
+}
+
+/* Makes room for one more row. */
+static void
+MakeRoom(void)
+{
+	if (row_room == 0)
+	{
+		const Size most = get_hash_memory_limit() / (sizeof(LeftOut) + sizeof(uint32));
+
+		most_rows = FEWEST_ROWS;
+		while (most_rows < (uint32) 1 << 30 && (Size) 2 * most_rows <= most)
+			most_rows *= 2;
+		rows = (LeftOut *) MemoryContextAlloc(TopTransactionContext, sizeof(LeftOut) * FEWEST_ROWS);
+		row_room = FEWEST_ROWS;
+	}
+	else if (row_room < most_rows)
+	{
+		rows = (LeftOut *) repalloc_huge(rows, sizeof(LeftOut) * 2 * (Size) row_room);
+		row_room *= 2;
+	}
+	else
+		ForgetRows();
 }
 
 void
 RememberLeftOut(Oid filter, uint64 hash)
 {
-	const LeftOutKey key = {hash, filter};
-	LeftOut *row;
-	bool found;
+	const uint64 key = DeletedKeyOf(filter, hash);
+	const SubTransactionId subid = GetCurrentSubTransactionId();
+	LeftOutOf *of;
 
 	if (likely(IsPlainInsert()))
 		return;
-	if (left_out != NULL && hash_get_num_entries(left_out) >= MOST_KEYS)
+	of = FilterLeftOut(filter);
+	if (of == NULL)
 	{
-		hash_destroy(left_out);
-		left_out = NULL;
+		of = OneMore(TopTransactionContext, &filters, &filter_count, &filter_room);
+		*of = {filter, FirstCommandId, false, FirstCommandId};
 	}
-	if (left_out == NULL)
-	{
-		HASHCTL control = {};
+	of->last = last_command = GetCurrentCommandId(true);
+	if (row_count == row_room)
+		MakeRoom();
+	rows[row_count++] = {key, last_command, subid, 0};
+}
 
-		control.keysize = sizeof(LeftOutKey);
-		control.entrysize = sizeof(LeftOut);
-		control.hcxt = TopTransactionContext;
-		left_out = hash_create("dedup_guard rows left out", 64, &control,
-							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
-	last_command = GetCurrentCommandId(true);
-	row = (LeftOut *) hash_search(left_out, &key, HASH_ENTER, &found);
-	row->command = last_command;
-	row->subid = GetCurrentSubTransactionId();
+/* The snapshot of the query that fires the calling trigger, or of the one that it is part of. */
+static CommandId
+SnapshotOfQuery(void)
+{
+	const CommandId since = GetActiveSnapshot()->curcid;
+
+	if (cascade.query != NULL && MemoryContextGetParent(CurrentMemoryContext) == cascade.query)
+		return Min(since, cascade.since);
+	return since;
 }
 
 bool
 HaveLeftOut(void)
 {
-	return left_out != NULL;
+	return unlikely(filter_count > 0) && ActiveSnapshotSet() && last_command >= SnapshotOfQuery();
 }
 
 void
-CheckLeftOut(Relation rel, Oid filter, uint64 hash)
+CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 {
-	const LeftOutKey key = {hash, filter};
+	const LeftOutOf *of;
 	const LeftOut *row;
 	CommandId since;
 
-	if (likely(left_out == NULL) || !ActiveSnapshotSet())
+	if (likely(!HaveLeftOut()))
 		return;
-	since = GetActiveSnapshot()->curcid;
-	if (last_command < since)
+	of = FilterLeftOut(filter);
+	if (of == NULL)
 		return;
-	row = (const LeftOut *) hash_search(left_out, &key, HASH_FIND, NULL);
+	since = SnapshotOfQuery();
+	row = FindLeftOut(DeletedKeyOf(filter, hash));
 	if (row != NULL && row->command >= since)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot delete a row of table \"%s\" after the same statement has "
-						"left out a duplicate of it",
-						RelationGetRelationName(rel)),
+				 updates
+					 ? errmsg("cannot change the key of a row of table \"%s\" after the same "
+							  "statement has left out a duplicate of it",
+							  RelationGetRelationName(rel))
+					 : errmsg("cannot delete a row of table \"%s\" after the same statement has "
+							  "left out a duplicate of it",
+							  RelationGetRelationName(rel)),
 				 errdetail("The row that was left out would be lost."),
-				 errhint("Insert the row after the other one is deleted, for example in a trigger "
-						 "AFTER DELETE.")));
+				 errhint(
+					 "Insert the row after the other one is gone, for example in a trigger AFTER "
+					 "DELETE OR UPDATE.")));
+	if (of->has_forgotten && of->forgotten >= since)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("too many rows were left out before a row of table \"%s\" is deleted or "
+						"its key is changed",
+						RelationGetRelationName(rel)),
+				 errdetail("One of the rows that the statement has left out may be a duplicate of "
+						   "this row, and would be lost."),
+				 errhint("Raise work_mem, or delete the rows in a statement of its own, before "
+						 "others are inserted.")));
 }
+
+/* ---- ON DELETE CASCADE ------------------------------------------------------------------ */
+
+/* Whether a query can delete rows at its end, by cascade. */
+static bool
+MayCascade(const QueryDesc *query)
+{
+	return query->operation == CMD_DELETE || query->operation == CMD_UPDATE ||
+#if PG_VERSION_NUM >= 150000
+		   query->operation == CMD_MERGE ||
+#endif
+		   query->estate->es_auxmodifytables != NIL;
+}
+
+static void
+FinishQuery(QueryDesc *query)
+{
+	if (previous_executor_finish != NULL)
+		previous_executor_finish(query);
+	else
+		standard_ExecutorFinish(query);
+}
+
+static void
+GuardExecutorFinish(QueryDesc *query)
+{
+	const bool was_finishing = is_finishing;
+	const CommandId outer = finishing_since;
+
+	/* Those of a query without triggers of its own fire at the end of the outer one. */
+	if (!MayCascade(query) || (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 ||
+		query->estate->es_snapshot == NULL)
+	{
+		FinishQuery(query);
+		return;
+	}
+	is_finishing = true;
+	finishing_since = query->estate->es_snapshot->curcid;
+	PG_TRY();
+	{
+		FinishQuery(query);
+	}
+	PG_FINALLY();
+	{
+		is_finishing = was_finishing;
+		finishing_since = outer;
+	}
+	PG_END_TRY();
+}
+
+static void
+RunQuery(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
+{
+	if (previous_executor_run != NULL)
+		previous_executor_run(query, direction, count ONCE);
+	else
+		standard_ExecutorRun(query, direction, count ONCE);
+}
+
+/* The server runs what cascades without triggers of its own, at the end of another query. */
+static void
+GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
+{
+	const Cascade outer = cascade;
+
+	if (likely(!is_finishing) || (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) == 0)
+	{
+		RunQuery(query, direction, count ONCE);
+		return;
+	}
+	cascade = {query->estate->es_query_cxt, finishing_since};
+	PG_TRY();
+	{
+		RunQuery(query, direction, count ONCE);
+	}
+	PG_FINALLY();
+	{
+		cascade = outer;
+	}
+	PG_END_TRY();
+}
+
+void
+InitGuardLost(void)
+{
+	previous_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = GuardExecutorFinish;
+	previous_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = GuardExecutorRun;
+}
+
+/* ---- ends of transactions ---------------------------------------------------------------- */
 
 void
 ForgetLeftOut(SubTransactionId id)
 {
-	HASH_SEQ_STATUS scan;
-	LeftOut *row;
-
 	if (id == TopSubTransactionId)
-		left_out = NULL;
-	if (left_out == NULL)
-		return;
-	hash_seq_init(&scan, left_out);
-	while ((row = (LeftOut *) hash_seq_search(&scan)) != NULL)
-		if (row->subid >= id)
-			(void) hash_search(left_out, &row->key, HASH_REMOVE, NULL);
+	{
+		rows = NULL;
+		chains = NULL;
+		row_count = row_room = chain_count = chained = 0;
+		filters = NULL;
+		filter_count = filter_room = 0;
+	}
+	for (; row_count > 0 && rows[row_count - 1].subid >= id; row_count--)
+		if (chained == row_count)
+		{
+			chained--;
+			*ChainOf(rows[chained].key) = rows[chained].next;
+		}
 }

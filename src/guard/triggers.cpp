@@ -141,6 +141,24 @@ NoteUpdatedPlace(GuardRow *row, const TriggerData *trigger)
 	row->updated = trigger->tg_trigtuple->t_self;
 }
 
+/* What a site needs to know of the filter where no key is asked for. */
+static void
+LearnSeed(GuardSite *site, Relation rel)
+{
+	const Oid filter_oid = site->plan->clause.filter;
+	LiveFilter filter;
+
+	if (site->has_seed)
+		return;
+	if (!IsLiveRelationId(filter_oid))
+		ReportIncompleteGuard(rel);
+	filter = OpenLiveUnchecked(filter_oid, AccessShareLock);
+	site->seed = filter.key_seed();
+	site->may_delete = GuardOwnerMayAdd(site->plan);
+	site->has_seed = true;
+	CloseLive(filter);
+}
+
 /*
  * Enters a row of an exact guard that is updated: it is judged where it lands, unless neither
  * its key changes nor it ceases to be marked.
@@ -157,6 +175,15 @@ EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 		SameGuardKey(plan, site->old_key, site->key) && SameGuardTime(site->old_key, site->key) &&
 		(IsMarkedRow(plan, trigger->tg_newslot) || !IsMarkedRow(plan, trigger->tg_trigslot));
 	NoteUpdatedPlace(row, trigger);
+	if (unlikely(HaveLeftOut()) && !SameGuardKey(plan, site->old_key, site->key) &&
+		!IsMarkedRow(plan, trigger->tg_trigslot))
+	{
+		uint64 hash;
+
+		LearnSeed(site, trigger->tg_relation);
+		if (HashGuardKey(plan, site->old_key, site->seed, &hash))
+			CheckLeftOut(trigger->tg_relation, plan->clause.filter, hash, true);
+	}
 }
 
 /*
@@ -206,10 +233,14 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 			bool uses = false;
 			LiveAnswer answer = LiveAnswer::TooOld;
 
+			if (had_key && !IsMarkedRow(plan, trigger->tg_trigslot))
+				CheckLeftOut(rel, filter_oid, old_hash, true);
+
 			/* A marked row that comes back among those that are guarded has the key of another. */
 			if (takes_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
+				ReadLeftRowsFirst(filter);
 				uses = UseDeletedRow(filter_oid, hash, &use);
 				answer = TestAndAddKey(filter, hash, site->key);
 				if (answer == LiveAnswer::TooOld)
@@ -290,18 +321,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	if (site->plan->options.exact && (moves || likely(!HaveLeftOut())))
 		return trigger->tg_trigtuple;
 	filter_oid = site->plan->clause.filter;
-	if (!site->has_seed)
-	{
-		LiveFilter filter;
-
-		if (!IsLiveRelationId(filter_oid))
-			ReportIncompleteGuard(rel);
-		filter = OpenLiveUnchecked(filter_oid, AccessShareLock);
-		site->seed = filter.key_seed();
-		site->may_delete = GuardOwnerMayAdd(site->plan);
-		site->has_seed = true;
-		CloseLive(filter);
-	}
+	LearnSeed(site, rel);
 	ReadGuardKey(site->reader, trigger->tg_trigslot, &site->key);
 	has_key = HashGuardKey(site->plan, site->key, site->seed, &hash);
 	marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
@@ -316,7 +336,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		row->moved = {has_key, filter_oid, hash};
 	}
 	if (has_key && !marked && !moves)
-		CheckLeftOut(rel, filter_oid, hash);
+		CheckLeftOut(rel, filter_oid, hash, false);
 	if (site->plan->options.exact)
 		return trigger->tg_trigtuple;
 	if (has_key && !marked && site->may_delete &&

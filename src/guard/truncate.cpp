@@ -459,9 +459,10 @@ BeforeTruncate(const TruncateStmt *statement)
 			continue;
 		if (heap->rd_rel->relkind == RELKIND_RELATION &&
 			(heap->rd_createSubid == subid || FileSubid(heap) == subid) &&
-			HoldsExclusively(RelationGetRelid(heap)) && (plan = FiringGuard(heap)) != NULL)
+			HoldsExclusively(RelationGetRelid(heap)))
 		{
-			if (HasTruncateTrigger(heap))
+			LeftTableShrinks(heap);
+			if ((plan = FiringGuard(heap)) != NULL && HasTruncateTrigger(heap))
 				ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 								errmsg("cannot truncate the guarded table \"%s\" again in the "
 									   "transaction that has created or truncated it",
@@ -469,7 +470,8 @@ BeforeTruncate(const TruncateStmt *statement)
 								errdetail("It has a trigger BEFORE TRUNCATE, which may change its "
 										  "rows after the guard has read their keys."),
 								errhint("Delete the rows instead.")));
-			ReadBeforeTruncate(heap, plan);
+			if (plan != NULL)
+				ReadBeforeTruncate(heap, plan);
 		}
 		RelationClose(heap);
 	}

@@ -53,6 +53,17 @@ RemovesGuarded(const ModifyTableState *node)
 	return false;
 }
 
+static bool
+RemovesAnyGuarded(const QueryDesc *query)
+{
+	ListCell *cell;
+
+	foreach(cell, query->estate->es_auxmodifytables)
+		if (RemovesGuarded((const ModifyTableState *) lfirst(cell)))
+			return true;
+	return false;
+}
+
 /* Whether a statement has a part that may insert rows. */
 static bool
 StatementInserts(const QueryDesc *query)
@@ -70,11 +81,11 @@ StatementInserts(const QueryDesc *query)
 namespace
 {
 
-/* The search for the node that keeps the rows of a WITH clause for all of its readers. */
+/* The search for a node that reads a WITH clause. */
 struct ReaderSearch
 {
 	const PlanState *clause;
-	CteScanState *leader;
+	CteScanState *reader;
 };
 
 } /* namespace */
@@ -88,35 +99,36 @@ FindReader(PlanState *state, void *arg)
 		return false;
 	if (IsA(state, CteScanState) && ((CteScanState *) state)->cteplanstate == search->clause)
 	{
-		search->leader = ((CteScanState *) state)->leader;
+		search->reader = (CteScanState *) state;
 		return true;
 	}
 	return planstate_tree_walker(state, AsStateWalker(FindReader), arg);
 }
 
 static CteScanState *
-ReaderOf(const QueryDesc *query, const PlanState *clause)
+ReaderOf(PlanState *top, const PlanState *clause)
 {
 	ReaderSearch search = {clause, NULL};
 	ListCell *cell;
 
-	if (FindReader(query->planstate, &search))
-		return search.leader;
-	foreach(cell, query->estate->es_subplanstates)
+	if (FindReader(top, &search))
+		return search.reader;
+	foreach(cell, top->state->es_subplanstates)
 		if (FindReader((PlanState *) lfirst(cell), &search))
-			return search.leader;
+			return search.reader;
 	return NULL;
 }
 
-/* Runs a WITH clause as a whole. Its rows are kept for those who read them. */
+/*
+ * Runs a WITH clause as a whole, or the rest of one. Its rows are kept for those who read them,
+ * wherever they are in what is kept.
+ */
 static void
-RunClause(const QueryDesc *query, ModifyTableState *node)
+RunClause(EState *estate, ModifyTableState *node, CteScanState *reader)
 {
-	EState *estate = query->estate;
-	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-	CteScanState *reader = ReaderOf(query, &node->ps);
+	Tuplestorestate *store = reader != NULL ? reader->leader->cte_table : NULL;
+	const int place = store != NULL ? tuplestore_alloc_read_pointer(store, 0) : 0;
 
-	estate->es_direction = ForwardScanDirection;
 	for (;;)
 	{
 		TupleTableSlot *slot;
@@ -125,37 +137,94 @@ RunClause(const QueryDesc *query, ModifyTableState *node)
 		slot = ExecProcNode(&node->ps);
 		if (TupIsNull(slot))
 			break;
-		if (reader != NULL)
-			tuplestore_puttupleslot(reader->cte_table, slot);
+		if (store == NULL)
+			continue;
+		tuplestore_select_read_pointer(store, place);
+		tuplestore_puttupleslot(store, slot);
 	}
 	if (reader != NULL)
-		reader->eof_cte = true;
-	MemoryContextSwitchTo(old);
+		reader->leader->eof_cte = true;
 }
 
-static void
-RunDeletionsFirst(const QueryDesc *query)
+namespace
 {
-	List *clauses = query->estate->es_auxmodifytables;
+
+/* A statement that has yet to run its clauses: in its memory. */
+struct Waiting
+{
+	MemoryContextCallback over;
+	PlanState *top;
+	ExecProcNodeMtd run_top; /* as the server does */
+	Waiting *below;
+};
+
+} /* namespace */
+
+static Waiting *waiting = NULL; /* innermost statement first */
+
+/* The statement's memory goes. */
+static void
+WaitingOver(void *arg)
+{
+	for (Waiting **link = &waiting; *link != NULL; link = &(*link)->below)
+		if (*link == arg)
+		{
+			*link = (*link)->below;
+			break;
+		}
+}
+
+/* Stands in for the plan's uppermost node when that is asked for its first row. */
+static TupleTableSlot *
+RunClausesFirst(PlanState *top)
+{
+	EState *estate = top->state;
+	const Waiting *found = waiting;
 	ListCell *cell;
 
-	if (!StatementInserts(query))
-		return;
-	foreach(cell, clauses)
+	while (found->top != top)
+		found = found->below;
+	top->ExecProcNodeReal = found->run_top;
+	if (top->instrument == NULL)
+		top->ExecProcNode = found->run_top;
+	foreach(cell, estate->es_auxmodifytables)
 	{
 		ModifyTableState *node = lfirst_node(ModifyTableState, cell);
 
-		/* Not if it has begun: the statement goes on, or another clause reads it. */
-		if (node->fireBSTriggers && !node->mt_done && RemovesGuarded(node))
-			RunClause(query, node);
+		/* It may have begun: another clause reads it. */
+		if (!node->mt_done && RemovesGuarded(node))
+			RunClause(estate, node, ReaderOf(top, &node->ps));
 	}
+	ResetPerTupleExprContext(estate);
+	return top->ExecProcNodeReal(top);
+}
+
+/* So that all that measures the statement sees its clauses run as a part of it. */
+static void
+LetClausesRunFirst(const QueryDesc *query)
+{
+	PlanState *top = query->planstate;
+	Waiting *statement;
+
+	if (!StatementInserts(query) || !RemovesAnyGuarded(query))
+		return;
+	statement = (Waiting *) MemoryContextAllocZero(query->estate->es_query_cxt, sizeof(Waiting));
+	statement->top = top;
+	statement->run_top = top->ExecProcNodeReal;
+	statement->below = waiting;
+	statement->over.func = WaitingOver;
+	statement->over.arg = statement;
+	MemoryContextRegisterResetCallback(query->estate->es_query_cxt, &statement->over);
+	waiting = statement;
+	ExecSetExecProcNode(top, RunClausesFirst);
 }
 
 static void
 GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
-	if (unlikely(query->estate->es_auxmodifytables != NIL) && ScanDirectionIsForward(direction))
-		RunDeletionsFirst(query);
+	if (unlikely(query->estate->es_auxmodifytables != NIL) && !query->already_executed &&
+		ScanDirectionIsForward(direction))
+		LetClausesRunFirst(query);
 	if (previous_executor_run != NULL)
 		previous_executor_run(query, direction, count ONCE);
 	else

@@ -170,6 +170,7 @@ DEDUP_FUNCTION(dedup_live_forget)
 	{
 		if (unlikely(LiveCovers(filter)))
 			GiveUpCover(&filter);
+		NoteForgottenKey();
 		found = LiveForget(filter, hash, LiveGenerationNow(filter));
 	}
 	CloseLive(filter);

@@ -455,6 +455,9 @@ struct LiveGuard
 	 * empty table: says so, and returns true.
 	 */
 	bool (*covers_anew)(const LiveFilter &filter);
+
+	/* A key is taken out of a filter by function. */
+	void (*key_forgotten)(void);
 };
 
 /* NULL: there are no guards. */
@@ -466,6 +469,13 @@ SettleLandedRows(void)
 {
 	if (likely(live_guard != NULL))
 		live_guard->settle_rows();
+}
+
+static inline void
+NoteForgottenKey(void)
+{
+	if (likely(live_guard != NULL))
+		live_guard->key_forgotten();
 }
 
 static inline void
