@@ -147,6 +147,13 @@ class Line:
         self.own = entries[:-1]
 
 
+def in_live_order(h, b):
+    """A hash as a value has it that is a snapshot of a live filter with fingerprints of b bits."""
+    line, rest = h * 103 >> 64, h * 103 % 2**64
+    low = rest << b & 2**64 - 1
+    return rest >> 64 - b << 64 - b | line << 57 - b | low >> b + 7
+
+
 class Table:
     def __init__(self, w, step):
         self.w, self.step, self.keys = w, step, 0

@@ -153,7 +153,9 @@ class Filter:
         elif self.method == EXALOGLOG:
             require(4 <= detail <= 26 and M == 7 << detail - 1, f"has a body of {M} bytes and p {detail}")
         else:
-            require(M == MOST_BYTES and detail & ~256 in (2, 3, 4, 5), f"has slots of {detail} bytes")
+            live = detail & 0x300 == 0x200 and 12 <= detail >> 10 <= 37
+            require(M == MOST_BYTES and (detail & 255 if live else detail & ~256) in (2, 3, 4, 5),
+                    f"has slots of {detail} bytes")
 
     def check_counters(self, count, state):
         """Count and state in the full form."""
@@ -196,7 +198,11 @@ class Filter:
         h = self.hash.key(*key)
         if h is None:
             return None
-        return h in self.hashes if self.body is None else self.body.seen(h)
+        return h in self.hashes if self.body is None else self.body.seen(self.ordered(h))
+
+    def ordered(self, h):
+        """The number that a body has in the place of a hash."""
+        return infini.in_live_order(h, self.detail >> 10) if self.method == INFINI and self.detail & 512 else h
 
     def add(self, *key):
         """Adds a key, and returns whether it was new. A key with a NULL column is not added."""
@@ -205,13 +211,14 @@ class Filter:
 
     def add_hash(self, h):
         if self.body is not None:
-            return self.body.add(h)
+            return self.body.add(self.ordered(h))
         if h in self.hashes:
             return False
         if len(self.hashes) < self.limit:
             self.hashes.add(h)
         elif self.method == INFINI:     # the full form: the hashes first, then the new one
-            self.hashes, self.body = None, infini.Table.of(self.detail & 255, sorted(self.hashes) + [h])
+            hashes = [self.ordered(each) for each in sorted(self.hashes) + [h]]
+            self.hashes, self.body = None, infini.Table.of(self.detail & 255, hashes)
         else:
             self.take(self.hashes | {h})
         return True
@@ -253,7 +260,8 @@ class Filter:
         if len(hashes) <= self.limit:
             self.hashes = set(hashes)
         elif self.method == INFINI:
-            self.hashes, self.body = None, infini.Table.of(self.detail & 255, infini.spread(hashes))
+            hashes = [self.ordered(h) for h in infini.spread(hashes)]
+            self.hashes, self.body = None, infini.Table.of(self.detail & 255, hashes)
         else:
             self.hashes, self.body = None, self.body_of()
             for h in hashes:

@@ -61,7 +61,7 @@ ForgetMap(const LiveFilter &filter)
 	memset(cached->map, 0, cached->map_room * sizeof(BlockNumber));
 }
 
-/* The cache, with room for a page, and for so many. */
+/* The cache, with room for so many pages. */
 static CachedLive *
 CacheWithRoom(const LiveFilter &filter, uint32 pages)
 {
