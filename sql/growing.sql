@@ -212,19 +212,19 @@ SELECT (SELECT dedup_agg(i ORDER BY i) FROM generate_series(1, 512) i) = (SELECT
 	(SELECT dedup_agg(i ORDER BY i) FROM generate_series(1, 5000) i) = (SELECT dedup_agg(i ORDER BY i) FROM generate_series(1, 5000) i) AS same_order,
 	(SELECT dedup_agg(i ORDER BY i) FROM generate_series(1, 5000) i) = (SELECT dedup_agg(i ORDER BY -i) FROM generate_series(1, 5000) i) AS other_order;
 
--- live filters: sized ones, and such that grow
+-- live filters grow if their prototype does
 
 SELECT dedup_create('live', dedup_filter(1000, seed => 7)) IS NOT NULL AS made;
 CREATE TABLE guarded (k int);
 INSERT INTO guarded SELECT generate_series(1, 100);
 CREATE INDEX ON guarded (k);
 SELECT dedup_guard('guarded', 'live', '{k}', exact => true, load => true) IS NOT NULL AS guarded;
-SELECT kind, keys, fpr, splits FROM dedup_create('other', dedup_filter(fpr => 0.001)) f, dedup_stats(f);
+SELECT dedup_create('other', dedup_filter()), dedup_create('another', dedup_filter(fpr => 0.001), '1 hour');
+SELECT name::text, kind, keys, fpr FROM dedup_filters ORDER BY 1;
+DROP TABLE other, another;
 -- exact hashes are those of any filter
 SELECT dedup_load('live', (SELECT dedup_agg(dedup_filter(seed => 7), i) FROM generate_series(201, 300) i)) AS loaded;
 SELECT e.* FROM error('SELECT dedup_load(''live'', (SELECT dedup_agg(dedup_filter(seed => 7), i) FROM generate_series(1, 600) i))') e;
-SELECT dedup_rebuild('live', dedup_filter()) IS NOT NULL AS rebuilt;
-SELECT keys, fpr, seed, splits FROM dedup_stats('live');
 
 -- a state of few keys is as small as another filter's: 200,000 groups
 
