@@ -153,7 +153,6 @@ foreach my $shape (sort keys %shapes)
 	my ($old, $old_keys);
 	my ($wrong, $answers, $looks, $too_old) = (0, 0, 0, 0);
 	my $others = 3_000_000;
-	my $snapshots = sqlstate($node, 'postgres', "SELECT dedup_snapshot('$filter')") ne '0A000';
 	my $differ = sub {
 		my ($what, $got, $expected) = @_;
 		return if $got eq $expected || $wrong++ > 3;
@@ -173,7 +172,7 @@ foreach my $shape (sort keys %shapes)
 			$differ->(join("; ", @$sql), $got, join("\n", @$expected));
 			if (int(rand(12)) == 0)
 			{
-				my $seen = !$snapshots || int(rand(2)) ? "dedup_seen('$filter', k)" : "dedup_contains((SELECT dedup_snapshot('$filter')), k)";
+				my $seen = int(rand(2)) ? "dedup_seen('$filter', k)" : "dedup_contains((SELECT dedup_snapshot('$filter')), k)";
 				$differ->('the writer itself',
 					$writer->{session}->query(keys_by("$seen AND k / 1000 = $writer->{number}")),
 					keys_of($writer->{stack}[-1]));
@@ -193,7 +192,7 @@ foreach my $shape (sort keys %shapes)
 				$differ->('other keys', new_among($node, $filter, $others + 1, $others + 700), 700);
 				$others += 700;
 			}
-			if ($snapshots && !$old && int(rand(12)) == 0)
+			if (!$old && int(rand(12)) == 0)
 			{
 				# on a standby, too, which does not hold the primary back
 				my $where = int(rand(6)) ? $node : $standby;
@@ -229,7 +228,7 @@ foreach my $shape (sort keys %shapes)
 	is(seen($node, $filter, 3_000_001, $others), $others - 3_000_000,
 		"$shape: none of the other keys is missing, which made pages split")
 	  if $shape =~ /growing/;
-	no_bad_pages($node, $filter, $shape) if $snapshots;
+	no_bad_pages($node, $filter, $shape);
 
 	# a crash in the middle
 	begin($_) foreach @writers;
@@ -245,7 +244,7 @@ foreach my $shape (sort keys %shapes)
 	$node->start;
 	is($node->safe_psql('postgres', keys_by("dedup_seen('$filter', k)")),
 		keys_of(map { $_->{committed} } @writers), "$shape: after a crash, what had been committed");
-	no_bad_pages($node, $filter, "$shape, after a crash") if $snapshots;
+	no_bad_pages($node, $filter, "$shape, after a crash");
 }
 
 # More transactions than a page has tags for, none of which can be settled: forgetting always
@@ -266,7 +265,6 @@ foreach my $shape (sort keys %shapes)
 	my $forgotten = "SELECT count(*) FILTER (WHERE dedup_forget('$filter', k)) FROM generate_series(1, 400) k";
 	is($node->safe_psql('postgres', "BEGIN; $forgotten; ROLLBACK"), 400, "$shape: forgets beyond the tags of a page");
 	is(seen($node, $filter, 1, 400), 400, "$shape: which was rolled back");
-	my $snapshots = sqlstate($node, 'postgres', "SELECT dedup_snapshot('$filter')") ne '0A000';
 	my $snapshot = "SELECT count(*) FROM generate_series(1, 400) k, "
 	  . "(SELECT dedup_snapshot('$filter') s OFFSET 0) _ WHERE dedup_contains(s, k)";
 	is( $node->safe_psql(
@@ -296,9 +294,9 @@ foreach my $shape (sort keys %shapes)
 			COMMIT"),
 		"300|300\n200\n100", "$shape: as many subtransactions");
 	is(seen($node, $filter, 1, 600), 100, "$shape: and committed");
-	is($old->query($snapshot), 0, "$shape: an old snapshot sees none of the keys") if $snapshots;
+	is($old->query($snapshot), 0, "$shape: an old snapshot sees none of the keys");
 	$old->query('ROLLBACK');
-	no_bad_pages($node, $filter, "$shape, beyond its tags") if $snapshots;
+	no_bad_pages($node, $filter, "$shape, beyond its tags");
 	$node->safe_psql('postgres', "VACUUM $filter");
 	is($node->safe_psql('postgres', "SELECT count, in_flight, overflow_pages FROM dedup_stats('$filter')"),
 		'100|0|0', "$shape: VACUUM leaves the keys that are there");
