@@ -1,7 +1,7 @@
 // What the tests of fifo's lines share: the layouts, and a line's sizes by the manual.
 
-#ifndef STREAMDEDUP_TEST_FIFO_SUPPORT_HPP_
-#define STREAMDEDUP_TEST_FIFO_SUPPORT_HPP_
+#ifndef STREAMDEDUP_TEST_UNIT_FIFO_SUPPORT_HPP_
+#define STREAMDEDUP_TEST_UNIT_FIFO_SUPPORT_HPP_
 
 #include <string>
 #include <vector>
@@ -35,4 +35,4 @@ inline unsigned RoomOf(const LineLayout& layout) {
 
 }  // namespace dedup::test
 
-#endif  // STREAMDEDUP_TEST_FIFO_SUPPORT_HPP_
+#endif  // STREAMDEDUP_TEST_UNIT_FIFO_SUPPORT_HPP_
