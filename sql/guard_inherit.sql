@@ -16,7 +16,7 @@ CREATE FUNCTION same_parts(one regclass, other regclass) RETURNS boolean LANGUAG
 	SELECT array(SELECT part FROM parts(one)) = array(SELECT part FROM parts(other)) AND EXISTS (SELECT FROM parts(one))
 $$;
 -- Tables, where they are, and how many guards there are.
-CREATE VIEW guards AS SELECT "table", filter, columns, partitions_guarded AS guarded, partitions_unguarded AS unguarded, problem FROM dedup_guards ORDER BY 1::text;
+CREATE VIEW guards AS SELECT "table", filter, columns, partitions_guarded AS guarded, partitions_unguarded AS unguarded, problem FROM dedup_guards ORDER BY "table"::text;
 
 -- ---- children that are there, and children that come ----
 
@@ -230,7 +230,7 @@ SELECT * FROM guards;
 INSERT INTO h1 VALUES (1, '2026-01-01 10:00Z', 'a'), (1, '2026-01-01 11:00Z', 'A'), (0, '2026-01-01 11:00Z', 'c'), (0, '2026-01-01 12:00Z', 'c');
 INSERT INTO h3 (k, "At", v) VALUES (2, '2026-01-02 10:00Z', 'a'), (0, '2026-01-02 11:00Z', 'a'), (0, '2026-01-02 11:00Z', 'A');
 INSERT INTO h2 (k, "At", v) VALUES (1, '2026-01-01 10:00Z', 'A'), (1, '2026-01-02 10:00Z', 'A'), (1, '2026-01-03 10:00Z', 'A');
-SELECT tableoid::regclass, k, ("At" AT TIME ZONE 'UTC')::date, v FROM h ORDER BY 1::text, 2, 3, 4;
+SELECT tableoid::regclass, k, ("At" AT TIME ZONE 'UTC')::date, v FROM h ORDER BY tableoid::regclass::text, 2, 3, 4;
 SELECT dedup_unguard('h1');
 SELECT dedup_unguard('h3');
 -- a guard that differs in anything is the table's own
@@ -419,13 +419,13 @@ SELECT dedup_create('e', dedup_filter(1000, 0.0001, 1)) \gset
 SELECT dedup_guard('m', 'e', '{k}', 'mark', exact => true) \gset
 BEGIN;
 INSERT INTO m1 SELECT k FROM ONLY m;
-SELECT tableoid::regclass, * FROM m ORDER BY 2, 1::text;
+SELECT tableoid::regclass, * FROM m ORDER BY 2, tableoid::regclass::text;
 TRUNCATE ONLY m;
 ROLLBACK;
 BEGIN;
 WITH moved AS (DELETE FROM ONLY m RETURNING *) INSERT INTO m1 SELECT * FROM moved;
 TRUNCATE ONLY m;
-SELECT tableoid::regclass, * FROM m ORDER BY 2, 1::text;
+SELECT tableoid::regclass, * FROM m ORDER BY 2, tableoid::regclass::text;
 COMMIT;
 
 SET client_min_messages = error;

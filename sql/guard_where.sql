@@ -49,7 +49,7 @@ INSERT INTO users_exact VALUES (11, 'c', '2026-01-01') RETURNING id;
 UPDATE users_exact SET deleted_at = NULL WHERE email = 'c' AND id = 11 RETURNING id;
 UPDATE users_exact SET deleted_at = NULL WHERE email = 'c';
 SELECT email, count(*) FROM users_exact WHERE deleted_at IS NULL GROUP BY email ORDER BY email;
-SELECT "table", "where", problem FROM dedup_guards WHERE filter::text ~ '^users' ORDER BY 1::text;
+SELECT "table", "where", problem FROM dedup_guards WHERE filter::text ~ '^users' ORDER BY "table"::text;
 DROP TABLE users, users_seen, users_exact, users_exact_seen;
 
 -- Predicates of all forms: a row of each value, twice.

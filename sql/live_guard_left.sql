@@ -193,7 +193,7 @@ INSERT INTO m SELECT k, part, 'moved' FROM m2, generate_series(1, 2);
 INSERT INTO m VALUES (106, 2, 'dup'), (3001, 2, 'new');
 DROP TABLE m2;
 COMMIT;
-SELECT tableoid::regclass AS partition, v, count(*), count(DISTINCT k) FROM m GROUP BY 1, 2 ORDER BY 1::text, 2;
+SELECT tableoid::regclass AS partition, v, count(*), count(DISTINCT k) FROM m GROUP BY tableoid, v ORDER BY tableoid::regclass::text, v;
 
 -- rows that were deleted or changed afterwards count as they were; savepoints; later the keys are seen
 

@@ -286,7 +286,7 @@ INSERT INTO c VALUES (11, 11);
 WITH moved AS (DELETE FROM ONLY p RETURNING *) INSERT INTO c SELECT * FROM moved;
 INSERT INTO c VALUES (1, 1), (12, 12);
 INSERT INTO cc VALUES (1, 1), (13, 13);
-SELECT tableoid::regclass, count(*), count(DISTINCT k) FROM p GROUP BY 1 ORDER BY 1::text;
+SELECT tableoid::regclass, count(*), count(DISTINCT k) FROM p GROUP BY tableoid ORDER BY tableoid::regclass::text;
 
 -- nor is one that is not guarded
 

@@ -1,6 +1,7 @@
 /*
  * Checking live filters: dedup_check.
  */
+#include "live/bulk.hpp"
 #include "live/call.hpp"
 #include "live/store/store.hpp"
 #include "pg/sets.hpp"
@@ -48,6 +49,16 @@ ReadingFlaw(Relation rel, BlockNumber block)
 	return ErrorOf([&] { ReleaseBuffer(ReadBuffer(rel, block)); });
 }
 
+/* Whether images of the page in the WAL would leave out something that is there. */
+static bool
+HoleHidesKeys(const LiveFilter &filter, const uint8_t *page, Kind kind)
+{
+	const LocationIndex lower = ((const PageHeaderData *) page)->pd_lower;
+
+	return lower != BLCKSZ &&
+		   (kind != Kind::kMain || lower != kLinesAt || !LinesEmpty(filter, page));
+}
+
 /* What a look at everything in a page finds wrong; null if nothing. */
 static const char *
 FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
@@ -56,6 +67,8 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 
 	if (flaw == NULL)
 		flaw = LivePageFlaw(filter, page, block);
+	if (flaw == NULL && HoleHidesKeys(filter, page, kind))
+		flaw = "Its header says of bytes that are in use that they are not.";
 	if (flaw == NULL && kind == Kind::kCounters)
 		flaw = LiveCountersFlaw(page);
 	if (flaw == NULL && kind == Kind::kCounters)

@@ -110,6 +110,9 @@ $node->safe_psql(
 	SELECT count(is_new('swapped', k)), count(is_new('mixed', k)), count(is_new('foreign', k)), count(is_new('cut', k)) FROM generate_series(1, 2000) k;
 	SELECT dedup_create('torn', dedup_filter(1000, 0.01, 42));
 	SELECT is_new('torn', 1);
+	SELECT dedup_create('hollow', dedup_filter(1000, 0.01, 42)), dedup_create('lined', dedup_filter(1000, 0.01, 42)), dedup_create('forged', dedup_filter(1000, 0.01, 42));
+	SELECT is_new('hollow', 1), (SELECT count(is_new('lined', k) AND is_new('forged', k)) FROM generate_series(1, 300) k);
+	VACUUM lined, forged;
 });
 my $first_overflow = $node->safe_psql('postgres',
 	q{SELECT pg_relation_size('chained') / 8192 - overflow_pages FROM dedup_stats('chained')});
@@ -118,7 +121,7 @@ cmp_ok($overflow, '>', 10, "$overflow overflow pages");
 is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT (dedup_check(oid::regclass)).* FROM pg_class WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'streamdedup') AND relkind = 'r') p"),
 	'0', 'all is well before');
 
-my %path = map { $_ => path($_) } keys %made, 'chained', 'freed', 'torn', 'swapped', 'mixed', 'foreign', 'cut', 'unlogged', 'healthy', map { "counted$_" } @words;
+my %path = map { $_ => path($_) } keys %made, 'chained', 'freed', 'torn', 'hollow', 'lined', 'forged', 'swapped', 'mixed', 'foreign', 'cut', 'unlogged', 'healthy', map { "counted$_" } @words;
 $node->stop;
 
 # Whole pages: two that have changed places, one of another filter, a file that was cut off.
@@ -141,6 +144,24 @@ page($path{swapped}, 1, page($path{swapped}, 0, page($path{swapped}, 1)));
 page($path{mixed}, 0, page($path{foreign}, 0));
 truncate "$data/$path{cut}", 8192 or die;
 
+# A page whose checksum is right, but whose header says that it has no keys in its lines. One word
+# has changed, so the checksum changes by the difference of its terms.
+sub term
+{
+	my ($place, $word) = @_;
+	my $times = sub { use integer; return $_[0] * $_[1] };
+	my $plus = sub { use integer; return $_[0] + $_[1] };
+	my $x = $plus->($word ^ $word >> 32, $times->($place + 1, 0x9E3779B97F4A7C15));
+	$x = $times->($x, 0xbf58476d1ce4e5b9) & ~0;
+	$x = $times->($x ^ $x >> 29, 0x94d049bb133111eb) & ~0;
+	return $x >> 32;
+}
+my $forged = page($path{forged}, 0);
+my $word = unpack('Q<', substr($forged, 8, 8)) >> 16;
+substr($forged, 12, 2, pack('v', 1600));
+substr($forged, 20, 4, pack('V', (unpack('V', substr($forged, 20, 4)) - term(1, $word) + term(1, unpack('Q<', substr($forged, 8, 8)) >> 16)) & 0xffffffff));
+page($path{forged}, 0, $forged);
+
 # Regions of a main page, from the header of the server on: its LSN and its data checksum
 # have tests of their own. The server itself refuses some changes of its header.
 my @regions = ([10, 20], [20, 24], [24, 64], [64, 320], [320, 1600], [1600, 8192], [1600, 8192]);
@@ -159,6 +180,10 @@ damage($path{chained}, $_, 24 + int(rand(8192 - 24))) foreach $first_overflow ..
 # the kind of a free page's: then it is never used again; an LSN in the future; what does not count
 damage($path{freed}, 5, 4000);
 damage($path{torn}, 0, 3, 0x40);
+# where the hole begins that a page has in place of its empty lines, and that it has none
+is(unpack('v', substr(page($path{hollow}, 0), 12, 2)), 1600, 'a page without keys in its lines has a hole');
+is(unpack('v', substr(page($path{lined}, 0), 12, 2)), 8192, 'a page with some has none');
+damage($path{$_}, 0, 12, 0x40), damage($path{$_}, 0, 13, 0x26) foreach 'hollow', 'lined';
 damage($path{healthy}, 0, 8);
 damage($path{healthy}, 0, 4, 1);
 damage($path{healthy}, 1, 8000);
@@ -255,6 +280,14 @@ is($node->safe_psql('postgres', q{SELECT lost BETWEEN 500 AND 1999, blocks FROM 
 # ---- what is not in the checksum ---------------------------------------------------------------
 
 is(sqlstate($node, 'postgres', q{SELECT dedup_seen('torn', 1)}), 'XX001', 'an LSN behind the end of the WAL');
+foreach my $filter ('hollow', 'lined')
+{
+	is(sqlstate($node, 'postgres', "SELECT $_"), 'XX001', "the hole of $filter: $_")
+	  foreach "dedup_seen('$filter', 1)", "is_new('$filter', 1)";
+	like($node->safe_psql('postgres', "SELECT * FROM dedup_check('$filter')"), qr/^0\|/, 'dedup_check');
+}
+is($node->safe_psql('postgres', "SELECT * FROM dedup_check('forged')"), '0|Its header says of bytes that are in use that they are not.',
+	'a hole in place of lines that have keys');
 is($node->safe_psql('postgres', q{SELECT dedup_seen('healthy', 1), is_new('healthy', 1), count(*) FROM dedup_check('healthy')}),
 	't|f|0', 'an older LSN, the data checksum and unused slots of the counters do not count');
 is($node->safe_psql('postgres', q{SELECT dedup_seen('unlogged', 1), count(*) FROM dedup_check('unlogged')}),
@@ -262,7 +295,7 @@ is($node->safe_psql('postgres', q{SELECT dedup_seen('unlogged', 1), count(*) FRO
 
 # ---- the way out ----------------------------------------------------------------------------
 
-$node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, torn, swapped, mixed');
+$node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, torn, hollow, lined, forged, swapped, mixed');
 is($node->safe_psql('postgres', "SELECT count(*) FROM dedup_filters WHERE problem IS NOT NULL"), scalar(@words), 'TRUNCATE mends');
 is(new_among($node, 'set', 1, 1000), 1000, 'and it takes keys');
 note("$flips pages damaged, seed $seed");
