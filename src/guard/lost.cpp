@@ -10,13 +10,15 @@
  * running. A query that deletes a row has left it out, or something inside of it has, if that
  * command is not older than the query's snapshot. An earlier statement is older: this marks
  * its command as one that has changed something, so that the next one has another id. What ON
- * DELETE CASCADE deletes at the end of a query is deleted by that query.
+ * DELETE CASCADE deletes at the end of a query is deleted by that query. Queries that a rule has
+ * made out of one statement count as one query (statement.cpp).
  *
  * The memory is bounded by what a hash table of a query may take. Beyond it the keys are
  * forgotten, all at once; and a query that deletes a row after it has left out more rows than
  * that is an error, since the row may be the twin of one of them.
  */
 #include "guard/guard.hpp"
+#include "guard/statement.hpp"
 #include "pg/executor_run.hpp"
 
 extern "C" {
@@ -54,11 +56,11 @@ struct LeftOutOf
 	CommandId forgotten; /* the last one whose rows were forgotten */
 };
 
-/* What is deleted by ON DELETE CASCADE. */
-struct Cascade
+/* A query that is a part of a statement: by ON DELETE CASCADE, or a rule has made it. */
+struct Part
 {
-	MemoryContext query; /* that deletes it, or NULL */
-	CommandId since;     /* the snapshot of the query at whose end it does */
+	MemoryContext query; /* or NULL */
+	CommandId since;     /* the snapshot of the first query of the statement */
 };
 
 } /* namespace */
@@ -78,9 +80,9 @@ static int filter_count;
 static int filter_room;
 static CommandId last_command;
 
-static Cascade cascade;
+static Part part;
 static bool is_finishing;
-static CommandId finishing_since; /* the snapshot of the query that is ending */
+static CommandId finishing_since; /* the snapshot of the statement whose query is ending */
 static ExecutorFinish_hook_type previous_executor_finish = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
 
@@ -222,8 +224,8 @@ SnapshotOfQuery(void)
 {
 	const CommandId since = GetActiveSnapshot()->curcid;
 
-	if (cascade.query != NULL && MemoryContextGetParent(CurrentMemoryContext) == cascade.query)
-		return Min(since, cascade.since);
+	if (part.query != NULL && MemoryContextGetParent(CurrentMemoryContext) == part.query)
+		return Min(since, part.since);
 	return since;
 }
 
@@ -273,7 +275,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 						 "others are inserted.")));
 }
 
-/* ---- ON DELETE CASCADE ------------------------------------------------------------------ */
+/* ---- queries that are a part of a statement ---------------------------------------------- */
 
 /* Whether a query can delete rows at its end, by cascade. */
 static bool
@@ -309,7 +311,7 @@ GuardExecutorFinish(QueryDesc *query)
 		return;
 	}
 	is_finishing = true;
-	finishing_since = query->estate->es_snapshot->curcid;
+	finishing_since = SnapshotOfStatement(query);
 	PG_TRY();
 	{
 		FinishQuery(query);
@@ -331,25 +333,28 @@ RunQuery(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 		standard_ExecutorRun(query, direction, count ONCE);
 }
 
-/* The server runs what cascades without triggers of its own, at the end of another query. */
 static void
 GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
-	const Cascade outer = cascade;
+	const Part outer = part;
+	/* The server runs what cascades without triggers of its own, at the end of another query. */
+	const bool cascades =
+		is_finishing && (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
+	const CommandId since = cascades ? finishing_since : SnapshotOfStatement(query);
 
-	if (likely(!is_finishing) || (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) == 0)
+	if (likely(query->snapshot == NULL || since >= query->snapshot->curcid))
 	{
 		RunQuery(query, direction, count ONCE);
 		return;
 	}
-	cascade = {query->estate->es_query_cxt, finishing_since};
+	part = {query->estate->es_query_cxt, since};
 	PG_TRY();
 	{
 		RunQuery(query, direction, count ONCE);
 	}
 	PG_FINALLY();
 	{
-		cascade = outer;
+		part = outer;
 	}
 	PG_END_TRY();
 }
