@@ -130,6 +130,48 @@ DELETE FROM p;
 DELETE FROM p2;
 SELECT (SELECT count(*) FROM logged) AS logged, (SELECT count(*) FROM c) AS c, (SELECT count(*) FROM c2) AS c2;
 
+-- ---- rows that are deleted inside of a query that a rule has made ----
+
+\set QUIET on
+CREATE TABLE w (k int, v text);
+SELECT dedup_guard('w', 'f', '{k}') \gset
+INSERT INTO w SELECT 900 + n, 'first' FROM generate_series(1, 10) n;
+CREATE VIEW vw AS SELECT * FROM w;
+CREATE FUNCTION del_w(key int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM w WHERE k = key; RETURN key; END $$;
+-- leaves a row out, then deletes the row that it repeats, in statements that follow each other
+CREATE FUNCTION again_w(key int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO w VALUES (key, 'dup');
+	DELETE FROM w WHERE k = key;
+	INSERT INTO w VALUES (key, 'again'), (key, 'dup');
+	RETURN key;
+END $$;
+CREATE FUNCTION again_after_w(key int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO w VALUES (key, 'dup');
+	DELETE FROM w WHERE k = key;
+	RETURN key;
+END $$;
+CREATE RULE del AS ON DELETE TO vw DO INSTEAD (INSERT INTO archive VALUES (old.k, old.v); SELECT del_w(old.k));
+CREATE RULE upd AS ON UPDATE TO vw DO INSTEAD (INSERT INTO log VALUES (1000); SELECT again_w(old.k));
+CREATE RULE ins AS ON INSERT TO vw DO INSTEAD (INSERT INTO archive VALUES (new.k, new.v); SELECT again_after_w(new.k));
+CREATE TABLE pw (k int);
+CREATE FUNCTION del_pw() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM w WHERE k = old.k; RETURN old; END $$;
+CREATE TRIGGER after_pw AFTER DELETE ON pw FOR EACH ROW EXECUTE FUNCTION del_pw();
+CREATE TABLE pw2 (k int);
+CREATE TRIGGER before_pw BEFORE DELETE ON pw2 FOR EACH ROW EXECUTE FUNCTION del_pw();
+INSERT INTO pw VALUES (902);
+INSERT INTO pw2 VALUES (903);
+CREATE RULE keep AS ON DELETE TO pw DO ALSO INSERT INTO archive VALUES (old.k);
+CREATE RULE keep AS ON DELETE TO pw2 DO ALSO INSERT INTO archive VALUES (old.k);
+\set QUIET off
+DELETE FROM vw WHERE k = 901;
+UPDATE vw SET v = 'x' WHERE k = 904;
+INSERT INTO vw VALUES (905, 'moved');
+DELETE FROM pw;
+DELETE FROM pw2;
+SELECT * FROM w ORDER BY k;
+
 -- ---- UPDATE: the old key goes, or it stays ----
 
 \set QUIET on

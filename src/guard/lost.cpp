@@ -56,11 +56,16 @@ struct LeftOutOf
 	CommandId forgotten; /* the last one whose rows were forgotten */
 };
 
-/* A query that is a part of a statement: by ON DELETE CASCADE, or a rule has made it. */
+/*
+ * A query that runs or ends as a part of a statement: by ON DELETE CASCADE, or a rule has made
+ * it. On the stack.
+ */
 struct Part
 {
-	MemoryContext query; /* or NULL */
+	MemoryContext query; /* or NULL, if it ends */
 	CommandId since;     /* the snapshot of the first query of the statement */
+	CommandId own;       /* the query's own snapshot, if a rule has made it; or `since` */
+	const Part *outer;
 };
 
 } /* namespace */
@@ -80,7 +85,7 @@ static int filter_count;
 static int filter_room;
 static CommandId last_command;
 
-static Part part;
+static const Part *parts = NULL; /* innermost first */
 static bool is_finishing;
 static CommandId finishing_since; /* the snapshot of the statement whose query is ending */
 static ExecutorFinish_hook_type previous_executor_finish = NULL;
@@ -148,17 +153,42 @@ ChainRows(void)
 	}
 }
 
-/* The last row of a key, or NULL. It is the one with the latest command. */
-static const LeftOut *
-FindLeftOut(uint64 key)
+/*
+ * Whether a command's rows are those that matter to a deletion: it is not older than `since`, or
+ * it belongs to an earlier query of a statement of which the deletion is a part, or is inside of
+ * one.
+ */
+static bool
+Matters(CommandId command, CommandId since)
+{
+	if (command >= since)
+		return true;
+	for (const Part *part = parts; part != NULL; part = part->outer)
+		if (command >= part->since && command < part->own)
+			return true;
+	return false;
+}
+
+/* Whether a row up to this command may be one that matters to something inside of a part. */
+static bool
+MayMatter(CommandId command)
+{
+	for (const Part *part = parts; part != NULL; part = part->outer)
+		if (part->since < part->own && command >= part->since)
+			return true;
+	return false;
+}
+
+static bool
+IsLeftOut(uint64 key, CommandId since)
 {
 	if (row_count == 0)
-		return NULL;
+		return false;
 	ChainRows();
 	for (uint32 at = *ChainOf(key); at > 0; at = rows[at - 1].next)
-		if (rows[at - 1].key == key)
-			return &rows[at - 1];
-	return NULL;
+		if (rows[at - 1].key == key && Matters(rows[at - 1].command, since))
+			return true;
+	return false;
 }
 
 static void
@@ -224,22 +254,23 @@ SnapshotOfQuery(void)
 {
 	const CommandId since = GetActiveSnapshot()->curcid;
 
-	if (part.query != NULL && MemoryContextGetParent(CurrentMemoryContext) == part.query)
-		return Min(since, part.since);
+	if (parts != NULL && parts->query != NULL &&
+		MemoryContextGetParent(CurrentMemoryContext) == parts->query)
+		return Min(since, parts->since);
 	return since;
 }
 
 bool
 HaveLeftOut(void)
 {
-	return unlikely(filter_count > 0) && ActiveSnapshotSet() && last_command >= SnapshotOfQuery();
+	return unlikely(filter_count > 0) && ActiveSnapshotSet() &&
+		   (parts != NULL || last_command >= SnapshotOfQuery());
 }
 
 void
 CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 {
 	const LeftOutOf *of;
-	const LeftOut *row;
 	CommandId since;
 
 	if (likely(!HaveLeftOut()))
@@ -248,8 +279,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 	if (of == NULL)
 		return;
 	since = SnapshotOfQuery();
-	row = FindLeftOut(DeletedKeyOf(filter, hash));
-	if (row != NULL && row->command >= since)
+	if (IsLeftOut(DeletedKeyOf(filter, hash), since))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 updates
@@ -263,7 +293,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 				 errhint(
 					 "Insert the row after the other one is gone, for example in a trigger AFTER "
 					 "DELETE OR UPDATE.")));
-	if (of->has_forgotten && of->forgotten >= since)
+	if (of->has_forgotten && (of->forgotten >= since || MayMatter(of->forgotten)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("too many rows were left out before a row of table \"%s\" is deleted or "
@@ -302,16 +332,21 @@ GuardExecutorFinish(QueryDesc *query)
 {
 	const bool was_finishing = is_finishing;
 	const CommandId outer = finishing_since;
+	const Part *outer_parts = parts;
+	const Part part = {NULL, SnapshotOfStatement(query), OwnSnapshot(query), parts};
+	const bool continues = part.since < part.own;
 
 	/* Those of a query without triggers of its own fire at the end of the outer one. */
-	if (!MayCascade(query) || (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 ||
-		query->estate->es_snapshot == NULL)
+	if ((!MayCascade(query) && !continues) ||
+		(query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 || query->snapshot == NULL)
 	{
 		FinishQuery(query);
 		return;
 	}
 	is_finishing = true;
-	finishing_since = SnapshotOfStatement(query);
+	finishing_since = part.since;
+	if (continues)
+		parts = &part;
 	PG_TRY();
 	{
 		FinishQuery(query);
@@ -320,6 +355,7 @@ GuardExecutorFinish(QueryDesc *query)
 	{
 		is_finishing = was_finishing;
 		finishing_since = outer;
+		parts = outer_parts;
 	}
 	PG_END_TRY();
 }
@@ -336,25 +372,27 @@ RunQuery(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 static void
 GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
-	const Part outer = part;
 	/* The server runs what cascades without triggers of its own, at the end of another query. */
 	const bool cascades =
 		is_finishing && (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
 	const CommandId since = cascades ? finishing_since : SnapshotOfStatement(query);
+	const CommandId own = OwnSnapshot(query);
+	const Part *outer = parts;
+	const Part part = {query->estate->es_query_cxt, since, cascades ? since : own, parts};
 
-	if (likely(query->snapshot == NULL || since >= query->snapshot->curcid))
+	if (likely(since >= own))
 	{
 		RunQuery(query, direction, count ONCE);
 		return;
 	}
-	part = {query->estate->es_query_cxt, since};
+	parts = &part;
 	PG_TRY();
 	{
 		RunQuery(query, direction, count ONCE);
 	}
 	PG_FINALLY();
 	{
-		part = outer;
+		parts = outer;
 	}
 	PG_END_TRY();
 }

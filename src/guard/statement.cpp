@@ -62,7 +62,7 @@ static ExecutorStart_hook_type previous_executor_start = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
 static ExecutorFinish_hook_type previous_executor_finish = NULL;
 
-static CommandId
+CommandId
 OwnSnapshot(const QueryDesc *query)
 {
 	return query->snapshot != NULL ? query->snapshot->curcid : FirstCommandId;

@@ -8,6 +8,9 @@ extern "C" {
 #include "executor/execdesc.h"
 }
 
+/* Returns the command id of a query's own snapshot. */
+extern CommandId OwnSnapshot(const QueryDesc *query);
+
 /*
  * Returns the command id of the snapshot under which the statement of a running query began.
  * Without rules that is the query's own snapshot.
