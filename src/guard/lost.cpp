@@ -11,7 +11,9 @@
  * command is not older than the query's snapshot. An earlier statement is older: this marks
  * its command as one that has changed something, so that the next one has another id. What ON
  * DELETE CASCADE deletes at the end of a query is deleted by that query. Queries that a rule has
- * made out of one statement count as one query (statement.cpp).
+ * made out of one statement count as one query (statement.cpp). A function or trigger inside of
+ * such a query deletes rows for the statement, too: a row counts that an earlier query has left
+ * out.
  *
  * The memory is bounded by what a hash table of a query may take. Beyond it the keys are
  * forgotten, all at once; and a query that deletes a row after it has left out more rows than

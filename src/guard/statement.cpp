@@ -9,15 +9,19 @@
  * and all of them are planned before the first one runs. So the last query of the current level
  * is kept, with the snapshot of the first query of its statement.
  *
- * A query that comes next belongs to another statement, or to another run of the same one, if
+ * The next query belongs to another statement, or to another run of the same statement, if
  *   - it is the first query of a portal,
  *   - its plan is the one with which the previous run began (a plan that is kept),
  *   - a query was planned since the previous query ended (a plan that is made for each run), or
  *   - the previous query is the original one, and is no INSERT: rules put their queries before it.
- * Only the original query has a place in the source text. EXPLAIN plans each query directly before
- * it runs, and is told by that. Where two runs can be taken for one all the same, as in an SQL
- * function, the second one begins at the latest after the previous query that the server counts
- * rows of, if there comes another one; or whose place is another one.
+ * Only the original query has a place in the source text. EXPLAIN plans each query directly
+ * before the query runs. Such queries are recognized, since one was planned before each of them.
+ *
+ * In an SQL function the queries of two statements can still look like those of one. A statement
+ * has at most one query whose rows the server counts for the client, and at most one place in the
+ * source text. A second such query, or another place, begins another statement. Its first query
+ * is then the one after the counted query of the previous statement. Until then a row that the
+ * previous statement has left out counts as left out by this one: an error, but no lost row.
  */
 #include "guard/statement.hpp"
 #include "pg/executor_run.hpp"
