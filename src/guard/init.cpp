@@ -3,6 +3,7 @@
  * commands have changed a catalog.
  */
 #include "guard/guard.hpp"
+#include "guard/statement.hpp"
 #include "pg/catalog.hpp"
 
 extern "C" {
@@ -121,6 +122,7 @@ InitGuard(void)
 	InitGuardMoves();
 	InitGuardWith();
 	InitGuardLost();
+	InitGuardStatement();
 	InitGuardTruncate();
 	InitGuardUnguarded();
 	InitGuardReadAhead();

@@ -10,13 +10,17 @@
  * running. A query that deletes a row has left it out, or something inside of it has, if that
  * command is not older than the query's snapshot. An earlier statement is older: this marks
  * its command as one that has changed something, so that the next one has another id. What ON
- * DELETE CASCADE deletes at the end of a query is deleted by that query.
+ * DELETE CASCADE deletes at the end of a query is deleted by that query. Queries that a rule has
+ * made out of one statement count as one query (statement.cpp). A function or trigger inside of
+ * such a query deletes rows for the statement, too: a row counts that an earlier query has left
+ * out.
  *
  * The memory is bounded by what a hash table of a query may take. Beyond it the keys are
  * forgotten, all at once; and a query that deletes a row after it has left out more rows than
  * that is an error, since the row may be the twin of one of them.
  */
 #include "guard/guard.hpp"
+#include "guard/statement.hpp"
 #include "pg/executor_run.hpp"
 
 extern "C" {
@@ -54,11 +58,16 @@ struct LeftOutOf
 	CommandId forgotten; /* the last one whose rows were forgotten */
 };
 
-/* What is deleted by ON DELETE CASCADE. */
-struct Cascade
+/*
+ * A query that runs or ends as a part of a statement: by ON DELETE CASCADE, or a rule has made
+ * it. On the stack.
+ */
+struct Part
 {
-	MemoryContext query; /* that deletes it, or NULL */
-	CommandId since;     /* the snapshot of the query at whose end it does */
+	MemoryContext query; /* or NULL, if it ends */
+	CommandId since;     /* the snapshot of the first query of the statement */
+	CommandId own;       /* the query's own snapshot, if a rule has made it; or `since` */
+	const Part *outer;
 };
 
 } /* namespace */
@@ -78,9 +87,9 @@ static int filter_count;
 static int filter_room;
 static CommandId last_command;
 
-static Cascade cascade;
+static const Part *parts = NULL; /* innermost first */
 static bool is_finishing;
-static CommandId finishing_since; /* the snapshot of the query that is ending */
+static CommandId finishing_since; /* the snapshot of the statement whose query is ending */
 static ExecutorFinish_hook_type previous_executor_finish = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
 
@@ -146,17 +155,42 @@ ChainRows(void)
 	}
 }
 
-/* The last row of a key, or NULL. It is the one with the latest command. */
-static const LeftOut *
-FindLeftOut(uint64 key)
+/*
+ * Whether a command's rows are those that matter to a deletion: it is not older than `since`, or
+ * it belongs to an earlier query of a statement of which the deletion is a part, or is inside of
+ * one.
+ */
+static bool
+Matters(CommandId command, CommandId since)
+{
+	if (command >= since)
+		return true;
+	for (const Part *part = parts; part != NULL; part = part->outer)
+		if (command >= part->since && command < part->own)
+			return true;
+	return false;
+}
+
+/* Whether a row up to this command may be one that matters to something inside of a part. */
+static bool
+MayMatter(CommandId command)
+{
+	for (const Part *part = parts; part != NULL; part = part->outer)
+		if (part->since < part->own && command >= part->since)
+			return true;
+	return false;
+}
+
+static bool
+IsLeftOut(uint64 key, CommandId since)
 {
 	if (row_count == 0)
-		return NULL;
+		return false;
 	ChainRows();
 	for (uint32 at = *ChainOf(key); at > 0; at = rows[at - 1].next)
-		if (rows[at - 1].key == key)
-			return &rows[at - 1];
-	return NULL;
+		if (rows[at - 1].key == key && Matters(rows[at - 1].command, since))
+			return true;
+	return false;
 }
 
 static void
@@ -222,22 +256,23 @@ SnapshotOfQuery(void)
 {
 	const CommandId since = GetActiveSnapshot()->curcid;
 
-	if (cascade.query != NULL && MemoryContextGetParent(CurrentMemoryContext) == cascade.query)
-		return Min(since, cascade.since);
+	if (parts != NULL && parts->query != NULL &&
+		MemoryContextGetParent(CurrentMemoryContext) == parts->query)
+		return Min(since, parts->since);
 	return since;
 }
 
 bool
 HaveLeftOut(void)
 {
-	return unlikely(filter_count > 0) && ActiveSnapshotSet() && last_command >= SnapshotOfQuery();
+	return unlikely(filter_count > 0) && ActiveSnapshotSet() &&
+		   (parts != NULL || last_command >= SnapshotOfQuery());
 }
 
 void
 CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 {
 	const LeftOutOf *of;
-	const LeftOut *row;
 	CommandId since;
 
 	if (likely(!HaveLeftOut()))
@@ -246,8 +281,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 	if (of == NULL)
 		return;
 	since = SnapshotOfQuery();
-	row = FindLeftOut(DeletedKeyOf(filter, hash));
-	if (row != NULL && row->command >= since)
+	if (IsLeftOut(DeletedKeyOf(filter, hash), since))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 updates
@@ -261,7 +295,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 				 errhint(
 					 "Insert the row after the other one is gone, for example in a trigger AFTER "
 					 "DELETE OR UPDATE.")));
-	if (of->has_forgotten && of->forgotten >= since)
+	if (of->has_forgotten && (of->forgotten >= since || MayMatter(of->forgotten)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("too many rows were left out before a row of table \"%s\" is deleted or "
@@ -273,7 +307,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 						 "others are inserted.")));
 }
 
-/* ---- ON DELETE CASCADE ------------------------------------------------------------------ */
+/* ---- queries that are a part of a statement ---------------------------------------------- */
 
 /* Whether a query can delete rows at its end, by cascade. */
 static bool
@@ -300,16 +334,21 @@ GuardExecutorFinish(QueryDesc *query)
 {
 	const bool was_finishing = is_finishing;
 	const CommandId outer = finishing_since;
+	const Part *outer_parts = parts;
+	const Part part = {NULL, SnapshotOfStatement(query), OwnSnapshot(query), parts};
+	const bool continues = part.since < part.own;
 
 	/* Those of a query without triggers of its own fire at the end of the outer one. */
-	if (!MayCascade(query) || (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 ||
-		query->estate->es_snapshot == NULL)
+	if ((!MayCascade(query) && !continues) ||
+		(query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 || query->snapshot == NULL)
 	{
 		FinishQuery(query);
 		return;
 	}
 	is_finishing = true;
-	finishing_since = query->estate->es_snapshot->curcid;
+	finishing_since = part.since;
+	if (continues)
+		parts = &part;
 	PG_TRY();
 	{
 		FinishQuery(query);
@@ -318,6 +357,7 @@ GuardExecutorFinish(QueryDesc *query)
 	{
 		is_finishing = was_finishing;
 		finishing_since = outer;
+		parts = outer_parts;
 	}
 	PG_END_TRY();
 }
@@ -331,25 +371,30 @@ RunQuery(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 		standard_ExecutorRun(query, direction, count ONCE);
 }
 
-/* The server runs what cascades without triggers of its own, at the end of another query. */
 static void
 GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
-	const Cascade outer = cascade;
+	/* The server runs what cascades without triggers of its own, at the end of another query. */
+	const bool cascades =
+		is_finishing && (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
+	const CommandId since = cascades ? finishing_since : SnapshotOfStatement(query);
+	const CommandId own = OwnSnapshot(query);
+	const Part *outer = parts;
+	const Part part = {query->estate->es_query_cxt, since, cascades ? since : own, parts};
 
-	if (likely(!is_finishing) || (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) == 0)
+	if (likely(since >= own))
 	{
 		RunQuery(query, direction, count ONCE);
 		return;
 	}
-	cascade = {query->estate->es_query_cxt, finishing_since};
+	parts = &part;
 	PG_TRY();
 	{
 		RunQuery(query, direction, count ONCE);
 	}
 	PG_FINALLY();
 	{
-		cascade = outer;
+		parts = outer;
 	}
 	PG_END_TRY();
 }

@@ -1,0 +1,225 @@
+/*
+ * Queries that belong to one statement, since a rule has made several out of it.
+ *
+ *   CREATE RULE r AS ON DELETE TO t DO ALSO INSERT INTO archive VALUES (old.k)
+ *
+ * DELETE FROM t then runs two queries, one after the other, each under a snapshot of its own.
+ * The server does not tell the executor which queries were made out of one statement. They have
+ * the same source text. They run one directly after the other, in the same level of nesting,
+ * and all of them are planned before the first one runs. So the last query of the current level
+ * is kept, with the snapshot of the first query of its statement.
+ *
+ * The next query belongs to another statement, or to another run of the same statement, if
+ *   - it is the first query of a portal,
+ *   - its plan is the one with which the previous run began (a plan that is kept),
+ *   - a query was planned since the previous query ended (a plan that is made for each run), or
+ *   - the previous query is the original one, and is no INSERT: rules put their queries before it.
+ * Only the original query has a place in the source text. EXPLAIN plans each query directly
+ * before the query runs. Such queries are recognized, since one was planned before each of them.
+ *
+ * In an SQL function the queries of two statements can still look like those of one. A statement
+ * has at most one query whose rows the server counts for the client, and at most one place in the
+ * source text. A second such query, or another place, begins another statement. Its first query
+ * is then the one after the counted query of the previous statement. Until then a row that the
+ * previous statement has left out counts as left out by this one: an error, but no lost row.
+ */
+#include "guard/statement.hpp"
+#include "pg/executor_run.hpp"
+
+extern "C" {
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "optimizer/planner.h"
+#include "tcop/pquery.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+}
+
+namespace
+{
+
+/* The pointers are for comparisons only: what they point to may be gone. */
+struct Statement
+{
+	const char *source;
+	int location;      /* of the original query, or -1 */
+	TimestampTz began; /* the client's command */
+	const PlannedStmt *first;
+	const QueryDesc *query; /* the last one that has started */
+	CommandId since;        /* the snapshot of the first query */
+	bool is_over;           /* no query of this statement comes any more */
+	bool has_counted;       /* a query whose rows the server counts for the client */
+	bool has_later;
+	CommandId since_later; /* the snapshot of the first query after that one, if `has_later` */
+	bool plans_each;       /* each query so far was planned directly before it ran */
+	uint32 planned;        /* queries planned before the first one, among them perhaps others */
+	uint32 plans;          /* queries planned since `query` has started */
+};
+
+} /* namespace */
+
+/* In the current level of nesting. Each hook puts back what nested queries have changed. */
+static Statement current;
+
+static planner_hook_type previous_planner = NULL;
+static ExecutorStart_hook_type previous_executor_start = NULL;
+static ExecutorRun_hook_type previous_executor_run = NULL;
+static ExecutorFinish_hook_type previous_executor_finish = NULL;
+
+CommandId
+OwnSnapshot(const QueryDesc *query)
+{
+	return query->snapshot != NULL ? query->snapshot->curcid : FirstCommandId;
+}
+
+/* Whether the query is the first one of a portal. */
+static bool
+BeginsPortal(const QueryDesc *query)
+{
+	return ActivePortal != NULL && ActivePortal->stmts != NIL &&
+		   linitial(ActivePortal->stmts) == query->plannedstmt;
+}
+
+/* Whether a query that starts belongs to the statement of the previous one. */
+static bool
+Continues(const QueryDesc *query)
+{
+	const PlannedStmt *plan = query->plannedstmt;
+
+	return current.source != NULL && current.source == query->sourceText && !current.is_over &&
+		   current.first != plan && current.began == GetCurrentStatementStartTimestamp() &&
+		   (current.plans == 0 || (current.plans_each && current.plans <= current.planned)) &&
+		   !BeginsPortal(query);
+}
+
+static void
+StartStatement(const QueryDesc *query)
+{
+	const PlannedStmt *plan = query->plannedstmt;
+	/* The library may have been loaded while the very first one was planned. */
+	const uint32 planned = current.source != NULL ? current.plans : PG_UINT32_MAX;
+
+	current = {};
+	current.source = query->sourceText;
+	current.location = -1;
+	current.began = GetCurrentStatementStartTimestamp();
+	current.first = plan;
+	current.since = OwnSnapshot(query);
+	current.plans_each = true;
+	current.planned = planned;
+}
+
+/* Whether a query that continues belongs to another run all the same, or to another statement. */
+static bool
+IsAnother(const PlannedStmt *plan)
+{
+	return (plan->canSetTag && current.has_counted) ||
+		   (plan->stmt_location >= 0 && current.location >= 0 &&
+			plan->stmt_location != current.location);
+}
+
+static void
+StartQuery(const QueryDesc *query)
+{
+	const PlannedStmt *plan = query->plannedstmt;
+
+	if (likely(!Continues(query)))
+		StartStatement(query);
+	else
+	{
+		if (current.plans == 0)
+			current.plans_each = false;
+		if (IsAnother(plan))
+		{
+			current.since = current.has_later ? current.since_later : OwnSnapshot(query);
+			current.has_counted = current.has_later = false;
+		}
+		else if (current.has_counted && !current.has_later)
+		{
+			current.has_later = true;
+			current.since_later = OwnSnapshot(query);
+		}
+	}
+	if (plan->stmt_location >= 0)
+		current.location = plan->stmt_location;
+	current.is_over = plan->stmt_location >= 0 && plan->commandType != CMD_INSERT;
+	current.has_counted = current.has_counted || plan->canSetTag;
+	current.query = query;
+	current.plans = 0;
+}
+
+CommandId
+SnapshotOfStatement(const QueryDesc *query)
+{
+	return current.query == query ? current.since : OwnSnapshot(query);
+}
+
+/* ---- hooks ------------------------------------------------------------------------------- */
+
+static PlannedStmt *
+PlanQuery(Query *parse, const char *source, int options, ParamListInfo parameters)
+{
+	const Statement outer = current;
+	PlannedStmt *plan = previous_planner != NULL
+							? previous_planner(parse, source, options, parameters)
+							: standard_planner(parse, source, options, parameters);
+
+	current = outer;
+	current.plans++;
+	return plan;
+}
+
+static void
+GuardExecutorStart(QueryDesc *query, int eflags)
+{
+	StartQuery(query);
+
+	const Statement outer = current;
+
+	if (previous_executor_start != NULL)
+		previous_executor_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+	current = outer;
+}
+
+static void
+GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
+{
+	/* The library may have been loaded when the query started. */
+	if (unlikely(current.source == NULL) && !query->already_executed)
+		StartQuery(query);
+
+	const Statement outer = current;
+
+	if (previous_executor_run != NULL)
+		previous_executor_run(query, direction, count ONCE);
+	else
+		standard_ExecutorRun(query, direction, count ONCE);
+	current = outer;
+}
+
+static void
+GuardExecutorFinish(QueryDesc *query)
+{
+	const Statement outer = current;
+
+	if (previous_executor_finish != NULL)
+		previous_executor_finish(query);
+	else
+		standard_ExecutorFinish(query);
+	current = outer;
+}
+
+void
+InitGuardStatement(void)
+{
+	previous_planner = planner_hook;
+	planner_hook = PlanQuery;
+	previous_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = GuardExecutorStart;
+	previous_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = GuardExecutorRun;
+	previous_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = GuardExecutorFinish;
+}
