@@ -215,7 +215,9 @@ DivideChain(Split *split)
 			if (split->upper_end == 0)
 			{
 				AddHead(split);
-				before = split->upper_end;
+				/* Pages with low entries only may have come before: one of them stays `before`. */
+				if (before == split->main.block)
+					before = split->upper_end;
 			}
 			HoldChained(*split->filter, split->main, block, &page);
 			all = MoveToHead(*split, page);
