@@ -301,6 +301,7 @@ bool
 HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool make, HeldPage *held)
 {
 	uint32 number;
+	bool asked = false;
 
 	if (make)
 		MakeLong(filter);
@@ -312,11 +313,12 @@ HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool m
 		if (!HoldMainPage(filter, number, &address, lock, make ? IfNew::Make : IfNew::Release,
 						  held))
 		{
-			/* Of an empty page it is not known whether it has the key: a cached N can be old. */
+			/* It has no level that tells whether it has the key. By an old N it need not have. */
 			const uint32 now = PageOfBits(address.group, ReadRoot(filter, 0).pages);
 
-			if (now == number)
+			if (asked || now == number)
 				return false;
+			asked = true;
 			number = now;
 			continue;
 		}
