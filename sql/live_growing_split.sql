@@ -26,7 +26,6 @@ BEGIN
 	END IF;
 EXCEPTION WHEN division_by_zero THEN RAISE;
 END $$;
-SET max_stack_depth = '4MB';
 SELECT nest(array_agg(k) FILTER (WHERE NOT low), array_agg(k) FILTER (WHERE low), 1) FROM keys;
 SELECT splits FROM dedup_stats('g');
 SELECT low, count(*) FILTER (WHERE dedup_seen('g', k)) FROM keys GROUP BY low ORDER BY low;
