@@ -200,7 +200,8 @@ static void
 StartWithTag(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *entries)
 {
 	const Tag tag = {WideXid(batch->own), batch->generation};
-	const bool is_first = piece.from == 0 || PageAt(*batch, piece.from - 1) != main.block;
+	const bool is_first =
+		piece.from == 0 || PageAt(*batch, piece.from - 1) != PageAt(*batch, piece.from);
 
 	StartEntries(entries, main, tag, batch->own_is_new && is_first);
 	if (entries->choice.tag != 0 || !CanSettlePage(*batch->filter, main.bytes))
@@ -560,6 +561,8 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		batch.answers = answers + from;
 		batch.order = room;
 		batch.n = Min(n - from, KeysAtOnce(filter));
+		/* Pages have its tag from the chunk before. */
+		batch.own_is_new = false;
 		AddChunk(&batch);
 	}
 	if (batch.added)

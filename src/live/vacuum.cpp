@@ -47,6 +47,7 @@ static uint64
 SettleAll(const LiveFilter &filter)
 {
 	uint64 oldest = SettleLiveCovers(filter);
+	uint64 keys = 0;
 	PageWalk walk;
 	HeldPage main;
 
@@ -54,13 +55,13 @@ SettleAll(const LiveFilter &filter)
 	while (HoldNextPage(&walk, BUFFER_LOCK_EXCLUSIVE, &main))
 	{
 		SettlePage(filter, main, false);
-		CountToSplit(filter, main);
+		if (Grows(filter))
+			keys += CountKeys(filter, main);
 
 		const uint64 here = OldestTag(filter, main);
 		if (here != kNoXid && (oldest == kNoXid || here < oldest))
 			oldest = here;
 		ReleasePage(main);
-		SplitIfWanted(filter);
 		WarnLiveEarly(filter);
 #if PG_VERSION_NUM >= 180000
 		vacuum_delay_point(false);
@@ -68,6 +69,9 @@ SettleAll(const LiveFilter &filter)
 		vacuum_delay_point();
 #endif
 	}
+	/* One page tells about all within a few per cent. Who has read all of them knows. */
+	if (Grows(filter))
+		SplitForAll(filter, (double) keys);
 	return oldest;
 }
 

@@ -152,12 +152,11 @@ GuessPages(const LiveFilter &filter)
 {
 	if (!Grows(filter))
 		return filter.parameters.geometry.pages;
+	/* TRUNCATE of a filter that the same transaction has made leaves what is cached. */
+	if (unlikely(!KnownLong(filter)) && !IsLong(filter, kFirstMainBlock))
+		return 1;
 	if (unlikely(CacheOf(filter)->pages == 0))
-	{
-		if (!IsLong(filter, kFirstMainBlock))
-			return 1;
 		ReadMap(filter, 0);
-	}
 	return CacheOf(filter)->pages;
 }
 
@@ -302,6 +301,7 @@ bool
 HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool make, HeldPage *held)
 {
 	uint32 number;
+	bool asked = false;
 
 	if (make)
 		MakeLong(filter);
@@ -312,7 +312,16 @@ HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool m
 	{
 		if (!HoldMainPage(filter, number, &address, lock, make ? IfNew::Make : IfNew::Release,
 						  held))
-			return false;
+		{
+			/* It has no level that tells whether it has the key. By an old N it need not have. */
+			const uint32 now = PageOfBits(address.group, ReadRoot(filter, 0).pages);
+
+			if (asked || now == number)
+				return false;
+			asked = true;
+			number = now;
+			continue;
+		}
 		if (likely(HasKey(filter, *held, number, address)))
 			return true;
 		number = AfterSplit(number, LevelOf(held->bytes), address.group);
@@ -363,6 +372,15 @@ HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count, HeldP
 			order[at] = order[at - 1];
 		order[at] = i;
 	}
+	/* Of two pages in one block one has moved: nobody may lock that block twice. */
+	for (int i = 1; i < count; i++)
+		if (unlikely(held[order[i - 1]].block == held[order[i]].block))
+		{
+			for (int j = 0; j < count; j++)
+				ReleaseBuffer(held[j].buffer);
+			ForgetMap(filter);
+			return false;
+		}
 	for (int i = 0; i < count; i++)
 	{
 		HeldPage &page = held[order[i]];

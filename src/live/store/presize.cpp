@@ -7,7 +7,8 @@
  * page and the last of the new blocks, so that no crash leaves a file that is shorter than the
  * map says. The other blocks stay unwritten until they get keys. All of this means nothing until
  * the last record, which changes the number of pages in the root and the level of main page 0
- * together. A crash before that leaves blocks in the map that splits will use.
+ * together. A crash before that leaves blocks in the map that splits, or the next presize, will
+ * use.
  */
 #include "core/live_method.hpp"
 #include "live/bulk.hpp"
@@ -21,6 +22,28 @@ extern "C" {
 using dedup::LoadU32;
 using dedup::StoreU32;
 using namespace dedup::live;
+
+/*
+ * Gives a page that the map has already, and that means nothing yet, the level that it will have
+ * among so many: a presize that was broken off may have written it for another number of pages.
+ */
+static void
+Relevel(const LiveFilter &filter, uint32 number, BlockNumber block, uint32 pages)
+{
+	const uint8_t level = (uint8_t) LevelOfPage(number, pages);
+	HeldPage page;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_EXCLUSIVE, &page))
+		return;
+	if (LevelOf(page.bytes) != level)
+	{
+		StartChange();
+		ChangeBytes(page, kLevelAt, &level, 1);
+		MakeChange(filter);
+	}
+	ReleasePage(page);
+}
 
 /* Gives out the main pages from one to before another of `pages`, which share a map page. */
 static void
@@ -42,7 +65,13 @@ GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
 	memcpy(copy, map.bytes, BLCKSZ);
 	ReleasePage(map);
 	for (uint32 number = first; number < end; number++)
-		count += LoadU32(copy + MappedAt(number)) == 0;
+	{
+		const BlockNumber mapped = LoadU32(copy + MappedAt(number));
+
+		count += mapped == 0;
+		if (mapped != 0 && number != 0)
+			Relevel(filter, number, mapped, pages);
+	}
 	if (count == 0)
 		return;
 	block = LengthenFile(filter, count);

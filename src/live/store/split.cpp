@@ -37,8 +37,7 @@ WantedSplit live_wanted_split = {InvalidOid, 0};
 
 /* ---- wanting one ------------------------------------------------------------------------ */
 
-/* The keys of a held page and its chain, those in flight included. */
-static unsigned
+unsigned
 CountKeys(const LiveFilter &filter, const HeldPage &main)
 {
 	const LineLayout layout = LinesOf(filter, main.bytes);
@@ -215,7 +214,9 @@ DivideChain(Split *split)
 			if (split->upper_end == 0)
 			{
 				AddHead(split);
-				before = split->upper_end;
+				/* Pages with low entries only may have come before: one of them stays `before`. */
+				if (before == split->main.block)
+					before = split->upper_end;
 			}
 			HoldChained(*split->filter, split->main, block, &page);
 			all = MoveToHead(*split, page);
@@ -412,8 +413,12 @@ GuessKeys(const LiveFilter &filter)
 void
 SplitFor(const LiveFilter &filter, uint64 keys)
 {
-	const double wanted = GuessKeys(filter) + (double) keys;
+	SplitForAll(filter, GuessKeys(filter) + (double) keys);
+}
 
+void
+SplitForAll(const LiveFilter &filter, double wanted)
+{
 	for (uint32 pages = CountPages(filter);
 		 IsCrowded(filter, wanted, pages) && !HasAllPages(filter, pages);
 		 pages = CountPages(filter))

@@ -307,6 +307,12 @@ extern void SplitUpTo(const LiveFilter &filter, uint32 pages);
 /* Splits pages until the filter has enough for so many more keys. */
 extern void SplitFor(const LiveFilter &filter, uint64 keys);
 
+/* Splits pages until the filter has enough for so many keys in all. */
+extern void SplitForAll(const LiveFilter &filter, double wanted);
+
+/* The keys of a held page and its chain, those in flight included. */
+extern unsigned CountKeys(const LiveFilter &filter, const HeldPage &main);
+
 /* Splits a page if the filter wants that. Called with no page locked. */
 extern void SplitWanted(const LiveFilter &filter);
 static inline void
