@@ -43,15 +43,17 @@ use IO::Handle;
 use IPC::Open2;
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
+use FindBin;
 
-my ($seconds, $sessions) = @ARGV;
+our ($sessions, $seed, $top, $psql, $tx, $isolation);
+(my $seconds, $sessions) = @ARGV;
 die "usage: torture.pl SECONDS [SESSIONS]\n" if !$seconds || $seconds =~ /\D/;
 $sessions ||= 4;
 
-my $seed = $ENV{TORTURE_SEED} || int(time * 1000) % 2**31;
+$seed = $ENV{TORTURE_SEED} || int(time * 1000) % 2**31;
 srand($seed);
 
-my $top = "$ENV{TMPDIR}/torture.$$";
+$top = "$ENV{TMPDIR}/torture.$$";
 my $data = "$top/data";
 my $server_log = "$top/server.log";
 mkdir $top or die "$top: $!\n";
@@ -67,10 +69,13 @@ my $window = 2000;
 my $window_rate = 1e-6;
 my $window_missed = 0.001;
 
-my $in_parent = $$;
-my @children;
+our $in_parent = $$;
+our @children;
 my $violations = 0;
-my %figures;
+our %figures;
+
+require "$FindBin::Bin/torture/growing.pl";
+our (@growing_tables, @growing_filters, %growing_steps, @growing_step_names, @growing_work);
 
 # ---- the server -----------------------------------------------------------
 
@@ -230,7 +235,7 @@ sub read_round
 	return ($round || '', $generation || 0);
 }
 
-my ($me, $log, $psql, $next_id, $next_tx, $next_u, $next_v, $generation);
+my ($me, $log, $next_id, $next_tx, $next_u, $next_v, $generation);
 my (%rows, @ids);				# committed rows of this session: id => [k, part, n, p]
 my (%taken, @gone);				# keys that it has taken; and those of them without a row
 my %own;						# and its own rows under exact guards: table => { k => id }
@@ -242,7 +247,7 @@ my $unknown;					# the transaction that was not answered, and its effects
 #   ['d', k]: deleted a row with this key, which may come in again
 #   ['a', k]: it has come in again
 #   ['=', table, k, id]: the row with this key of one's own in a table with an exact guard
-my ($tx, $step, @effects, @savepoints);
+my ($step, @effects, @savepoints);
 
 sub note
 {
@@ -897,8 +902,10 @@ my %steps = (
 		$psql->ask('ROLLBACK TO s' . @savepoints);
 		$#effects = $savepoints[-1] - 1;
 	},
+	%growing_steps,
 );
 my @step_names = (
+	@growing_step_names,
 	('single') x 6, ('several') x 6, ('partition') x 2, ('copy') x 3, ('on_conflict') x 3,
 	('left_out') x 2, ('fails') x 2, ('exceptions') x 2, ('functions') x 3, ('move') x 4, ('rekey') x 2,
 	'exchange', 'forget', ('delete') x 3, ('again') x 4, ('replace') x 2, 'aside', ('family') x 2, ('cascade') x 2,
@@ -934,8 +941,8 @@ sub transaction
 	$tx = ++$next_tx;
 	@effects = @savepoints = ();
 	my $level = rand();
-	$level = $level < 0.8 ? 'READ COMMITTED' : $level < 0.95 ? 'REPEATABLE READ' : 'SERIALIZABLE';
-	$psql->ask("BEGIN ISOLATION LEVEL $level");
+	$isolation = $level < 0.8 ? 'READ COMMITTED' : $level < 0.95 ? 'REPEATABLE READ' : 'SERIALIZABLE';
+	$psql->ask("BEGIN ISOLATION LEVEL $isolation");
 	$psql->ask("INSERT INTO done VALUES ($tx)");
 	return 0 if $psql->{error};
 	for (0 .. int(rand 7))
@@ -1122,6 +1129,7 @@ sub maintenance
 	open $log, '>>', "$top/session.0" or die;
 	$log->autoflush(1);
 	my @work = (
+		@growing_work,
 		'CHECKPOINT', 'VACUUM seen', 'VACUUM recent', 'VACUUM FREEZE seen', 'VACUUM clicks', 'VACUUM FREEZE recent',
 		"SELECT * FROM dedup_stats('seen')", "SELECT count(*) FROM dedup_check('seen')",
 		"SELECT octet_length(dedup_snapshot('recent')::bytea)", 'ANALYZE clicks', 'COPY seen TO STDOUT',
@@ -1147,9 +1155,14 @@ sub maintenance
 				detach_and_attach($session, exact_table());
 				last if $session->{error} eq 'gone';
 			}
+			if (rand() < 0.1)
+			{
+				copy_growing($session);
+				last if $session->{error} eq 'gone';
+			}
 			my $work = $work[ rand @work ];
 			# what a copy writes is of no interest here
-			$session->ask($work eq 'COPY seen TO STDOUT' ? '\copy seen TO /dev/null' : $work);
+			$session->ask($work =~ /^COPY (\w+) TO STDOUT$/ ? "\\copy $1 TO /dev/null" : $work);
 			last if $session->{error} eq 'gone';
 			sleep rand 0.5;
 		}
@@ -1337,8 +1350,10 @@ sub compare
 	  if @alone > allowed(scalar(keys %ever_viewed), $window_rate);
 	$figures{'refused without a twin'} += @alone;
 
+	compare_growing($session);
+
 	# Pages.
-	foreach my $filter ('seen', 'recent', 'single_keys', 'strict_keys', 'freed_keys')
+	foreach my $filter (@growing_filters, 'seen', 'recent', 'single_keys', 'strict_keys', 'freed_keys')
 	{
 		my @bad = $session->ask("SELECT * FROM dedup_check('$filter')");
 		violation("dedup_check('$filter'): " . few(@bad)) if @bad;
@@ -1354,7 +1369,7 @@ sub next_generation
 {
 	my ($session) = @_;
 	# A partition that a killed session has left detached is not truncated with its table.
-	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, single3, strict, strict3, single_keys, strict_keys, freed, freed_refused');
+	$session->ask('TRUNCATE clicks, parents, views, history, done, seen, recent, single, single3, strict, strict3, single_keys, strict_keys, freed, freed_refused, ' . join(', ', @growing_tables));
 	violation("TRUNCATE failed with $session->{error}") if $session->{error};
 	%effects_of = %acknowledged = %refused = %refused_views = %was_there = %refused_exact = ();
 	return;
@@ -1425,6 +1440,7 @@ $SIG{INT} = $SIG{TERM} = $SIG{HUP} = sub { exit 130 };
 
 $| = 1;
 print "torture: $seconds seconds, $sessions sessions, TORTURE_SEED=$seed\n";
+# An odd seed makes the set of "clicks" grow, too, and one with its second bit that of "freed".
 make_server();
 my $control = connect_to_server();
 my $capacity = $keys_a_round * $generation_rounds;
@@ -1444,11 +1460,13 @@ foreach my $sql (
 		(map { "CREATE TABLE $table$_ PARTITION OF $table FOR VALUES IN ($_)" } 0 .. 3),
 		"CREATE INDEX ON $table (k)",
 		# few keys, so that one line and entry serves many of them
-		"SELECT dedup_create('${table}_keys', dedup_filter(2000, @{[ $table eq 'freed' ? 1e-9 : 0.5 ]}, $seed))") } 'single', 'strict', 'freed'),
+		$table eq 'freed' && $seed & 2 ? "SELECT dedup_create('freed_keys', fpr => 1e-9)"
+		: "SELECT dedup_create('${table}_keys', dedup_filter(2000, @{[ $table eq 'freed' ? 1e-9 : 0.5 ]}, $seed))") } 'single', 'strict', 'freed'),
+	growing_setup(),
 	'CREATE TABLE done (tx bigint PRIMARY KEY)',
 	'CREATE TABLE history (seq bigserial, k bigint, taken boolean DEFAULT true)',
 	'CREATE UNLOGGED TABLE taken (k bigint PRIMARY KEY, taken boolean)',
-	"SELECT dedup_create('seen', dedup_filter($capacity, $seen_rate, $seed))",
+	"SELECT dedup_create('seen', " . ($seed & 1 ? "dedup_filter(fpr => $seen_rate, seed => $seed))" : "dedup_filter($capacity, $seen_rate, $seed))"),
 	"SELECT dedup_create('recent', dedup_window($window, $window_rate, $seed))",
 	q{SET client_min_messages = error},
 	q{SELECT dedup_guard('clicks', 'seen', ARRAY['k'])},
@@ -1531,6 +1549,22 @@ while (time < $end)
 	}
 	give_up('the server or a session does not come to an end', slurp($server_log)) if !$session;
 
+	if (rand() < 0.4)
+	{
+		my $stops = rand() < 0.6;
+		$session->close;
+		my $vacuums = vacuum_between($stops);
+		if ($stops)
+		{
+			run_quietly("pg_ctl -D $data -m immediate -w -t 60 stop")
+			  or give_up('the server does not stop', slurp("$top/command.log"));
+			$figures{'growing: stopped in VACUUM'}++;
+			check_log();
+			start_server();
+		}
+		waitpid $vacuums, 0;
+		$session = connect_to_server();
+	}
 	compare($session);
 	if ($round % $generation_rounds == 0)
 	{
@@ -1550,7 +1584,7 @@ end_children();
 my $final = connect_to_server();
 printf "  %-32s %d\n", 'rounds', $round;
 printf "  %-32s %d\n", $_, $figures{$_} foreach sort keys %figures;
-foreach my $filter ('seen', 'recent')
+foreach my $filter ('seen', 'recent', @growing_filters)
 {
 	print "  $filter: ", $final->value(qq{SELECT format('%s keys, %s bytes, %s overflow pages, %s in flight, rate now %s',
 		count, bytes, overflow_pages, in_flight, fpr_now) FROM dedup_stats('$filter')}), "\n";
