@@ -76,8 +76,8 @@ our %growing_steps = (
 		  if !$psql->{error} && $marked != $forgotten;
 	},
 	grow_views => sub {
-		my $from = int(time * 20) % 100_000 - int rand 200;
-		my $keys = "generate_series($from, " . ($from + int rand 600) . ')';
+		my $from = int(time * 500) % 100_000 - int rand 3000;
+		my $keys = "generate_series($from, " . ($from + int rand 1500) . ')';
 		$psql->ask("INSERT INTO grown_views SELECT k, $tx, statement_timestamp(), clock_timestamp() FROM "
 			  . (rand() < 0.5 ? "dedup_new_keys('grown_recent', ARRAY(SELECT ${keys}::bigint)) k"
 				: "$keys k WHERE is_new('grown_recent', k::bigint)"));
