@@ -7,6 +7,7 @@
 #   BENCH_SINGLE  the same for keys that come one transaction each (100000 1000000)
 #   BENCH_FULL    keys that are there before CPU time and WAL are measured (1000000)
 #   BENCH_ADDED   keys that are added then (100000)
+#   BENCH_BATCHES by so many in one transaction (100000 1000 1)
 #   BENCH_ROUNDS  rounds of that, with page images and without (3)
 #   BENCH_TTL     seconds of the window (10), and
 #   BENCH_STREAM  keys a second of the steady stream into it (2000), for ten windows
@@ -76,7 +77,7 @@ images() {
 	ask this -c CHECKPOINT
 }
 
-for batch in 1000 1; do
+for batch in ${BENCH_BATCHES:-100000 1000 1}; do
 	for round in $(seq "${BENCH_ROUNDS:-3}"); do
 		for on in off on; do
 			ask this -o /dev/null -c "SELECT dedup_create('grows', $(grows)), dedup_create('sized', $(sized $((full + added))))"
@@ -99,7 +100,7 @@ WITH m AS (
 		percentile_cont(0.5) WITHIN GROUP (ORDER BY wal::float8) AS wal
 	FROM added GROUP BY 1, 2, 3)
 SELECT CASE batch WHEN 1 THEN 'one transaction each' ELSE 'batches of ' || batch END AS keys, images,
-	round(s.cpu::numeric, 2) AS "sized cpu s", round(g.cpu::numeric, 2) AS "grows cpu s", round((g.cpu / nullif(s.cpu, 0))::numeric, 2) AS times,
+	round(s.cpu::numeric, 3) AS "sized cpu s", round(g.cpu::numeric, 3) AS "grows cpu s", round((g.cpu / nullif(s.cpu, 0))::numeric, 2) AS times,
 	round((s.wal / $added)::numeric, 1) AS "sized wal a key", round((g.wal / $added)::numeric, 1) AS "grows wal a key",
 	round((g.wal / s.wal)::numeric, 2) AS "wal times"
 FROM m g JOIN m s USING (batch, images) WHERE g.filter = 'grows' AND s.filter = 'sized' ORDER BY batch DESC, images;

@@ -3,10 +3,8 @@ SET client_min_messages = warning;
 CREATE EXTENSION streamdedup;
 
 -- Seconds of CPU that this backend has used.
-CREATE FUNCTION cpu() RETURNS float8 LANGUAGE sql AS $$
-	SELECT (f[12]::float8 + f[13]::float8) / 100
-	FROM (SELECT string_to_array(regexp_replace(pg_read_file('/proc/self/stat'), '^.*\) ', ''), ' ') AS f) s
-$$;
+CREATE FUNCTION cpu() RETURNS float8 LANGUAGE sql
+	AS $$ SELECT split_part(pg_read_file('/proc/self/schedstat'), ' ', 1)::float8 / 1e9 $$;
 
 -- Scattered keys.
 CREATE FUNCTION keys_of(first bigint, last bigint) RETURNS bigint[] LANGUAGE sql
