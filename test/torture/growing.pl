@@ -6,7 +6,8 @@
 #   grown_recent  a window of time, in the same way with grown_views: each key is seen for the ttl
 #                 from its row's time and not for more than 8/7 of it.
 #   copy          what COPY, dedup_load() or pg_dump takes out of "grown" while it grows has the keys
-#                 of the rows that were there when that began, each once.
+#                 of the rows that were there when that began, each once; and what pg_dump takes
+#                 out of "grown_recent" those of the window.
 #
 # Between rounds VACUUM has the filters for itself and moves pages, and the server is stopped
 # in the middle of that, too.
@@ -118,6 +119,7 @@ sub copy_growing
 	}
 	else
 	{
+		$session->ask("\\copy (SELECT k, max(earliest) FROM grown_views GROUP BY k) TO '$top/viewed.data'");
 		system("(psql -Xq -d restored -c 'CREATE EXTENSION IF NOT EXISTS streamdedup' -c 'DROP TABLE IF EXISTS grown, grown_recent'
 			pg_dump -t grown -t grown_recent postgres | psql -Xq -v ON_ERROR_STOP=1 -d restored) > $top/dump.log 2>&1");
 		my $failed = slurp("$top/dump.log") =~ /error:|ERROR/ ? $& : $? ;
@@ -141,10 +143,16 @@ sub copy_growing
 	}
 	if ($way eq 'pg_dump')
 	{
-		my $file = "$top/dumped.data";
-		$session->ask("\\copy dumped TO '$file'");
+		$session->ask("\\copy dumped TO '$top/dumped.data'");
 		$reader->ask('CREATE TEMPORARY TABLE dumped (k bigint)');
-		$reader->ask("\\copy dumped FROM '$file'");
+		$reader->ask("\\copy dumped FROM '$top/dumped.data'");
+		$reader->ask('CREATE TEMPORARY TABLE viewed (k bigint, earliest timestamptz)');
+		$reader->ask("\\copy viewed FROM '$top/viewed.data'");
+		my @unseen = $reader->ask("SELECT k FROM viewed WHERE NOT dedup_seen('grown_recent', k)
+			AND earliest + interval '$grown_ttl seconds' > clock_timestamp()");
+		note("X 0 pg_dump has lost @{[ scalar @unseen ]} keys of the window: " . few(@unseen)) if @unseen;
+		my @bad_window = $reader->ask("SELECT * FROM dedup_check('grown_recent')");
+		note('X 0 dedup_check of the window that pg_dump took: ' . few(@bad_window)) if @bad_window;
 	}
 	my @missing = $reader->ask("SELECT k FROM dumped WHERE NOT dedup_seen('$in_copy', k)");
 	my $count = $reader->value("SELECT count FROM dedup_stats('$in_copy')");
