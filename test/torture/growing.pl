@@ -219,8 +219,9 @@ sub compare_growing
 	violation(scalar(@false) . " of $trials keys without a row are duplicates in grown: " . few(@false))
 	  if @false > allowed($trials, $grown_rate);
 	$figures{'growing: keys compared'} += $trials;
-	my ($rows, $count, $splits, $in_flight) = split /\|/,
-	  $session->value(q{SELECT (SELECT count(*) FROM grown_rows WHERE NOT gone), count, splits, in_flight FROM dedup_stats('grown')});
+	my $stats = $session->value(q{SELECT (SELECT count(*) FROM grown_rows WHERE NOT gone), count, splits, in_flight FROM dedup_stats('grown')});
+	return violation("dedup_stats('grown') failed with $session->{error}") if !defined $stats;
+	my ($rows, $count, $splits, $in_flight) = split /\|/, $stats;
 	violation("grown has $count keys for $rows rows, and $in_flight in flight") if $count != $rows;
 	$figures{'growing: most rows'} = $rows if $rows > ($figures{'growing: most rows'} || 0);
 	$figures{'growing: most splits'} = $splits if $splits > ($figures{'growing: most splits'} || 0);
