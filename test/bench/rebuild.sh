@@ -12,10 +12,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/setup.sh
+. test/bench/start.sh
 
 setup_packages bench
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-make -j2 > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
+build_quietly
 test/pgtmp.sh --install . --in test/bench/sql --set 'shared_buffers = 128MB' --set 'autovacuum = off' \
 	--set 'max_wal_size = 8GB' -- bash rebuild.sh "${BENCH_ROWS:-10000000}" "${BENCH_ROUNDS:-3}" < /dev/null

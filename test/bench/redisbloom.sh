@@ -23,6 +23,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/beside_server.sh
 . test/bench/redis.sh
+. test/bench/start.sh
 if [ $# != 1 ] || ! is_redisbloom "$1"; then
 	sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
 	exit 2
@@ -32,9 +33,7 @@ setup_packages redisbloom
 copy_build build
 build_redisbloom "$1"
 
-printf 'machine: %s, %s processors, %s GB\n' \
-	"$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-	"$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)"
+print_machine
 print_redis_versions "$1"
 
 cat > "$tmp/run.sh" <<'RUN'

@@ -15,6 +15,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . test/setup.sh
+. test/bench/start.sh
 
 comparisons=(aggregate window groups plpgsql distinct_parallel)
 [ $# = 0 ] || comparisons=("$@")
@@ -25,13 +26,8 @@ for name in "${comparisons[@]}"; do
 done
 
 setup_packages bench
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-make -j2 > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
-
-printf 'machine: %s, %s processors, %s GB\n' \
-	"$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-	"$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)"
+build_quietly
+print_machine
 
 # The tables fit into memory; autovacuum would run beside the queries.
 test/pgtmp.sh --install . --in test/bench/sql \

@@ -55,7 +55,8 @@ struct LineLayout {
   constexpr unsigned slot_bits() const noexcept { return slot_bytes == 1 ? 12 : 8 * slot_bytes; }
   constexpr unsigned slots() const noexcept { return unsigned{8 * kLineBytes} / slot_bits(); }
   constexpr unsigned usable() const noexcept { return slots() - (slot_bytes == 1 ? 2 : 1); }
-  // Those of level 0, and those that are left.
+  // The bits of a fingerprint in a line of level 0, and in a line of this level: each level takes
+  // one bit away.
   constexpr unsigned widest_fingerprint_bits() const noexcept {
     const unsigned bits = slot_bits() - (timed ? kGenerationBits : 0);
     return bits < kMaxFingerprintBits ? bits : kMaxFingerprintBits;

@@ -74,8 +74,8 @@ WITH runs AS (
 SELECT what, way.way, round(r.best::numeric, 3) AS "best s", round(r.median::numeric, 3) AS "median s",
 	round((none.best / r.best)::numeric, 2) AS "times none", round((none.median / r.median)::numeric, 2) AS "median",
 	round(r.leader::numeric, 3) AS "CPU leader", round(r.workers::numeric, 2) AS "CPU workers",
-	CASE WHEN r.w < 3 THEN round((none.way / r.way)::numeric, 2) END AS "times none by CPU",
-	CASE WHEN r.w < 3 THEN round((none.median_way / r.median_way)::numeric, 2) END AS "median", r.least, r.most
+	CASE WHEN r.w < 3 THEN round((none.way / nullif(r.way, 0))::numeric, 2) END AS "times none by CPU",
+	CASE WHEN r.w < 3 THEN round((none.median_way / nullif(r.median_way, 0))::numeric, 2) END AS "median", r.least, r.most
 FROM runs r JOIN runs none ON none.n = r.n AND none.w = 1
 	JOIN bench_query q ON q.n = r.n JOIN bench_way way ON way.w = r.w
 ORDER BY r.n, r.w;
