@@ -315,8 +315,8 @@ void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8
   Seal(out, size);
 }
 
-// Two keys whose entries are the same become one entry: they are joined. A body has the right size if
-// no more than so many keys were joined, plus one key in some thousands.
+// Two keys whose entries are the same become one entry: they are joined. A body has the right size
+// if no more than so many keys were joined, plus one key in some thousands.
 static constexpr uint64_t kFewJoined = 4;
 
 bool MergesToPlain(const Header& a, const Header& b, const Shape& to) noexcept {
