@@ -30,7 +30,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 parts=(core core_plain errors aggregate window groups plpgsql distinct large count parallel shared_set workers duckdb
-	insert preloaded copy pgbench rows new_keys new_keys_present redisbloom daily partitions deletes citus)
+	insert preloaded copy pgbench rows new_keys new_keys_present redisbloom single_keys growing_live daily partitions deletes citus)
 results=build/benchmarks
 tiny=
 wanted=()
@@ -151,6 +151,16 @@ part_redisbloom() {
 	bench BENCH_KEYS="$(size 3000000 20000)" test/bench/redisbloom.sh "$REDISBLOOM"
 }
 
+part_single_keys() {
+	needs REDISBLOOM "${REDISBLOOM:-}" || return 0
+	bench BENCH_KEYS="$(size 50000 640)" BENCH_ROUNDS="$(size 5 1)" test/bench/single_keys.sh "$REDISBLOOM"
+}
+
+part_growing_live() {
+	bench BENCH_KEYS="$(size '100000 1000000 10000000' 10000)" BENCH_SINGLE="$(size '100000 1000000' 1000)" \
+		BENCH_FULL="$(size 10000000 10000)" BENCH_ADDED="$(size 1000000 1000)" BENCH_ROUNDS="$(size 3 1)" \
+		BENCH_TTL="$(size 10 1)" BENCH_STREAM="$(size 2000 1000)" test/bench/growing_live.sh
+}
 part_daily() {
 	bench BENCH_PRESENT="$(size 3000000 100000)" BENCH_ROWS="$(size 200000 5000)" BENCH_ROUNDS="$(size 3 1)" \
 		BENCH_BUFFERS="$(size '2GB 32MB' '256MB 32MB')" test/bench/guards.sh daily

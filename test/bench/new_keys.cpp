@@ -8,72 +8,28 @@
 // takes turns: in each round each side adds KEYS keys that it has not seen, and then the same keys
 // again, by one connection and by four. Before, each gets PRESENT keys.
 
-#include <libpq-fe.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <map>
-#include <string>
-#include <string_view>
-#include <thread>
 #include <tuple>
-#include <vector>
+
+#include "two_servers.hpp"
 
 namespace {
 
 constexpr int kBatch = 100;
 constexpr int kMostConnections = 4;
 
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "new_keys: %s\n", what.c_str());
-  std::exit(1);
-}
-
-uint64_t Mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-// Key number i: all are different.
-int64_t KeyOf(uint64_t i) { return static_cast<int64_t>(Mix(i + 1)); }
-
-// Seconds of CPU that a process has used.
-double CpuOf(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/schedstat");
-  double nanoseconds = 0;
-  file >> nanoseconds;
-  return nanoseconds / 1e9;
-}
-
 // ---- PostgreSQL ----------------------------------------------------------------------------
 
-class Postgres {
+class Postgres : public PostgresConnection {
  public:
-  Postgres() : connection_(PQconnectdb("")) {
-    if (PQstatus(connection_) != CONNECTION_OK) Die(PQerrorMessage(connection_));
-    Run("SET client_min_messages = error");
+  Postgres() {
     Prepare("unnest", "SELECT unnest($1::bigint[])");
     Prepare("live", "SELECT dedup_new_keys('live', $1::bigint[])");
     Prepare("unlogged", "SELECT dedup_new_keys('unlogged', $1::bigint[])");
   }
-  ~Postgres() { PQfinish(connection_); }
-  Postgres(const Postgres&) = delete;
-
-  void Run(const char* sql) { Check(PQexec(connection_, sql)); }
-  int pid() const { return PQbackendPID(connection_); }
 
   // The array of the keys from one on, in binary.
-  static std::string Message(const std::string&, uint64_t first) {
+  static std::string Message(const std::string&, uint64_t first, int) {
     std::string array;
     const auto append = [&array](uint64_t value, int bytes) {
       for (int i = bytes - 1; i >= 0; --i) array.push_back(static_cast<char>(value >> 8 * i));
@@ -87,49 +43,21 @@ class Postgres {
   }
 
   // Returns how many keys were new.
-  int Batch(const std::string& statement, const std::string& message) {
+  int Send(const std::string& statement, const std::string& message, int) {
     const char* values[] = {message.data()};
     const int lengths[] = {static_cast<int>(message.size())};
     const int formats[] = {1};
     return Check(PQexecPrepared(connection_, statement.c_str(), 1, values, lengths, formats, 1));
   }
-
- private:
-  int Check(PGresult* result) {
-    const auto status = PQresultStatus(result);
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) Die(PQerrorMessage(connection_));
-    const int rows = PQntuples(result);
-    PQclear(result);
-    return rows;
-  }
-  void Prepare(const char* name, const char* sql) {
-    Check(PQprepare(connection_, name, sql, 0, nullptr));
-  }
-
-  PGconn* connection_;
 };
 
 // ---- Redis -----------------------------------------------------------------------------------
 
-class Redis {
+class Redis : public RedisConnection {
  public:
-  explicit Redis(const char* path) : socket_(socket(AF_UNIX, SOCK_STREAM, 0)) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
-    if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) Die(path);
-  }
-  ~Redis() { close(socket_); }
-  Redis(const Redis&) = delete;
+  using RedisConnection::RedisConnection;
 
-  static std::string Command(const std::vector<std::string>& words) {
-    std::string message = "*" + std::to_string(words.size()) + "\r\n";
-    for (const std::string& word : words) {
-      message += "$" + std::to_string(word.size()) + "\r\n" + word + "\r\n";
-    }
-    return message;
-  }
-  static std::string Message(const std::string& filter, uint64_t first) {
+  static std::string Message(const std::string& filter, uint64_t first, int) {
     std::vector<std::string> words = {"BF.MADD", filter};
     for (int i = 0; i < kBatch; ++i) {
       words.push_back(std::to_string(KeyOf(first + static_cast<uint64_t>(i))));
@@ -137,78 +65,14 @@ class Redis {
     return Command(words);
   }
 
-  // Sends a command and returns the reply, which has `size` bytes unless it is an error.
-  std::string_view Ask(const std::string& message, size_t size) {
-    for (size_t sent = 0; sent < message.size();) {
-      const ssize_t n = write(socket_, message.data() + sent, message.size() - sent);
-      if (n <= 0) Die("cannot write to Redis");
-      sent += static_cast<size_t>(n);
-    }
-    size_t got = 0;
-    while (got < size) {
-      const ssize_t n = read(socket_, reply_.data() + got, reply_.size() - got);
-      if (n <= 0) Die("cannot read from Redis");
-      got += static_cast<size_t>(n);
-      if (reply_[0] == '-') Die(std::string(reply_.data(), got));
-    }
-    return {reply_.data(), got};
-  }
-
   // Returns how many keys were new. The reply is "*100" and a number for each key.
-  int Batch(const std::string&, const std::string& message) {
+  int Send(const std::string&, const std::string& message, int) {
     const std::string_view reply = Ask(message, 6 + kBatch * 4);
     int fresh = 0;
     for (size_t at = 7; at < reply.size(); at += 4) fresh += reply[at] == '1';
     return fresh;
   }
-
- private:
-  int socket_;
-  std::array<char, 4096> reply_;
 };
-
-// ---- what takes turns ------------------------------------------------------------------------
-
-// What was measured, one entry a round.
-struct Result {
-  std::vector<double> rates;  // thousand keys a second
-  std::vector<double> cpu;    // microseconds of the server's CPU a key
-};
-
-double Best(const std::vector<double>& rates) {
-  return *std::max_element(rates.begin(), rates.end());
-}
-double Least(const std::vector<double>& cpu) { return *std::min_element(cpu.begin(), cpu.end()); }
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Runs the batches of all connections side by side.
-template <typename Server>
-void Run(std::vector<Server*> servers, const std::string& filter, uint64_t first, int batches,
-         const std::vector<int>& pids, Result* result) {
-  std::vector<std::vector<std::string>> messages(servers.size());
-  std::vector<std::thread> threads;
-  double before = 0, after = 0;
-
-  for (int i = 0; i < batches; ++i) {
-    messages[static_cast<size_t>(i) % servers.size()].push_back(
-        Server::Message(filter, first + static_cast<uint64_t>(i) * kBatch));
-  }
-  for (const int pid : pids) before += CpuOf(pid);
-  const auto began = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < servers.size(); ++i) {
-    threads.emplace_back([&, i] {
-      for (const std::string& message : messages[i]) servers[i]->Batch(filter, message);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  for (const int pid : pids) after += CpuOf(pid);
-  result->rates.push_back(batches * kBatch / took.count() / 1000);
-  result->cpu.push_back((after - before) / (batches * kBatch) * 1e6);
-}
 
 }  // namespace
 
@@ -240,9 +104,9 @@ int main(int argc, char** argv) {
       return std::vector(all.begin(), all.begin() + static_cast<long>(connections));
     };
     if (filter == "reserved" || filter == "growing") {
-      Run<Redis>(some(clients), filter, first, n, redis_pids, result);
+      Measure<Redis>(some(clients), filter, first, n, kBatch, redis_pids, result);
     } else {
-      Run<Postgres>(some(backends), filter, first, n, some(backend_pids), result);
+      Measure<Postgres>(some(backends), filter, first, n, kBatch, some(backend_pids), result);
     }
   };
   for (int left = std::atoi(argv[3]) / kBatch; left > 0; left -= batches) {

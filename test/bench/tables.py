@@ -410,6 +410,37 @@ def redisbloom(results):
     return ["keys", "bytes a key: RedisBloom", "`dedup_filter()`", "measured rate: RedisBloom", "`dedup_filter()`"], lines
 
 
+@layout
+def growing_live(results):
+    lines = [[f"{how}, {number(first)} to {number(last)} keys", mean, most, sized]
+             for how, first, last, mean, most, sized in re.findall(
+                 r"^(.*), (\d+) to (\d+) keys: ([\d.]+) bytes a key \(at most ([\d.]+)\); made for \d+: ([\d.]+) when full$",
+                 results["growing_live"].text, re.M)]
+    if not lines:
+        raise Missing("no sizes of growing_live")
+    return ["", "bytes a key, mean of eight sizes", "the largest", "made for the last number, full"], lines
+
+
+@layout
+def growing_live_cost(results):
+    records = results["growing_live"].records("keys", "images", "wal times")
+    return (["keys in a transaction", "page images in WAL", "CPU, s: with a number", "grows", "times",
+             "WAL, bytes a key: with a number", "grows", "times"],
+            [[r["keys"], {"t": "yes", "f": "no"}[r["images"]]] + [number(r[c]) for c in (
+                "sized cpu s", "grows cpu s", "times", "sized wal a key", "grows wal a key", "wal times")] for r in records])
+
+
+@layout
+def growing_live_window(results):
+    lines = [[when, number(grows), number(sized), ratio] for when, grows, sized, ratio in re.findall(
+        r"^ +(.*) window_grows: \d+ bytes, ([\d.]+) a live key$\n"
+        r"^ +\1 window_sized: \d+ bytes, ([\d.]+) a live key$\n"
+        r"^ +\1, grows/sized: ([\d.]+)$", results["growing_live"].text, re.M)]
+    if not lines:
+        raise Missing("no window of growing_live")
+    return ["after ten windows", "grows: bytes for each key that is alive", "with a number", "times"], lines
+
+
 # ---- Guards
 
 KINDS = {"none": "no check", "approximate": "approximate guard", "no_index": "approximate guard, no index on the key",
@@ -589,7 +620,8 @@ def aims(results):
 # ---- The page
 
 # Parts whose results a table is made of, if it has another name.
-PARTS_OF = {"core_limits": ["core", "core_plain"], "new_keys": ["new_keys", "new_keys_present"], "machine": [], "aims": []}
+PARTS_OF = {"core_limits": ["core", "core_plain"], "new_keys": ["new_keys", "new_keys_present"], "machine": [], "aims": [],
+            "growing_live_cost": ["growing_live"], "growing_live_window": ["growing_live"]}
 
 
 def notes(results, name):
