@@ -157,17 +157,18 @@ part_single_keys() {
 }
 
 part_growing_live() {
-	bench BENCH_KEYS="$(size '100000 1000000 10000000' 10000)" BENCH_SINGLE="$(size '100000 1000000' 1000)" \
+	bench BENCH_KEYS="$(size '100000 1000000' 10000)" BENCH_SINGLE="$(size '100000 1000000' 1000)" \
 		BENCH_FULL="$(size 10000000 10000)" BENCH_ADDED="$(size 1000000 1000)" BENCH_ROUNDS="$(size 2 1)" \
 		BENCH_TTL="$(size 10 1)" BENCH_STREAM="$(size 2000 1000)" \
 		test/bench/growing_live.sh
 }
+
 part_daily() {
-	bench BENCH_PRESENT="$(size 3000000 100000)" BENCH_ROWS="$(size 200000 5000)" BENCH_ROUNDS="$(size 2 1)" \
+	bench BENCH_PRESENT="$(size 3000000 100000)" BENCH_ROWS="$(size 200000 5000)" BENCH_ROUNDS="$(size 3 1)" \
 		BENCH_BUFFERS="$(size '2GB 32MB' '256MB 32MB')" test/bench/guards.sh daily
 }
 part_partitions() {
-	bench BENCH_PRESENT="$(size 3000000 100000)" BENCH_ROWS="$(size 60000 5000)" BENCH_ROUNDS="$(size 2 1)" \
+	bench BENCH_PRESENT="$(size 3000000 100000)" BENCH_ROWS="$(size 60000 5000)" BENCH_ROUNDS="$(size 3 1)" \
 		BENCH_BUFFERS="$(size 2GB 256MB)" BENCH_DAYS="$(size '30 300 1000' '30 60')" test/bench/guards.sh partitions
 }
 part_deletes() { bench BENCH_ROWS="$(size 1000000 20000)" BENCH_ROUNDS="$(size 3 1)" test/bench/deletes.sh; }
