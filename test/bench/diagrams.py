@@ -31,11 +31,10 @@ def draw_guarded_insert(path):
               box(right, 46, width, 62, "", "Look into the filter", ["into one line of one page"], "2.")]
 
     # What the filter says.
-    parts += [arrow([(at[2] - 20, 108), (at[2] - 20, 134), (at[0], 134), (at[0], 160)]),
-              arrow([(at[2] - 20, 108), (at[2] - 20, 134), (at[1], 134), (at[1], 160)]),
-              arrow([(at[2] - 20, 108), (at[2] - 20, 160)]),
-              arrow([(at[2] + 60, 160), (at[2] + 60, 108)], "back", "backhead"),
-              text(at[2] + 68, 138, "look again", "small"),
+    parts += [arrow([(at[2] - 40, 134), (at[0], 134), (at[0], 160)]), arrow([(at[1], 134), (at[1], 160)]),
+              arrow([(at[2] - 40, 108), (at[2] - 40, 160)]),
+              arrow([(at[2] + 30, 160), (at[2] + 30, 108)], "back", "backhead"),
+              text(at[2] + 38, 138, "look again", "small"),
               box(left, 160, width, 82, "good", "certainly new",
                   ["Nearly every new row.", "Nothing is searched."]),
               box(middle, 160, width, 82, "perhaps", "perhaps seen",
@@ -44,12 +43,11 @@ def draw_guarded_insert(path):
                   ["Another transaction is", "inserting the key: wait for it."])]
 
     # Who decides.
-    parts += [arrow([(at[1], 242), (at[1], 290)]),
-              arrow([(at[1], 242), (at[1], 266), (at[2], 266), (at[2], 290)]),
+    parts += [arrow([(at[1], 242), (at[1], 290)]), arrow([(at[1], 266), (at[2], 266), (at[2], 290)]),
               box(middle, 290, width, 82, "", "exact guard",
                   ["looks for the key in the table,", "by an index of each partition"], "3."),
               box(right, 290, width, 82, "", "approximate guard",
-                  ["believes the filter: refuses", "up to 100 in a million new rows"], "3.")]
+                  ["believes the filter: refuses new", "rows, too, at the filter's rate"], "3.")]
 
     # What becomes of the row.
     parts += [arrow([(at[0], 242), (at[0], 430)]),
@@ -131,39 +129,42 @@ def draw_window_forgets(path):
              text(440, 28, "A window of time", "heading"), text(440, 48, "dedup_create('f', ttl => '7 days')", "code")]
 
     # A line of keys.
-    slot, y = 24, 118
-    first = 52
-    parts.append(lines_of_text(20, 74, ["A key goes to the front of its line. Seen again, it goes there again."], "small"))
+    slot, y, first = 24, 118, 52
+    parts.append(text(20, 74, "A key goes to the front of one of its two lines.", "small"))
     for i in range(12):
         shade = "good" if i < 10 else "perhaps"
         parts.append(f'<rect class="box {shade}" x="{first + slot * i}" y="{y}" width="{slot}" height="30"/>')
     parts += [arrow([(20, y + 15), (first, y + 15)]),
               arrow([(first + 12 * slot, y + 15), (first + 12 * slot + 34, y + 15)]),
-              arrow([(first + 6.5 * slot, y), (first + 6.5 * slot, y - 20), (first + slot / 2, y - 20),
+              arrow([(first + 6.5 * slot, y), (first + 6.5 * slot, y - 18), (first + slot / 2, y - 18),
                      (first + slot / 2, y)], "back", "backhead"),
-              text(first, y + 50, "youngest", "small"), text(first + 12 * slot, y + 50, "oldest: forgotten", "small", "middle"),
-              lines_of_text(20, y + 78, ["When the line is full, each new key pushes the oldest one out."], "small")]
+              text(first + 7 * slot, y - 14, "seen again", "small"),
+              text(first, y + 50, "youngest", "small"), text(first + 12 * slot, y + 50, "oldest", "small", "end"),
+              lines_of_text(20, y + 78, ["If the line is full, each new key pushes the oldest one out.",
+                                         "Live filters: one line a key; seen again, it keeps its place."], "small")]
 
     # Generations.
-    day, y = 40, 96
-    begin = 448
-    parts.append(lines_of_text(440, 74, ["The ttl has 7 generations. A key stays in its own and the next 7."], "small"))
+    day, y, begin = 40, 92, 448
+    parts.append(text(440, 74, "The ttl has 7 generations, here days. A key stays in its", "small"))
+    parts.append(text(440, 213, "generation and the next 7, then all of its generation go.", "small"))
     for i in range(10):
-        parts.append(f'<path class="grid" d="M{begin + day * i} {y - 8}V{y + 82}"/>')
+        parts.append(f'<path class="grid" d="M{begin + day * i} {y - 6}V{y + 80}"/>')
         if i < 9:
-            parts.append(text(begin + day * (i + 0.5), y + 98, f"day {i + 1}", "small", "middle"))
-    for row, (since, label) in enumerate([(0.04, "8/7 ttl"), (0.96, "the ttl"), (1.5, "between")]):
+            parts.append(text(begin + day * (i + 0.5), y + 96, f"day {i + 1}", "small", "middle"))
+    for row, (since, words) in enumerate([(0.05, "early on day 1: kept for 8 days"),
+                                          (0.95, "late on day 1: kept for 7 days"),
+                                          (1.5, "on day 2: kept to the end of day 9")]):
         until = math.floor(since) + 8
-        parts.append(f'<rect class="bar" x="{begin + day * since:g}" y="{y + 26 * row}" '
-                     f'width="{day * (until - since):g}" height="14" rx="3"/>')
-        parts.append(text(begin + day * since + day * (until - since) / 2, y + 26 * row + 25, label, "small", "middle"))
+        parts.append(f'<rect class="bar" x="{begin + day * since:g}" y="{y + 27 * row}" '
+                     f'width="{day * (until - since):g}" height="20" rx="3"/>')
+        parts.append(text(begin + day * (since + until) / 2, y + 27 * row + 14, words, "onbar", "middle"))
 
     # How much of it is known.
     share = Axis(0, 1, ticks=[0, 0.25, 0.5, 0.75, 1], text=lambda v: f"{100 * v:g} %")
-    ages = [i * 0.025 for i in range(101)]
-    by_number = Panel(0, 216, WIDTH / 2, 260, Axis(0, 2.5, ticks=[0, 0.5, 1, 1.5, 2, 2.5], text=lambda v: (
+    ages = [i * 0.025 for i in range(97)]
+    by_number = Panel(0, 236, WIDTH / 2, 260, Axis(0, 2.4, ticks=[0, 0.5, 1, 1.5, 2], text=lambda v: (
         f"{v:g} n" if v else "0")), share)
-    by_time = Panel(WIDTH / 2, 216, WIDTH / 2, 260, Axis(0, 10 / 7, ticks=[i / 7 for i in range(0, 11)], text=lambda v: (
+    by_time = Panel(WIDTH / 2, 236, WIDTH / 2, 260, Axis(0, 10 / 7, ticks=[i / 7 for i in range(0, 11)], text=lambda v: (
         f"{7 * v:.0f}")), share)
     recent, fifo = known_of_recent(ages), known_of_fifo(ages)
     parts += [by_number.frame("Keys that the filter still knows", "further distinct keys since the key came", ""),
@@ -173,7 +174,7 @@ def draw_window_forgets(path):
               f'<path class="l0" d="{by_number.path(recent)}"/>',
               f'<path class="l1" stroke-dasharray="6 3" d="{by_number.path(fifo)}"/>',
               f'<path class="l0" d="{by_time.path([(0, 1), (1, 1), (8 / 7, 0), (10 / 7, 0)])}"/>',
-              text(by_number.px(1.08), by_number.py(0.2), "as a value", "t0", "end"),
+              text(by_number.px(0.96), by_number.py(0.2), "as a value", "t0", "end"),
               text(by_number.px(1.8), by_number.py(0.55), "as a live filter", "t1"),
               text(by_time.px(1) - 8, by_time.py(0.5), "known for the ttl,", "t0", "end"),
               text(by_time.px(1) - 8, by_time.py(0.5) + 17, "at most 1/7 longer", "t0", "end")]
@@ -182,7 +183,7 @@ def draw_window_forgets(path):
           "line is full, pushes the oldest key out. A plot shows that nearly all of the last n keys are known, and that "
           "no key is known after about 1.25 n further ones; in a live filter keys go gradually, half of them after 1.7 n. "
           "Right, a window of time: the ttl is cut into 7 generations, and a key is kept in the one in which it came and "
-          "the next 7. A plot shows that each key is known for the ttl, and at most a seventh of it longer.", 484, parts)
+          "the next 7. A plot shows that each key is known for the ttl, and at most a seventh of it longer.", 504, parts)
 
 
 # ---- the folders of src -------------------------------------------------------------------------

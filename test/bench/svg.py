@@ -53,6 +53,7 @@ RULES = {
     "perhaps": "fill:{perhaps_box};stroke:{perhaps}",
     "bad": "fill:{bad_box};stroke:{bad}",
     "bar": "fill:{good};stroke:none",
+    "onbar": "fill:{ground};font-weight:600",
     "arrow": "stroke:{arrow};stroke-width:1.8;fill:none",
     "head": "fill:{arrow}",
     "back": "stroke:{back};stroke-width:1.5;stroke-dasharray:5 3;fill:none",
