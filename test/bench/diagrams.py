@@ -56,7 +56,7 @@ def draw_guarded_insert(path):
               arrow([(at[2], 372), (at[2], 430)]),
               box(left, 430, 380, 82, "good", "The row lands",
                   ["The key goes into the filter, marked with the", "transaction. The row goes into the table."], "4."),
-              box(440, 430, 380, 82, "bad", "A duplicate: refused, and counted",
+              box(440, 430, 380, 82, "bad", "A duplicate, which is counted",
                   ["skip: left out · reject: error 23505", "mark: stored with a mark · divert: into a side table"], "4.")]
 
     # How the transaction ends.
@@ -144,9 +144,9 @@ def draw_window_forgets(path):
                                          "Live filters: one line a key; seen again, it keeps its place."], "small")]
 
     # Generations.
-    day, y, begin = 40, 92, 448
-    parts.append(text(440, 74, "The ttl has 7 generations, here days. A key stays in its", "small"))
-    parts.append(text(440, 213, "generation and the next 7, then all of its generation go.", "small"))
+    day, y, begin = 40, 114, 448
+    parts.append(lines_of_text(440, 74, ["The ttl has 7 generations, here days. A key is kept in",
+                                         "its own and the next 7. Then the whole generation goes."], "small"))
     for i in range(10):
         parts.append(f'<path class="grid" d="M{begin + day * i} {y - 6}V{y + 80}"/>')
         if i < 9:
@@ -175,13 +175,14 @@ def draw_window_forgets(path):
               f'<path class="l1" stroke-dasharray="6 3" d="{by_number.path(fifo)}"/>',
               f'<path class="l0" d="{by_time.path([(0, 1), (1, 1), (8 / 7, 0), (10 / 7, 0)])}"/>',
               text(by_number.px(0.96), by_number.py(0.2), "as a value", "t0", "end"),
-              text(by_number.px(1.8), by_number.py(0.55), "as a live filter", "t1"),
+              text(by_number.px(2.37), by_number.py(0.66), "as a live filter", "t1", "end"),
               text(by_time.px(1) - 8, by_time.py(0.5), "known for the ttl,", "t0", "end"),
               text(by_time.px(1) - 8, by_time.py(0.5) + 17, "at most 1/7 longer", "t0", "end")]
     write(path, "How a window forgets",
           "Left, a window of the last n keys: a line of slots, in which each new key goes to the front and, once the "
-          "line is full, pushes the oldest key out. A plot shows that nearly all of the last n keys are known, and that "
-          "no key is known after about 1.25 n further ones; in a live filter keys go gradually, half of them after 1.7 n. "
+          "line is full, pushes the oldest key out. A plot shows that nearly all of the last n keys are known, that "
+          "half of the keys are forgotten after 1.25 n further ones, nearly all after 1.4 n; in a live filter keys go "
+          "gradually, half of them after 1.7 n. "
           "Right, a window of time: the ttl is cut into 7 generations, and a key is kept in the one in which it came and "
           "the next 7. A plot shows that each key is known for the ttl, and at most a seventh of it longer.", 504, parts)
 

@@ -40,8 +40,7 @@ def binary_size(value):
 
 # As PostgreSQL writes it.
 def size_text(value):
-    return binary_size(value).replace("B", "bytes") if value < 1024 else (
-        binary_size(value).replace("KiB", "kB").replace("iB", "B"))
+    return f"{value} bytes" if value < 1024 else binary_size(value).replace("KiB", "kB").replace("iB", "B")
 
 
 def chosen(rows, first, left_out):
@@ -188,11 +187,11 @@ def draw_growth(rows, path):
                 for r in rows if r["filter"] == f] for f in filters}
     most = max(point[0] for points in data.values() for point in points)
     x_axis = Axis(1, most, log=True, text=lambda v: f"{v:,.0f}")
-    sizes = Panel(0, 0, WIDTH, 330, x_axis, Axis(64, 64 << 20, log=True, ticks=[64 << 4 * i for i in range(6)],
-                                                 text=size_text))
+    sizes = Panel(0, 4, WIDTH, 330, x_axis, Axis(64, 64 << 20, log=True, ticks=[64 << 4 * i for i in range(6)],
+                                                 text=size_text), 76)
     nothing = 1e-6  # where 0 is on the axis
-    rates = Panel(0, 330, WIDTH, 270, x_axis, Axis(nothing, 1, log=True, text=lambda v: (
-        "0" if v < 2 * nothing else f"{v:.6f}".rstrip("0").rstrip("."))))
+    rates = Panel(0, 338, WIDTH, 270, x_axis, Axis(nothing, 1, log=True, text=lambda v: (
+        "0" if v < 2 * nothing else f"{v:.6f}".rstrip("0").rstrip("."))), 76)
     parts = [sizes.frame("Bytes of a filter that was asked for a rate of 0.01", "keys", "bytes"),
              rates.frame("Its false-positive rate", "keys", "false-positive rate"),
              f'<path class="asked" d="{rates.path([(1, 0.01), (most, 0.01)])}"/>',
@@ -206,20 +205,19 @@ def draw_growth(rows, path):
         parts.append(f'<path {color} d="{sizes.steps([(k, b) for k, b, _, _ in points[first - 1:]])}"/>')
         parts.append(f'<path {color} d="{rates.path([(limit, nothing)] + [(k, r) for k, _, _, r in points[first:]])}"/>')
         parts.append(mark("circle", sizes.px(limit), sizes.py(size), series))
-        parts.append(text(sizes.px(limit) - 8, sizes.py(size) - 6, f"{limit:,}", f"t{series}", "end"))
-        keys, size, _, rate = points[-1]
-        place = {"": (-6, -14, "end")}.get(name[13:-1], (6, 4, "start"))
-        if keys * 4 > most and place[2] == "start":
-            place = (0, 18, "end")
-        parts.append(text(sizes.px(keys) + place[0], sizes.py(size) + place[1], name, f"t{series}", place[2]))
+        parts.append(text(sizes.px(limit) - 8, sizes.py(size) - 6, f"{limit:,} keys", f"t{series}", "end"))
+        keys, size = points[-1][:2]
+        dx, dy, anchor = [(-6, -14, "end"), (6, 4, "start"), (0, 30, "end")][series]
+        parts.append(text(sizes.px(keys) + dx, sizes.py(size) + dy, name, f"t{series}", anchor))
         made_for = name[13:-1]
         if made_for:
-            rate = next(r for k, _, _, r in points if k == int(made_for))
-            parts.append(mark("square", rates.px(int(made_for)), rates.py(rate), series))
-        label = {0: (512, 0.00012, 10, 4, "start")}.get(series)
-        label = label or (int(made_for) * 2, 0.18, -8, -2, "end")
-        parts.append(text(rates.px(label[0]) + label[2], rates.py(label[1]) + label[3], name,
-                          f"t{series}", label[4]))
+            made_for = int(made_for)
+            rate = next(r for k, _, _, r in points if k == made_for)
+            parts.append(mark("square", rates.px(made_for), rates.py(rate), series))
+            parts.append(text(rates.px(made_for) - 8, rates.py(rate) - 6, f"{made_for:,} keys", f"t{series}", "end"))
+            parts.append(text(rates.px(2 * made_for) - 8, rates.py(0.18), name, f"t{series}", "end"))
+        else:
+            parts.append(text(rates.px(15000), rates.py(0.001), name, f"t{series}"))
     parts.append(f'<path class="bound" d="{sizes.path(exact)}"/>')
     parts.append(f'<path class="bound" d="{rates.path([(k, nothing) for k, _ in exact])}"/>')
     parts.append(text(sizes.px(30), sizes.py(300) + 22, "exact: 64-bit hashes, 8 bytes a key"))
@@ -230,7 +228,7 @@ def draw_growth(rows, path):
           "grows with its keys and keeps a rate below 0.01. A filter for a number of keys does so until the hashes "
           "take as many bytes as its method: 1,552 keys for 10,000, and 154,976 keys for a million. Then its size "
           "does not change, and its rate rises: to 0.01 at that number of keys, and to 0.1 at twice as many.",
-          604, parts)
+          612, parts)
 
 
 def draw_sizes(rows, path):
@@ -256,13 +254,14 @@ def draw_sizes(rows, path):
         back += f"V{panel.py(bits / 1.5):.1f}H{panel.px(fpr):.1f}"
     parts.append(f'<path class="a3" d="{above}V{panel.py(last[1] / 1.5):.1f}{back}z"/>'
                  f'<path class="l3" d="{above}"/><path class="l3" d="{below}"/>')
-    parts.append(text(panel.px(2.2e-6), panel.py(71) + 4, "infini: dedup_filter(), between two steps of growing",
+    parts.append(text(panel.px(3.2e-5), panel.py(44) + 4, "infini: dedup_filter(), while it grows",
                       "t3"))
     bound = [(1e-6 * 3e5 ** (i / 40), -math.log2(1e-6 * 3e5 ** (i / 40))) for i in range(41)]
     parts.append(f'<path class="bound" d="{panel.path(bound)}"/>')
     for series, name in enumerate(names):
         dash = DASHES[series // 2 % len(DASHES)]
-        parts.append(f'<path class="l{series}" stroke-dasharray="{dash}" d="{panel.path(points(name))}"/>')
+        line = panel.steps(points(name)) if name == "recent" else panel.path(points(name))
+        parts.append(f'<path class="l{series}" stroke-dasharray="{dash}" d="{line}"/>')
         for fpr, bits in points(name)[::20]:
             parts.append(mark(MARKS[series], panel.px(fpr), panel.py(bits), series))
     write(path, "Bits a key against the false-positive rate",

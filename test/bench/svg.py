@@ -153,10 +153,10 @@ class Axis:
 class Panel:
     """A plot's frame, and where the values are in it."""
 
-    def __init__(self, x, y, width, height, x_axis, y_axis):
+    def __init__(self, x, y, width, height, x_axis, y_axis, margin=56):
         self.x, self.y = x, y
         self.x_axis, self.y_axis = x_axis, y_axis
-        self.left, self.top, self.right, self.bottom = x + 56, y + 24, x + width - 16, y + height - 40
+        self.left, self.top, self.right, self.bottom = x + margin, y + 24, x + width - 16, y + height - 40
 
     def px(self, value):
         return self.left + self.x_axis.at(value) * (self.right - self.left)
