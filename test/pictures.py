@@ -90,7 +90,7 @@ def check_pages(names):
                 complaints.append(f"{page}: {light[1]} has no alt text")
             shown.add(name)
         rest = re.sub(r"<picture>.*?</picture>", "", markdown, flags=re.S)
-        for target in re.findall(r'(?:\]\(|src=")((?:docs/)?img/[^)"]+\.svg)', rest):
+        for target in re.findall(r'(?:!\[[^\]]*\]\(|src=")((?:docs/)?img/[^)"]+\.svg)', rest):
             complaints.append(f"{page}: {target} is shown without its dark file")
     for name in sorted(names - shown):
         if not name.endswith("-dark"):
