@@ -3,7 +3,7 @@
 
     diagrams.py docs/img
 
-test/pictures.sh checks that the files in docs/img are what this script draws. Only the standard library is
+test/pictures.py checks that the files in docs/img are what this script draws. Only the standard library is
 used. svg.py says what the pictures have in common.
 """
 

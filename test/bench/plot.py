@@ -17,7 +17,7 @@ Times are in OUT/speed.json, which test/bench/all.sh leaves in build/benchmarks,
 
     core_bench --benchmark_out=OUT/speed.json --benchmark_out_format=json
 
-test/pictures.sh checks that the plots in docs/img are what this script draws. Only the standard library
+test/pictures.py checks that the plots in docs/img are what this script draws. Only the standard library
 is used. svg.py says what the pictures have in common.
 """
 
