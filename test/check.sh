@@ -17,7 +17,7 @@
 #   papers    the programs that measure error rates build, and one table comes out
 #   install   installing as a user does; dump and restore
 #   demo      the demonstration: a short generated stream, and files of each kind
-#   docs      links, names of functions and the example of a method in the documentation
+#   docs      links, names of functions, the example of a method and the pictures in the documentation
 #   format    every file of C++ is as clang-format writes it
 #   thorough  all unit tests with all samples, with and without the sanitizers
 #
@@ -287,6 +287,7 @@ part_demo() {
 # Needs nothing of the build.
 part_docs() {
 	perl "$tmp/source/test/docs.pl" >&3
+	python3 "$tmp/source/test/pictures.py" >&3
 }
 
 # The version is fixed: another one writes other spaces.
