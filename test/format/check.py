@@ -414,7 +414,7 @@ class Page:
         found = 0
         sql = image = None
         # In the pattern a blank may be the end of a line.
-        pattern = (r"`(dedup_(?:filter|add_all)\([^`]*)`|```\n([0-9a-f\n]+)```"
+        pattern = (r"`(dedup_(?:filter|add_all)\([^`]*)`|```text listing\n([0-9a-f\n]+)```"
                    r"|SHA-256 of the image is ([0-9a-f]{64})|Its count is ([\d,]+)\.|The image has ([\d,]+) bytes"
                    r"|The same as text: `(\S+)`")
         for m in re.finditer(pattern.replace(" ", r"\s+"), self.text):
@@ -423,7 +423,7 @@ class Page:
                 sql = code if "fpr" not in code and "keys" not in code and "capacity" not in code else None
                 image = sql and self.example(sql).image()
                 continue
-            if m[0].startswith("```\ndf01180100000020"):        # the header of a table's second row
+            if m[0].startswith("```text listing\ndf01180100000020"):        # the header of a table's second row
                 sql = "dedup_add_all(dedup_filter(NULL, 0.01), ARRAY(SELECT generate_series(1, 3000)))"
                 image = self.example(sql).image()
             found += 1
