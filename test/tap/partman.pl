@@ -6,7 +6,7 @@
 # undo_partition_proc moves rows to another table by one statement and commits after it. The
 # statements of partition_data_async of release 5.3 and later, which commits between DELETE and
 # INSERT, are run by hand: under an approximate guard that keeps keys they need the guard to be
-# off, as docs/recipes.md says.
+# off, as docs/recipes-servers.md says.
 
 use strict;
 use warnings;
