@@ -159,14 +159,14 @@ COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, bool
 
 -- ---- one filter ----
 
--- A parameter without a type raises 42P18 as a key, since VARIADIC "any" tells the parser no
--- type. The server raises it before any function of ours runs, so the comments of the
--- functions are the place for the hint.
+-- A parameter without a type as a key raises 42P18, because VARIADIC "any" gives the parser no
+-- type. The server raises it before any function of ours runs, so the comments of the functions
+-- have the hint.
 
--- Not STRICT: a NULL key leaves the filter as it is.
 CREATE FUNCTION dedup_add_support(internal) RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
+-- Not STRICT: a NULL key does not change the filter.
 CREATE FUNCTION dedup_add(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20 SUPPORT dedup_add_support;
 
@@ -192,7 +192,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
 COMMENT ON FUNCTION dedup_frequency(dedup_filter, "any") IS 'how often the key was added to a filter of method count_min; a parameter as a key needs a type: $1::bigint';
 
--- Not STRICT: a NULL key leaves the filter as it is.
+-- Not STRICT: a NULL key does not change the filter.
 CREATE FUNCTION dedup_forget(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_forget_value' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20;
 
@@ -225,16 +225,16 @@ COMMENT ON FUNCTION dedup_stats(dedup_filter) IS 'what the filter was made for a
 
 -- ---- aggregates ----
 
--- Two families. Aggregates over keys of any type have a state that is declared internal: Citus
--- would try to compute them on its workers if it were dedup_filter, and fail, since the types of
--- the arguments do not match "any". It computes those over hashes there instead.
+-- Two families. Aggregates over keys of any type have a state of type internal. If the state were
+-- a dedup_filter, Citus would try to compute them on its workers and fail, because the types of the
+-- arguments do not match "any". Citus computes the aggregates over hashes there instead.
 CREATE FUNCTION dedup_agg_internal_trans(internal, VARIADIC key "any") RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
 CREATE FUNCTION dedup_agg_internal_trans(internal, dedup_filter, VARIADIC key "any") RETURNS internal
 AS 'MODULE_PATHNAME', 'dedup_agg_internal_prototype_trans' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
--- These two, and that of approx_count_distinct, are for aggregates of others.
+-- These two, and approx_count_distinct_trans, are for aggregates that others define.
 CREATE FUNCTION dedup_agg_trans(dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
@@ -280,7 +280,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 CREATE FUNCTION approx_count_distinct_hashes_trans(dedup_filter, hash bigint) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
--- Not STRICT: of no rows they return 0.
+-- Not STRICT: over no rows they return 0.
 CREATE FUNCTION approx_count_distinct_final(dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
@@ -341,7 +341,7 @@ CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 
 COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact up to 1,792 keys, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
 
--- Not STRICT: without a filter it returns the hash for the default ones.
+-- Not STRICT: for a NULL filter it returns the hash with seed 0.
 CREATE FUNCTION dedup_hash(filter dedup_filter, VARIADIC key "any") RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
@@ -383,7 +383,8 @@ CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
 
 COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'the number that approx_count_distinct(key) returns for the keys of these hashes';
 
--- The states of these three as text, as Citus's worker_partial_agg() returns them.
+-- These return the states of the three aggregates above as text, as worker_partial_agg() of Citus
+-- does.
 CREATE AGGREGATE dedup_agg_hashes_partial(hash bigint) (
 	SFUNC = dedup_agg_hashes_trans,
 	STYPE = dedup_filter,
@@ -422,7 +423,7 @@ COMMENT ON AGGREGATE approx_count_distinct_hashes_partial(bigint) IS 'state of a
 
 -- ---- queries ----
 
--- Reads work_mem, so it is only STABLE.
+-- Only STABLE, because it reads work_mem.
 CREATE FUNCTION dedup_is_new(VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C WINDOW STABLE PARALLEL SAFE COST 10;
 
@@ -442,7 +443,7 @@ ROWS 100 SUPPORT dedup_new_keys_support;
 
 COMMENT ON FUNCTION dedup_new_keys(dedup_filter, anyarray) IS 'the elements that are new to the filter, which does not change; a parameter needs a type: $1::bigint[]';
 
--- Not STRICT: a NULL is an error. They run a query of the caller's.
+-- Not STRICT: NULL is an error. VOLATILE, because they run a query of the caller's.
 CREATE FUNCTION dedup_rows(query text, VARIADIC key_columns text[]) RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 1000;
 
@@ -488,14 +489,14 @@ CREATE ACCESS METHOD streamdedup TYPE TABLE HANDLER dedup_am_handler;
 
 COMMENT ON ACCESS METHOD streamdedup IS 'live filters, made by dedup_create()';
 
--- What the constraint and the trigger of every live filter call.
+-- The constraint and the trigger of every live filter call these.
 CREATE FUNCTION dedup_is_live(relation oid) RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 CREATE FUNCTION dedup_restore_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
--- Not STRICT: no ttl is a window of keys, or none.
+-- Not STRICT: prototype and ttl may be NULL.
 CREATE FUNCTION dedup_create(name text, prototype dedup_filter DEFAULT NULL,
 	ttl interval DEFAULT NULL, unlogged boolean DEFAULT false, renew boolean DEFAULT false,
 	fpr double precision DEFAULT 0.0001)
@@ -504,8 +505,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
 COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean, double precision) IS 'makes a live filter, a relation that all sessions share; it grows unless the prototype has a number of keys; a ttl makes it a window of time';
 
--- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
--- column is new, and not remembered.
+-- By name and by regclass. A literal without a type picks text. Not STRICT: a key with a NULL
+-- column is new and is not remembered.
 CREATE FUNCTION is_new(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION is_new(name regclass, VARIADIC key "any") RETURNS boolean
@@ -594,8 +595,8 @@ AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNS
 COMMENT ON FUNCTION dedup_check(text) IS 'the damaged pages of the live filter';
 COMMENT ON FUNCTION dedup_check(regclass) IS 'the damaged pages of the live filter';
 
--- What the view shows of one relation: dedup_stats(), or what is wrong. It runs in a
--- subtransaction, which a parallel plan does not allow.
+-- Returns what the view shows of one relation: dedup_stats(), or what is wrong. PARALLEL UNSAFE,
+-- because it runs in a subtransaction.
 CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
 	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
@@ -609,8 +610,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION dedup_filter_state(oid) IS 'what the view dedup_filters shows of a relation';
 
--- Only those that one may ask. In a CASE, since conditions of a WHERE are evaluated in
--- any order.
+-- Only filters that the user may SELECT. The condition is in a CASE, because the server evaluates
+-- the conditions of a WHERE in any order.
 CREATE VIEW dedup_filters AS
 SELECT c.oid::regclass AS name, pg_catalog.pg_get_userbyid(c.relowner) AS owner, s.*
 FROM pg_catalog.pg_class c
@@ -636,11 +637,11 @@ CREATE ACCESS METHOD streamdedup_guard TYPE INDEX HANDLER dedup_guard_handler;
 
 COMMENT ON ACCESS METHOD streamdedup_guard IS 'index without data, which tells a guard that a row has landed';
 
--- It compares nothing, so one class does for every type.
+-- The index compares nothing, so one class serves for every type.
 CREATE OPERATOR CLASS dedup_guard_ops
 DEFAULT FOR TYPE anyelement USING streamdedup_guard AS STORAGE anyelement;
 
--- Not STRICT: it says which argument must not be NULL; load, where and at may be.
+-- Not STRICT: the error names the argument that must not be NULL; load, where and at may be NULL.
 CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], on_duplicate text DEFAULT 'skip',
 	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
 	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
@@ -665,8 +666,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back the diverted rows whose key no row of the table has; returns their number';
 
--- Drops and replacements of a guard's trigger or index by hand, and of a partition whose keys stay; loads the library
--- before a table is dropped or detached.
+-- Sees that a part of a guard is dropped or replaced by hand, and that a partition is dropped whose
+-- keys stay. Loads the library before a table is dropped or detached.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
@@ -677,8 +678,8 @@ WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE', 'DROP SCHEMA', 'DROP OW
 EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
--- Tables that begin or cease to inherit from a guarded table, also in a session that has not
--- loaded the library.
+-- Sees that a table begins or ceases to inherit from a guarded table, also in a session that has
+-- not loaded the library.
 CREATE FUNCTION dedup_guard_inherited() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
@@ -689,8 +690,8 @@ WHEN TAG IN ('CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'ALTER TAB
 EXECUTE FUNCTION dedup_guard_inherited();
 ALTER EVENT TRIGGER streamdedup_guard_inherited ENABLE ALWAYS;
 
--- What the view shows of one guard, by its trigger for DELETE. It runs in a subtransaction,
--- which a parallel plan does not allow.
+-- Returns what the view shows of one guard, by its trigger for DELETE. PARALLEL UNSAFE, because it
+-- runs in a subtransaction.
 CREATE FUNCTION dedup_guard_state(trigger oid,
 	OUT filter regclass, OUT columns text[], OUT on_duplicate text, OUT exact boolean,
 	OUT "where" text, OUT nulls_not_distinct boolean, OUT at text, OUT too_old text, OUT on_delete text,
@@ -721,7 +722,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_guard_shard() IS 'trigger function of distributed tables and their shards; dedup_guard_distributed() makes the triggers';
 
--- The shard gets its guard when it gets that trigger, also in a session that has not loaded the
+-- A shard gets its guard when it gets that trigger, also in a session that has not loaded the
 -- library.
 CREATE FUNCTION dedup_guard_shard_made() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
@@ -732,8 +733,8 @@ CREATE EVENT TRIGGER streamdedup_guard_shard_made ON ddl_command_end
 WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION dedup_guard_shard_made();
 ALTER EVENT TRIGGER streamdedup_guard_shard_made ENABLE ALWAYS;
 
--- Not STRICT: they say which argument must not be NULL; load, where and at may be. A plain
--- literal picks text.
+-- Not STRICT: the error names the argument that must not be NULL; load, where and at may be NULL.
+-- A literal without a type picks text.
 CREATE FUNCTION dedup_guard_distributed("table" regclass, filter text, columns text[], on_duplicate text DEFAULT 'skip',
 	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
 	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
@@ -780,14 +781,14 @@ GRANT SELECT ON dedup_guards_distributed TO PUBLIC;
 
 -- ---- approximate DISTINCT ----
 
--- Not STRICT: it refuses NULL.
+-- Not STRICT: NULL is an error.
 CREATE FUNCTION dedup_approximate_distinct(enable boolean, is_local boolean DEFAULT false)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION dedup_approximate_distinct(boolean, boolean) IS 'loads the library and sets streamdedup.approximate_distinct; returns the new value';
 
--- Tells whoever creates the extension how sessions come to load the library.
+-- Raises a NOTICE that says how to load the library in every session.
 CREATE FUNCTION dedup_preload_notice() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 SELECT dedup_preload_notice();
