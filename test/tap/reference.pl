@@ -22,7 +22,7 @@ my @pages = ('reference', 'reference-live');
 
 my $node = start_node('main');
 
-sub rows { return map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', $_[0]) }
+sub rows { return map { [ split /\t/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', "\\pset fieldsep '\\t'\n$_[0]") }
 
 my $members = q{pg_depend WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'streamdedup')};
@@ -107,7 +107,7 @@ my %answers = map { $_->[0] => 1 } rows(
 	EXCEPTION WHEN feature_not_supported THEN
 		RETURN false;
 	END $$;
-	SELECT m FROM unnest('{} . join(',', keys %method) . q{}'::text[]) m WHERE pg_temp.answers(m)});
+	SELECT m FROM regexp_split_to_table('} . join(' ', keys %method) . q{', ' ') m WHERE pg_temp.answers(m)});
 $node->stop('immediate');
 
 # ---- what the pages have ----------------------------------------------------------------
@@ -170,7 +170,7 @@ sub anchor
 sub signatures
 {
 	my ($title) = @_;
-	my ($name, $list, $result) = $title =~ /^(\w+)\((.*)\)(?: OVER \(…\))? → ([\w ]+)(?:, \w+ \S+ \w+)?$/ or return;
+	my ($name, $list, $result) = $title =~ /^(\w+)\((.*?)\)(?: OVER \(…\))? → ([\w ]+)(?:, \w+ \S+ \w+)?$/ or return;
 	my @lists = $list =~ /^\[(.*,)\] (.*)$/ ? ("$1 $2", $2) : ($list);
 	my @all;
 	foreach my $arguments (@lists)
@@ -219,7 +219,9 @@ sub faults_of_functions
 	my ($section, $text_of, @functions) = @_;
 	my ($title, $text) = @$section{qw(title text)};
 	my @faults;
-	my %argument = map { $_ => 1 } named($text . $section->{above}{text}, 'argument');
+	# An argument that the section has in common with others is described once.
+	my $common = $title =~ /\(name text/ ? '' : $section->{above}{text};
+	my %argument = map { $_ => 1 } named($text . $common, 'argument');
 	my %column = map { $_ => 1 } named($text, 'column');
 	my %has = map { $_ => 1 } map { @{ $_->{attributes} } } @functions;
 	my ($attributes) = $text =~ /^Attributes: (.*?)\./m;
@@ -239,21 +241,38 @@ sub faults_of_functions
 	return @faults;
 }
 
+# The sections of a page, and its blocks of SQL whose result is shown, or that need another extension.
+# Those of the pages as they are are kept.
+my %read;
+
+sub read_page
+{
+	my ($text, $keep) = @_;
+	return $read{$text} if $read{$text};
+	my @blocks = grep { $_->{language} eq 'sql' && (defined $_->{prints} || $_->{needs}) } map { @{ $_->{blocks} } } @{ ManualPage::parse($text)->{sections} };
+	my $page = { sections => [ sections_of($text) ], run => join "\n", map { $_->{text} } @blocks };
+	$read{$text} = $page if $keep;
+	return $page;
+}
+
 # What is wrong with the two pages.
 sub faults
 {
 	my %text = @_;
+	my %page = map { $_ => read_page($text{$_}) } @pages;
 	my @faults;
 	my (%documented, %operator, %setting_shown, %view_shown, %section_of);
 	my $all = join "\n", map { $text{$_} } @pages;
 
 	foreach my $page (@pages)
 	{
-		my @sections = sections_of($text{$page});
+		my @sections = @{ $page{$page}{sections} };
 		my ($contents) = map { $_->{text} } grep { $_->{title} eq 'Contents' } @sections;
 		my %linked;
 		$linked{$_}++ foreach ($contents || '') =~ /\]\(#([^)]+)\)/g;
 		push @faults, "$page.md: its last section is not \"Where to go next\"" if $sections[-1]{title} ne 'Where to go next';
+		my %anchors = map { anchor($_->{title}) => 1 } @sections;
+		push @faults, map { "$page.md: the contents link $_, which is not there" } grep { !$anchors{$_} } sort keys %linked;
 		foreach my $section (@sections)
 		{
 			my ($title, $text) = @$section{qw(title text)};
@@ -287,9 +306,8 @@ sub faults
 	push @faults, differences('function', \%documented, \%public);
 	push @faults, differences('function', \%internal, { map { $_->{identity} => 1 } grep { $internal{ $_->{identity} } } values %function });
 
-	# Each is called in a block whose result is shown, or that needs another extension.
-	my $run = join "\n", map { $_->{text} } grep { $_->{language} eq 'sql' && (defined $_->{prints} || $_->{needs}) }
-	  map { @{ $_->{blocks} } } map { @{ ManualPage::parse($_)->{sections} } } values %text;
+	# Each has an example.
+	my $run = join "\n", map { $_->{run} } values %page;
 	push @faults, map { "no example of $_ shows a result" } grep { $run !~ /\b$_\(/ } map { $function{$_}{name} } sort keys %public;
 	push @faults, map { "no example of $_ shows a result" } grep { $run !~ /\b\Q$_\E\b(?!\()/ } sort keys %view, keys %setting;
 
@@ -388,6 +406,7 @@ sub faults
 }
 
 my %text = map { $_ => slurp_file("$FindBin::Bin/../../docs/$_.md") } @pages;
+read_page($_, 'keep') foreach values %text;
 is(join("\n", faults(%text)), '', 'the reference has every object, and no other');
 
 # The test itself: without a heading, a line of attributes, or a row of one of its tables.
