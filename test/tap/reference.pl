@@ -241,15 +241,15 @@ sub faults_of_functions
 	return @faults;
 }
 
-# The sections of a page, and its blocks of SQL whose result is shown, or that need another extension.
-# Those of the pages as they are are kept.
+# The sections of a page, and its blocks of SQL whose result is shown. Those of the unchanged pages
+# are kept.
 my %read;
 
 sub read_page
 {
 	my ($text, $keep) = @_;
 	return $read{$text} if $read{$text};
-	my @blocks = grep { $_->{language} eq 'sql' && (defined $_->{prints} || $_->{needs}) } map { @{ $_->{blocks} } } @{ ManualPage::parse($text)->{sections} };
+	my @blocks = grep { $_->{language} eq 'sql' && defined $_->{prints} } map { @{ $_->{blocks} } } @{ ManualPage::parse($text)->{sections} };
 	my $page = { sections => [ sections_of($text) ], run => join "\n", map { $_->{text} } @blocks };
 	$read{$text} = $page if $keep;
 	return $page;
