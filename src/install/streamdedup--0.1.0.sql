@@ -29,7 +29,7 @@ CREATE TYPE dedup_filter (
 	STORAGE = external
 );
 
-COMMENT ON TYPE dedup_filter IS 'set of keys that answers whether a key was seen before, at a known error rate';
+COMMENT ON TYPE dedup_filter IS 'set of keys that answers whether a key was added before, at a known false-positive rate';
 
 CREATE FUNCTION dedup_filter_from_bytea(bytea) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -69,13 +69,13 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 CREATE FUNCTION dedup_filter_hash_extended(dedup_filter, seed bigint) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_filter_lt(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s';
-COMMENT ON FUNCTION dedup_filter_le(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s or are the same';
+COMMENT ON FUNCTION dedup_filter_lt(dedup_filter, dedup_filter) IS 'whether the bytes of the first filter sort before those of the second';
+COMMENT ON FUNCTION dedup_filter_le(dedup_filter, dedup_filter) IS 'whether the bytes of the first filter are those of the second or sort before them';
 COMMENT ON FUNCTION dedup_filter_eq(dedup_filter, dedup_filter) IS 'whether two filters have the same bytes';
 COMMENT ON FUNCTION dedup_filter_ne(dedup_filter, dedup_filter) IS 'whether two filters have different bytes';
-COMMENT ON FUNCTION dedup_filter_ge(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s or are the same';
-COMMENT ON FUNCTION dedup_filter_gt(dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s';
-COMMENT ON FUNCTION dedup_filter_cmp(dedup_filter, dedup_filter) IS 'order of the bytes of two filters: -1, 0 or 1';
+COMMENT ON FUNCTION dedup_filter_ge(dedup_filter, dedup_filter) IS 'whether the bytes of the first filter are those of the second or sort after them';
+COMMENT ON FUNCTION dedup_filter_gt(dedup_filter, dedup_filter) IS 'whether the bytes of the first filter sort after those of the second';
+COMMENT ON FUNCTION dedup_filter_cmp(dedup_filter, dedup_filter) IS '-1, 0 or 1: the order of the bytes of two filters';
 COMMENT ON FUNCTION dedup_filter_hash(dedup_filter) IS 'hash of a filter, for hash joins and indexes';
 COMMENT ON FUNCTION dedup_filter_hash_extended(dedup_filter, bigint) IS 'hash of a filter with a seed, for hash joins and indexes';
 
@@ -109,12 +109,12 @@ CREATE OPERATOR > (
 	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel
 );
 
-COMMENT ON OPERATOR < (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s';
-COMMENT ON OPERATOR <= (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort before the second''s or are the same';
+COMMENT ON OPERATOR < (dedup_filter, dedup_filter) IS 'whether the bytes of the first filter sort before those of the second';
+COMMENT ON OPERATOR <= (dedup_filter, dedup_filter) IS 'whether the bytes of the first filter are those of the second or sort before them';
 COMMENT ON OPERATOR = (dedup_filter, dedup_filter) IS 'whether two filters have the same bytes';
 COMMENT ON OPERATOR <> (dedup_filter, dedup_filter) IS 'whether two filters have different bytes';
-COMMENT ON OPERATOR >= (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s or are the same';
-COMMENT ON OPERATOR > (dedup_filter, dedup_filter) IS 'whether the first filter''s bytes sort after the second''s';
+COMMENT ON OPERATOR >= (dedup_filter, dedup_filter) IS 'whether the bytes of the first filter are those of the second or sort after them';
+COMMENT ON OPERATOR > (dedup_filter, dedup_filter) IS 'whether the bytes of the first filter sort after those of the second';
 
 CREATE OPERATOR CLASS dedup_filter_ops DEFAULT FOR TYPE dedup_filter USING btree AS
 	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
@@ -132,19 +132,19 @@ CREATE FUNCTION dedup_filter(capacity bigint DEFAULT NULL, fpr float8 DEFAULT 0.
 RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_filter_make' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
-COMMENT ON FUNCTION dedup_filter(bigint, float8, bigint) IS 'empty filter that never forgets, at a false-positive rate; it grows, or is made for so many distinct keys';
+COMMENT ON FUNCTION dedup_filter(bigint, float8, bigint) IS 'empty filter that never forgets; without a capacity it grows and keeps its false-positive rate';
 
 CREATE FUNCTION dedup_window(keys bigint, fpr float8 DEFAULT 0.01, seed bigint DEFAULT 0)
 RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_window_make' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
 
-COMMENT ON FUNCTION dedup_window(bigint, float8, bigint) IS 'empty filter that remembers the last so many distinct keys seen';
+COMMENT ON FUNCTION dedup_window(bigint, float8, bigint) IS 'empty filter that remembers the last distinct keys and forgets older ones';
 
 CREATE FUNCTION dedup_method(method text, memory text, options text DEFAULT '', seed bigint DEFAULT 0)
 RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_method_make' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
-COMMENT ON FUNCTION dedup_method(text, text, text, bigint) IS 'empty filter of a named method, sized by memory or by the option keys';
+COMMENT ON FUNCTION dedup_method(text, text, text, bigint) IS 'empty filter of a named method; memory or an option gives its size';
 
 CREATE FUNCTION dedup_advise(keys bigint DEFAULT NULL, fpr float8 DEFAULT 0.01, forget boolean DEFAULT NULL,
 	first_sight boolean DEFAULT NULL, deletes boolean DEFAULT false,
@@ -155,57 +155,59 @@ CREATE FUNCTION dedup_advise(keys bigint DEFAULT NULL, fpr float8 DEFAULT 0.01, 
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 ROWS 10;
 
-COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods that can hold so many keys, or any number of them, at a false-positive rate, best first';
+COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods that fulfil the wishes, best first, with their sizes and false-positive rates';
 
 -- ---- one filter ----
 
--- A parameter without a type raises 42P18 as a key, since VARIADIC "any" tells the parser no
--- type. The server raises it before any function of ours runs, so the comments of the
--- functions are the place for the hint.
+-- A parameter without a type as a key raises 42P18, because VARIADIC "any" gives the parser no
+-- type. The server raises it before any function of ours runs, so the comments of the functions
+-- have the hint.
 
--- Not STRICT: a NULL key leaves the filter as it is.
 CREATE FUNCTION dedup_add_support(internal) RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
+-- Not STRICT: a NULL key does not change the filter.
 CREATE FUNCTION dedup_add(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20 SUPPORT dedup_add_support;
 
-COMMENT ON FUNCTION dedup_add(dedup_filter, "any") IS 'the filter with one more key; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_add(dedup_filter, "any") IS 'the filter with the key added; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_add_all(filter dedup_filter, keys anyarray) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 SUPPORT dedup_add_support;
 
-COMMENT ON FUNCTION dedup_add_all(dedup_filter, anyarray) IS 'the filter with every element of an array added; a parameter needs a type: $1::bigint[]';
+COMMENT ON FUNCTION dedup_add_all(dedup_filter, anyarray) IS 'the filter with every element of the array added; a parameter needs a type: $1::bigint[]';
 
 CREATE FUNCTION dedup_contains(filter dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_contains(dedup_filter, "any") IS 'whether the key was added, or is taken for one that was; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_contains(dedup_filter, "any") IS 'whether the key was added, or is taken for a key that was added; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION is_new(filter dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_is_new_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION is_new(dedup_filter, "any") IS 'whether the key was not added; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new(dedup_filter, "any") IS 'whether the key was not added; the filter does not change; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_frequency(filter dedup_filter, VARIADIC key "any") RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_frequency(dedup_filter, "any") IS 'how often the key was added, by a count_min filter; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_frequency(dedup_filter, "any") IS 'how often the key was added to a filter of method count_min; a parameter as a key needs a type: $1::bigint';
 
--- Not STRICT: a NULL key leaves the filter as it is.
+-- Not STRICT: a NULL key does not change the filter.
 CREATE FUNCTION dedup_forget(filter dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_forget_value' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 20;
 
-COMMENT ON FUNCTION dedup_forget(dedup_filter, "any") IS 'the filter without a key that was new when it was added; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_forget(dedup_filter, "any") IS 'the filter without a key whose add found it new; a parameter as a key needs a type: $1::bigint';
 
-CREATE FUNCTION dedup_merge(dedup_filter, dedup_filter) RETURNS dedup_filter
+CREATE FUNCTION dedup_merge(a dedup_filter, b dedup_filter) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
 
-COMMENT ON FUNCTION dedup_merge(dedup_filter, dedup_filter) IS 'filter of the keys of both';
+COMMENT ON FUNCTION dedup_merge(dedup_filter, dedup_filter) IS 'filter of the keys of both filters';
 
 CREATE OPERATOR || (
 	LEFTARG = dedup_filter, RIGHTARG = dedup_filter, FUNCTION = dedup_merge
 );
+
+COMMENT ON OPERATOR || (dedup_filter, dedup_filter) IS 'filter of the keys of both filters';
 
 CREATE FUNCTION dedup_count(filter dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
@@ -223,16 +225,16 @@ COMMENT ON FUNCTION dedup_stats(dedup_filter) IS 'what the filter was made for a
 
 -- ---- aggregates ----
 
--- Two families. Aggregates over keys of any type have a state that is declared internal: Citus
--- would try to compute them on its workers if it were dedup_filter, and fail, since the types of
--- the arguments do not match "any". It computes those over hashes there instead.
+-- Two families. Aggregates over keys of any type have a state of type internal. If the state were
+-- a dedup_filter, Citus would try to compute them on its workers and fail, because the types of the
+-- arguments do not match "any". Citus computes the aggregates over hashes there instead.
 CREATE FUNCTION dedup_agg_internal_trans(internal, VARIADIC key "any") RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
 CREATE FUNCTION dedup_agg_internal_trans(internal, dedup_filter, VARIADIC key "any") RETURNS internal
 AS 'MODULE_PATHNAME', 'dedup_agg_internal_prototype_trans' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
--- These two, and that of approx_count_distinct, are for aggregates of others.
+-- These two, and approx_count_distinct_trans, are for aggregates that others define.
 CREATE FUNCTION dedup_agg_trans(dedup_filter, VARIADIC key "any") RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
@@ -278,7 +280,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 CREATE FUNCTION approx_count_distinct_hashes_trans(dedup_filter, hash bigint) RETURNS dedup_filter
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
--- Not STRICT: of no rows they return 0.
+-- Not STRICT: over no rows they return 0.
 CREATE FUNCTION approx_count_distinct_final(dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100;
 
@@ -297,7 +299,7 @@ CREATE AGGREGATE dedup_agg(VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys, which grows, at a rate of 0.01; a parameter as a key needs a type: $1::bigint';
+COMMENT ON AGGREGATE dedup_agg("any") IS 'filter of all keys; it grows, at a false-positive rate of 0.01; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
 	SFUNC = dedup_agg_internal_trans,
@@ -311,7 +313,7 @@ CREATE AGGREGATE dedup_agg(prototype dedup_filter, VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg(dedup_filter, "any") IS 'filter of all keys, made as the prototype; a parameter as a key needs a type: $1::bigint';
+COMMENT ON AGGREGATE dedup_agg(dedup_filter, "any") IS 'filter of all keys, made like the prototype; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_merge_agg(filter dedup_filter) (
 	SFUNC = dedup_merge_agg_trans,
@@ -323,7 +325,7 @@ CREATE AGGREGATE dedup_merge_agg(filter dedup_filter) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_merge_agg(dedup_filter) IS 'filter of the keys of all filters';
+COMMENT ON AGGREGATE dedup_merge_agg(dedup_filter) IS 'merge of all filters';
 
 CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 	SFUNC = approx_count_distinct_internal_trans,
@@ -337,13 +339,13 @@ CREATE AGGREGATE approx_count_distinct(VARIADIC key "any") (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact while they are few, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
+COMMENT ON AGGREGATE approx_count_distinct("any") IS 'number of distinct keys: exact up to 1,792 keys, then with a standard error of 0.57 %; a parameter as a key needs a type: $1::bigint';
 
--- Not STRICT: without a filter it returns the hash for the default ones.
+-- Not STRICT: for a NULL filter it returns the hash with seed 0.
 CREATE FUNCTION dedup_hash(filter dedup_filter, VARIADIC key "any") RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_hash(dedup_filter, "any") IS 'the hash by which a filter, or for NULL one with the default seed, knows a key; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_hash(dedup_filter, "any") IS 'hash by which the filter knows the key; for a NULL filter the hash with seed 0; a parameter as a key needs a type: $1::bigint';
 
 CREATE AGGREGATE dedup_agg_hashes(hash bigint) (
 	SFUNC = dedup_agg_hashes_trans,
@@ -355,7 +357,7 @@ CREATE AGGREGATE dedup_agg_hashes(hash bigint) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg_hashes(bigint) IS 'dedup_agg(key) of dedup_hash(NULL, key), for Citus';
+COMMENT ON AGGREGATE dedup_agg_hashes(bigint) IS 'the filter that dedup_agg(key) returns for the keys of these hashes';
 
 CREATE AGGREGATE dedup_agg_hashes(prototype dedup_filter, hash bigint) (
 	SFUNC = dedup_agg_hashes_trans,
@@ -367,7 +369,7 @@ CREATE AGGREGATE dedup_agg_hashes(prototype dedup_filter, hash bigint) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE dedup_agg_hashes(dedup_filter, bigint) IS 'dedup_agg(prototype, key) of dedup_hash(prototype, key), for Citus';
+COMMENT ON AGGREGATE dedup_agg_hashes(dedup_filter, bigint) IS 'the filter that dedup_agg(prototype, key) returns for the keys of these hashes';
 
 CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
 	SFUNC = approx_count_distinct_hashes_trans,
@@ -379,9 +381,10 @@ CREATE AGGREGATE approx_count_distinct_hashes(hash bigint) (
 	PARALLEL = SAFE
 );
 
-COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'approx_count_distinct(key) of dedup_hash(NULL, key), for Citus';
+COMMENT ON AGGREGATE approx_count_distinct_hashes(bigint) IS 'the number that approx_count_distinct(key) returns for the keys of these hashes';
 
--- The states of these three as text, as Citus's worker_partial_agg() returns them.
+-- These return the states of the three aggregates above as text, as worker_partial_agg() of Citus
+-- does.
 CREATE AGGREGATE dedup_agg_hashes_partial(hash bigint) (
 	SFUNC = dedup_agg_hashes_trans,
 	STYPE = dedup_filter,
@@ -420,16 +423,16 @@ COMMENT ON AGGREGATE approx_count_distinct_hashes_partial(bigint) IS 'state of a
 
 -- ---- queries ----
 
--- Reads work_mem, so it is only STABLE.
+-- Only STABLE, because it reads work_mem.
 CREATE FUNCTION dedup_is_new(VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C WINDOW STABLE PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_is_new("any") IS 'whether the row''s key is new in its partition, by a filter that fills hash_mem; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_is_new("any") IS 'whether no earlier row of the partition has the key, by a filter as large as work_mem * hash_mem_multiplier; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_is_new(prototype dedup_filter, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_is_new_prototype' LANGUAGE C WINDOW IMMUTABLE PARALLEL SAFE COST 10;
 
-COMMENT ON FUNCTION dedup_is_new(dedup_filter, "any") IS 'whether the row''s key is new in its partition, by a filter made as the prototype; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_is_new(dedup_filter, "any") IS 'whether no earlier row of the partition has the key, by a filter made like the prototype; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_new_keys_support(internal) RETURNS internal
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
@@ -438,18 +441,18 @@ CREATE FUNCTION dedup_new_keys(filter dedup_filter, keys anyarray) RETURNS SETOF
 AS 'MODULE_PATHNAME', 'dedup_new_keys_value' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100
 ROWS 100 SUPPORT dedup_new_keys_support;
 
-COMMENT ON FUNCTION dedup_new_keys(dedup_filter, anyarray) IS 'the keys that the filter does not remember; a parameter needs a type: $1::bigint[]';
+COMMENT ON FUNCTION dedup_new_keys(dedup_filter, anyarray) IS 'the elements that are new to the filter, which does not change; a parameter needs a type: $1::bigint[]';
 
--- Not STRICT: a NULL is an error. They run a query of the caller's.
+-- Not STRICT: NULL is an error. VOLATILE, because they run a query of the caller's.
 CREATE FUNCTION dedup_rows(query text, VARIADIC key_columns text[]) RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 1000;
 
-COMMENT ON FUNCTION dedup_rows(text, text[]) IS 'the rows of a query whose key is new, by a filter that fills hash_mem';
+COMMENT ON FUNCTION dedup_rows(text, text[]) IS 'the rows of a query whose key is new, by a filter as large as work_mem * hash_mem_multiplier';
 
 CREATE FUNCTION dedup_rows(prototype dedup_filter, query text, VARIADIC key_columns text[]) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dedup_rows_prototype' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 1000;
 
-COMMENT ON FUNCTION dedup_rows(dedup_filter, text, text[]) IS 'the rows of a query whose key is new, by a filter made as the prototype';
+COMMENT ON FUNCTION dedup_rows(dedup_filter, text, text[]) IS 'the rows of a query whose key is new, by a filter made like the prototype';
 
 -- ---- live filters ----
 
@@ -477,88 +480,88 @@ CREATE TYPE dedup_page (
 	STORAGE = plain
 );
 
-COMMENT ON TYPE dedup_page IS 'what a dump holds of a page of a live filter';
+COMMENT ON TYPE dedup_page IS 'a page of a live filter, as a dump writes it';
 
 CREATE FUNCTION dedup_am_handler(internal) RETURNS table_am_handler
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 CREATE ACCESS METHOD streamdedup TYPE TABLE HANDLER dedup_am_handler;
 
-COMMENT ON ACCESS METHOD streamdedup IS 'live filters, made with dedup_create()';
+COMMENT ON ACCESS METHOD streamdedup IS 'live filters, made by dedup_create()';
 
--- What the constraint and the trigger of every live filter call.
+-- The constraint and the trigger of every live filter call these.
 CREATE FUNCTION dedup_is_live(relation oid) RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 CREATE FUNCTION dedup_restore_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
--- Not STRICT: no ttl is a window of keys, or none.
+-- Not STRICT: prototype and ttl may be NULL.
 CREATE FUNCTION dedup_create(name text, prototype dedup_filter DEFAULT NULL,
 	ttl interval DEFAULT NULL, unlogged boolean DEFAULT false, renew boolean DEFAULT false,
 	fpr double precision DEFAULT 0.0001)
 RETURNS regclass
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000;
 
-COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean, double precision) IS 'makes a live filter: a relation that all sessions share, and that grows unless a prototype says for how many keys it is; with a ttl a window of time, with renew one whose keys count from their last sight';
+COMMENT ON FUNCTION dedup_create(text, dedup_filter, interval, boolean, boolean, double precision) IS 'makes a live filter, a relation that all sessions share; it grows unless the prototype has a number of keys; a ttl makes it a window of time';
 
--- By name and by regclass; a plain literal picks text. Not STRICT: a key with a NULL
--- column is new, and not remembered.
+-- By name and by regclass. A literal without a type picks text. Not STRICT: a key with a NULL
+-- column is new and is not remembered.
 CREATE FUNCTION is_new(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION is_new(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION is_new(text, "any") IS 'whether the key is new to a live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
-COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to a live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new(text, "any") IS 'whether the key is new to the live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new(regclass, "any") IS 'whether the key is new to the live filter, which remembers it; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION is_new_at(name text, at timestamptz, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new_at' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION is_new_at(name regclass, at timestamptz, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_is_new_at' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION is_new_at(text, timestamptz, "any") IS 'is_new() by the event''s own time; a parameter as a key needs a type: $1::bigint';
-COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the event''s own time; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new_at(text, timestamptz, "any") IS 'is_new() by the time of the event instead of the clock; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION is_new_at(regclass, timestamptz, "any") IS 'is_new() by the time of the event instead of the clock; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_seen(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_seen' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
 CREATE FUNCTION dedup_seen(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_seen' LANGUAGE C VOLATILE PARALLEL SAFE COST 50;
 
-COMMENT ON FUNCTION dedup_seen(text, "any") IS 'whether a live filter has the key; asks only; a parameter as a key needs a type: $1::bigint';
-COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether a live filter has the key; asks only; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_seen(text, "any") IS 'whether the live filter has the key; nothing changes; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_seen(regclass, "any") IS 'whether the live filter has the key; nothing changes; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_forget(name text, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 CREATE FUNCTION dedup_forget(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of a live filter; a parameter as a key needs a type: $1::bigint';
-COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of a live filter; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of the live filter; returns whether it was there; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of the live filter; returns whether it was there; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_new_keys(name text, keys anyarray) RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
 CREATE FUNCTION dedup_new_keys(name regclass, keys anyarray) RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
 
-COMMENT ON FUNCTION dedup_new_keys(text, anyarray) IS 'the keys that are new to a live filter, which remembers them; a parameter needs a type: $1::bigint[]';
-COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the keys that are new to a live filter, which remembers them; a parameter needs a type: $1::bigint[]';
+COMMENT ON FUNCTION dedup_new_keys(text, anyarray) IS 'the elements that are new to the live filter, which remembers them; a parameter needs a type: $1::bigint[]';
+COMMENT ON FUNCTION dedup_new_keys(regclass, anyarray) IS 'the elements that are new to the live filter, which remembers them; a parameter needs a type: $1::bigint[]';
 
 CREATE FUNCTION dedup_snapshot(name text) RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_live_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 CREATE FUNCTION dedup_snapshot(name regclass) RETURNS dedup_filter
 AS 'MODULE_PATHNAME', 'dedup_live_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 
-COMMENT ON FUNCTION dedup_snapshot(text) IS 'the committed keys of a live filter as a value';
-COMMENT ON FUNCTION dedup_snapshot(regclass) IS 'the committed keys of a live filter as a value';
+COMMENT ON FUNCTION dedup_snapshot(text) IS 'the keys of the live filter as a value';
+COMMENT ON FUNCTION dedup_snapshot(regclass) IS 'the keys of the live filter as a value';
 
 CREATE FUNCTION dedup_load(name text, filter dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dedup_live_load' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 CREATE FUNCTION dedup_load(name regclass, filter dedup_filter) RETURNS bigint
 AS 'MODULE_PATHNAME', 'dedup_live_load' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 
-COMMENT ON FUNCTION dedup_load(text, dedup_filter) IS 'adds the keys of a value to a live filter';
-COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a value to a live filter';
+COMMENT ON FUNCTION dedup_load(text, dedup_filter) IS 'adds the keys of a value to the live filter; returns their number';
+COMMENT ON FUNCTION dedup_load(regclass, dedup_filter) IS 'adds the keys of a value to the live filter; returns their number';
 
 CREATE FUNCTION dedup_stats(name text,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
@@ -581,19 +584,19 @@ CREATE FUNCTION dedup_stats(name regclass,
 RETURNS record
 AS 'MODULE_PATHNAME', 'dedup_live_stats' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED COST 10000;
 
-COMMENT ON FUNCTION dedup_stats(text) IS 'what a live filter was made for, has counted and holds now';
-COMMENT ON FUNCTION dedup_stats(regclass) IS 'what a live filter was made for, has counted and holds now';
+COMMENT ON FUNCTION dedup_stats(text) IS 'what the live filter was made for, what it has counted, and what it holds now';
+COMMENT ON FUNCTION dedup_stats(regclass) IS 'what the live filter was made for, what it has counted, and what it holds now';
 
 CREATE FUNCTION dedup_check(name text, OUT block bigint, OUT problem text) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 CREATE FUNCTION dedup_check(name regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'dedup_live_check' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000 ROWS 1;
 
-COMMENT ON FUNCTION dedup_check(text) IS 'what is wrong with the pages of a live filter';
-COMMENT ON FUNCTION dedup_check(regclass) IS 'what is wrong with the pages of a live filter';
+COMMENT ON FUNCTION dedup_check(text) IS 'the damaged pages of the live filter';
+COMMENT ON FUNCTION dedup_check(regclass) IS 'the damaged pages of the live filter';
 
--- What the view shows of one relation: dedup_stats(), or what is wrong. It runs in a
--- subtransaction, which a parallel plan does not allow.
+-- Returns what the view shows of one relation: dedup_stats(), or what is wrong. PARALLEL UNSAFE,
+-- because it runs in a subtransaction.
 CREATE FUNCTION dedup_filter_state(relation oid,
 	OUT kind text, OUT keys bigint, OUT fpr float8, OUT seed bigint, OUT ttl interval,
 	OUT renew boolean, OUT logged boolean, OUT new bigint, OUT duplicate bigint, OUT skipped bigint,
@@ -607,8 +610,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000;
 
 COMMENT ON FUNCTION dedup_filter_state(oid) IS 'what the view dedup_filters shows of a relation';
 
--- Only those that one may ask. In a CASE, since conditions of a WHERE are evaluated in
--- any order.
+-- Only filters that the user may SELECT. The condition is in a CASE, because the server evaluates
+-- the conditions of a WHERE in any order.
 CREATE VIEW dedup_filters AS
 SELECT c.oid::regclass AS name, pg_catalog.pg_get_userbyid(c.relowner) AS owner, s.*
 FROM pg_catalog.pg_class c
@@ -617,7 +620,7 @@ CROSS JOIN LATERAL dedup_filter_state(CASE
 	WHEN c.relkind = 'r' AND pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN c.oid END) s
 WHERE s.kind IS NOT NULL OR s.problem IS NOT NULL;
 
-COMMENT ON VIEW dedup_filters IS 'the live filters that one may ask, with what each was made for and holds now';
+COMMENT ON VIEW dedup_filters IS 'the live filters that the user may SELECT, what each was made for, and what it holds now';
 GRANT SELECT ON dedup_filters TO PUBLIC;
 
 -- ---- guards ----
@@ -625,20 +628,20 @@ GRANT SELECT ON dedup_filters TO PUBLIC;
 CREATE FUNCTION dedup_guard_trigger() RETURNS trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_trigger() IS 'trigger of a guarded table; made by dedup_guard()';
+COMMENT ON FUNCTION dedup_guard_trigger() IS 'trigger function of guarded tables; dedup_guard() makes the triggers';
 
 CREATE FUNCTION dedup_guard_handler(internal) RETURNS index_am_handler
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 CREATE ACCESS METHOD streamdedup_guard TYPE INDEX HANDLER dedup_guard_handler;
 
-COMMENT ON ACCESS METHOD streamdedup_guard IS 'index that holds nothing; tells a guard that a row landed';
+COMMENT ON ACCESS METHOD streamdedup_guard IS 'index without data, which tells a guard that a row has landed';
 
--- It compares nothing, so one class does for every type.
+-- The index compares nothing, so one class serves for every type.
 CREATE OPERATOR CLASS dedup_guard_ops
 DEFAULT FOR TYPE anyelement USING streamdedup_guard AS STORAGE anyelement;
 
--- Not STRICT: it says which argument must not be NULL; load, where and at may be.
+-- Not STRICT: the error names the argument that must not be NULL; load, where and at may be NULL.
 CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], on_duplicate text DEFAULT 'skip',
 	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
 	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
@@ -646,49 +649,49 @@ CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], o
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a table, its partitions and children by a live filter; exact: the table itself is searched before a row is refused';
+COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a table, its partitions and its children, by a live filter; exact: looks for the key in the table before it refuses a row';
 
 CREATE FUNCTION dedup_unguard("table" regclass) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes the guard of a table off';
+COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes the guard off a table';
 
 CREATE FUNCTION dedup_rebuild(filter regclass, prototype dedup_filter DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_rebuild(regclass, dedup_filter) IS 'fills the live filter of exact or forgetting guards anew from the rows of their tables, in another size if a prototype is given';
+COMMENT ON FUNCTION dedup_rebuild(regclass, dedup_filter) IS 'fills the live filter of exact or forgetting guards anew from the rows of their tables; with a prototype in another size';
 
 CREATE FUNCTION dedup_readmit("table" regclass) RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back rows from the side table of a guard if no row of the table has their key; returns their number';
+COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back the diverted rows whose key no row of the table has; returns their number';
 
--- Drops and replacements of a guard's trigger or index by hand, and of a partition whose keys stay; loads the library
--- before a table is dropped or detached.
+-- Sees that a part of a guard is dropped or replaced by hand, and that a partition is dropped whose
+-- keys stay. Loads the library before a table is dropped or detached.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger: notes that a part of an exact guard is dropped by hand, and says that a dropped partition''s keys stay';
+COMMENT ON FUNCTION dedup_guard_dropped() IS 'event trigger function: notes that a part of an exact guard is dropped by hand, and reports that the keys of a dropped partition stay';
 
 CREATE EVENT TRIGGER streamdedup_guard_dropped ON ddl_command_start
 WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE', 'DROP SCHEMA', 'DROP OWNED', 'CREATE TRIGGER', 'ALTER TABLE')
 EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
--- Tables that begin or cease to inherit from a guarded table, also in a session that has not
--- loaded the library.
+-- Sees that a table begins or ceases to inherit from a guarded table, also in a session that has
+-- not loaded the library.
 CREATE FUNCTION dedup_guard_inherited() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger: guards tables that begin to inherit from a guarded table, and takes the guard off when they cease to';
+COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger function: guards tables that begin to inherit from a guarded table, and takes the guard off when they cease to inherit';
 
 CREATE EVENT TRIGGER streamdedup_guard_inherited ON ddl_command_end
 WHEN TAG IN ('CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'ALTER TABLE', 'ALTER FOREIGN TABLE')
 EXECUTE FUNCTION dedup_guard_inherited();
 ALTER EVENT TRIGGER streamdedup_guard_inherited ENABLE ALWAYS;
 
--- What the view shows of one guard, by its trigger for DELETE. It runs in a subtransaction,
--- which a parallel plan does not allow.
+-- Returns what the view shows of one guard, by its trigger for DELETE. PARALLEL UNSAFE, because it
+-- runs in a subtransaction.
 CREATE FUNCTION dedup_guard_state(trigger oid,
 	OUT filter regclass, OUT columns text[], OUT on_duplicate text, OUT exact boolean,
 	OUT "where" text, OUT nulls_not_distinct boolean, OUT at text, OUT too_old text, OUT on_delete text,
@@ -717,21 +720,21 @@ GRANT SELECT ON dedup_guards TO PUBLIC;
 CREATE FUNCTION dedup_guard_shard() RETURNS trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_shard() IS 'trigger of a distributed table, which Citus makes on each shard; made by dedup_guard_distributed()';
+COMMENT ON FUNCTION dedup_guard_shard() IS 'trigger function of distributed tables and their shards; dedup_guard_distributed() makes the triggers';
 
--- The shard gets its guard when it gets that trigger, also in a session that has not loaded the
+-- A shard gets its guard when it gets that trigger, also in a session that has not loaded the
 -- library.
 CREATE FUNCTION dedup_guard_shard_made() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_shard_made() IS 'event trigger: guards a shard when Citus makes it';
+COMMENT ON FUNCTION dedup_guard_shard_made() IS 'event trigger function: guards a shard when Citus makes it';
 
 CREATE EVENT TRIGGER streamdedup_guard_shard_made ON ddl_command_end
 WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION dedup_guard_shard_made();
 ALTER EVENT TRIGGER streamdedup_guard_shard_made ENABLE ALWAYS;
 
--- Not STRICT: they say which argument must not be NULL; load, where and at may be. A plain
--- literal picks text.
+-- Not STRICT: the error names the argument that must not be NULL; load, where and at may be NULL.
+-- A literal without a type picks text.
 CREATE FUNCTION dedup_guard_distributed("table" regclass, filter text, columns text[], on_duplicate text DEFAULT 'skip',
 	exact boolean DEFAULT false, load boolean DEFAULT NULL, "where" text DEFAULT NULL,
 	nulls_not_distinct boolean DEFAULT false, at text DEFAULT NULL, too_old text DEFAULT 'keep',
@@ -756,7 +759,7 @@ AS 'MODULE_PATHNAME', 'dedup_guard_distributed_again' LANGUAGE C;
 COMMENT ON FUNCTION dedup_guard_distributed(regclass, text, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a distributed table of Citus: each shard gets a live filter and a guard of its own';
 COMMENT ON FUNCTION dedup_guard_distributed(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a distributed table of Citus: each shard gets a live filter and a guard of its own';
 COMMENT ON FUNCTION dedup_guard_distributed(regclass, dedup_filter, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a distributed table of Citus: each shard gets a live filter and a guard of its own';
-COMMENT ON FUNCTION dedup_guard_distributed(regclass) IS 'guards the shards of a guarded distributed table that have lost their guard';
+COMMENT ON FUNCTION dedup_guard_distributed(regclass) IS 'makes the guards again that shards of a guarded distributed table have lost';
 
 CREATE FUNCTION dedup_guard_placements(relation regclass,
 	OUT "table" regclass, OUT shardid bigint, OUT nodename text, OUT nodeport int, OUT filter text,
@@ -778,14 +781,14 @@ GRANT SELECT ON dedup_guards_distributed TO PUBLIC;
 
 -- ---- approximate DISTINCT ----
 
--- Not STRICT: it refuses NULL.
+-- Not STRICT: NULL is an error.
 CREATE FUNCTION dedup_approximate_distinct(enable boolean, is_local boolean DEFAULT false)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION dedup_approximate_distinct(boolean, boolean) IS 'loads the library and sets streamdedup.approximate_distinct';
+COMMENT ON FUNCTION dedup_approximate_distinct(boolean, boolean) IS 'loads the library and sets streamdedup.approximate_distinct; returns the new value';
 
--- Tells whoever creates the extension how sessions come to load the library.
+-- Raises a NOTICE that says how to load the library in every session.
 CREATE FUNCTION dedup_preload_notice() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 SELECT dedup_preload_notice();

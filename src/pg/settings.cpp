@@ -118,7 +118,7 @@ InitSettings(void)
 	defining = true;
 	DefineCustomBoolVariable(
 		"streamdedup.approximate_distinct", "Plans DISTINCT and count(DISTINCT) through a filter.",
-		"They take less time and memory, and may lose a few rows, or count a little wrong.",
+		"They take less time and memory. A few rows may be lost, and counts are estimates.",
 		&approximate_distinct, false, PGC_USERSET, GUC_EXPLAIN, CheckApproximateDistinct,
 		AssignApproximateDistinct, NULL);
 	defining = false;
@@ -140,9 +140,9 @@ InitSettings(void)
 							 true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("streamdedup.guard_read_ahead",
-							 "Reads rows ahead that are inserted into a guarded table.",
-							 "It takes less time. What becomes of the rows is the same.",
-							 &guard_read_ahead, true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
+							 "Reads the rows ahead that are inserted into a guarded table.",
+							 "It takes less time and changes nothing else.", &guard_read_ahead,
+							 true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 
 #if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("streamdedup");

@@ -1,4 +1,5 @@
-# The tables of docs/ that list methods, against what the server says of its methods.
+# The tables of docs/ that list methods, against what the server says of its methods. Those of the
+# reference are compared by reference.pl.
 
 use strict;
 use warnings;
@@ -58,20 +59,18 @@ sub by_name
 
 sub lines { return split /\n/, $node->safe_psql('postgres', $_[0]) }
 
-# All methods, and the code and the options of each.
+# All methods, and the code of each.
 my (undef, undef, $hint) = $node->psql('postgres', q{SELECT dedup_method('none', '1MB')});
 my ($list) = $hint =~ /The methods are: (.*)\.$/m;
 my @methods = split /, /, $list;
 cmp_ok(scalar @methods, '>', 20, 'the hint names the methods');
-my (%code, %options, %grows);
+my (%code, %grows);
 foreach my $method (@methods)
 {
 	my (undef, $code, $refused) = $node->psql('postgres', "SELECT get_byte(dedup_method('$method', '64kB')::bytea, 2)");
 	$grows{$method} = 1 if $refused =~ /takes no amount of memory/;
 	$code = $node->safe_psql('postgres', "SELECT get_byte(dedup_method('$method', NULL)::bytea, 2)") if $grows{$method};
 	$code{$method} = $code;
-	my (undef, undef, $error) = $node->psql('postgres', "SELECT dedup_method('$method', '64kB', 'none=1')");
-	$options{$method} = [ split /, /, $error =~ /Its options are: (.*)\.$/m ? $1 : '' ];
 }
 is_deeply([ keys %grows ], [ lines('SELECT method FROM dedup_advise(NULL)') ], 'advice without a number names the one that grows');
 
@@ -166,22 +165,6 @@ is_deeply([ grep { !$no_method{$_} && !defined $code{$_} } $merged =~ /`([^`]+)`
 	[], 'docs/distributed.md: what the merge is worth names methods that there are');
 my %chance = map { $_->{method} => 1 } grep { $_->{cannot}{'promise a window'} } values %advice;
 is_deeply([ grep { $merged !~ /`$_`/ && !$chance{$_} } @methods ], [], '... and all that do not drop keys by chance');
-
-# The options of dedup_method().
-my %documented;
-foreach my $row (table('reference', '### dedup_method(method'))
-{
-	my @of = $row->[1] =~ /^all$/ ? @methods : $row->[1] =~ /^(?:all that say|the same)/ ? sort keys %rated : named($row->[1]);
-	@of = grep { !$grows{$_} } @of if $row->[1] =~ /but not/;
-	foreach my $option (named($row->[0]))
-	{
-		$documented{"$_ $option"} = 1 foreach @of;
-	}
-}
-is_deeply(
-	[ sort keys %documented ],
-	[ sort map { my $method = $_; map { "$method $_" } @{ $options{$method} } } @methods ],
-	'docs/reference.md: the options of each method');
 
 # The stored format.
 my ($codes) = page('operations') =~ /\| method: (.*?) \|/;
