@@ -20,8 +20,9 @@
 #
 # Started by root, COMMAND and the server run as postgres, else as the caller.
 # COMMAND finds PGHOST, PGPORT, PGUSER, PGDATABASE, PGBIN, PG_CONFIG, TMPDIR,
-# HOME, the server's programs first in PATH, and little else. Its exit code is
-# the script's, except that a server that crashed is a failure too.
+# HOME, MANUAL_PAGES if it is set, the server's programs first in PATH, and little
+# else. Its exit code is the script's, except that a server that crashed is a
+# failure too.
 #
 # PG_CONFIG chooses the server.
 
@@ -146,7 +147,8 @@ copy_server() {
 copy_server
 as() { "${as[@]}" "$@"; }
 as=("${become[@]}" env -i "PATH=$bin:/usr/bin:/bin" LANG=C.UTF-8 "HOME=$top" "TMPDIR=$top/tmp"
-	"PGHOST=$top" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres "PGBIN=$bin" "PG_CONFIG=$bin/pg_config")
+	"PGHOST=$top" PGPORT=5432 PGUSER=postgres PGDATABASE=postgres "PGBIN=$bin" "PG_CONFIG=$bin/pg_config"
+	${MANUAL_PAGES:+"MANUAL_PAGES=$MANUAL_PAGES"})
 
 if [ -n "$install" ]; then
 	make -C "$install" "PG_CONFIG=$bin/pg_config" install > "$top/install.log" 2>&1 ||

@@ -29,8 +29,8 @@ setup_list() {
 
 	# cmake and libgtest-dev build the unit tests. PostgreSQL's modules for TAP tests need
 	# IPC::Run. libFuzzer and clang's sanitizers have a package of their own. pg_partman is
-	# an extension that two of the TAP tests use. docs/recipes.md, which a TAP test runs, has
-	# blocks in Python for drivers and ORMs. test/format/reader.py hashes with xxhash. The
+	# an extension that two of the TAP tests use. The manual, which a TAP test runs, has blocks
+	# in Python for drivers and ORMs. test/format/reader.py hashes with xxhash. The
 	# format of the code is that of clang-format 14.
 	local check="cmake libgtest-dev perl libipc-run-perl clang-$clang libclang-rt-$clang-dev valgrind"
 	check="$check clang-format-14"
