@@ -5,11 +5,14 @@
 #
 # Prints each link to a file or section that does not exist, each page of docs that README
 # does not link, and each function that docs/architecture.md or CONTRIBUTING.md names in a
-# file ("`Function` in `folder/file.cpp`", relative to src) where it is not. Compiles the
-# example of a method in CONTRIBUTING.md with CXX (g++). Each method must have a section in
-# docs/methods.md, and its number in docs/operations.md. A folder of src must include only
-# those below it, and live filters and guards must not name a method. Exits non-zero if
-# anything is wrong.
+# file ("`Function` in `folder/file.cpp`", relative to src) where it is not. The last section
+# of a page of docs is "Where to go next". SQL lines of blocks have at most 100 columns, and
+# "```sql synopsis" names what the extension has. Compiles the example of a method in
+# CONTRIBUTING.md with CXX (g++). Each method must have a section in docs/methods.md, and its
+# number in docs/operations.md. A folder of src must include only those below it, and live
+# filters and guards must not name a method. Exits non-zero if anything is wrong.
+#
+# test/tap/manual.pl runs the blocks of the pages.
 
 use strict;
 use warnings;
@@ -17,6 +20,10 @@ use Encode qw(decode);
 use File::Basename qw(dirname);
 use File::Copy qw(copy);
 use File::Temp qw(tempdir);
+use FindBin;
+use lib "$FindBin::Bin/tap";
+use ManualPage;
+use Text::Tabs qw(expand);
 
 chdir dirname(__FILE__) . '/..' or die "docs.pl: $!\n";
 my $wrong = 0;
@@ -86,6 +93,42 @@ foreach my $page (@pages)
 	}
 }
 complain('README.md has no link to ' . $_) foreach grep { !$linked{$_} } glob('docs/*.md');
+
+# The last section of each page. The page of the benchmarks ends with figures.
+foreach my $page (grep { $_ ne 'docs/benchmarks.md' } glob('docs/*.md'))
+{
+	my @sections = prose_of($page) =~ /^## +(.*\S)/mg;
+	complain("$page: the last section is not \"Where to go next\"") if !@sections || $sections[-1] ne 'Where to go next';
+}
+
+# Blocks of SQL: their width, and what a synopsis names.
+my $install = join '', map { text_of($_) } glob('src/install/*.sql');
+my %has = map { $_ => 1 } $install =~ /^CREATE (?:FUNCTION|AGGREGATE|VIEW|TYPE|ACCESS METHOD) (\w+)/mg;
+$has{$_} = 1 foreach text_of('src/pg/settings.cpp') =~ /"(streamdedup\.\w+)"/g;
+my ($sql_lines, $synopses) = (0, 0);
+$Text::Tabs::tabstop = 4;
+foreach my $page ('README.md', glob('docs/*.md'))
+{
+	my $parsed = ManualPage::parse(decode('UTF-8', text_of($page)));
+	foreach my $block (grep { $_->{language} eq 'sql' } map { @{ $_->{blocks} } } @{ $parsed->{sections} })
+	{
+		my $number = $block->{line};
+		foreach my $line (split /\n/, $block->{text})
+		{
+			$number++;
+			$sql_lines++;
+			my $columns = length expand($line);
+			complain("$page:$number: $columns columns of SQL") if $columns > 100;
+		}
+		next if $block->{word} ne 'synopsis';
+		$synopses++;
+		my @called = $block->{text} =~ /\b((?:dedup|is_new|approx)\w*)\(/g;
+		complain("$page:$block->{line}: the extension has no $_") foreach grep { !$has{$_} } @called;
+		complain("$page:$block->{line}: a synopsis of nothing that the extension has")
+		  if !@called && !grep { $has{$_} } $block->{text} =~ /\b((?:streamdedup\.)?\w+)/g;
+	}
+}
+complain('no SQL was found') if $sql_lines < 100;
 
 # A list of names is "`A`, `B` and `C` in `file`".
 my $names = 0;
@@ -176,5 +219,5 @@ foreach my $file (@compiled)
 	  or complain('CONTRIBUTING.md: the example does not compile');
 }
 
-print "$links links and $names names, $wrong wrong\n";
+print "$links links, $names names, $sql_lines lines of SQL and $synopses synopses, $wrong wrong\n";
 exit($wrong ? 1 : 0);
