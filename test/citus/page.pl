@@ -2,12 +2,14 @@
 #
 # Runs the blocks of a page of the manual that need Citus, in their order, each in a session of
 # its own, and compares what they print with the page. ManualPage.pm says what a page looks like.
-# Numbers that differ from cluster to cluster are not compared.
+# Numbers that differ from cluster to cluster are not compared. Both extensions must be there, so
+# the statements that create them are left out.
 
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
+use File::Basename qw(basename);
 use File::Temp;
 use ManualPage;
 
@@ -29,7 +31,7 @@ sub output_of
 {
 	my ($block) = @_;
 	my $file = File::Temp->new;
-	print $file ManualPage::marked($block);
+	print $file ManualPage::marked($block) =~ s/^CREATE EXTENSION (?:citus|streamdedup);$//mgr;
 	close $file;
 	return scalar qx(psql -X -f - < $file 2>&1);
 }
@@ -39,15 +41,15 @@ open my $in, '<', $name or die "$name: $!\n";
 my $page = ManualPage::parse(do { local $/ = undef; <$in> });
 die join("\n", "$name:", @{ $page->{faults} }), "\n" if @{ $page->{faults} };
 
-my ($shown, $failed) = (0, 0);
+my ($run, $failed) = (0, 0);
 foreach my $block (map { @{ $_->{blocks} } } @{ $page->{sections} })
 {
 	next if $block->{language} ne 'sql' || !grep { $_ eq 'citus' } @{ $block->{needs} || [] };
-	$shown++ if defined $block->{prints} || @{ $block->{raised} || [] };
+	$run++;
 	$block->{prints} = steady($block->{prints}) if defined $block->{prints};
 	my $wrong = ManualPage::judge($block, steady(output_of($block)));
-	print $wrong eq '' ? 'ok' : 'not ok', " - docs/distributed.md, line $block->{line}\n", $wrong;
+	print $wrong eq '' ? 'ok' : 'not ok', ' - ', basename($name), ", line $block->{line}\n", $wrong;
 	$failed++ if $wrong ne '';
 }
-die "only $shown blocks show a result\n" if $shown < 8;
+die "$name: no block needs Citus\n" if !$run;
 exit($failed ? 1 : 0);
