@@ -42,7 +42,8 @@ setup_packages citus
 citus_server "$source"
 copy_build build
 cp -r test/citus "$tmp/citus"
-cp docs/distributed.md "$tmp/citus/"
+cp test/tap/ManualPage.pm "$tmp/citus/"
+cp -r docs "$tmp/citus/docs"
 chmod -R a+rX "$tmp"
 cluster_arguments
 beside_server "${ARGUMENTS[@]}" --install "$tmp/build" -- bash "$tmp/citus/run.sh" "$@" < /dev/null
