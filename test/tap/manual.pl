@@ -18,7 +18,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 my $top = "$FindBin::Bin/../..";
-my (%nodes, %missing);
+my (%nodes, %missing);    # servers; why extensions and Python modules cannot be used here
 
 # What a block of Django's needs around it: in a project this is its settings.
 my $django = <<'PY';
@@ -119,8 +119,8 @@ sub missing_module
 	return '' if !%modules;
 	my $import = 'import ' . join(', ', sort keys %modules);
 	my $output;
-	return '' if eval { IPC::Run::run([ 'python3', '-c', $import ], '>&', \$output) };
-	return "python3 cannot $import";
+	return $missing{$import} if defined $missing{$import};
+	return $missing{$import} = eval { IPC::Run::run([ 'python3', '-c', $import ], '>&', \$output) } ? '' : "python3 cannot $import";
 }
 
 sub missing_of_block
