@@ -74,9 +74,9 @@ foreach my $page (@pages)
 {
 	my $text = prose_of($page);
 	$text =~ s/(`+).+?\1/code/sg;
-	while ($text =~ /\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"\s]+)"/g)
+	while ($text =~ /\]\(([^)\s]+)\)/g)
 	{
-		my ($file, $anchor) = split /#/, $1 || $2, 2;
+		my ($file, $anchor) = split /#/, $1, 2;
 		next if $file =~ /^[a-z]+:/;
 		my $target = $file eq '' ? $page : dirname($page) . "/$file";
 		$target =~ s/^\.\///;
