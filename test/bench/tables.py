@@ -185,9 +185,12 @@ def core(results):
                           sorted(float(r["limit_median"]) for r in of_column)[len(of_column) // 2]) if of_column else "")
     lines = [limit]
     for method in dict.fromkeys(k[0] for k in rows):
+        if method.endswith(("_avx2", "_plain")):
+            continue    # kernels for other processors are in core_limits
         mine = {k[1:]: r for k, r in rows.items() if k[0] == method}
         at = next((r for k, r in mine.items() if k[0] == 16), next(iter(mine.values())))
-        lines.append([f"`{method}`", f"{float(at['bits/key']):.1f}", f"{float(at['FPR%']):.2g}"] +
+        name = {"ring_refresh": "`ring` `refresh=on`", "cuckoo_strict": "`cuckoo` `strict=on`"}.get(method, f"`{method}`")
+        lines.append([name, f"{float(at['bits/key']):.1f}", f"{float(at['FPR%']):.2g}"] +
                      [pair(mine[c]["ns/key"], mine[c]["median"]) if c in mine else "" for c in columns])
     return header, lines
 
