@@ -123,16 +123,8 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 LiveParameters
 ReadLivePrototype(Datum prototype, bool *any_seed)
 {
-	const dedup::Shape shape = GetPrototype(false, prototype);
+	const dedup::Shape shape = GetPrototype(false, prototype, LIVE_PROTOTYPE);
 
-	if (dedup::MethodByCode(shape.method)->growth != NULL)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a live filter needs a number of keys"),
-			 errdetail("The prototype is a filter that grows."),
-			 errhint("Give the number of distinct keys that the live filter is to hold, such as "
-					 "dedup_filter(1000000, %g).",
-					 shape.fpr)));
 	*any_seed = shape.seed == 0;
 	return PlanLiveParameters(shape, 0, false);
 }

@@ -33,7 +33,6 @@ SELECT expect('an expression of the distribution column', $$SELECT dedup_guard_d
 SELECT expect('an unknown column', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000, 1e-9), '{u, x}')$$, '42703 column "x" of table "hits" does not exist');
 SELECT expect('no filter', $$SELECT dedup_guard_distributed('hits', 'nothing', '{u, k}')$$, '42P01 live filter "nothing" does not exist');
 SELECT expect('no live filter', $$SELECT dedup_guard_distributed('hits', 'hits', '{u, k}')$$, '42809 "hits" is not a live filter');
-SELECT expect('a filter that grows', $$SELECT dedup_guard_distributed('hits', dedup_filter(), '{u, k}')$$, '0A000 a live filter needs a number of keys');
 SELECT expect('NULL', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000), NULL)$$, '22004 argument "columns" must not be NULL');
 SELECT expect('at without a ttl', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000), '{u}', at => 'at')$$, '42809 cannot guard "hits" with filters of this kind');
 SELECT expect('an exact guard by a window', $$SELECT dedup_guard_distributed('hits', dedup_window(1000), '{u}', exact => true)$$, '42809 cannot guard "hits" with filters of this kind');
@@ -51,6 +50,22 @@ BEGIN;
 SELECT dedup_guard_distributed('hits', dedup_filter(1000, 1e-9), '{u, k}') \g /dev/null
 ROLLBACK;
 SELECT expect('a call that is rolled back: no filters', 'SELECT filters()', '(0)');
+
+-- ---- filters that grow, by a prototype and by a filter that is like them ----
+
+CREATE TABLE many (u bigint);
+SELECT create_distributed_table('many', 'u', colocate_with => 'none') \g /dev/null
+SELECT dedup_guard_distributed('many', dedup_filter(fpr => 1e-9), '{u}') \g /dev/null
+SELECT expect('every shard is guarded by a filter that grows', $$SELECT whole('many'), filters()$$, '(whole,4)');
+INSERT INTO many SELECT i % 20000 FROM generate_series(1, 40000) i;
+SELECT expect('each key once, whatever the number', 'SELECT count(*), count(DISTINCT u) FROM many', '(20000,20000)');
+SELECT expect('the filters have split', $$SELECT sum(result::int) > 4 FROM run_command_on_all_nodes('SELECT coalesce(sum(splits), 0) FROM dedup_filters')$$, '(t)');
+SELECT dedup_unguard('many') \g /dev/null
+SELECT dedup_create('like_these', dedup_filter(fpr => 1e-9)) \g /dev/null
+SELECT dedup_guard_distributed('many', 'like_these', '{u}', 'reject') \g /dev/null
+SELECT expect('their keys are loaded', 'INSERT INTO many VALUES (7)', '23505%');
+SELECT dedup_unguard('many') \g /dev/null
+DROP TABLE many, like_these;
 
 -- ---- rows ----
 
