@@ -67,10 +67,13 @@ static Oid
 CreateShardFilter(const char *schema, const char *qualified, const ShardPlan &plan)
 {
 	const char *const *arguments = plan.arguments;
+	/* A filter that grows has no number of keys. */
+	const char *keys =
+		strcmp(arguments[SHARD_KEYS], "0") == 0 ? "" : psprintf("keys=%s ", arguments[SHARD_KEYS]);
 	const char *texts[] = {qualified,
 						   arguments[SHARD_METHOD],
-						   psprintf("keys=%s fpr=%s hash=%s", arguments[SHARD_KEYS],
-									arguments[SHARD_FPR], arguments[SHARD_HASH]),
+						   psprintf("%sfpr=%s hash=%s", keys, arguments[SHARD_FPR],
+									arguments[SHARD_HASH]),
 						   arguments[SHARD_SEED],
 						   strcmp(arguments[SHARD_TTL], "0") == 0
 							   ? NULL
