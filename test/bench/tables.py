@@ -185,8 +185,8 @@ def core(results):
                           sorted(float(r["limit_median"]) for r in of_column)[len(of_column) // 2]) if of_column else "")
     lines = [limit]
     for method in dict.fromkeys(k[0] for k in rows):
-        if method.endswith(("_avx2", "_plain")):
-            continue    # kernels for other processors are in core_limits
+        if method.endswith(("_avx2", "_plain")):    # kernels for other processors are in core_limits
+            continue
         mine = {k[1:]: r for k, r in rows.items() if k[0] == method}
         at = next((r for k, r in mine.items() if k[0] == 16), next(iter(mine.values())))
         name = {"ring_refresh": "`ring` `refresh=on`", "cuckoo_strict": "`cuckoo` `strict=on`"}.get(method, f"`{method}`")
@@ -427,10 +427,9 @@ def growing_live(results):
 @layout
 def growing_live_cost(results):
     records = results["growing_live"].records("keys", "images", "wal times")
-    return (["keys in a transaction", "page images in WAL", "CPU, s: with a number", "grows", "times",
-             "WAL, bytes a key: with a number", "grows", "times"],
-            [[r["keys"], {"t": "yes", "f": "no"}[r["images"]]] + [number(r[c]) for c in (
-                "sized cpu s", "grows cpu s", "times", "sized wal a key", "grows wal a key", "wal times")] for r in records])
+    return (["keys in a transaction", "page images in WAL", "CPU, s: with a number", "grows", "times", "WAL, bytes a key: with a number",
+             "grows", "times"], [[r["keys"], {"t": "yes", "f": "no"}[r["images"]]] + [number(r[c]) for c in ("sized cpu s", "grows cpu s", "times",
+                                "sized wal a key", "grows wal a key", "wal times")] for r in records])
 
 
 @layout
