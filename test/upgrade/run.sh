@@ -1,0 +1,49 @@
+#!/bin/bash
+# What upgrade.sh runs beside the server, as its user.
+#
+# usage: run.sh OLDEST NEWEST
+
+set -euo pipefail
+oldest=$1 newest=$2
+ask() { psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
+
+# The extension's objects and how they are defined, without what differs between databases.
+objects() {
+	ask -d "$1" <<'SQL'
+SELECT pg_describe_object(classid, objid, 0), coalesce(pg_get_function_arguments(p.oid), ''), p.provolatile, p.proparallel,
+	p.proisstrict, p.prosecdef, p.prosrc, p.proconfig, p.proacl IS NULL, d.description, pg_get_viewdef(c.oid)
+FROM pg_depend x
+	LEFT JOIN pg_proc p ON x.classid = 'pg_proc'::regclass AND p.oid = x.objid AND p.prokind <> 'a'
+	LEFT JOIN pg_class c ON x.classid = 'pg_class'::regclass AND c.oid = x.objid AND c.relkind = 'v'
+	LEFT JOIN pg_description d ON d.classoid = x.classid AND d.objoid = x.objid AND d.objsubid = 0
+WHERE x.deptype = 'e' AND x.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'streamdedup')
+ORDER BY 1;
+SQL
+}
+
+ask -c 'CREATE DATABASE old' -c 'CREATE DATABASE new'
+ask -d old -c "CREATE EXTENSION streamdedup VERSION '$oldest'" -f test/upgrade/fill.sql > /dev/null
+ask -d old -f test/upgrade/answers.sql > before
+ask -d old -c 'ALTER EXTENSION streamdedup UPDATE'
+[ "$(ask -d old -c "SELECT extversion FROM pg_extension WHERE extname = 'streamdedup'")" = "$newest" ]
+ask -d old -f test/upgrade/answers.sql > after
+[ -s before ]
+diff before after
+echo "ok: $(wc -l < before) answers are the same after the update"
+ask -d old -f test/upgrade/goes_on.sql > /dev/null
+echo 'ok: the objects go on working'
+
+ask -d new -c 'CREATE EXTENSION streamdedup'
+objects old > objects_old
+objects new > objects_new
+[ "$(wc -l < objects_new)" -gt 100 ]
+diff objects_old objects_new
+echo "ok: an updated extension has the objects of a new one"
+
+# The tests in SQL, in a database that was updated. They create the extension by themselves there,
+# so the template has it already.
+ask -c 'CREATE DATABASE updated' -d postgres
+ask -d updated -c "CREATE EXTENSION streamdedup VERSION '$oldest'" -c 'ALTER EXTENSION streamdedup UPDATE'
+make installcheck ISOLATION= TAP_TESTS= REGRESS_OPTS='--use-existing --dbname=updated' > tests.log 2>&1 ||
+	{ cat tests.log; cat regression.diffs 2>/dev/null; exit 1; }
+grep -E 'All [0-9]+ tests passed' tests.log
