@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: PostgreSQL
+#
 # streamdedup: a PostgreSQL extension. Builds with PGXS: make, make install,
 # make installcheck.
 
