@@ -16,12 +16,11 @@ FROM unnest('{0,20,5000}'::int[]) n(keys),
 	LATERAL (SELECT dedup_agg(dedup_filter(seed => 7), k) AS filter FROM generate_series(1, n.keys) k) f;
 
 -- What depends on functions of the extension.
-CREATE VIEW seen_by AS SELECT method, keys, dedup_contains(filter, 17) AS seen FROM value WHERE keys > 0;
+CREATE VIEW seen_by AS SELECT method, keys, dedup_contains(filter, 17) AS seen FROM value
+	WHERE keys > 0 AND method NOT IN ('exaloglog', 'count_min');
 CREATE TABLE defaults (f dedup_filter DEFAULT dedup_filter(100), CHECK (NOT dedup_contains(f, 'no'::text)));
 CREATE MATERIALIZED VIEW merged AS
 	SELECT dedup_merge_agg(filter) AS filter FROM value WHERE method = 'blocked_bloom';
-CREATE FUNCTION first_time(k bigint) RETURNS boolean LANGUAGE sql
-	AS $$ SELECT is_new('live_set'::regclass, k) $$;
 
 -- Live filters of every kind.
 SELECT dedup_create('live_set', dedup_filter(10000, 0.001)),
@@ -33,6 +32,8 @@ SELECT dedup_create('live_set', dedup_filter(10000, 0.001)),
 	dedup_create('live_unlogged', dedup_filter(10000), unlogged => true);
 CREATE TABLE live (name text);
 INSERT INTO live VALUES ('live_set'), ('live_grows'), ('live_grows_day'), ('live_window'), ('live_day'), ('live_renewed'), ('live_unlogged');
+CREATE FUNCTION first_time(k bigint) RETURNS boolean LANGUAGE sql
+	AS $$ SELECT is_new('live_set'::regclass, k) $$;
 SELECT count(*) FROM live, LATERAL dedup_new_keys(name::regclass, ARRAY(SELECT generate_series(1, 3000))) k;
 
 -- Guards of every kind.
