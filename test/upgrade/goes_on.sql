@@ -36,8 +36,9 @@ BEGIN
 		NULL;
 	END;
 	INSERT INTO exacts VALUES (1001, '2025-02-27');
-	INSERT INTO child VALUES (2), (3);
-	ASSERT (SELECT array_agg(k ORDER BY k) FROM parent) = '{1,2,3}', 'inheritance';
+	INSERT INTO child VALUES (3);
+	INSERT INTO parent VALUES (1), (3), (4);
+	ASSERT (SELECT array_agg(k ORDER BY k) FROM parent) = '{1,2,3,4}', 'inheritance';
 END $$;
 SELECT dedup_unguard('skips');
 SELECT dedup_rebuild('exacts_seen');

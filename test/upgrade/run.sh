@@ -1,11 +1,14 @@
 #!/bin/bash
 # What upgrade.sh runs beside the server, as its user.
 #
-# usage: run.sh OLDEST NEWEST
+# usage: run.sh OLDEST NEWEST [TEST]...
+#
+# Runs all tests in SQL, or those that are named.
 
 set -euo pipefail
 oldest=$1 newest=$2
-ask() { psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
+shift 2
+ask() { PGOPTIONS='-c client_min_messages=warning' psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
 
 # The extension's objects and how they are defined, without what differs between databases.
 objects() {
@@ -40,10 +43,15 @@ objects new > objects_new
 diff objects_old objects_new
 echo "ok: an updated extension has the objects of a new one"
 
-# The tests in SQL, in a database that was updated. They create the extension by themselves there,
-# so the template has it already.
-ask -c 'CREATE DATABASE updated' -d postgres
-ask -d updated -c "CREATE EXTENSION streamdedup VERSION '$oldest'" -c 'ALTER EXTENSION streamdedup UPDATE'
-make installcheck ISOLATION= TAP_TESTS= REGRESS_OPTS='--use-existing --dbname=updated' > tests.log 2>&1 ||
+# The tests in SQL, in a database that was updated, which has the name and the settings that
+# pg_regress gives to one.
+ask -c 'CREATE DATABASE contrib_regression'
+ask -d contrib_regression -c "CREATE EXTENSION streamdedup VERSION '$oldest'" -c 'ALTER EXTENSION streamdedup UPDATE'
+for setting in "lc_messages = 'C'" "lc_monetary = 'C'" "lc_numeric = 'C'" "lc_time = 'C'" "bytea_output = 'hex'" \
+	"timezone_abbreviations = 'Default'"; do
+	ask -c "ALTER DATABASE contrib_regression SET $setting"
+done
+make installcheck ISOLATION= TAP_TESTS= ${1:+"REGRESS=$*"} \
+	REGRESS_OPTS='--use-existing --dbname=contrib_regression' > tests.log 2>&1 ||
 	{ cat tests.log; cat regression.diffs 2>/dev/null; exit 1; }
 grep -E 'All [0-9]+ tests passed' tests.log
