@@ -8,8 +8,8 @@
 #   - the objects still answer as they did before
 #   - the extension has exactly the objects that a new CREATE EXTENSION makes
 #   - the tests in SQL pass in a database that was updated
-# While there is one version only, a copy of the tree gets a next one with an empty upgrade script,
-# so that the check is known to work before it is needed.
+# While there is one version only, a copy of the tree gets a next one with the same script and an
+# empty upgrade script, so that the check is known to work before it is needed.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,10 +27,13 @@ oldest=$(printf '%s\n' src/install/streamdedup--*.sql | sed -n 's/.*streamdedup-
 if [ "$oldest" = "$newest" ]; then
 	newest=$newest.1
 	echo "there is one version, $oldest: $newest is made up, with an empty upgrade script"
+	cp "src/install/streamdedup--$oldest.sql" "src/install/streamdedup--$newest.sql"
 	echo '\echo Use "ALTER EXTENSION streamdedup UPDATE" to load this file. \quit' > "src/install/streamdedup--$oldest--$newest.sql"
 	sed -i "s/^default_version = .*/default_version = '$newest'/" streamdedup.control
 fi
+# Without a script of its own the newest version would be made from the oldest one and compared with
+# itself.
+[ -f "src/install/streamdedup--$newest.sql" ]
 make -s -j2
 chmod -R a+rX "$tmp"
-# shellcheck disable=SC2016  # for the shell inside
 test/pgtmp.sh --install "$tmp/tree" --in "$tmp/tree" -- bash test/upgrade/run.sh "$oldest" "$newest"
