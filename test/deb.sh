@@ -32,13 +32,13 @@ system() {
 echo '== build'
 system deb-build git dpkg-dev debhelper fakeroot libxxhash-dev postgresql-all
 clone_there root/streamdedup
-# A user without rights builds it, as Debian's machines do; PostgreSQL's tests do not run as root.
+# A user without rights builds it, as Debian's machines do. The tests in SQL run below, in the system
+# that has the package, so they need not run here.
 in_root useradd --create-home builder
 in_root mv /root/streamdedup /home/builder/
 in_root chown -R builder: /home/builder
-logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder \
+logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS=nocheck \
 	sh -c 'cd /home/builder/streamdedup && dpkg-buildpackage -b -us -uc'
-grep -E '^# ?(All [0-9]+ tests passed|.* tests failed)|All [0-9]+ tests passed' "$top/build.log" || true
 cp "$root"/home/builder/*.deb "$packages/"
 [ $# = 0 ] || cp "$packages"/*.deb "$1"
 ls "$packages"

@@ -49,7 +49,7 @@ expect("src/module.cpp: version", first(r'\.version = "(.*?)"', "src/module.cpp"
 expect("debian/changelog: version", first(r"^streamdedup \((.*)-\d+\)", "debian/changelog"), version)
 expect("CHANGELOG.md: version", first(r"^## (\S+)", "CHANGELOG.md"), version)
 
-lowest = first(r"^PostgreSQL (\d+) to \d+", "README.md")
+lowest = first(r"PostgreSQL (\d+) to \d+", "README.md")
 expect("META.json: PostgreSQL", meta["prereqs"]["runtime"]["requires"]["PostgreSQL"], f"{lowest}.0.0")
 expect("debian/pgversions", text("debian/pgversions").strip(), f"{lowest}+")
 
