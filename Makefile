@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: PostgreSQL
+#
 # streamdedup: a PostgreSQL extension. Builds with PGXS: make, make install,
 # make installcheck.
 
@@ -59,3 +61,9 @@ $(OBJS): | objdirs
 objdirs:
 	mkdir -p $(sort $(dir $(OBJS)))
 endif
+
+# A source archive by PGXN's rules, of what is committed. The same commit makes the same bytes.
+DISTNAME = $(EXTENSION)-$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/streamdedup.control)
+.PHONY: dist
+dist:
+	TZ=UTC git -C $(srcdir) archive --format=zip --prefix=$(DISTNAME)/ HEAD > $(DISTNAME).zip

@@ -17,7 +17,8 @@
 #   papers    the programs that measure error rates build, and one table comes out
 #   install   installing as a user does; dump and restore
 #   demo      the demonstration: a short generated stream, and files of each kind
-#   docs      links, names of functions, the example of a method and the pictures in the documentation
+#   docs      links, names of functions, the example of a method and the pictures in the documentation;
+#             the version is the same in every file that names it
 #   format    every file of C++ is as clang-format writes it
 #   thorough  all unit tests with all samples, with and without the sanitizers
 #
@@ -288,6 +289,7 @@ part_demo() {
 part_docs() {
 	perl "$tmp/source/test/docs.pl" >&3
 	python3 "$tmp/source/test/pictures.py" >&3
+	"$tmp/source/test/versions.py" >&3
 }
 
 # The version is fixed: another one writes other spaces.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that are missing for one of the tasks.
 #
-# usage: test/setup.sh demo|check|bench|torture|timescaledb|citus|redisbloom|server_regress|bare...
+# usage: test/setup.sh demo|check|bench|torture|timescaledb|citus|redisbloom|server_regress|dist|bare...
 #        . test/setup.sh && setup_packages demo
 #
 # When everything is there it does nothing: it needs neither root nor a
@@ -52,6 +52,9 @@ setup_list() {
 	# Unpacks a source package and compares outputs.
 	local source="dpkg-dev bzip2 xz-utils patch perl"
 
+	# dist.sh unpacks the source archive and reads META.json.
+	local dist="git unzip python3"
+
 	# bare.sh makes a Debian system and copies the checkout into that system with git.
 	local bare="debootstrap git"
 
@@ -69,8 +72,9 @@ setup_list() {
 		citus) echo "$build $server $citus" ;;
 		redisbloom) echo "$build $server $redisbloom" ;;
 		server_regress) echo "$build $server $source" ;;
+		dist) echo "$build $server $dist" ;;
 		bare) echo "$bare" ;;
-		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, timescaledb, citus, redisbloom, server_regress, bare)" >&2; return 2 ;;
+		*) echo "setup.sh: no such set of packages: \"$1\" (demo, check, bench, torture, timescaledb, citus, redisbloom, server_regress, dist, bare)" >&2; return 2 ;;
 	esac
 }
 

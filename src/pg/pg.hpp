@@ -33,6 +33,11 @@ extern "C" {
 #endif
 }
 
+/* Hashes, times and counters of 64 bits are passed as values. */
+#if SIZEOF_VOID_P < 8
+#error "streamdedup needs a 64-bit server"
+#endif
+
 #if PG_VERSION_NUM < 140000
 #define PG_LSNOID LSNOID
 #endif
