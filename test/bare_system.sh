@@ -10,6 +10,7 @@
 #                               set, the variables of the list $inside_names
 #   install_there PACKAGE...    installs packages there, without those that are only recommended.
 #                               A server's package makes no cluster
+#   delete_system               deletes the system before the end
 #   clone_there FOLDER          clones the checkout there: changes that are not committed are missing
 #
 # With SYSTEM_CACHE, a folder, systems are kept there: keep_system NAME packs $root, and
@@ -63,6 +64,17 @@ leave_system() {
 	done
 }
 
+# Deletes the system, so that another can be made. Nothing is deleted through a mount that did
+# not go away.
+delete_system() {
+	leave_system
+	if grep -q " $root/" /proc/mounts; then
+		echo "${0##*/}: still mounted, not deleted: $root" >&2
+		return 1
+	fi
+	rm -rf "$root" "$top"/*.log
+}
+
 cleanup() {
 	local rc=$?
 	trap - EXIT
@@ -72,13 +84,10 @@ cleanup() {
 		end_running TERM 900
 		end_running KILL 50
 	fi
-	leave_system
-	# Nothing is deleted through a mount that did not go away.
-	if grep -q " $root/" /proc/mounts; then
-		echo "${0##*/}: still mounted, not deleted: $root" >&2
-		[ "$rc" != 0 ] || rc=1
-	else
+	if delete_system; then
 		rm -rf "$top"
+	else
+		[ "$rc" != 0 ] || rc=1
 	fi
 	exit "$rc"
 }
