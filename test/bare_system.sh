@@ -106,9 +106,12 @@ run() {
 	return "$rc"
 }
 
-# logged NAME COMMAND...: runs a command. Its output is shown only if it fails.
+# logged NAME COMMAND...: runs a command, or in_root. Its output is shown only if it fails.
 logged() {
-	run "${@:2}" > "$top/$1.log" 2>&1 || { tail -n 50 "$top/$1.log"; return 1; }
+	local log=$top/$1.log command=(run)
+	shift
+	[ "$1" != in_root ] || command=()
+	"${command[@]}" "$@" > "$log" 2>&1 || { tail -n 50 "$log"; return 1; }
 }
 
 in_root() {
@@ -128,7 +131,7 @@ make_system() {
 	local suite=$1 package=${2:-} extra=${3:-} mirror file
 	mirror=$(mirror)
 	# shellcheck disable=SC2086  # one word or none
-	logged debootstrap debootstrap --variant=minbase ${package:+--include="$package"} "$suite" "$root" $mirror
+	logged debootstrap debootstrap --variant=minbase ${package:+--include="$package"} "$suite" "$root" $mirror || return
 	# The network and apt work inside as they do outside. No service is started.
 	cp /etc/resolv.conf /etc/hosts "$root/etc/"
 	for file in /etc/apt/apt.conf.d/99*; do
@@ -143,7 +146,7 @@ make_system() {
 install_there() {
 	mkdir -p "$root/etc/postgresql-common"
 	echo 'create_main_cluster = false' > "$root/etc/postgresql-common/createcluster.conf"
-	logged apt_update in_root apt-get update
+	logged apt_update in_root apt-get update || return
 	logged apt_install in_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 }
 

@@ -43,17 +43,17 @@ read -r -a tests <<< "${MAJORS_TESTS:-}"
 make_server() {
 	local major=$1
 	case $major in
-		13) make_system bullseye ;;
-		15) make_system bookworm ;;
-		17) make_system trixie ;;
-		18) make_system sid ;;
+		13) make_system bullseye || return ;;
+		15) make_system bookworm || return ;;
+		17) make_system trixie || return ;;
+		18) make_system sid || return ;;
 		19)
-			make_system sid '' experimental
+			make_system sid '' experimental || return
 			printf 'Package: src:postgresql-19\nPin: release a=experimental\nPin-Priority: 500\n' \
 				> "$root/etc/apt/preferences.d/extra"
 			;;
 	esac
-	install_there "postgresql-$major" g++ make libxxhash-dev perl libipc-run-perl procps mawk
+	install_there "postgresql-$major" g++ make libxxhash-dev perl libipc-run-perl procps mawk || return
 	logged server_dev in_root sh -c "cd /tmp && apt-get download postgresql-server-dev-$major &&
 		dpkg -x postgresql-server-dev-*.deb / && rm postgresql-server-dev-*.deb"
 }
@@ -67,12 +67,12 @@ failures() {
 test_major() {
 	local major=$1 config=/usr/lib/postgresql/$1/bin/pg_config rc=0
 	if ! kept_system "$major"; then
-		make_server "$major"
+		make_server "$major" || return
 		keep_system "$major"
 	fi
-	clone_there root/streamdedup
+	clone_there root/streamdedup || return
 	in_root sh -c "g++ --version | head -n 1; $config --version"
-	logged build in_root make -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='g++ -Werror' || return 1
+	logged build in_root make -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='g++ -Werror' || return
 	echo "built without a warning in $((SECONDS - start)) s"
 	in_root env PG_CONFIG="$config" bash -c '
 		cd /root/streamdedup
@@ -93,7 +93,7 @@ for major; do
 	for log in build tests; do
 		[ -z "${MAJORS_LOGS:-}" ] || [ ! -f "$top/$log.log" ] || cp "$top/$log.log" "$MAJORS_LOGS/$major-$log.log"
 	done
-	delete_system
+	delete_system || exit
 done
 [ ${#failed[@]} = 0 ] || echo "failed: ${failed[*]}"
 [ ${#failed[@]} = 0 ]
