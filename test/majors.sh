@@ -72,7 +72,8 @@ test_major() {
 	fi
 	clone_there root/streamdedup || return
 	in_root sh -c "g++ --version | head -n 1; $config --version"
-	logged build in_root make -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='g++ -Werror' || return
+	logged build in_root make -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='g++ -Werror' > /dev/null ||
+		{ grep -E ': (fatal )?error: |: warning: |\*\*\*' "$top/build.log" | head -n 40; return 1; }
 	echo "built without a warning in $((SECONDS - start)) s"
 	in_root env PG_CONFIG="$config" bash -c '
 		cd /root/streamdedup
