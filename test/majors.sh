@@ -15,7 +15,7 @@
 # committed is tested. Each prints what failed; the logs of all are in the folder MAJORS_LOGS if
 # it is set.
 #
-# MAJORS_CACHE names a folder that keeps the systems: the next run makes none. MAJORS_TESTS are
+# MAJORS_CACHE names a folder that keeps the systems and what was compiled. MAJORS_TESTS are
 # words for "make installcheck", such as "REGRESS=keys ISOLATION= TAP_TESTS=".
 
 set -euo pipefail
@@ -53,7 +53,7 @@ make_server() {
 				> "$root/etc/apt/preferences.d/extra"
 			;;
 	esac
-	install_there "postgresql-$major" g++ make libxxhash-dev perl libipc-run-perl procps mawk || return
+	install_there "postgresql-$major" g++ make libxxhash-dev perl libipc-run-perl procps mawk ccache || return
 	logged server_dev in_root sh -c "cd /tmp && apt-get download postgresql-server-dev-$major &&
 		dpkg -x postgresql-server-dev-*.deb / && rm postgresql-server-dev-*.deb"
 }
@@ -72,8 +72,10 @@ test_major() {
 	fi
 	clone_there root/streamdedup || return
 	in_root sh -c "g++ --version | head -n 1; $config --version"
-	logged build in_root make -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='g++ -Werror' > /dev/null ||
+	[ ! -d "$SYSTEM_CACHE/ccache-$major" ] || cp -a "$SYSTEM_CACHE/ccache-$major" "$root/root/.cache"
+	logged build in_root make -k -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='ccache g++ -Werror' > /dev/null ||
 		{ grep -E ': (fatal )?error: |: warning: |\*\*\*' "$top/build.log" | head -n 40; return 1; }
+	[ -z "$SYSTEM_CACHE" ] || { rm -rf "$SYSTEM_CACHE/ccache-$major"; cp -a "$root/root/.cache" "$SYSTEM_CACHE/ccache-$major"; }
 	echo "built without a warning in $((SECONDS - start)) s"
 	in_root env PG_CONFIG="$config" bash -c '
 		cd /root/streamdedup
