@@ -143,18 +143,12 @@ CloneTrigger(const RowTrigger &trigger, Oid child)
 	CommandCounterIncrement();
 }
 
-/* Makes an index, whatever the role's privileges are; `source` is the command. */
+/* `source` is the command. */
 static void
 MakeIndex(Oid table, IndexStmt *statement, const char *source)
 {
 	statement = transformIndexStmt(table, statement, source);
-#if PG_VERSION_NUM >= 160000
-	(void) DefineIndex(table, statement, InvalidOid, InvalidOid, InvalidOid, -1, false, false, true,
-					   false, false);
-#else
-	(void) DefineIndex(table, statement, InvalidOid, InvalidOid, InvalidOid, false, false, true,
-					   false, false);
-#endif
+	(void) DEFINE_INDEX(table, statement);
 	CommandCounterIncrement();
 }
 

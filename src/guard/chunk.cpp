@@ -211,12 +211,9 @@ ReadBounds(Oid table, const char *column)
 		bool isnull;
 		Datum condition;
 
-		if (constraint->contype != CONSTRAINT_CHECK || !constraint->convalidated)
+		if (constraint->contype != CONSTRAINT_CHECK || !constraint->convalidated ||
+			!IS_ENFORCED(constraint))
 			continue;
-#if PG_VERSION_NUM >= 180000
-		if (!constraint->conenforced)
-			continue;
-#endif
 		condition =
 			heap_getattr(tuple, Anum_pg_constraint_conbin, RelationGetDescr(catalog), &isnull);
 		if (!isnull)

@@ -6,11 +6,6 @@
 extern "C" {
 #include "commands/tablespace.h"
 #include "utils/resowner.h"
-#if PG_VERSION_NUM >= 140000
-#include "utils/wait_event.h"
-#else
-#include "pgstat.h"
-#endif
 }
 
 /* So many runs of one tier become one of the next. */

@@ -136,10 +136,9 @@ RequireDistributed(Relation rel)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("Citus is not installed in this database"),
 						errhint("Call dedup_guard() for a table that is not distributed.")));
-#if PG_VERSION_NUM < 140000
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("guards on distributed tables need PostgreSQL 14 or later")));
-#endif
+	if (!HAS_DISTRIBUTED_GUARDS)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("guards on distributed tables need PostgreSQL 14 or later")));
 	citus = ReadCitusTable(RelationGetRelid(rel));
 	switch (citus.spread)
 	{

@@ -93,11 +93,7 @@ MayDrop(Oid relid)
 
 	if (OwnsTable(relid))
 		return true;
-#if PG_VERSION_NUM >= 160000
-	return OidIsValid(schema) && object_ownercheck(NamespaceRelationId, schema, GetUserId());
-#else
-	return OidIsValid(schema) && pg_namespace_ownercheck(schema, GetUserId());
-#endif
+	return OidIsValid(schema) && OWNS_SCHEMA(schema, GetUserId());
 }
 
 /* Whether a table and its partitions have no rows, nor had any when they were vacuumed last. */
@@ -171,14 +167,13 @@ NoticePartition(Oid table, const List *objects)
 	NoticeKeptKeys(table, rows.clause.filter);
 }
 
-#if PG_VERSION_NUM >= 140000
 /* A trigger is about to be made, perhaps in place of one that is there. */
 static void
 TriggerReplaced(const CreateTrigStmt *statement)
 {
 	Oid table;
 
-	if (!statement->replace)
+	if (!REPLACES_TRIGGER(statement))
 		return;
 	table =
 		TableOfTrigger(RangeVarGetRelid(statement->relation, NoLock, true), statement->trigname);
@@ -186,7 +181,6 @@ TriggerReplaced(const CreateTrigStmt *statement)
 		(OwnsTable(table) || pg_class_aclcheck(table, GetUserId(), ACL_TRIGGER) == ACLCHECK_OK))
 		Uncover(table, false);
 }
-#endif
 
 /*
  * A table is perhaps about to cease to inherit from a guarded table. Afterwards a guard that
@@ -224,10 +218,8 @@ DEDUP_FUNCTION(dedup_guard_dropped)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function %s must be called as an event trigger", "dedup_guard_dropped")));
-#if PG_VERSION_NUM >= 140000
 	if (data->parsetree != NULL && IsA(data->parsetree, CreateTrigStmt))
 		TriggerReplaced((const CreateTrigStmt *) data->parsetree);
-#endif
 	if (data->parsetree != NULL && IsA(data->parsetree, AlterTableStmt))
 		InheritanceEnds((const AlterTableStmt *) data->parsetree);
 	statement = (const DropStmt *) data->parsetree;

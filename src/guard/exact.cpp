@@ -72,11 +72,7 @@ IsNewPartition(Relation rel)
 				   rel->rd_createSubid == InvalidSubTransactionId;
 		if (is_new)
 			return true;
-#if PG_VERSION_NUM >= 140000
-		table = get_partition_parent(table, true);
-#else
-		table = get_partition_parent(table);
-#endif
+		table = PARENT_OF_PARTITION(table);
 	}
 	return false;
 }

@@ -223,11 +223,7 @@ EmptyFilter(Oid filter)
 	if (HasNoBlocks(filter))
 		return;
 	rel = table_open(filter, NoLock);
-#if PG_VERSION_NUM >= 160000
-	RelationSetNewRelfilenumber(rel, rel->rd_rel->relpersistence);
-#else
-	RelationSetNewRelfilenode(rel, rel->rd_rel->relpersistence);
-#endif
+	ReplaceFile(rel);
 	table_close(rel, NoLock);
 }
 

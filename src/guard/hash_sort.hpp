@@ -39,12 +39,8 @@ StartHashSort(bool aged, int memory)
 	const Oid type = aged ? UUIDOID : INT8OID;
 	const Oid less = lookup_type_cache(type, TYPECACHE_LT_OPR)->lt_opr;
 
-#if PG_VERSION_NUM >= 150000
 	return {tuplesort_begin_datum(type, less, InvalidOid, false, memory, NULL, TUPLESORT_NONE),
 			aged};
-#else
-	return {tuplesort_begin_datum(type, less, InvalidOid, false, memory, NULL, false), aged};
-#endif
 }
 
 /* The same for times. */
@@ -82,11 +78,7 @@ NextHash(const HashSort &sort, uint64 *hash, uint64 *age)
 	Datum value;
 	bool isnull;
 
-#if PG_VERSION_NUM >= 160000
-	if (!tuplesort_getdatum(sort.state, true, false, &value, &isnull, NULL))
-#else
-	if (!tuplesort_getdatum(sort.state, true, &value, &isnull, NULL))
-#endif
+	if (!TUPLESORT_GETDATUM(sort.state, &value, &isnull))
 		return false;
 	if (sort.aged)
 	{
@@ -101,11 +93,8 @@ NextHash(const HashSort &sort, uint64 *hash, uint64 *age)
 		*hash = (uint64) SortableHash((uint64) DatumGetInt64(value));
 		*age = 0;
 	}
-#if PG_VERSION_NUM < 160000
-	/* The value is a copy. */
-	if (sort.aged || !FLOAT8PASSBYVAL)
+	if (TUPLESORT_COPIES && (sort.aged || !FLOAT8PASSBYVAL))
 		pfree(DatumGetPointer(value));
-#endif
 	return true;
 }
 

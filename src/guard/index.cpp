@@ -56,11 +56,7 @@ GuardBuildEmpty(Relation index)
 
 static bool
 GuardInsert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
-			IndexUniqueCheck check_unique,
-#if PG_VERSION_NUM >= 140000
-			bool unchanged,
-#endif
-			IndexInfo *info)
+			IndexUniqueCheck check_unique, INDEX_UNCHANGED_PARAMETER IndexInfo *info)
 {
 	GuardRowLanded(heap, index, values, isnull, tid, info);
 	return false;

@@ -35,16 +35,6 @@ static List *left_tables = NIL;
 static Oid nothing_to_read;
 static bool has_forgotten; /* this transaction has called dedup_forget() */
 
-static void
-SetFileOf(Relation rel, FileLocator *file)
-{
-#if PG_VERSION_NUM >= 160000
-	*file = rel->rd_locator;
-#else
-	*file = rel->rd_node;
-#endif
-}
-
 static bool
 IsNoted(Relation heap)
 {
@@ -89,13 +79,13 @@ NoteLeftTable(Relation heap, const GuardPlan *plan, bool leaves)
 		left = (Truncation *) palloc0(sizeof(Truncation));
 		left->subid = GetCurrentSubTransactionId();
 		left->heap = RelationGetRelid(heap);
-		SetFileOf(heap, &left->before);
+		left->before = FileOf(heap);
 		left->after = FileNumberOf(heap);
 		if (RelationIsValid(toast))
 		{
 			left->has_toast = true;
 			left->toast_table = RelationGetRelid(toast);
-			SetFileOf(toast, &left->toast);
+			left->toast = FileOf(toast);
 		}
 		left->permanent = heap->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
 		left->desc = CreateTupleDescCopyConstr(RelationGetDescr(heap));

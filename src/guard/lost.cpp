@@ -21,7 +21,6 @@
  */
 #include "guard/guard.hpp"
 #include "guard/statement.hpp"
-#include "pg/executor_run.hpp"
 
 extern "C" {
 #include "access/xact.h"
@@ -314,10 +313,7 @@ static bool
 MayCascade(const QueryDesc *query)
 {
 	return query->operation == CMD_DELETE || query->operation == CMD_UPDATE ||
-#if PG_VERSION_NUM >= 150000
-		   query->operation == CMD_MERGE ||
-#endif
-		   query->estate->es_auxmodifytables != NIL;
+		   IS_MERGE(query->operation) || query->estate->es_auxmodifytables != NIL;
 }
 
 static void

@@ -14,6 +14,7 @@
  * running when the library was loaded is not, nor is a worker that applies changes.
  */
 #include "guard/inherit.hpp"
+#include "pg/compat_storage.hpp"
 
 extern "C" {
 #include "access/genam.h"
@@ -79,11 +80,7 @@ MovesRows(const Plan *plan)
 
 	if (plan == NULL || !IsA(plan, ModifyTable) || modify->rootRelation == 0)
 		return false;
-#if PG_VERSION_NUM >= 150000
-	return modify->operation == CMD_UPDATE || modify->operation == CMD_MERGE;
-#else
-	return modify->operation == CMD_UPDATE;
-#endif
+	return modify->operation == CMD_UPDATE || IS_MERGE(modify->operation);
 }
 
 /* The same of a whole statement; and whether every row that it inserts is one that moves. */
@@ -287,18 +284,10 @@ CountDeleted(Oid table)
 		return 0;
 	if (rel->pgstat_info != NULL)
 	{
-#if PG_VERSION_NUM >= 160000
-		deleted = rel->pgstat_info->counts.tuples_deleted;
-#else
-		deleted = rel->pgstat_info->t_counts.t_tuples_deleted;
-#endif
+		deleted = COUNTED_DELETED(rel);
 		for (const PgStat_TableXactStatus *level = rel->pgstat_info->trans; level != NULL;
 			 level = level->upper)
-#if PG_VERSION_NUM >= 150000
-			deleted += level->tuples_deleted + level->deleted_pre_truncdrop;
-#else
-			deleted += level->tuples_deleted + level->deleted_pre_trunc;
-#endif
+			deleted += level->tuples_deleted + DELETED_BEFORE_TRUNCATE(level);
 	}
 	else if (!pgstat_track_counts)
 		deleted = -1;
@@ -336,7 +325,7 @@ static bool
 HasRows(Relation rel)
 {
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = TABLE_BEGINSCAN(rel, snapshot);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	bool found = table_scan_getnextslot(scan, ForwardScanDirection, slot);
 

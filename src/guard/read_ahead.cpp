@@ -21,9 +21,6 @@ extern "C" {
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "commands/explain.h"
-#if PG_VERSION_NUM >= 180000
-#include "commands/explain_format.h"
-#endif
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
@@ -169,14 +166,8 @@ SourceOf(PlannedStmt *statement)
 
 	if (!IsA(top, ModifyTable) || top->operation != CMD_INSERT)
 		return NULL;
-#if PG_VERSION_NUM >= 140000
-	source = &outerPlan(top);
-#else
-	if (list_length(top->plans) != 1)
-		return NULL;
-	source = (Plan **) &linitial(top->plans);
-#endif
-	return (*source)->plan_rows > BATCH ? source : NULL;
+	source = SOURCE_OF(top);
+	return source != NULL && (*source)->plan_rows > BATCH ? source : NULL;
 }
 
 /*
@@ -245,7 +236,8 @@ MakeNode(Plan *source, Oid table, const GuardPlan *guard, int late)
 }
 
 static PlannedStmt *
-PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+PlanStatement(Query *query, const char *text, int cursor_options,
+			  ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	const Oid table = query->commandType == CMD_INSERT
 						  ? rt_fetch(query->resultRelation, query->rtable)->relid
@@ -253,9 +245,10 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	int late;
 	/* The planner changes the query. */
 	const bool may = MayReadAhead(query, &late);
-	PlannedStmt *statement = previous_planner != NULL
-								 ? previous_planner(query, text, cursor_options, parameters)
-								 : standard_planner(query, text, cursor_options, parameters);
+	PlannedStmt *statement =
+		previous_planner != NULL
+			? previous_planner(query, text, cursor_options, parameters EXPLAIN)
+			: standard_planner(query, text, cursor_options, parameters EXPLAIN);
 	Plan **source = may ? SourceOf(statement) : NULL;
 	const GuardPlan *guard = source != NULL ? FindPlainGuard(table) : NULL;
 

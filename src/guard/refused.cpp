@@ -197,8 +197,8 @@ FindRepeats(Readmission *readmission, int keyed)
 
 				ReadGuardKey(readmission->reader, readmission->side.row, &key);
 				columns = CopyGuardKey(readmission->plan, key.columns);
-				for (int i = 0; i < readmission->plan->clause.columns; i++)
-					key.columns[i] = columns[i];
+				for (int column = 0; column < readmission->plan->clause.columns; column++)
+					key.columns[column] = columns[column];
 				has = true;
 			}
 			if (has && !readmission->refused[j].stays)

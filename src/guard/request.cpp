@@ -458,11 +458,9 @@ ReadOnDelete(const char *text, GuardRequest *request)
 void
 ReadNullsNotDistinct(bool value, GuardRequest *request)
 {
-#if PG_VERSION_NUM < 150000
-	if (value)
+	if (value && !HAS_NULLS_NOT_DISTINCT)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("nulls_not_distinct needs PostgreSQL 15 or later")));
-#endif
 	request->options.nulls_not_distinct = value;
 }
 

@@ -17,6 +17,7 @@
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
+#include "pg/compat_storage.hpp"
 
 extern "C" {
 #include "access/relation.h"
@@ -180,15 +181,6 @@ IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key, int64 ttl,
 
 /* ---- notes ---------------------------------------------------------------- */
 
-/* A relation's file, and the subtransaction that has replaced it. */
-#if PG_VERSION_NUM >= 160000
-#define RelationFile(rel) ((rel)->rd_locator.relNumber)
-#define RelationFileSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
-#else
-#define RelationFile(rel) ((rel)->rd_node.relNode)
-#define RelationFileSubid(rel) ((rel)->rd_newRelfilenodeSubid)
-#endif
-
 static int
 FindNote(const GuardRow *row)
 {
@@ -222,7 +214,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 	if (note->uses)
 		note->use = *effect.use;
 	note->filter = RelationGetRelid(filter.rel);
-	note->filter_file = RelationFile(filter.rel);
+	note->filter_file = FileNumberOf(filter.rel);
 	note->hash = hash;
 	note->generation = effect.generation;
 	note->xid = xid;
@@ -335,7 +327,7 @@ SpeculativeLanded(GuardNote *note)
 	 */
 	if (!RelationIsValid(heap))
 		return true;
-	if (RelationFile(heap) == note->file &&
+	if (FileNumberOf(heap) == note->file &&
 		ItemPointerGetBlockNumber(&note->tid) < RelationGetNumberOfBlocks(heap))
 		landed = LookAtTuple(heap, &note->tid, note->xid) == TupleState::Landed;
 	RelationClose(heap);
@@ -354,7 +346,7 @@ ReplacedInside(Oid relid, const GuardNote *note)
 
 	if (!RelationIsValid(rel))
 		return true;
-	replaced = RelationFileSubid(rel) > note->subid;
+	replaced = FileSubid(rel) > note->subid;
 	RelationClose(rel);
 	return replaced;
 }
@@ -419,7 +411,7 @@ SettleNote(int i)
 		note->uses = false;
 	}
 	if (!note->taken_back && note->counts && note->counted == LiveCounter::New &&
-		IsSameFile(note->filter_file, RelationFile(filter.rel)))
+		IsSameFile(note->filter_file, FileNumberOf(filter.rel)))
 		LiveTakeBack(filter, note->hash, note->xid, note->generation);
 	note->taken_back = true;
 	if (same_level && note->counts)
@@ -442,7 +434,7 @@ SettleDeletion(int i)
 
 	if (RelationIsValid(heap))
 	{
-		if (RelationFile(heap) == deletion.file &&
+		if (FileNumberOf(heap) == deletion.file &&
 			ItemPointerGetBlockNumber(&deletion.tid) < RelationGetNumberOfBlocks(heap))
 			deleted = IsDeletedByUs(heap, &deletion.tid);
 		RelationClose(heap);
@@ -462,7 +454,7 @@ CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter, uin
 	deletion->level = GetCurrentTransactionNestLevel();
 	deletion->subid = GetCurrentSubTransactionId();
 	deletion->heap = RelationGetRelid(rel);
-	deletion->file = RelationFile(rel);
+	deletion->file = FileNumberOf(rel);
 	deletion->tid = *tid;
 	deletion->filter = filter;
 	deletion->hash = hash;
@@ -473,7 +465,7 @@ IsDeletionPending(Relation rel, ItemPointer tid)
 {
 	for (int i = 0; i < guard_deletion_count; i++)
 		if (guard_deletions[i].heap == RelationGetRelid(rel) &&
-			guard_deletions[i].file == RelationFile(rel) &&
+			guard_deletions[i].file == FileNumberOf(rel) &&
 			ItemPointerEquals(&guard_deletions[i].tid, tid))
 			return true;
 	return false;
@@ -561,7 +553,7 @@ void
 NoteFileCopied(Relation rel, Oid to)
 {
 	*OneMore(TopMemoryContext, &copied_files, &copied_file_count,
-			 &copied_file_capacity) = {RelationFile(rel), to};
+			 &copied_file_capacity) = {FileNumberOf(rel), to};
 }
 
 bool
@@ -592,7 +584,7 @@ GuardNoteLanded(const GuardRow *row, Relation heap, ItemPointer tid)
 		LookAtTuple(heap, tid, guard_notes[i].xid) == TupleState::Speculative)
 	{
 		guard_notes[i].tid = *tid;
-		guard_notes[i].file = RelationFile(heap);
+		guard_notes[i].file = FileNumberOf(heap);
 	}
 	else
 		RemoveNote(i);

@@ -175,11 +175,7 @@ ScanTable(Relation rel, const SearchKey &key, Look look)
 
 	check.memory = NULL;
 	FillScanKeys(key, with, index, keys);
-#if PG_VERSION_NUM >= 180000
-	scan = index_beginscan(rel, index, SnapshotAny, NULL, with.columns, 0);
-#else
-	scan = index_beginscan(rel, index, SnapshotAny, with.columns, 0);
-#endif
+	scan = INDEX_BEGINSCAN(rel, index, SnapshotAny, with.columns);
 	index_rescan(scan, keys, with.columns, NULL, 0);
 	while (NextVersion(scan, rel, &slot))
 	{
@@ -307,21 +303,16 @@ AddPartition(const Partition &partition, const Near &near, List **leaves, List *
 static void
 AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
 {
-#if PG_VERSION_NUM >= 140000
-	PartitionDesc desc = RelationGetPartitionDesc(parent, true);
-	const bool detached = desc->detached_exist;
-#else
-	PartitionDesc desc = RelationGetPartitionDesc(parent);
-#endif
+	PartitionDesc desc = PARTITIONS_OF(parent, true);
+	const bool detached = HAS_DETACHED(desc);
 	const int n = desc->nparts;
 	Partition *partitions = CopyPartitions(parent, desc, near);
 
 	for (int i = n - 1; i >= 0; i--)
 		AddPartition(partitions[i], near, leaves, leaving);
-#if PG_VERSION_NUM >= 140000
 	if (detached && leaving != NULL)
 	{
-		PartitionDesc with = RelationGetPartitionDesc(parent, false);
+		PartitionDesc with = PARTITIONS_OF(parent, false);
 		const int m = with->nparts;
 		Partition *all = CopyPartitions(parent, with, near);
 
@@ -336,7 +327,6 @@ AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
 		}
 		pfree(all);
 	}
-#endif
 	pfree(partitions);
 }
 

@@ -69,11 +69,7 @@ GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
 bool
 OwnsTable(Oid relid)
 {
-#if PG_VERSION_NUM >= 160000
-	return object_ownercheck(RelationRelationId, relid, GetUserId());
-#else
-	return pg_class_ownercheck(relid, GetUserId());
-#endif
+	return OWNS_RELATION(relid, GetUserId());
 }
 
 /* Before the table is locked, so that nobody can lock what is not his, and after. */

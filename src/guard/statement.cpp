@@ -24,7 +24,6 @@
  * previous statement has left out counts as left out by this one: an error, but no lost row.
  */
 #include "guard/statement.hpp"
-#include "pg/executor_run.hpp"
 
 extern "C" {
 #include "access/xact.h"
@@ -157,12 +156,12 @@ SnapshotOfStatement(const QueryDesc *query)
 /* ---- hooks ------------------------------------------------------------------------------- */
 
 static PlannedStmt *
-PlanQuery(Query *parse, const char *source, int options, ParamListInfo parameters)
+PlanQuery(Query *parse, const char *source, int options, ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	const Statement outer = current;
 	PlannedStmt *plan = previous_planner != NULL
-							? previous_planner(parse, source, options, parameters)
-							: standard_planner(parse, source, options, parameters);
+							? previous_planner(parse, source, options, parameters EXPLAIN)
+							: standard_planner(parse, source, options, parameters EXPLAIN);
 
 	current = outer;
 	current.plans++;

@@ -57,9 +57,7 @@ BecomeOwner(Relation table)
 	SetUserIdAndSecContext(table->rd_rel->relowner,
 						   before.security | SECURITY_RESTRICTED_OPERATION);
 	before.nest_level = NewGUCNestLevel();
-#if PG_VERSION_NUM >= 170000
 	RestrictSearchPath();
-#endif
 	return before;
 }
 

@@ -163,11 +163,7 @@ HoldsExclusively(Oid relid)
 	LOCKTAG tag;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-#if PG_VERSION_NUM >= 170000
-	return LockHeldByMe(&tag, AccessExclusiveLock, false);
-#else
-	return LockHeldByMe(&tag, AccessExclusiveLock);
-#endif
+	return LOCK_HELD(&tag, AccessExclusiveLock);
 }
 
 bool
@@ -253,11 +249,7 @@ CountInserted(Relation heap)
 	if (heap->pgstat_info != NULL)
 		for (const PgStat_TableXactStatus *level = heap->pgstat_info->trans; level != NULL;
 			 level = level->upper)
-#if PG_VERSION_NUM >= 150000
-			rows += level->tuples_inserted + level->inserted_pre_truncdrop;
-#else
-			rows += level->tuples_inserted + level->inserted_pre_trunc;
-#endif
+			rows += level->tuples_inserted + INSERTED_BEFORE_TRUNCATE(level);
 	return pgstat_track_counts ? rows : PG_INT64_MAX;
 }
 
@@ -380,7 +372,7 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 	const SubTransactionId subid = GetCurrentSubTransactionId();
 	const dedup::KeySeed seed = SeedOf(plan->clause.filter);
 	Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(heap, snapshot, 0, NULL);
+	TableScanDesc scan = TABLE_BEGINSCAN(heap, snapshot);
 	MemoryContext context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_guard row",
 														  ALLOCSET_DEFAULT_SIZES);
 	HeapTuple tuple;
@@ -479,10 +471,7 @@ BeforeTruncate(const TruncateStmt *statement)
 
 static void
 GuardProcessUtility(PlannedStmt *statement, const char *query,
-#if PG_VERSION_NUM >= 140000
-					bool read_only_tree,
-#endif
-					ProcessUtilityContext context, ParamListInfo params,
+					READ_ONLY_TREE_PARAMETER ProcessUtilityContext context, ParamListInfo params,
 					QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
 {
 	bool truncates = IsA(statement->utilityStmt, TruncateStmt);
@@ -491,17 +480,11 @@ GuardProcessUtility(PlannedStmt *statement, const char *query,
 	if (truncates)
 		BeforeTruncate((const TruncateStmt *) statement->utilityStmt);
 	if (previous_process_utility != NULL)
-		previous_process_utility(statement, query,
-#if PG_VERSION_NUM >= 140000
-								 read_only_tree,
-#endif
-								 context, params, environment, dest, completion);
+		previous_process_utility(statement, query, READ_ONLY_TREE context, params, environment,
+								 dest, completion);
 	else
-		standard_ProcessUtility(statement, query,
-#if PG_VERSION_NUM >= 140000
-								read_only_tree,
-#endif
-								context, params, environment, dest, completion);
+		standard_ProcessUtility(statement, query, READ_ONLY_TREE context, params, environment, dest,
+								completion);
 	if (truncates)
 	{
 		truncating = outer;

@@ -96,12 +96,7 @@ VisitOldBlock(const FileLocator &file, bool permanent, Oid relid, BlockNumber bl
 {
 	OffsetNumber visible[MaxHeapTuplesPerPage];
 	int count = 0;
-	Buffer buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, block, RBM_NORMAL, strategy
-#if PG_VERSION_NUM >= 150000
-											  ,
-											  permanent
-#endif
-	);
+	Buffer buffer = READ_FILE_BUFFER(file, block, strategy, permanent);
 	Page page = BufferGetPage(buffer);
 	HeapTupleData tuple;
 
@@ -261,11 +256,7 @@ AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
 	}
 	value = &batch->values[batch->count++];
 	value->id = pointer.va_valueid;
-#if PG_VERSION_NUM >= 140000
-	value->size = (int32) VARATT_EXTERNAL_GET_EXTSIZE(pointer);
-#else
-	value->size = pointer.va_extsize;
-#endif
+	value->size = EXTERNAL_SIZE(pointer);
 	value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
 	if (value->size < pointer.va_rawsize - (int32) VARHDRSZ) /* compressed */
 		SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);

@@ -6,30 +6,7 @@
 #define STREAMDEDUP_LIVE_TRUNCATION_HPP
 
 #include "guard/row_key.hpp"
-
-extern "C" {
-#include "storage/smgr.h"
-}
-
-#if PG_VERSION_NUM >= 160000
-typedef RelFileLocator FileLocator;
-#define FileNumberOf(rel) ((rel)->rd_locator.relNumber)
-#define FileSubid(rel) ((rel)->rd_newRelfilelocatorSubid)
-#define SetFile(file, space, db, number)                                                           \
-	((file)->spcOid = (space), (file)->dbOid = (db), (file)->relNumber = (number))
-#else
-typedef RelFileNode FileLocator;
-#define FileNumberOf(rel) ((rel)->rd_node.relNode)
-#define FileSubid(rel) ((rel)->rd_newRelfilenodeSubid)
-#define SetFile(file, space, db, number)                                                           \
-	((file)->spcNode = (space), (file)->dbNode = (db), (file)->relNode = (number))
-#endif
-
-#if PG_VERSION_NUM >= 170000
-#define OpenFile(file) smgropen((file), INVALID_PROC_NUMBER)
-#else
-#define OpenFile(file) smgropen((file), InvalidBackendId)
-#endif
+#include "pg/compat_storage.hpp"
 
 /* A guarded table that this transaction has truncated. */
 struct Truncation

@@ -127,11 +127,7 @@ AtRelationChange(Oid relid)
 static bool
 IsDetach(const AlterTableCmd *command)
 {
-#if PG_VERSION_NUM >= 140000
-	if (command->subtype == AT_DetachPartitionFinalize)
-		return true;
-#endif
-	return command->subtype == AT_DetachPartition;
+	return command->subtype == AT_DetachPartition || IS_DETACH_FINALIZE(command);
 }
 
 /* Reports the tables that a finished statement has detached. */
@@ -248,11 +244,8 @@ IsCopyOfGuardIndex(const Node *statement, ProcessUtilityContext context)
 
 static void
 UnguardedProcessUtility(PlannedStmt *statement, const char *query,
-#if PG_VERSION_NUM >= 140000
-						bool read_only_tree,
-#endif
-						ProcessUtilityContext context, ParamListInfo params,
-						QueryEnvironment *environment, DestReceiver *dest,
+						READ_ONLY_TREE_PARAMETER ProcessUtilityContext context,
+						ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest,
 						QueryCompletion *completion)
 {
 	const ProcessUtility_hook_type next =
@@ -278,11 +271,7 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 	}
 	if (IsA(tree, AlterTableStmt))
 		LockForAttach((const AlterTableStmt *) tree);
-	next(statement, query,
-#if PG_VERSION_NUM >= 140000
-		 read_only_tree,
-#endif
-		 context, params, environment, dest, completion);
+	next(statement, query, READ_ONLY_TREE context, params, environment, dest, completion);
 	if (IsA(tree, AlterTableStmt))
 		LookAtDetached((const AlterTableStmt *) tree);
 }

@@ -13,7 +13,6 @@
  * loaded by then, in the first statement of a session too.
  */
 #include "guard/guard.hpp"
-#include "pg/executor_run.hpp"
 #include "pg/walker.hpp"
 
 extern "C" {
@@ -28,22 +27,14 @@ static ExecutorRun_hook_type previous_executor_run = NULL;
 static bool
 MayInsert(CmdType operation)
 {
-#if PG_VERSION_NUM >= 150000
-	return operation == CMD_INSERT || operation == CMD_MERGE;
-#else
-	return operation == CMD_INSERT;
-#endif
+	return operation == CMD_INSERT || IS_MERGE(operation);
 }
 
 /* Whether a part of a statement deletes or updates rows, of a guarded table among others. */
 static bool
 RemovesGuarded(const ModifyTableState *node)
 {
-#if PG_VERSION_NUM >= 140000
-	const int count = node->mt_nrels;
-#else
-	const int count = node->mt_nplans;
-#endif
+	const int count = COUNT_TARGETS(node);
 
 	if (node->operation == CMD_INSERT)
 		return false;

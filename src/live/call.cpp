@@ -22,7 +22,7 @@ AtRelcacheChange(Oid)
 }
 
 static void
-AtSyscacheChange(Datum, int, uint32)
+AtSyscacheChange(Datum, SYSCACHE_ID, uint32)
 {
 	catalog_changes++;
 }

@@ -5,6 +5,7 @@
 
 #include "live/page_type.hpp"
 #include "pg/catalog.hpp"
+#include "pg/compat_storage.hpp"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -271,7 +272,7 @@ AtRelcacheInvalidation(Oid)
 }
 
 static void
-AtSyscacheInvalidation(Datum, int, uint32)
+AtSyscacheInvalidation(Datum, SYSCACHE_ID, uint32)
 {
 	ForgetCheckedRights();
 }
@@ -305,12 +306,6 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
 }
-
-#if PG_VERSION_NUM >= 170000
-#define LOCAL_XID (MyProc->vxid.lxid)
-#else
-#define LOCAL_XID (MyProc->lxid)
-#endif
 
 /*
  * Opens a relation that keys are added to, or returns NULL if it is gone. Most are opened for

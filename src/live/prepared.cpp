@@ -3,6 +3,7 @@
  * (counters_page.hpp), with their ids, until somebody finds that they have ended.
  */
 #include "live/counters_page.hpp"
+#include "pg/compat_storage.hpp"
 
 extern "C" {
 #include "storage/lwlock.h"
@@ -82,16 +83,11 @@ KeepPrepared(uint8_t *page, uint64 xid, const LiveTally &tally)
 static bool
 HasCommitted(uint64 xid)
 {
-#if PG_VERSION_NUM >= 170000
-	const TransamVariablesData *variables = TransamVariables;
-#else
-	const VariableCacheData *variables = ShmemVariableCache;
-#endif
 	bool committed;
 
 	/* As pg_xact_status() does. */
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	committed = xid >= WideXid(variables->oldestClogXid) &&
+	committed = xid >= WideXid(OLDEST_CLOG_XID) &&
 				xid < U64FromFullTransactionId(ReadNextFullTransactionId()) &&
 				TransactionIdDidCommit((TransactionId) xid);
 	LWLockRelease(XactTruncationLock);

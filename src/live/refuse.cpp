@@ -86,13 +86,7 @@ RequiredPermissions(const PlannedStmt *statement, Index rti)
 {
 	RangeTblEntry *rte = rt_fetch(rti, statement->rtable);
 
-#if PG_VERSION_NUM >= 160000
-	if (rte->perminfoindex == 0)
-		return ACL_NO_RIGHTS;
-	return getRTEPermissionInfo(statement->permInfos, rte)->requiredPerms;
-#else
-	return rte->requiredPerms;
-#endif
+	return REQUIRED_PRIVILEGES(statement, rte);
 }
 
 static void
@@ -100,10 +94,8 @@ RefuseChange(const PlannedStmt *statement, Index rti, Relation rel)
 {
 	AclMode permissions = RequiredPermissions(statement, rti);
 
-#if PG_VERSION_NUM >= 150000
-	if (statement->commandType == CMD_MERGE && !statement->hasModifyingCTE)
+	if (IS_MERGE(statement->commandType) && !statement->hasModifyingCTE)
 		permissions = ACL_NO_RIGHTS;
-#endif
 	/* INSERT ... ON CONFLICT DO UPDATE asks for two. */
 	if ((permissions & ACL_INSERT) != 0)
 		ereport(ERROR,
@@ -142,14 +134,13 @@ RefuseStatement(const QueryDesc *query)
 
 	if (estate == NULL || estate->es_relations == NULL)
 		return;
-	foreach(cell, statement->resultRelations)
+	FOREACH_TARGET(rti, statement)
 	{
-		Index rti = (Index) lfirst_int(cell);
 		Relation rel = estate->es_relations[rti - 1];
 
 		/* A partition that was pruned is not open. */
 		if (rel != NULL && IsLiveRelation(rel))
-			RefuseChange(statement, rti, rel);
+			RefuseChange(statement, (Index) rti, rel);
 	}
 	foreach(cell, statement->rowMarks)
 	{
@@ -175,7 +166,7 @@ LiveExecutorStart(QueryDesc *query, int eflags)
 		previous_executor_start(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
-	if (query->plannedstmt->resultRelations != NIL || query->plannedstmt->rowMarks != NIL)
+	if (HAS_TARGETS(query->plannedstmt) || query->plannedstmt->rowMarks != NIL)
 		RefuseStatement(query);
 }
 
@@ -399,7 +390,7 @@ IsOfCreateTable(Relation rel, HeapTuple constraint)
 
 	if (row->contype == CONSTRAINT_CHECK)
 		return !HasOtherCheck(rel, row->oid);
-#if PG_VERSION_NUM >= 180000
+#if HAS_NOT_NULL_CONSTRAINTS
 	if (row->contype == CONSTRAINT_NOTNULL)
 	{
 		AttrNumber column = extractNotNullColumn(constraint);

@@ -12,6 +12,7 @@
 #include "live/keys.hpp"
 #include "live/page_type.hpp"
 #include "live/replace.hpp"
+#include "pg/compat_storage.hpp"
 #include "pg/subtransaction.hpp"
 #include "value/datum.hpp"
 
@@ -22,7 +23,7 @@ extern "C" {
 #include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_attrdef.h"
-#include "commands/cluster.h"
+#include MAKE_NEW_HEAP_HEADER
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -62,13 +63,8 @@ MakeLiveReplacement(const LiveFilter &filter, const LiveParameters &parameters)
 	const Form_pg_class form = filter.rel->rd_rel;
 	LiveFilter made = {NULL, parameters, pstrdup(LiveName(filter))};
 
-#if PG_VERSION_NUM >= 150000
-	const Oid relid = make_new_heap(RelationGetRelid(filter.rel), form->reltablespace, form->relam,
-									form->relpersistence, NoLock);
-#else
-	const Oid relid = make_new_heap(RelationGetRelid(filter.rel), form->reltablespace,
-									form->relpersistence, NoLock);
-#endif
+	const Oid relid = MAKE_NEW_HEAP(RelationGetRelid(filter.rel), form->reltablespace, form->relam,
+									form->relpersistence);
 	made.rel = relation_open(relid, AccessExclusiveLock);
 	/* So that each page is verified once. Without it, each time that it is used. */
 	CacheLiveParameters(made.rel, parameters);
@@ -253,7 +249,7 @@ ExchangeLive(const LiveFilter &filter, const LiveFilter &replacement)
 	CarryLiveCounts(filter, CountsOf(filter), replacement);
 	relation_close(replacement.rel, NoLock);
 	relation_close(filter.rel, NoLock);
-	finish_heap_swap(relid, made, false, false, false, true, frozen, multi, persistence);
+	FINISH_HEAP_SWAP(relid, made, frozen, multi, persistence);
 	StoreParameters(relid, replacement.parameters);
 	CommandCounterIncrement();
 }

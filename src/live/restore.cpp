@@ -217,7 +217,7 @@ LiveRequireEmpty(const LiveFilter &filter)
 }
 
 void
-LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command, int,
+LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command, INSERT_OPTIONS,
 				struct BulkInsertStateData *)
 {
 	/* The COPY whose first rows found the filter empty. */
@@ -228,11 +228,7 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 	LiveFilter filter = {rel, LiveParametersOf(rel)};
 	MemoryContext context;
 
-#if PG_VERSION_NUM >= 160000
-	if (!object_ownercheck(RelationRelationId, RelationGetRelid(rel), GetUserId()))
-#else
-	if (!pg_class_ownercheck(RelationGetRelid(rel), GetUserId()))
-#endif
+	if (!OWNS_RELATION(RelationGetRelid(rel), GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, RelationGetRelationName(rel));
 	if (loading != RelationGetRelid(rel) || loading_command != command ||
 		!FullTransactionIdEquals(loading_xid, xid))

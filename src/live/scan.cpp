@@ -466,7 +466,7 @@ LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
 {
 }
 
-#if PG_VERSION_NUM >= 140000
+#if HAS_TID_RANGE_SCANS
 static void
 LiveScanSetTidRange(TableScanDesc base, ItemPointer first, ItemPointer last)
 {
@@ -500,7 +500,7 @@ FillLiveScans(TableAmRoutine *am)
 	am->scan_rescan = LiveScanRescan;
 	am->scan_getnextslot = LiveScanGetNextSlot;
 	am->parallelscan_initialize = LiveParallelScanInitialize;
-#if PG_VERSION_NUM >= 140000
+#if HAS_TID_RANGE_SCANS
 	am->scan_set_tidrange = LiveScanSetTidRange;
 	am->scan_getnextslot_tidrange = LiveScanGetNextSlotTidRange;
 #endif

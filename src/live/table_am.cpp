@@ -41,34 +41,29 @@ static const char *const add_hint =
 	"a live filter by COPY, not by --inserts.";
 
 static void
-LiveTupleInsert(Relation rel, TupleTableSlot *, CommandId, int, BulkInsertState)
+LiveTupleInsert(Relation rel, TupleTableSlot *, CommandId, INSERT_OPTIONS, BulkInsertState)
 {
 	RefuseLive(rel, "insert into", add_hint);
 }
 
 static void
-LiveTupleInsertSpeculative(Relation rel, TupleTableSlot *, CommandId, int, BulkInsertState, uint32)
+LiveTupleInsertSpeculative(Relation rel, TupleTableSlot *, CommandId, INSERT_OPTIONS,
+						   BulkInsertState, uint32)
 {
 	RefuseLive(rel, "insert into", add_hint);
 }
 
 static TM_Result
-LiveTupleDelete(Relation rel, ItemPointer, CommandId, Snapshot, Snapshot, bool, TM_FailureData *,
-				bool)
+LiveTupleDelete(Relation rel, ItemPointer, CommandId, DELETE_OPTIONS Snapshot, Snapshot, bool,
+				TM_FailureData *IS_MOVED_PARAMETER)
 {
 	RefuseLive(rel, "delete from",
 			   "Forget keys with dedup_forget(), empty the filter with TRUNCATE.");
 }
 
-#if PG_VERSION_NUM >= 160000
 static TM_Result
-LiveTupleUpdate(Relation rel, ItemPointer, TupleTableSlot *, CommandId, Snapshot, Snapshot, bool,
-				TM_FailureData *, LockTupleMode *, TU_UpdateIndexes *)
-#else
-static TM_Result
-LiveTupleUpdate(Relation rel, ItemPointer, TupleTableSlot *, CommandId, Snapshot, Snapshot, bool,
-				TM_FailureData *, LockTupleMode *, bool *)
-#endif
+LiveTupleUpdate(Relation rel, ItemPointer, TupleTableSlot *, CommandId, DELETE_OPTIONS Snapshot,
+				Snapshot, bool, TM_FailureData *, LockTupleMode *, UPDATED_INDEXES *)
 {
 	RefuseLive(rel, "update", "Add keys with is_new(), forget them with dedup_forget().");
 }
@@ -95,19 +90,14 @@ LiveIndexValidateScan(Relation rel, Relation, IndexInfo *, Snapshot, ValidateInd
 			   "A live filter needs none: is_new() and dedup_seen() look at one page.");
 }
 
-#if PG_VERSION_NUM >= 170000
 static bool
-LiveScanAnalyzeNextBlock(TableScanDesc, ReadStream *)
-#else
-static bool
-LiveScanAnalyzeNextBlock(TableScanDesc, BlockNumber, BufferAccessStrategy)
-#endif
+LiveScanAnalyzeNextBlock(TableScanDesc, ANALYZE_BLOCK_PARAMETERS)
 {
 	return false;
 }
 
 static bool
-LiveScanAnalyzeNextTuple(TableScanDesc, TransactionId, double *, double *, TupleTableSlot *)
+LiveScanAnalyzeNextTuple(TableScanDesc, OLDEST_XMIN_PARAMETER double *, double *, TupleTableSlot *)
 {
 	return false;
 }
@@ -160,23 +150,13 @@ CheckColumns(Relation rel)
 				 errhint("Make live filters with dedup_create().")));
 }
 
-#if PG_VERSION_NUM >= 160000
 static void
-LiveSetNewFile(Relation rel, const RelFileLocator *file, char persistence, TransactionId *freeze,
+LiveSetNewFile(Relation rel, const FileLocator *file, char persistence, TransactionId *freeze,
 			   MultiXactId *minmulti)
-#else
-static void
-LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, TransactionId *freeze,
-			   MultiXactId *minmulti)
-#endif
 {
 	/* The server forgets for the new file what KnowLong() in store/pages.cpp noted. */
 	CheckColumns(rel);
-#if PG_VERSION_NUM >= 160000
-	const bool replaces = rel->rd_locator.relNumber != file->relNumber;
-#else
-	const bool replaces = rel->rd_node.relNode != file->relNode;
-#endif
+	const bool replaces = FileNumberOf(rel) != FileNumber(*file);
 
 	if (replaces)
 		NoteLiveEmptied(rel); /* TRUNCATE; any other new file is that of a new relation */
@@ -185,12 +165,7 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 						errmsg("a live filter cannot be temporary"),
 						errhint("Make an unlogged one, with dedup_create(..., unlogged => true); "
 								"or use a window function or a filter in a variable.")));
-#if PG_VERSION_NUM >= 160000
-	GetHeapamTableAmRoutine()->relation_set_new_filelocator(rel, file, persistence, freeze,
-															minmulti);
-#else
-	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, file, persistence, freeze, minmulti);
-#endif
+	GetHeapamTableAmRoutine()->relation_set_new_file(rel, file, persistence, freeze, minmulti);
 }
 
 /* TRUNCATE by the subtransaction that has created or truncated the filter. */
@@ -202,21 +177,12 @@ LiveTruncateInPlace(Relation rel)
 }
 
 /* ALTER TABLE ... SET TABLESPACE: another file with the same keys. */
-#if PG_VERSION_NUM >= 160000
 static void
-LiveCopyData(Relation rel, const RelFileLocator *file)
+LiveCopyData(Relation rel, const FileLocator *file)
 {
-	NoteLiveFileCopied(rel, file->relNumber);
+	NoteLiveFileCopied(rel, FileNumber(*file));
 	GetHeapamTableAmRoutine()->relation_copy_data(rel, file);
 }
-#else
-static void
-LiveCopyData(Relation rel, const RelFileNode *file)
-{
-	NoteLiveFileCopied(rel, file->relNode);
-	GetHeapamTableAmRoutine()->relation_copy_data(rel, file);
-}
-#endif
 
 static void
 LiveEstimateSize(Relation rel, int32 *, BlockNumber *pages, double *tuples, double *allvisible)
@@ -245,11 +211,7 @@ LiveTableAm(void)
 		live_am.tuple_delete = LiveTupleDelete;
 		live_am.tuple_update = LiveTupleUpdate;
 		live_am.tuple_lock = LiveTupleLock;
-#if PG_VERSION_NUM >= 160000
-		live_am.relation_set_new_filelocator = LiveSetNewFile;
-#else
-		live_am.relation_set_new_filenode = LiveSetNewFile;
-#endif
+		live_am.relation_set_new_file = LiveSetNewFile;
 		live_am.relation_nontransactional_truncate = LiveTruncateInPlace;
 		live_am.relation_copy_data = LiveCopyData;
 		live_am.relation_copy_for_cluster = LiveCopyForCluster;

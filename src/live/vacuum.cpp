@@ -63,26 +63,12 @@ SettleAll(const LiveFilter &filter)
 			oldest = here;
 		ReleasePage(main);
 		WarnLiveEarly(filter);
-#if PG_VERSION_NUM >= 180000
-		vacuum_delay_point(false);
-#else
-		vacuum_delay_point();
-#endif
+		VACUUM_DELAY_POINT();
 	}
 	/* One page tells about all within a few per cent. Who has read all of them knows. */
 	if (Grows(filter))
 		SplitForAll(filter, (double) keys);
 	return oldest;
-}
-
-static TransactionId
-OldestRunning(Relation rel)
-{
-#if PG_VERSION_NUM >= 140000
-	return GetOldestNonRemovableTransactionId(rel);
-#else
-	return GetOldestXmin(rel, PROCARRAY_FLAGS_VACUUM);
-#endif
 }
 
 /*
@@ -112,15 +98,13 @@ FindFree(const LiveFilter &filter, BlockNumber blocks, BlockNumber *used)
 static constexpr BlockNumber kFreeShare = 64;
 
 void
-LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
+LiveVacuum(Relation rel, VacuumParameters *, BufferAccessStrategy)
 {
 	LiveFilter filter = {rel, {}};
-	TransactionId cutoff = OldestRunning(rel);
+	TransactionId cutoff = OLDEST_RUNNING(rel);
 	MultiXactId multi = GetOldestMultiXactId();
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
-#if PG_VERSION_NUM >= 180000
 	TimestampTz start = GetCurrentTimestamp();
-#endif
 	uint64 oldest = kNoXid;
 	FreeBlocks free_blocks;
 	BlockNumber used;
@@ -140,26 +124,16 @@ LiveVacuum(Relation rel, struct VacuumParams *, BufferAccessStrategy)
 		blocks = GiveBackFree(filter, free_blocks);
 	pfree(free_blocks.block);
 	IndexFreeSpaceMapVacuum(rel);
-#if PG_VERSION_NUM >= 180000
-	vac_update_relstats(rel, blocks, 0, 0, 0, false, cutoff, multi, NULL, NULL, false);
-#elif PG_VERSION_NUM >= 150000
-	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, NULL, NULL, false);
-#else
-	vac_update_relstats(rel, blocks, 0, 0, false, cutoff, multi, false);
-#endif
+	UPDATE_RELSTATS(rel, blocks, cutoff, multi);
 	/* Else the rows of a restore would call for autovacuum for ever. */
-#if PG_VERSION_NUM >= 180000
-	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0, start);
-#else
-	pgstat_report_vacuum(RelationGetRelid(rel), false, 0, 0);
-#endif
+	REPORT_VACUUM(rel, start);
 }
 
 /* VACUUM FULL: the blocks are copied as they are, in a filter that grows without free ones. */
 void
 LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
-				   TransactionId *xid_cutoff, MultiXactId *, double *tuples, double *vacuumed,
-				   double *recently_dead)
+				   REPACK_SNAPSHOT TransactionId *xid_cutoff, MultiXactId *, double *tuples,
+				   double *vacuumed, double *recently_dead)
 {
 	LiveFilter filter = {from, {}};
 	uint64 oldest = kNoXid;

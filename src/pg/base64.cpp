@@ -7,13 +7,6 @@ extern "C" {
 #include "common/base64.h"
 }
 
-/* pg_b64_*() take unsigned bytes from PostgreSQL 18 on. */
-#if PG_VERSION_NUM >= 180000
-using base64_bytes = uint8;
-#else
-using base64_bytes = char;
-#endif
-
 /*
  * Lengths of base64 text and of what it decodes to. The server's own macros
  * overflow an int at the largest filters.
@@ -42,7 +35,7 @@ DecodePieces(const char *text, size_t length, uint8_t *to, size_t room)
 	for (size_t at = 0; at < length; at += EncodedLength(PIECE))
 	{
 		size_t n = Min(length - at, EncodedLength(PIECE));
-		int decoded = pg_b64_decode(text + at, (int) n, (base64_bytes *) (to + size),
+		int decoded = pg_b64_decode(text + at, (int) n, (Base64Byte *) (to + size),
 									(int) Min(room - size, DecodedRoom(n)));
 
 		if (decoded < 0 || (at + n < length && (size_t) decoded != PIECE))
@@ -68,14 +61,10 @@ DecodeBase64(const char *text, size_t largest, const char *type, const char *hin
 		size = DecodePieces(text, length, (uint8_t *) VARDATA(value), room);
 	}
 	if (size < 0)
-#if PG_VERSION_NUM >= 160000
-		ereturn(escontext, NULL,
-#else
-		ereport(ERROR,
-#endif
-				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-				 errmsg("invalid input syntax for type %s", type),
-				 errdetail("The text form of a %s is base64.", type), errhint("%s", hint)));
+		SOFT_RETURN(escontext, NULL,
+					(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+					 errmsg("invalid input syntax for type %s", type),
+					 errdetail("The text form of a %s is base64.", type), errhint("%s", hint)));
 	SET_VARSIZE(value, VARHDRSZ + size);
 	return value;
 }
@@ -91,9 +80,8 @@ EncodeBase64(const struct varlena *value, const char *type)
 
 	for (size_t at = 0; at < size; at += PIECE)
 	{
-		int encoded =
-			pg_b64_encode((const base64_bytes *) (bytes + at), (int) Min(size - at, PIECE),
-						  text + length, (int) (room - length));
+		int encoded = pg_b64_encode((const Base64Byte *) (bytes + at), (int) Min(size - at, PIECE),
+									text + length, (int) (room - length));
 
 		if (encoded < 0)
 			elog(ERROR, "could not encode a %s of %zu bytes", type, size);

@@ -89,9 +89,5 @@ WatchRelations(void (*changed)(Oid relation))
 bool
 MayCall(Oid function)
 {
-#if PG_VERSION_NUM >= 160000
-	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
-#else
-	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
-#endif
+	return MAY_EXECUTE(function, GetUserId()) == ACLCHECK_OK;
 }

@@ -28,7 +28,7 @@ uint64 equality_version = 1;
 /* ---- changes ------------------------------------------------------------------ */
 
 static void
-EqualitiesChanged(Datum arg, int cache, uint32 hash)
+EqualitiesChanged(Datum arg, SYSCACHE_ID cache, uint32 hash)
 {
 	equality_version++;
 }

@@ -18,7 +18,7 @@ extern "C" {
 #include "utils/inet.h"
 #include "utils/inval.h"
 #include "utils/jsonb.h"
-#if PG_VERSION_NUM >= 140000
+#if HAS_MULTIRANGES
 #include "utils/multirangetypes.h"
 #endif
 #include "utils/numeric.h"
@@ -144,7 +144,7 @@ HashInterval(const Interval *interval, KeySeed seed)
 static uint64 enum_version = 0;
 
 static void
-EnumChanged(Datum arg, int cache, uint32 hash)
+EnumChanged(Datum arg, SYSCACHE_ID cache, uint32 hash)
 {
 	enum_version++;
 }
@@ -227,7 +227,7 @@ HashRange(ValuePlan *plan, Datum value, KeySeed seed)
 	return HashU64(hash, seed);
 }
 
-#if PG_VERSION_NUM >= 140000
+#if HAS_MULTIRANGES
 static uint64
 HashMultirange(ValuePlan *plan, Datum value, KeySeed seed)
 {
@@ -510,7 +510,7 @@ HashValue(ValuePlan *plan, Datum value, KeySeed seed)
 		case KeyKind::Range:
 			return HashRange(plan, value, seed);
 		case KeyKind::Multirange:
-#if PG_VERSION_NUM >= 140000
+#if HAS_MULTIRANGES
 			return HashMultirange(plan, value, seed);
 #else
 			break;

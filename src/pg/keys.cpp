@@ -206,7 +206,7 @@ DescribeHashing(Oid type, Oid equality)
 			hashing.element = lookup_type_cache(type, TYPECACHE_RANGE_INFO)->rngelemtype->type_id;
 			hashing.element_equality = BoundEquality(type, hashing.element);
 			break;
-#if PG_VERSION_NUM >= 140000
+#if HAS_MULTIRANGES
 		case TYPTYPE_MULTIRANGE:
 			/* It compares the bounds of its ranges itself, whatever "=" the ranges have. */
 			hashing.kind = KeyKind::Multirange;
@@ -241,7 +241,7 @@ WidthOfRow(Oid type)
 	HashWidth width = HashWidth::Wide;
 	TupleDesc desc;
 
-	if (type == RECORDOID || PG_VERSION_NUM < 140000)
+	if (type == RECORDOID || !HAS_HASHED_RECORDS)
 		return HashWidth::None;
 	desc = lookup_rowtype_tupdesc(type, -1);
 	for (int i = 0; i < desc->natts; i++)
@@ -267,7 +267,7 @@ WidthOf(Oid type, Oid equality, bool look_into_rows)
 		case KeyKind::Range:
 		case KeyKind::Multirange:
 			return WidthOf(hashing.element, hashing.element_equality, look_into_rows);
-#if PG_VERSION_NUM < 140000
+#if !HAS_HASHED_TIDS
 		case KeyKind::Tid:
 			return HashWidth::None; /* as the server has it */
 #endif
@@ -361,7 +361,7 @@ MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation, Oid nam
 						   plan->typcache->rng_collation,
 						   hashing.element_equality == DEFAULT_EQUALITY ? hashing.element : type);
 			break;
-#if PG_VERSION_NUM >= 140000
+#if HAS_MULTIRANGES
 		case KeyKind::Multirange:
 			plan->typcache = lookup_type_cache(plan->type, TYPECACHE_MULTIRANGE_INFO);
 			plan->element = MakePlanBy(context, hashing.element, hashing.element_equality,

@@ -21,6 +21,7 @@ extern "C" {
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
 }

@@ -1,6 +1,6 @@
 /*
  * The one door to PostgreSQL's headers: C++ headers first and outside of
- * extern "C", the server's inside, and what differs between majors.
+ * extern "C", the server's inside, and what differs between servers (compat.hpp).
  */
 #ifndef STREAMDEDUP_PG_PG_HPP
 #define STREAMDEDUP_PG_PG_HPP
@@ -28,18 +28,13 @@ extern "C" {
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 }
+
+#include "pg/compat.hpp"
 
 /* Hashes, times and counters of 64 bits are passed as values. */
 #if SIZEOF_VOID_P < 8
 #error "streamdedup needs a 64-bit server"
-#endif
-
-#if PG_VERSION_NUM < 140000
-#define PG_LSNOID LSNOID
 #endif
 
 /*

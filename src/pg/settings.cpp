@@ -69,11 +69,7 @@ CheckApproximateDistinct(bool *newval, void **extra, GucSource source)
 {
 	SetBy *by;
 
-#if PG_VERSION_NUM >= 160000
-	by = (SetBy *) guc_malloc(LOG, sizeof(SetBy));
-#else
-	by = (SetBy *) malloc(sizeof(SetBy));
-#endif
+	by = (SetBy *) MALLOC_FOR_SETTING(sizeof(SetBy));
 	if (by == NULL)
 	{
 		GUC_check_errcode(ERRCODE_OUT_OF_MEMORY);
@@ -144,11 +140,7 @@ InitSettings(void)
 							 "It takes less time and changes nothing else.", &guard_read_ahead,
 							 true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
 
-#if PG_VERSION_NUM >= 150000
 	MarkGUCPrefixReserved("streamdedup");
-#else
-	EmitWarningsOnPlaceholders("streamdedup");
-#endif
 }
 
 Size

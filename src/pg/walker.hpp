@@ -10,12 +10,7 @@ extern "C" {
 #include "nodes/nodeFuncs.h"
 }
 
-/* Before 16 walkers are declared without arguments, as C may. */
-#if PG_VERSION_NUM >= 160000
-using Walker = tree_walker_callback;
-#else
-using Walker = bool (*)();
-#endif
+using Walker = WALKER_TYPE;
 
 static inline Walker
 AsWalker(bool (*visit)(Node *, void *))
@@ -23,11 +18,7 @@ AsWalker(bool (*visit)(Node *, void *))
 	return (Walker) (void (*)(void)) visit;
 }
 
-#if PG_VERSION_NUM >= 160000
-using StateWalker = planstate_tree_walker_callback;
-#else
-using StateWalker = bool (*)();
-#endif
+using StateWalker = STATE_WALKER_TYPE;
 
 static inline StateWalker
 AsStateWalker(bool (*visit)(struct PlanState *, void *))

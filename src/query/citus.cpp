@@ -376,7 +376,8 @@ UsePartial(Aggref *aggregate)
 }
 
 static PlannedStmt *
-PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+PlanForCitus(Query *query, const char *text, int cursor_options,
+			 ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	Found found = {};
 	bool distributed = false;
@@ -396,8 +397,8 @@ PlanForCitus(Query *query, const char *text, int cursor_options, ParamListInfo p
 	foreach(cell, found.partial)
 		UsePartial(lfirst_node(Aggref, cell));
 	statement = previous_planner != NULL
-					? previous_planner(query, text, cursor_options, parameters)
-					: standard_planner(query, text, cursor_options, parameters);
+					? previous_planner(query, text, cursor_options, parameters EXPLAIN)
+					: standard_planner(query, text, cursor_options, parameters EXPLAIN);
 	if (distributed || found.partial != NIL)
 		statement->dependsOnRole = true; /* on what the user may call */
 	return statement;

@@ -192,11 +192,7 @@ DEDUP_FUNCTION(dedup_new_keys_support)
 		{
 			Node *array = (Node *) lsecond(((FuncExpr *) request->node)->args);
 
-#if PG_VERSION_NUM >= 170000
-			request->rows = estimate_array_length(request->root, array);
-#else
-			request->rows = estimate_array_length(array);
-#endif
+			request->rows = ESTIMATE_ARRAY_LENGTH(request->root, array);
 			PG_RETURN_POINTER(request);
 		}
 	}

@@ -37,11 +37,9 @@ WalkPlan(Plan *plan, Visit visit)
 		case T_MergeAppend:
 			WalkList(((MergeAppend *) plan)->mergeplans, visit);
 			break;
-#if PG_VERSION_NUM < 140000
 		case T_ModifyTable:
-			WalkList(((ModifyTable *) plan)->plans, visit);
+			WalkList(PLANS_OF_MODIFY((ModifyTable *) plan), visit);
 			break;
-#endif
 		default:
 			break;
 	}

@@ -257,7 +257,7 @@ CheckPromise(RowsSink *sink, TupleDesc actual)
 						errmsg("result of the query changed between its planning and its run")));
 }
 
-#if PG_VERSION_NUM >= 140000 && !defined(DEDUP_ROWS_BY_CURSOR)
+#if HAS_SPI_RECEIVERS && !defined(DEDUP_ROWS_BY_CURSOR)
 
 static bool
 ReceiveRow(TupleTableSlot *slot, DestReceiver *self)

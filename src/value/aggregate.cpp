@@ -249,7 +249,7 @@ DEDUP_FUNCTION(dedup_merge_agg_trans)
 static void
 WarnForOther(FunctionCallInfo fcinfo, const FilterRef &filter, const char *name)
 {
-	static fmNodePtr warned_caller = NULL;
+	static Node *warned_caller = NULL;
 	static TimestampTz warned_statement = 0;
 	const TimestampTz statement = GetCurrentStatementStartTimestamp();
 

@@ -4,6 +4,7 @@
  */
 #include "value/cache.hpp"
 
+#include "pg/compat_storage.hpp"
 #include "value/sound.hpp"
 
 extern "C" {
@@ -77,19 +78,11 @@ MakeFetchKey(Datum datum, FetchKey *key)
 	snapshot = GetActiveSnapshot();
 	memset(key, 0, sizeof *key); /* compared as bytes */
 	VARATT_EXTERNAL_GET_POINTER(key->pointer, DatumGetPointer(datum));
-#if PG_VERSION_NUM >= 170000
-	key->transaction = MyProc->vxid.lxid;
-#else
-	key->transaction = MyProc->lxid;
-#endif
+	key->transaction = LOCAL_XID;
 	key->command = snapshot->curcid;
 	key->xmin = snapshot->xmin;
 	key->xmax = snapshot->xmax;
-#if PG_VERSION_NUM >= 140000
-	key->completions = snapshot->snapXactCompletionCount;
-#else
-	key->completions = snapshot->xcnt;
-#endif
+	key->completions = ENDED_BEFORE(snapshot);
 	return true;
 }
 

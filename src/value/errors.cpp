@@ -7,21 +7,12 @@
 
 extern "C" {
 #include "utils/float.h"
-#if PG_VERSION_NUM >= 160000
-#include "nodes/miscnodes.h"
-#endif
 }
 
 using dedup::Flaw;
 using dedup::Header;
 
 /* ---- bytes that are no filter ---------------------------------------------- */
-
-#if PG_VERSION_NUM >= 160000
-#define FLAW_REPORT(escontext, ...) errsave(escontext, __VA_ARGS__)
-#else
-#define FLAW_REPORT(escontext, ...) ereport(ERROR, __VA_ARGS__)
-#endif
 
 void
 ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *escontext)
@@ -33,28 +24,25 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 		case Flaw::kNone:
 			return;
 		case Flaw::kFutureVersion:
-			FLAW_REPORT(escontext,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("dedup_filter format version %d is not supported", image[1]),
-						 errdetail("This release of streamdedup reads version %d.",
-								   dedup::kFormatVersion),
-						 errhint(
-							 "Update streamdedup, or check that the value is a dedup_filter.")));
+			SOFT_ERROR(escontext,
+					   (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("dedup_filter format version %d is not supported", image[1]),
+						errdetail("This release of streamdedup reads version %d.",
+								  dedup::kFormatVersion),
+						errhint("Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
 		case Flaw::kUnknownMethod:
-			FLAW_REPORT(escontext,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("dedup_filter method number %d is not supported", image[2]),
-						 errhint(
-							 "Update streamdedup, or check that the value is a dedup_filter.")));
+			SOFT_ERROR(escontext,
+					   (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("dedup_filter method number %d is not supported", image[2]),
+						errhint("Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
 		case Flaw::kUnknownHash:
-			FLAW_REPORT(escontext,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("dedup_filter hash function number %u is not supported",
-								dedup::HashNumberOf(image)),
-						 errhint(
-							 "Update streamdedup, or check that the value is a dedup_filter.")));
+			SOFT_ERROR(escontext,
+					   (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("dedup_filter hash function number %u is not supported",
+							   dedup::HashNumberOf(image)),
+						errhint("Update streamdedup, or check that the value is a dedup_filter.")));
 			return;
 		case Flaw::kNotAFilter:
 			detail = "It does not begin with the header of a dedup_filter.";
@@ -66,13 +54,13 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 			detail = "Its size does not agree with its header.";
 			break;
 		case Flaw::kWorking:
-			FLAW_REPORT(escontext,
-						(errcode(sqlstate == ERRCODE_DATA_CORRUPTED
-									 ? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-									 : sqlstate),
-						 errmsg("dedup_filter value is the unfinished state of an aggregate"),
-						 errhint("Store the result of dedup_agg() or dedup_merge_agg(), not that "
-								 "of their transition functions.")));
+			SOFT_ERROR(escontext,
+					   (errcode(sqlstate == ERRCODE_DATA_CORRUPTED
+									? ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+									: sqlstate),
+						errmsg("dedup_filter value is the unfinished state of an aggregate"),
+						errhint("Store the result of dedup_agg() or dedup_merge_agg(), not that "
+								"of their transition functions.")));
 			return;
 		case Flaw::kChecksum:
 			detail = "Its checksum does not match its contents.";
@@ -85,14 +73,14 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 			break;
 	}
 	if (sqlstate == ERRCODE_DATA_CORRUPTED)
-		FLAW_REPORT(escontext, (errcode(sqlstate), errmsg("dedup_filter value is corrupt"),
-								errdetail("%s", detail),
-								errhint("Restore the value from a backup, or build it again.")));
+		SOFT_ERROR(escontext, (errcode(sqlstate), errmsg("dedup_filter value is corrupt"),
+							   errdetail("%s", detail),
+							   errhint("Restore the value from a backup, or build it again.")));
 	else
-		FLAW_REPORT(escontext,
-					(errcode(sqlstate), errmsg("invalid dedup_filter value of %zu bytes", size),
-					 errdetail("%s", detail),
-					 errhint("Only the unchanged output of a dedup_filter can be read back.")));
+		SOFT_ERROR(escontext,
+				   (errcode(sqlstate), errmsg("invalid dedup_filter value of %zu bytes", size),
+					errdetail("%s", detail),
+					errhint("Only the unchanged output of a dedup_filter can be read back.")));
 }
 
 /* ---- what a filter cannot do ------------------------------------------------ */

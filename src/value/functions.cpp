@@ -137,7 +137,7 @@ DEDUP_FUNCTION(dedup_add_all)
  */
 DEDUP_FUNCTION(dedup_add_support)
 {
-#if PG_VERSION_NUM >= 180000
+#if HAS_MODIFY_IN_PLACE
 	Node *request = (Node *) PG_GETARG_POINTER(0);
 
 	if (IsA(request, SupportRequestModifyInPlace))

@@ -237,7 +237,7 @@ HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, in
 			read = PinPage(filter, block, held);
 			if (address != NULL)
 				PrefetchKey(held->bytes, *address);
-			LockBuffer(held->buffer, lock);
+			LockBuffer(held->buffer, (BufferLock) lock);
 			if (unlikely(PageIsNew((Page) held->bytes)))
 			{
 				if (make == IfNew::Make)

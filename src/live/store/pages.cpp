@@ -6,9 +6,6 @@
 
 extern "C" {
 #include "access/xlog.h"
-#if PG_VERSION_NUM >= 150000
-#include "access/xlogrecovery.h"
-#endif
 #include "storage/indexfsm.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -67,13 +64,7 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 static XLogRecPtr
 EndOfWal(void)
 {
-	if (!RecoveryInProgress())
-		return GetXLogInsertRecPtr();
-#if PG_VERSION_NUM >= 150000
-	return GetCurrentReplayRecPtr(NULL);
-#else
-	return PG_UINT64_MAX;
-#endif
+	return RecoveryInProgress() ? END_OF_REPLAY() : GetXLogInsertRecPtr();
 }
 
 /*
@@ -124,7 +115,7 @@ HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldP
 	if (!IsLong(filter, block))
 		return false;
 	read = PinPage(filter, block, held);
-	LockBuffer(held->buffer, lock);
+	LockBuffer(held->buffer, (BufferLock) lock);
 	if (PageIsNew((Page) held->bytes))
 	{
 		UnlockReleaseBuffer(held->buffer);
@@ -144,10 +135,8 @@ ReleasePage(const HeldPage &held)
 bool
 IsHeld(const HeldPage &held, bool exclusive)
 {
-	LWLock *lock = BufferDescriptorGetContentLock(GetBufferDescriptor(held.buffer - 1));
-
 	return held.block == BufferGetBlockNumber(held.buffer) &&
-		   (exclusive ? LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) : LWLockHeldByMe(lock));
+		   (exclusive ? BUFFER_IS_LOCKED_EXCLUSIVELY(held.buffer) : BUFFER_IS_LOCKED(held.buffer));
 }
 #endif
 
@@ -157,19 +146,7 @@ IsHeld(const HeldPage &held, bool exclusive)
 static void
 Lengthen(const LiveFilter &filter, BlockNumber have, BlockNumber want)
 {
-#if PG_VERSION_NUM >= 160000
-	if (have < want)
-		smgrzeroextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, (int) (want - have), false);
-#else
-	PGAlignedBlock zero;
-
-	memset(zero.data, 0, BLCKSZ);
-	for (; have < want; have++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		smgrextend(RelationGetSmgr(filter.rel), MAIN_FORKNUM, have, zero.data, false);
-	}
-#endif
+	AddZeroPages(RelationGetSmgr(filter.rel), have, want);
 }
 
 BlockNumber

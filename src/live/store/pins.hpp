@@ -5,6 +5,7 @@
 #define STREAMDEDUP_LIVE_STORE_PINS_HPP
 
 #include "live/store/store.hpp"
+#include "pg/compat_storage.hpp"
 
 extern "C" {
 #include "executor/instrument.h"
@@ -53,17 +54,10 @@ extern void InitHeader(uint8_t *bytes);
 static inline bool
 PinRecent(const LiveFilter &filter, BlockNumber block, Buffer buffer)
 {
-#if PG_VERSION_NUM >= 140000
-	if (buffer <= 0 || BUF_STATE_GET_USAGECOUNT(pg_atomic_read_u32(
-						   &GetBufferDescriptor(buffer - 1)->state)) < BM_MAX_USAGE_COUNT)
+#if HAS_RECENT_BUFFERS
+	if (buffer <= 0 || BUF_STATE_GET_USAGECOUNT(BUFFER_STATE(buffer)) < BM_MAX_USAGE_COUNT ||
+		!ReadRecentBuffer(FileOf(filter.rel), MAIN_FORKNUM, block, buffer))
 		return false;
-#if PG_VERSION_NUM >= 160000
-	if (!ReadRecentBuffer(filter.rel->rd_locator, MAIN_FORKNUM, block, buffer))
-		return false;
-#else
-	if (!ReadRecentBuffer(filter.rel->rd_node, MAIN_FORKNUM, block, buffer))
-		return false;
-#endif
 	pgstat_count_buffer_read(filter.rel);
 	pgstat_count_buffer_hit(filter.rel);
 	return true;

@@ -3,6 +3,7 @@
  * the keys of subtransactions.
  */
 #include "live/store/store.hpp"
+#include "pg/compat_storage.hpp"
 
 extern "C" {
 #include "access/subtrans.h"
@@ -32,7 +33,7 @@ WideXid(TransactionId xid)
 	return last_wide;
 }
 
-#if PG_VERSION_NUM >= 140000
+#if HAS_VISIBILITY_BOUNDS
 
 namespace
 {
@@ -81,8 +82,7 @@ SeenByAllBefore(const LiveFilter &)
 static bool
 SeenByAll(const LiveFilter &filter, uint64 wide)
 {
-	return TransactionIdPrecedes((TransactionId) wide,
-								 GetOldestXmin(filter.rel, PROCARRAY_FLAGS_VACUUM));
+	return TransactionIdPrecedes((TransactionId) wide, OLDEST_RUNNING(filter.rel));
 }
 
 #endif
@@ -94,11 +94,7 @@ KnownCommitted live_committed[kKnownCommitted];
 bool
 LookUpPossibleXids(uint64 wide)
 {
-#if PG_VERSION_NUM >= 170000
-	const TransactionId oldest = TransamVariables->oldestClogXid;
-#else
-	const TransactionId oldest = ShmemVariableCache->oldestClogXid;
-#endif
+	const TransactionId oldest = OLDEST_CLOG_XID;
 
 	live_xids_to = U64FromFullTransactionId(ReadNextFullTransactionId());
 	live_xids_from = live_xids_to - (uint32) ((TransactionId) live_xids_to - oldest);

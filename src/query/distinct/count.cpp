@@ -79,7 +79,7 @@ static bool was_missing = false;
  * aggregate go by themselves, as those with any function.
  */
 static void
-ProcChanged(Datum arg, int cache, uint32 hash)
+ProcChanged(Datum arg, SYSCACHE_ID cache, uint32 hash)
 {
 	if (IsPlanMark(hash))
 		return;
@@ -211,12 +211,10 @@ IsForeign(const Query *query)
 				foreign = true;
 				break;
 			case RTE_JOIN:
-#if PG_VERSION_NUM >= 180000
-			case RTE_GROUP:
-#endif
 				break;
 			default:
-				return false;
+				if (!IS_GROUP(entry))
+					return false;
 		}
 	}
 	return foreign;

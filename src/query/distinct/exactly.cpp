@@ -13,7 +13,6 @@
  * or their plans are dropped; so those that call functions are dropped, too.
  */
 #include "query/distinct/exactly.hpp"
-#include "pg/executor_run.hpp"
 #include "pg/settings.hpp"
 #include "query/distinct/distributed.hpp"
 

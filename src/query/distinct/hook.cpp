@@ -79,11 +79,12 @@ PlanningApproximate(void)
 }
 
 static PlannedStmt *
-NextPlanner(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+NextPlanner(Query *query, const char *text, int cursor_options,
+			ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	if (previous_planner != NULL)
-		return previous_planner(query, text, cursor_options, parameters);
-	return standard_planner(query, text, cursor_options, parameters);
+		return previous_planner(query, text, cursor_options, parameters EXPLAIN);
+	return standard_planner(query, text, cursor_options, parameters EXPLAIN);
 }
 
 /*
@@ -92,7 +93,7 @@ NextPlanner(Query *query, const char *text, int cursor_options, ParamListInfo pa
  */
 static PlannedStmt *
 PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
-	   ParamListInfo parameters)
+	   ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	bool outer_approximate = planning_approximate;
 	bool outer_exactly = BeginExactly();
@@ -103,7 +104,7 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 	split_aggregates = false;
 	PG_TRY();
 	{
-		statement = NextPlanner(query, text, cursor_options, parameters);
+		statement = NextPlanner(query, text, cursor_options, parameters EXPLAIN);
 	}
 	PG_FINALLY();
 	{
@@ -135,7 +136,8 @@ IsFromOutside(const ErrorData *error)
  * does not plan all statements, and what it cannot plan must not depend on the setting.
  */
 static PlannedStmt *
-TryToPlan(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+TryToPlan(Query *query, const char *text, int cursor_options,
+		  ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -145,7 +147,7 @@ TryToPlan(Query *query, const char *text, int cursor_options, ParamListInfo para
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		statement = PlanAs(true, query, text, cursor_options, parameters);
+		statement = PlanAs(true, query, text, cursor_options, parameters EXPLAIN);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -190,19 +192,19 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
  */
 static PlannedStmt *
 PlanDistributed(Query *query, const Uses &uses, const char *text, int cursor_options,
-				ParamListInfo parameters)
+				ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	Query *replaced = query;
 
 	/* there are no subtransactions in parallel mode */
 	if (uses.count_distinct && !IsInParallelMode())
 		replaced = RewriteCountDistinct(query, true);
-	return replaced == query ? NULL : TryToPlan(replaced, text, cursor_options, parameters);
+	return replaced == query ? NULL : TryToPlan(replaced, text, cursor_options, parameters EXPLAIN);
 }
 
 static PlannedStmt *
 PlanLocal(Query *query, const Uses &uses, const char *text, int cursor_options,
-		  ParamListInfo parameters)
+		  ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	PlannedStmt *statement;
 
@@ -210,14 +212,15 @@ PlanLocal(Query *query, const Uses &uses, const char *text, int cursor_options,
 		query = RewriteCountDistinct(query, false);
 	if (uses.distinct)
 		MarkDistinctQueries(query);
-	statement = PlanAs(true, query, text, cursor_options, parameters);
+	statement = PlanAs(true, query, text, cursor_options, parameters EXPLAIN);
 	if (uses.distinct)
 		FinishDistinctPlan(statement);
 	return statement;
 }
 
 static PlannedStmt *
-PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+PlanStatement(Query *query, const char *text, int cursor_options,
+			  ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	Uses uses = {};
 	ScopeWalk walk = {};
@@ -244,14 +247,14 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	if (wanted && !held_back)
 	{
 		if (reach == Reach::Distributed)
-			statement = PlanDistributed(query, uses, text, cursor_options, parameters);
+			statement = PlanDistributed(query, uses, text, cursor_options, parameters EXPLAIN);
 		else
-			statement = PlanLocal(query, uses, text, cursor_options, parameters);
+			statement = PlanLocal(query, uses, text, cursor_options, parameters EXPLAIN);
 	}
 	if (statement != NULL)
 		MarkPlan(statement, PlanMark::Approximate);
 	else
-		statement = PlanAs(false, query, text, cursor_options, parameters);
+		statement = PlanAs(false, query, text, cursor_options, parameters EXPLAIN);
 	if (uses.distinct || uses.count_distinct)
 		statement->dependsOnRole = true;
 	if (held_back)
@@ -290,14 +293,6 @@ NoteExpression(ParseState *state, Query *query)
 	query->hasSubLinks = walk.functions_decide;
 }
 
-#if PG_VERSION_NUM >= 140000
-#define JUMBLE_PARAMETER , JumbleState *jumble
-#define JUMBLE , jumble
-#else
-#define JUMBLE_PARAMETER
-#define JUMBLE
-#endif
-
 static void
 NoteAnalyzed(ParseState *state, Query *query JUMBLE_PARAMETER)
 {
@@ -313,22 +308,15 @@ MakesView(const Node *statement)
 {
 	if (statement == NULL || !IsA(statement, CreateTableAsStmt))
 		return false;
-#if PG_VERSION_NUM >= 140000
-	return ((const CreateTableAsStmt *) statement)->objtype == OBJECT_MATVIEW;
-#else
-	return ((const CreateTableAsStmt *) statement)->relkind == OBJECT_MATVIEW;
-#endif
+	return OBJECT_MADE_BY((const CreateTableAsStmt *) statement) == OBJECT_MATVIEW;
 }
 
 /* Returns whether the name can be that of a function that may run statements. */
 static bool
 MayNameUserFunction(List *name)
 {
-#if PG_VERSION_NUM >= 140000
-	FuncCandidateList candidate = FuncnameGetCandidates(name, -1, NIL, false, false, false, true);
-#else
-	FuncCandidateList candidate = FuncnameGetCandidates(name, -1, NIL, false, false, true);
-#endif
+	[[maybe_unused]] int flags;
+	FuncCandidateList candidate = FUNCTIONS_NAMED(name, &flags);
 
 	for (; candidate != NULL; candidate = candidate->next)
 		if (candidate->oid >= FirstNormalObjectId)
@@ -441,14 +429,6 @@ RunsExactly(const Node *statement)
 			return true;
 	}
 }
-
-#if PG_VERSION_NUM >= 140000
-#define READ_ONLY_TREE_PARAMETER bool read_only_tree,
-#define READ_ONLY_TREE read_only_tree,
-#else
-#define READ_ONLY_TREE_PARAMETER
-#define READ_ONLY_TREE
-#endif
 
 static void
 NextUtility(PlannedStmt *statement, const char *text,

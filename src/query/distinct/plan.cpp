@@ -111,11 +111,7 @@ MayBeApproximate(PlannerInfo *root)
 static List *
 DistinctClause(PlannerInfo *root)
 {
-#if PG_VERSION_NUM >= 160000
-	return root->processed_distinctClause;
-#else
-	return root->parse->distinctClause;
-#endif
+	return DISTINCT_CLAUSE(root);
 }
 
 /* Our hash has to see as equal what the query calls equal. */
@@ -210,9 +206,7 @@ MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, b
 		COST_FACTOR *
 		(child->total_cost + 0.5 * cpu_operator_cost * list_length(references) * child->rows +
 		 0.5 * cpu_tuple_cost * path->path.rows);
-#if PG_VERSION_NUM >= 180000
-	path->path.disabled_nodes = child->disabled_nodes;
-#endif
+	DISABLED_LIKE(&path->path, child);
 	path->custom_paths = list_make1(child);
 	path->custom_private = references;
 	path->methods = &PathMethods;
@@ -243,7 +237,7 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
  * Before 15 the server has no parallel DISTINCT. On 32 bits its shared areas take at most 128 MB in
  * one piece.
  */
-#if PG_VERSION_NUM >= 150000 && SIZEOF_DSA_POINTER == 8
+#if HAS_PARALLEL_DISTINCT && SIZEOF_DSA_POINTER == 8
 #define HAS_PARTIAL_PATHS 1
 #else
 #define HAS_PARTIAL_PATHS 0

@@ -260,7 +260,7 @@ NoteFunction(Node *node, ScopeWalk *walk)
 			break;
 		case T_CoerceToDomain:
 			/* A value that a constraint refuses is an error, wherever it is. */
-			walk->functions_decide |= DomainHasConstraints(((CoerceToDomain *) node)->resulttype);
+			walk->functions_decide |= DOMAIN_HAS_CONSTRAINTS(((CoerceToDomain *) node)->resulttype);
 			break;
 		default:
 			break;
@@ -557,12 +557,10 @@ WalkLevel(Query *query, Place place, ScopeWalk *walk)
 	else
 		WalkFrom((Node *) query->jointree, input, walk);
 	WalkList(query, place, walk);
-#if PG_VERSION_NUM >= 180000
 	foreach(cell, query->rtable)
-		if (lfirst_node(RangeTblEntry, cell)->rtekind == RTE_GROUP)
-			WalkExpression((Node *) lfirst_node(RangeTblEntry, cell)->groupexprs, place.counts,
-						   place.counts, false, walk);
-#endif
+		if (IS_GROUP(lfirst_node(RangeTblEntry, cell)))
+			WalkExpression((Node *) GROUP_EXPRESSIONS(lfirst_node(RangeTblEntry, cell)),
+						   place.counts, place.counts, false, walk);
 	WalkExpression(query->havingQual, place.counts, false, false, walk);
 	foreach(cell, query->windowClause)
 		WalkExact((Node *) lfirst(cell), walk);

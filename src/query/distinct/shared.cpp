@@ -11,9 +11,6 @@
 extern "C" {
 #include "miscadmin.h"
 #include "pgstat.h"
-#if PG_VERSION_NUM >= 140000
-#include "utils/wait_event.h"
-#endif
 }
 
 using dedup::SharedSet;

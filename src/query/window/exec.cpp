@@ -17,9 +17,6 @@ extern "C" {
 #include "catalog/objectaccess.h"
 #include "catalog/pg_proc.h"
 #include "commands/explain.h"
-#if PG_VERSION_NUM >= 180000
-#include "commands/explain_format.h"
-#endif
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/acl.h"
@@ -412,11 +409,7 @@ ExecWindow(CustomScanState *css)
 static void
 CheckMayExecute(Oid function)
 {
-#if PG_VERSION_NUM >= 160000
-	AclResult result = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
-#else
-	AclResult result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
-#endif
+	AclResult result = MAY_EXECUTE(function, GetUserId());
 
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));

@@ -33,10 +33,6 @@ extern "C" {
 #include "utils/fmgroids.h"
 }
 
-#if PG_VERSION_NUM < 140000
-#define F_ROW_NUMBER F_WINDOW_ROW_NUMBER
-#endif
-
 static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
 static planner_hook_type previous_planner = NULL;
 
@@ -146,18 +142,7 @@ OnlyCalls(const WindowAggPath *path)
 {
 	const WindowClause *window = path->winclause;
 
-#if PG_VERSION_NUM >= 170000
-	if (path->runCondition != NIL)
-		return false;
-#elif PG_VERSION_NUM >= 150000
-	if (window->runCondition != NIL)
-		return false;
-#endif
-#if PG_VERSION_NUM >= 150000
-	if (path->qual != NIL)
-		return false;
-#endif
-	return window->startOffset == NULL && window->endOffset == NULL;
+	return !LEAVES_OUT_ROWS(path) && window->startOffset == NULL && window->endOffset == NULL;
 }
 
 /*
@@ -238,9 +223,7 @@ MakeWindowPath(const WindowAggPath *replaced, Path *input, List *functions, bool
 	path->path.pathtype = T_CustomScan;
 	path->path.total_cost -= 0.5 * (replaced->path.total_cost - input->total_cost);
 	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
-#if PG_VERSION_NUM >= 150000
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-#endif
 	path->custom_paths = list_make1(input);
 	path->custom_private = list_make3(functions, replaced->winclause, makeInteger(read_ahead));
 	path->methods = &PathMethods;
@@ -471,7 +454,8 @@ FinishWindowPlan(PlannedStmt *statement)
 }
 
 static PlannedStmt *
-PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo parameters)
+PlanStatement(Query *query, const char *text, int cursor_options,
+			  ParamListInfo parameters EXPLAIN_PARAMETER)
 {
 	const Query *outer = planned;
 	bool outer_has_node = has_node;
@@ -482,8 +466,8 @@ PlanStatement(Query *query, const char *text, int cursor_options, ParamListInfo 
 	PG_TRY();
 	{
 		statement = previous_planner != NULL
-						? previous_planner(query, text, cursor_options, parameters)
-						: standard_planner(query, text, cursor_options, parameters);
+						? previous_planner(query, text, cursor_options, parameters EXPLAIN)
+						: standard_planner(query, text, cursor_options, parameters EXPLAIN);
 		if (has_node)
 			FinishWindowPlan(statement);
 	}
