@@ -21,7 +21,7 @@ END $$;
 
 -- one page, and up to 30 times its keys: a look-up reads that page, a fan and a leaf, however many
 -- there are; single keys, and an array
-SELECT dedup_create('set', dedup_filter(1000, 0.0001, 42)), dedup_create('batch', dedup_filter(1000, 0.0001, 42));
+SELECT dedup_create('set', dedup_filter(900, 0.0001, 42)), dedup_create('batch', dedup_filter(900, 0.0001, 42));
 SELECT pg_temp.added('set', 1, 30000), (SELECT count(*) FROM dedup_new_keys('batch', (SELECT array_agg(k) FROM generate_series(1, 30000) k)));
 SELECT pg_temp.seen(f, 1, 30000), pg_temp.seen(f, 30001, 60000) < 20 AS rate, pg_temp.added(f, 1, 30000) FROM unnest('{set,batch}'::regclass[]) f;
 SELECT pg_temp.most(f, 100000) FROM unnest('{set,batch}'::regclass[]) f;
@@ -35,7 +35,7 @@ SELECT (dedup_check(f)).* FROM unnest('{set,batch}'::regclass[]) f;
 SELECT pg_temp.added('set', 100001, 101000) > 995 AS added, pg_temp.seen('set', 100001, 101000);
 
 -- what is rolled back goes, and the pages with it: later keys settle them, or VACUUM does
-SELECT dedup_create('back', dedup_filter(1000, 0.0001, 42));
+SELECT dedup_create('back', dedup_filter(900, 0.0001, 42));
 BEGIN;
 SELECT pg_temp.added('back', 1, 10000) > 9990 AS added;
 SELECT overflow_pages > 10 AS fan FROM dedup_stats('back');
@@ -60,8 +60,8 @@ COMMIT;
 SELECT pg_temp.seen('back', 1001, 5000), pg_temp.seen('back', 5001, 7000) < 10 AS gone;
 
 -- forgetting keys of leaves, in a transaction that is rolled back, and in more transactions than a
--- page has tags for, while a cursor's snapshot keeps them from being settled
-SELECT dedup_create('forget', dedup_filter(1000, 0.0001, 42));
+-- page has tags for
+SELECT dedup_create('forget', dedup_filter(900, 0.0001, 42));
 SELECT pg_temp.added('forget', 1, 10000) > 9990 AS added;
 BEGIN;
 SELECT count(*) FROM generate_series(1, 10000, 2) k WHERE dedup_forget('forget', k);

@@ -38,11 +38,11 @@ struct Key {
   uint64_t rest;
   bool forgotten;
 
-  auto operator<=>(const Key& other) const {
-    return std::tie(tag.xid, tag.generation, tag.base, line, rest, forgotten) <=>
-           std::tie(other.tag.xid, other.tag.generation, other.tag.base, other.line, other.rest,
-                    other.forgotten);
+  auto All() const {
+    return std::tie(tag.xid, tag.generation, tag.base, line, rest, forgotten);
   }
+  bool operator<(const Key& other) const { return All() < other.All(); }
+  bool operator==(const Key& other) const { return All() == other.All(); }
 };
 
 Key RandomKey(Random* random, unsigned transactions) {
