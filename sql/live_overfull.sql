@@ -28,7 +28,7 @@ SELECT pg_temp.most(f, 100000) FROM unnest('{set,batch}'::regclass[]) f;
 SELECT (dedup_check(f)).* FROM unnest('{set,batch}'::regclass[]) f;
 VACUUM set, batch;
 SELECT pg_temp.seen(f, 1, 30000), pg_temp.added(f, 1, 30000) FROM unnest('{set,batch}'::regclass[]) f;
-SELECT name, overflow_pages BETWEEN 35 AND 90 AS pages, overflow_pages + 2 = bytes / 8192 AS all_counted, count BETWEEN 29950 AND 30000 AS count
+SELECT name, overflow_pages BETWEEN 35 AND 90 AS pages, bytes / 8192 - overflow_pages - 2 BETWEEN 0 AND 3 AS all_counted, count BETWEEN 29950 AND 30000 AS count
 FROM (VALUES ('set'), ('batch')) f(name), dedup_stats(name::regclass);
 SELECT (dedup_check(f)).* FROM unnest('{set,batch}'::regclass[]) f;
 -- and takes more keys
@@ -103,3 +103,4 @@ VACUUM grows, timed;
 SELECT pg_temp.seen(f, 1, 50000), pg_temp.seen(f, 50001, 60000), pg_temp.added(f, 1, 1000) FROM unnest('{grows,timed}'::regclass[]) f;
 SELECT (dedup_check(f)).* FROM unnest('{grows,timed}'::regclass[]) f;
 DROP TABLE set, batch, back, forget, grows, timed;
+DROP PROCEDURE forget_all;
