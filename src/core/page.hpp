@@ -252,8 +252,8 @@ inline const uint8_t* LineAt(const uint8_t* page, unsigned line) noexcept {
 }
 
 // Writes everything behind PostgreSQL's page header. `number` is, of an overflow page or a fan, the
-// main page of its chain (OwnerOf()); of a main page or a map page of a filter that grows, its number;
-// 0 for all others.
+// main page of its chain (OwnerOf()); of a main page or a map page of a filter that grows, its
+// number; 0 for all others.
 inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout& layout,
                      uint32_t number) noexcept {
   std::memset(page + kMagicAt, 0, kPageBytes - kMagicAt);

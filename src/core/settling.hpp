@@ -205,8 +205,8 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
 // at some places. A nearly full area may have no place for an entry in the new order. Then all
 // stay where they are, and those that leave are taken back: else a page that stays full would
 // name a transaction for ever.
-inline void CloseRanks(uint8_t* page, const AreaShape& area, const Entry* kept,
-                       unsigned kept_count, const uint16_t* left, unsigned left_count) noexcept {
+inline void CloseRanks(uint8_t* page, const AreaShape& area, const Entry* kept, unsigned kept_count,
+                       const uint16_t* left, unsigned left_count) noexcept {
   uint8_t saved[kMaxEntries * 8];
   const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
   std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);

@@ -118,10 +118,9 @@ ChainFlaw(const uint8_t *page, const uint8_t *main, const SlotRange *slots)
 		return "It belongs to another page's chain.";
 	if (IsFan(page))
 		return NULL;
-	if (slots == NULL
-			? IsLeaf(page)
-			: !IsLeaf(page) || SlotsOfLeaf(page).first != slots->first ||
-				  SlotsOfLeaf(page).count != slots->count)
+	if (slots == NULL ? IsLeaf(page)
+					  : !IsLeaf(page) || SlotsOfLeaf(page).first != slots->first ||
+							SlotsOfLeaf(page).count != slots->count)
 		return "It is not the part of the fan that it is named as.";
 	ForEachEntry(page, kOverflowArea, [&](unsigned, const Entry &entry) {
 		if (IsOfGrowing(main) && !HasBits(NumberOf(main), LevelOf(main), PageBits(entry.rest)))
@@ -163,8 +162,8 @@ CheckChainPage(Check *check, const uint8_t *main, BlockNumber at, const SlotRang
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	flaw = PageIsNew((Page) bytes)
 			   ? "It is empty, but in a chain."
-			   : FlawOf(filter, bytes,
-						slots == NULL && IsFan(bytes) ? Kind::kFan : Kind::kOverflow, at);
+			   : FlawOf(filter, bytes, slots == NULL && IsFan(bytes) ? Kind::kFan : Kind::kOverflow,
+						at);
 	if (flaw == NULL)
 		flaw = ChainFlaw(bytes, main, slots);
 	if (flaw == NULL)
@@ -298,7 +297,8 @@ IsMapped(const LiveFilter &filter, Kind kind, uint32 number, BlockNumber block)
 
 	if (which >= kMostMaps)
 		return false;
-	return (kind == Kind::kMap ? ReadRoot(filter, which).map : MappedBlock(filter, number)) == block;
+	return (kind == Kind::kMap ? ReadRoot(filter, which).map : MappedBlock(filter, number)) ==
+		   block;
 }
 
 /* Whether an overflow page, or a fan, with this owner and level is in a chain. */

@@ -52,7 +52,7 @@ SELECT cpu() AS cpu, pg_current_wal_insert_lsn() AS wal \gset
 CALL add_keys('f', :have + 1, :have + :added, 1);
 SELECT format('%s, %s times its keys: a look-up %s us, %s buffers; a new key %s us, %s bytes of WAL; %s bytes a key', :'build', :'times', :'ask_cpu',
 	:'ask_blocks', round((1e6 * (cpu() - :cpu) / :added)::numeric, 1), round((pg_current_wal_insert_lsn() - :'wal'::pg_lsn) / :added.0, 1),
-	round(pg_relation_size('f') / (:have + :added).0, 2));
+	round(pg_relation_size('f')::numeric / (:have + :added), 2));
 SQL
 		have=$((have + added))
 	done

@@ -38,9 +38,7 @@ struct Key {
   uint64_t rest;
   bool forgotten;
 
-  auto All() const {
-    return std::tie(tag.xid, tag.generation, tag.base, line, rest, forgotten);
-  }
+  auto All() const { return std::tie(tag.xid, tag.generation, tag.base, line, rest, forgotten); }
   bool operator<(const Key& other) const { return All() < other.All(); }
   bool operator==(const Key& other) const { return All() == other.All(); }
 };
@@ -94,8 +92,7 @@ struct Fan {
   }
   std::multiset<Key> All() {
     std::multiset<Key> all;
-    for (unsigned slot = 0; slot < live::kFanSlots;
-         slot += live::RunOfSlots(fan(), slot).count) {
+    for (unsigned slot = 0; slot < live::kFanSlots; slot += live::RunOfSlots(fan(), slot).count) {
       const uint32_t block = live::LoadFanSlot(fan(), slot);
       if (block == 0) continue;
       const uint8_t* leaf = pages[block].bytes;
@@ -118,8 +115,8 @@ struct Fan {
     }
   }
   double Fill() {
-    return static_cast<double>(All().size()) / (static_cast<double>(pages.size() - 2) *
-                                                live::kMaxEntries);
+    return static_cast<double>(All().size()) /
+           (static_cast<double>(pages.size() - 2) * live::kMaxEntries);
   }
 };
 
@@ -160,7 +157,9 @@ TEST(Fan, DividedLeavesEndSearches) {
   Fan fan;
   Key last = {};
   while (fan.pages.size() < 4) {
-    last = {{100, 0, 0}, static_cast<unsigned>(random.Next() % live::kLines), random.Next() >> 24,
+    last = {{100, 0, 0},
+            static_cast<unsigned>(random.Next() % live::kLines),
+            random.Next() >> 24,
             false};
     ASSERT_TRUE(fan.Put(last));
   }
@@ -193,7 +192,9 @@ TEST(Fan, DividesUnevenLeaves) {
       for (;;) {
         const uint64_t rest = (random.Next() >> 24 & ~uint64_t{512}) | (high ? 512 : 0);
         const Key key = {{100 + random.Next() % 3, 0, 0},
-                         static_cast<unsigned>(random.Next() % live::kLines), rest, false};
+                         static_cast<unsigned>(random.Next() % live::kLines),
+                         rest,
+                         false};
         if (!live::PutEntry(page.bytes, live::kOverflowArea, key.tag, key.line, key.rest, false)) {
           break;
         }
@@ -223,8 +224,10 @@ TEST(Fan, EndsAtOneSlot) {
   Random random(4);
   std::multiset<Key> twin;
   for (;;) {
-    const Key key = {{100, 0, 0}, static_cast<unsigned>(random.Next() % live::kLines),
-                     (random.Next() >> 24 & ~uint64_t{1023}) | 700, false};
+    const Key key = {{100, 0, 0},
+                     static_cast<unsigned>(random.Next() % live::kLines),
+                     (random.Next() >> 24 & ~uint64_t{1023}) | 700,
+                     false};
     if (!fan.Put(key)) break;
     twin.insert(key);
   }
@@ -265,8 +268,8 @@ TEST(Fan, EmptySlotsAreThoseAroundASlot) {
   live::StoreFanSlots(fan.bytes, {512, 64}, 9);
   EXPECT_FALSE(live::IsEmptyFan(fan.bytes));
   const std::map<unsigned, SlotRange> expected = {
-      {0, {0, 512}}, {511, {0, 512}}, {576, {576, 64}}, {639, {576, 64}}, {640, {640, 128}},
-      {700, {640, 128}}, {768, {768, 256}}, {1023, {768, 256}}};
+      {0, {0, 512}},     {511, {0, 512}},   {576, {576, 64}},  {639, {576, 64}},
+      {640, {640, 128}}, {700, {640, 128}}, {768, {768, 256}}, {1023, {768, 256}}};
   for (const auto& [slot, range] : expected) {
     EXPECT_EQ(range.first, live::EmptySlotsAround(fan.bytes, slot).first) << slot;
     EXPECT_EQ(range.count, live::EmptySlotsAround(fan.bytes, slot).count) << slot;

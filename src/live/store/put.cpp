@@ -259,8 +259,7 @@ PutIntoFan(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	bool settled = along.main != NULL;
 	FullPages full;
 
-	while (
-		!PutIntoRun(filter, main, along, entry, LeafOf(filter, main, fan, entry.rest), &full))
+	while (!PutIntoRun(filter, main, along, entry, LeafOf(filter, main, fan, entry.rest), &full))
 	{
 		if (!settled && full.can_settle)
 			(void) SettleLeaf(filter, main, fan, entry.rest);

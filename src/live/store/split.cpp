@@ -104,7 +104,8 @@ struct Split
 
 } /* namespace */
 
-/* What there is in a page of the chain. Of the fan nothing; `fan`, unless null, receives its copy. */
+/* What there is in a page of the chain. Of the fan nothing; `fan`, unless null, receives its copy.
+ */
 static Mixture
 MixtureAt(const Split &split, BlockNumber block, BlockNumber *next, uint8_t *fan)
 {
@@ -192,7 +193,8 @@ MoveOut(Split *split, BlockNumber block)
 	}
 }
 
-/* Moves all upper entries of the leaves of a fan out. Leaves that are empty then are settled away. */
+/* Moves all upper entries of the leaves of a fan out. Leaves that are empty then are settled away.
+ */
 static void
 MoveOutOfLeaves(Split *split, const uint8_t *fan)
 {

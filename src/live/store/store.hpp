@@ -322,7 +322,8 @@ extern void SplitFor(const LiveFilter &filter, uint64 keys);
 /* Splits pages until the filter has enough for so many keys in all. */
 extern void SplitForAll(const LiveFilter &filter, double wanted);
 
-/* The keys of a held page and its chain, those in flight included, or `enough`, if they are more. */
+/* The keys of a held page and its chain, those in flight included, or `enough`, if they are more.
+ */
 extern unsigned CountKeys(const LiveFilter &filter, const HeldPage &main,
 						  unsigned enough = PG_UINT32_MAX);
 
@@ -442,7 +443,8 @@ extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold
 extern bool SettleNear(const LiveFilter &filter, const HeldPage &main, bool fold, uint64 rest);
 
 /*
- * Settles a fan near a key. The fan stays, though it may be empty. Returns whether anything changed.
+ * Settles a fan near a key. The fan stays, though it may be empty. Returns whether anything
+ * changed.
  */
 extern bool SettleLeaf(const LiveFilter &filter, const HeldPage &main, BlockNumber fan,
 					   uint64 rest);
@@ -610,7 +612,8 @@ extern void UnchainPage(const LiveFilter &filter, const HeldPage &main, BlockNum
 /* So many plain pages a chain has before it gets a fan. */
 constexpr int kMostPlain = 2;
 
-/* Whether the chains of a filter get fans. Those of windows that forget are only of keys in flight. */
+/* Whether the chains of a filter get fans. Those of windows that forget are only of keys in flight.
+ */
 static inline bool
 HasFans(const LiveFilter &filter)
 {
