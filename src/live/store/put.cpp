@@ -331,7 +331,9 @@ PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
 			PutIntoRun(filter, main, along, entry, NextOf(main.bytes), &full))
 			return;
 	}
-	fan = along.main == NULL ? FanForMore(filter, main) : full.fan;
+	fan = full.fan;
+	if (along.main == NULL && full.count > 0)
+		fan = FanForMore(filter, main);
 	if (fan != 0)
 		PutIntoFan(filter, main, along, entry, fan);
 	else
