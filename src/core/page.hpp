@@ -11,6 +11,11 @@
 //   line 0        headers
 //   lines 1-31    124 tags
 //   lines 32-127  the area: 768 entries
+// A fan, the last page of a chain that would be long otherwise:
+//   line 0        headers
+//   lines 1-64    1,024 slots u32: the block of an overflow page, a leaf; 0: none
+// A key's slot is the last 10 bits of its rest. A leaf has one slot, or several that share it: a
+// power of two of them, from a multiple of their number on.
 //
 // A key enters a page as an entry: in flight, with 40 bits of its hash beside its line
 // and a tag that names its transaction. Once that transaction has committed, and no
@@ -48,6 +53,7 @@
 #ifndef STREAMDEDUP_CORE_PAGE_HPP_
 #define STREAMDEDUP_CORE_PAGE_HPP_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -72,7 +78,8 @@ enum class Kind : uint8_t {
   kCounters = 3,
   kFree = 4,
   kRoot = 5,  // of filters that grow
-  kMap = 6    // the same
+  kMap = 6,   // the same
+  kFan = 7    // of a chain
 };
 
 // Added to the kind of a page in memory whose checksum was found wrong.
@@ -99,11 +106,15 @@ inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
 inline constexpr size_t kSettledLowAt =
     56;  // main, counters, u32: low part of the newest id settled
 inline constexpr size_t kSettledHighAt = 61;  // main, counters, u24: its high part
-inline constexpr size_t kOwnerAt = 56;        // overflow, u32: block of the chain's main page,
+inline constexpr size_t kOwnerAt = 56;        // overflow, fan, u32: block of the chain's main page,
                                               // or its number if the filter grows
+inline constexpr size_t kDepthAt = 61;  // overflow, u8: 0, or, of a leaf, how often its part of a
+                                        // fan was halved, plus 1
+inline constexpr size_t kPartAt = 62;   // overflow, u16: which one of so many parts that is
 inline constexpr size_t kHeaderEnd = 64;
 static_assert(kSettledLowAt + 4 == kTurnAt && kSettledHighAt == kTurnAt + 1);
 static_assert(kSettledHighAt + 3 == kHeaderEnd && kHeaderEnd == kLineBytes);
+static_assert(kDepthAt == kTurnAt + 1 && kPartAt + 2 == kHeaderEnd);
 
 // Ids that stand for no transaction.
 inline constexpr uint64_t kNoXid = 0;
@@ -125,6 +136,7 @@ inline constexpr size_t kTagsAt = kLineBytes;
 inline constexpr size_t kTagBytes = 16;
 inline constexpr AreaShape kMainArea = {16, 20, 5 * kLineBytes};
 inline constexpr AreaShape kOverflowArea = {124, 96, 32 * kLineBytes};
+inline constexpr AreaShape kNoArea = {0, 0, kPageBytes};  // of a fan
 static_assert(kMainArea.lines_at == kTagsAt + kMainArea.tags * kTagBytes);
 static_assert(kOverflowArea.lines_at == kTagsAt + kOverflowArea.tags * kTagBytes);
 static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
@@ -146,8 +158,9 @@ inline constexpr unsigned kMaxTags = 124;
 inline constexpr unsigned kMaxEntries = 768;
 
 inline Kind KindOf(const uint8_t* page) noexcept { return static_cast<Kind>(page[kKindAt]); }
+inline bool IsFan(const uint8_t* page) noexcept { return KindOf(page) == Kind::kFan; }
 inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
-  return KindOf(page) == Kind::kOverflow ? kOverflowArea : kMainArea;
+  return KindOf(page) == Kind::kOverflow ? kOverflowArea : IsFan(page) ? kNoArea : kMainArea;
 }
 // A layout in one byte, here and in dumps.
 inline constexpr uint8_t kTimed = 0x80;
@@ -199,11 +212,11 @@ inline void NoteSettled(uint8_t* main, uint64_t xid) noexcept {
   if (xid > SettledOf(main)) PackSettled(main + kSettledLowAt, xid, main[kTurnAt]);
 }
 
-// The main page of an overflow page's chain: its block, or, if the filter grows, the number that
-// it had when the page joined the chain.
+// The main page of the chain of an overflow page or a fan: its block, or, if the filter grows, the
+// number that it had when the page joined the chain.
 inline uint32_t OwnerOf(const uint8_t* overflow) noexcept { return LoadU32(overflow + kOwnerAt); }
 
-// Whether an overflow page can be in the chain of a main page.
+// Whether an overflow page or a fan can be in the chain of a main page.
 inline bool IsChainedTo(const uint8_t* overflow, const uint8_t* main) noexcept {
   return LevelOf(overflow) <= LevelOf(main) &&
          (IsOfGrowing(main) ? NumberOf(main) & LowMask(LevelOf(overflow)) : BlockOf(main)) ==
@@ -238,9 +251,9 @@ inline const uint8_t* LineAt(const uint8_t* page, unsigned line) noexcept {
   return page + kLinesAt + line * kLineBytes;
 }
 
-// Writes everything behind PostgreSQL's page header. `number` is, of an overflow page, the main
-// page of its chain (OwnerOf()); of a main page or a map page of a filter that grows, its number;
-// 0 for all others.
+// Writes everything behind PostgreSQL's page header. `number` is, of an overflow page or a fan, the
+// main page of its chain (OwnerOf()); of a main page or a map page of a filter that grows, its
+// number; 0 for all others.
 inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout& layout,
                      uint32_t number) noexcept {
   std::memset(page + kMagicAt, 0, kPageBytes - kMagicAt);
@@ -250,13 +263,18 @@ inline void InitPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout&
   page[kEpochAt] = 1;
   page[kLayoutAt] = LayoutByte(layout);
   StoreU32(page + kBlockAt, block);
-  StoreU32(page + (kind == Kind::kOverflow ? kOwnerAt : kNumberAt), number);
+  const bool is_chained = kind == Kind::kOverflow || kind == Kind::kFan;
+  StoreU32(page + (is_chained ? kOwnerAt : kNumberAt), number);
 }
 
-// What an overflow page for the chain of a main page is made with.
+// What an overflow page, or a fan, for the chain of a main page is made with.
+inline void InitChainPage(uint8_t* page, Kind kind, uint32_t block, const LineLayout& layout,
+                          const uint8_t* main) noexcept {
+  InitPage(page, kind, block, LayoutIn(main, layout), NumberOf(main));
+}
 inline void InitOverflowPage(uint8_t* page, uint32_t block, const LineLayout& layout,
                              const uint8_t* main) noexcept {
-  InitPage(page, Kind::kOverflow, block, LayoutIn(main, layout), NumberOf(main));
+  InitChainPage(page, Kind::kOverflow, block, layout, main);
 }
 
 // What a look at the header finds wrong; null if nothing.
@@ -297,6 +315,65 @@ inline uint32_t PagesInRoot(const uint8_t* root) noexcept { return LoadU32(root 
 inline size_t MapAt(uint32_t map) noexcept { return kMapsAt + size_t{4} * map; }
 inline size_t MappedAt(uint32_t page) noexcept {
   return kHeaderEnd + size_t{4} * (page % kPagesAMap);
+}
+
+// ---- the fan of a chain ------------------------------------------------------------
+
+inline constexpr unsigned kFanBits = 10;
+inline constexpr unsigned kFanSlots = 1u << kFanBits;
+static_assert(kHeaderEnd + 4 * kFanSlots <= kPageBytes);
+// They say nothing of the page of a key.
+static_assert(kMostLevels + kFanBits <= kRestBits);
+
+// Slots of a fan that follow each other.
+struct SlotRange {
+  unsigned first;
+  unsigned count;
+};
+
+inline unsigned FanSlotOf(uint64_t rest) noexcept {
+  return static_cast<unsigned>(rest & LowMask(kFanBits));
+}
+inline bool HasSlotOf(const SlotRange& range, uint64_t rest) noexcept {
+  return FanSlotOf(rest) - range.first < range.count;
+}
+inline size_t FanSlotAt(unsigned slot) noexcept { return kHeaderEnd + size_t{4} * slot; }
+inline uint32_t LoadFanSlot(const uint8_t* fan, unsigned slot) noexcept {
+  return LoadU32(fan + FanSlotAt(slot));
+}
+
+// From a slot on, those with the same contents.
+inline SlotRange RunOfSlots(const uint8_t* fan, unsigned slot) noexcept {
+  const uint32_t block = LoadFanSlot(fan, slot);
+  unsigned end = slot + 1;
+  while (end < kFanSlots && LoadFanSlot(fan, end) == block) ++end;
+  return {slot, end - slot};
+}
+
+// Whether an overflow page is the leaf of a fan, and its slots if so.
+inline bool IsLeaf(const uint8_t* overflow) noexcept { return overflow[kDepthAt] != 0; }
+inline SlotRange SlotsOfLeaf(const uint8_t* leaf) noexcept {
+  const unsigned bits = kFanBits + 1 - leaf[kDepthAt];
+  return {(leaf[kPartAt] | unsigned{leaf[kPartAt + 1]} << 8) << bits, 1u << bits};
+}
+
+// Whether a leaf's depth and part are ones that there are.
+inline bool IsValidLeaf(const uint8_t* leaf) noexcept {
+  const unsigned part = leaf[kPartAt] | unsigned{leaf[kPartAt + 1]} << 8;
+  return leaf[kDepthAt] <= kFanBits + 1 && part <= LowMask(leaf[kDepthAt] - 1u);
+}
+
+// What is wrong with the slots of a fan; null if nothing.
+inline const char* FanFlaw(const uint8_t* fan) noexcept {
+  for (unsigned slot = 0; slot < kFanSlots;) {
+    const SlotRange run = RunOfSlots(fan, slot);
+    if (LoadFanSlot(fan, slot) != 0 &&
+        (!std::has_single_bit(run.count) || run.first % run.count != 0)) {
+      return "Its slots do not divide it evenly.";
+    }
+    slot += run.count;
+  }
+  return NextOf(fan) == 0 ? nullptr : "A page follows a fan.";
 }
 
 // ---- tags ---------------------------------------------------------------------
@@ -500,10 +577,13 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
                             const Geometry& geometry) noexcept {
   const char* flaw = HeaderFlaw(page, kind, block, geometry.layout);
   if (flaw != nullptr) return flaw;
-  if (kind != Kind::kMain && kind != Kind::kOverflow) return nullptr;
+  if (kind != Kind::kMain && kind != Kind::kOverflow && kind != Kind::kFan) return nullptr;
   const AreaShape& area = AreaOf(page);
   const uint32_t number = kind == Kind::kMain ? NumberOf(page) : OwnerOf(page);
   if (geometry.layout.grows && number > LowMask(LevelOf(page))) return "Its owner is no page.";
+  if (kind == Kind::kFan) return FanFlaw(page);
+  const bool is_leaf = kind == Kind::kOverflow && IsLeaf(page);
+  if (is_leaf && !IsValidLeaf(page)) return "It is no part of a fan.";
   ForEachEntry(page, area, [&](unsigned, const Entry& entry) {
     if (entry.tag > area.tags || LoadTag(page, entry.tag).xid == kNoXid) {
       flaw = "An entry has no transaction.";
@@ -513,6 +593,8 @@ inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
       flaw = "An entry that is not forgotten has a base.";
     } else if (geometry.layout.grows && !HasBits(number, LevelOf(page), PageBits(entry.rest))) {
       flaw = "An entry belongs to another page.";
+    } else if (is_leaf && !HasSlotOf(SlotsOfLeaf(page), entry.rest)) {
+      flaw = "An entry belongs to another part of the fan.";
     } else if (!VisitKey(page, area, entry.line, entry.rest,
                          [](unsigned, const Entry&) { return true; })) {
       flaw = "An entry cannot be found where it is.";

@@ -201,21 +201,53 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
   s->kept[s->kept_count++] = entry;
 }
 
-// Moves the entries that stay to where they belong once the others have left. A nearly full
-// area may have no place for an entry in the new order. Then all stay where they are, and
-// those that leave are taken back: else a page that stays full would name a transaction for
-// ever.
-inline void CloseRanks(Settling* s) noexcept {
-  uint8_t* page = s->page;
-  const AreaShape& area = *s->area;
+// Moves the entries of a page that stay to where they belong once others have left, which were
+// at some places. A nearly full area may have no place for an entry in the new order. Then all
+// stay where they are, and those that leave are taken back: else a page that stays full would
+// name a transaction for ever.
+inline void CloseRanks(uint8_t* page, const AreaShape& area, const Entry* kept, unsigned kept_count,
+                       const uint16_t* left, unsigned left_count) noexcept {
   uint8_t saved[kMaxEntries * 8];
   const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
   std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
-  if (RebuildArea(page, area, s->kept, s->kept_count)) return;
+  if (RebuildArea(page, area, kept, kept_count)) return;
   std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
   page[kEpochAt] = epoch;
   page[kTurnAt] = turn;
-  for (unsigned i = 0; i < s->left_count; ++i) TakeBack(page, area, s->left[i]);
+  for (unsigned i = 0; i < left_count; ++i) TakeBack(page, area, left[i]);
+}
+
+// Frees the tags that no entry has.
+inline void DropUnusedTags(uint8_t* page) noexcept {
+  const AreaShape& area = AreaOf(page);
+  bool used[256] = {};
+  ForEachEntry(page, area, [&](unsigned, const Entry& entry) { used[entry.tag] = true; });
+  for (unsigned tag = 1; tag <= area.tags; ++tag) {
+    if (!used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
+  }
+}
+
+// Moves those entries of an overflow page for which goes(entry) is true to another one, while
+// that has room.
+struct Moved {
+  unsigned count;
+  bool all;
+};
+template <typename Goes>
+inline Moved MoveEntries(uint8_t* from, uint8_t* to, Goes goes) noexcept {
+  Moved moved = {0, true};
+  ForEachEntry(from, kOverflowArea, [&](unsigned place, const Entry& entry) {
+    if (!goes(entry)) return;
+    if (PutEntry(to, kOverflowArea, LoadTag(from, entry.tag), entry.line, entry.rest,
+                 entry.forgotten)) {
+      TakeBack(from, kOverflowArea, place);
+      ++moved.count;
+    } else {
+      moved.all = false;
+    }
+  });
+  DropUnusedTags(from);
+  return moved;
 }
 
 // Settles the entries of `page` (the main page itself, or one of its chain): drops those
@@ -252,7 +284,7 @@ inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
     if (!s.used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
   }
-  if (s.left_count > 0) CloseRanks(&s);
+  if (s.left_count > 0) CloseRanks(page, area, s.kept, s.kept_count, s.left, s.left_count);
 }
 
 // Gives the entries of a tag another one. `adds`: they are not forgotten any more.

@@ -15,16 +15,6 @@ inline bool IsUpper(const Entry& entry, unsigned level) noexcept {
   return (PageBits(entry.rest) >> level & 1) != 0;
 }
 
-// Frees the tags that no entry has.
-inline void DropUnusedTags(uint8_t* page) noexcept {
-  const AreaShape& area = AreaOf(page);
-  bool used[256] = {};
-  ForEachEntry(page, area, [&](unsigned, const Entry& entry) { used[entry.tag] = true; });
-  for (unsigned tag = 1; tag <= area.tags; ++tag) {
-    if (!used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
-  }
-}
-
 // Gives the area of a page so many entries of its tags instead of those that it has. In a main
 // page each of them finds a place, since any place of its area will do.
 inline void ReplaceEntries(uint8_t* page, const Entry* entries, unsigned count) noexcept {
@@ -84,18 +74,7 @@ inline Mixture MixtureOf(const uint8_t* overflow, unsigned level) noexcept {
 // Moves entries of an overflow page that go to the new page to another one, while that has
 // room. Returns whether all of them have moved.
 inline bool MoveUpper(uint8_t* from, uint8_t* to, unsigned level) noexcept {
-  bool all = true;
-  ForEachEntry(from, kOverflowArea, [&](unsigned place, const Entry& entry) {
-    if (!IsUpper(entry, level)) return;
-    if (PutEntry(to, kOverflowArea, LoadTag(from, entry.tag), entry.line, entry.rest,
-                 entry.forgotten)) {
-      TakeBack(from, kOverflowArea, place);
-    } else {
-      all = false;
-    }
-  });
-  DropUnusedTags(from);
-  return all;
+  return MoveEntries(from, to, [&](const Entry& entry) { return IsUpper(entry, level); }).all;
 }
 
 }  // namespace dedup::live

@@ -362,15 +362,31 @@ LookUpPiece(const Batch &batch, int from, int to, const HeldPage &main, const Ad
 			Look *looks)
 {
 	const LiveFilter &filter = *batch.filter;
+	BlockNumber fan = 0;
 
 	for (int i = from; i < to; i++)
 		looks[i] = LookAtMain(filter, main, addresses[i], batch.generation);
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-		for (int i = from; i < to && page.block != main.block; i++)
+		if (IsFan(page.bytes))
+			fan = page.block;
+		for (int i = from; i < to && page.block != main.block && fan == 0; i++)
 			if (!looks[i].present)
 				LookAtEntries(filter, page, addresses[i], batch.generation, &looks[i]);
-		return false;
+		return fan != 0;
 	});
+	for (int i = from; i < to && fan != 0; i++)
+	{
+		const uint64 rest = addresses[i].rest;
+		KeyWalk walk = {fan, false, 0};
+		HeldPage page;
+
+		while (!looks[i].present &&
+			   HoldNextOfKey(filter, main, rest, BUFFER_LOCK_SHARE, &walk, &page))
+		{
+			LookAtEntries(filter, page, addresses[i], batch.generation, &looks[i]);
+			ReleasePage(page);
+		}
+	}
 }
 
 namespace

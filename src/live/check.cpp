@@ -73,7 +73,7 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 		flaw = LiveCountersFlaw(page);
 	if (flaw == NULL && kind == Kind::kCounters)
 		flaw = LiveCoverFlaw(page);
-	if (flaw != NULL || (kind != Kind::kMain && kind != Kind::kOverflow))
+	if (flaw != NULL || (kind != Kind::kMain && kind != Kind::kOverflow && kind != Kind::kFan))
 		return flaw;
 	if (LoaderOf(page) != kNoXid && !IsPossibleXid(LoaderOf(page)))
 		flaw = "It names a transaction that cannot exist.";
@@ -105,15 +105,24 @@ IsThere(Check *check, BlockNumber named_in, BlockNumber at, const char *problem)
 	return false;
 }
 
-/* What is wrong with an overflow page in the chain of this main page; null if nothing. */
+/*
+ * What is wrong with an overflow page, or a fan, in the chain of this main page; null if nothing.
+ * `slots`: those of a fan that name it; NULL: none does.
+ */
 static const char *
-ChainFlaw(const uint8_t *overflow, const uint8_t *main)
+ChainFlaw(const uint8_t *page, const uint8_t *main, const SlotRange *slots)
 {
 	const char *flaw = NULL;
 
-	if (!IsChainedTo(overflow, main))
+	if (!IsChainedTo(page, main))
 		return "It belongs to another page's chain.";
-	ForEachEntry(overflow, kOverflowArea, [&](unsigned, const Entry &entry) {
+	if (IsFan(page))
+		return NULL;
+	if (slots == NULL ? IsLeaf(page)
+					  : !IsLeaf(page) || SlotsOfLeaf(page).first != slots->first ||
+							SlotsOfLeaf(page).count != slots->count)
+		return "It is not the part of the fan that it is named as.";
+	ForEachEntry(page, kOverflowArea, [&](unsigned, const Entry &entry) {
 		if (IsOfGrowing(main) && !HasBits(NumberOf(main), LevelOf(main), PageBits(entry.rest)))
 			flaw = "An entry belongs to another page.";
 	});
@@ -121,11 +130,13 @@ ChainFlaw(const uint8_t *overflow, const uint8_t *main)
 }
 
 /*
- * Checks the overflow page at which the chain of a main page goes on. Returns the next one, or 0
- * if the chain ends, or is broken.
+ * Checks the page at which the chain of a main page goes on, or a leaf of its fan goes on, which
+ * has some slots. Returns the next one, or 0 if the chain ends, or is broken. Copies a fan to
+ * `fan`.
  */
 static BlockNumber
-CheckOverflowPage(Check *check, const uint8_t *main, BlockNumber at)
+CheckChainPage(Check *check, const uint8_t *main, BlockNumber at, const SlotRange *slots,
+			   uint8_t *fan)
 {
 	const LiveFilter &filter = check->filter;
 	BlockNumber next = 0;
@@ -149,16 +160,42 @@ CheckOverflowPage(Check *check, const uint8_t *main, BlockNumber at)
 	buffer = ReadBuffer(filter.rel, at);
 	bytes = (uint8_t *) BufferGetPage(buffer);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	flaw = PageIsNew((Page) bytes) ? "It is empty, but in a chain."
-								   : FlawOf(filter, bytes, Kind::kOverflow, at);
+	flaw = PageIsNew((Page) bytes)
+			   ? "It is empty, but in a chain."
+			   : FlawOf(filter, bytes, slots == NULL && IsFan(bytes) ? Kind::kFan : Kind::kOverflow,
+						at);
 	if (flaw == NULL)
-		flaw = ChainFlaw(bytes, main);
+		flaw = ChainFlaw(bytes, main, slots);
 	if (flaw == NULL)
 		next = NextOf(bytes);
+	if (flaw == NULL && IsFan(bytes))
+		memcpy(fan, bytes, BLCKSZ);
 	UnlockReleaseBuffer(buffer);
 	if (flaw != NULL)
 		ReportProblem(check, at, flaw);
 	return next;
+}
+
+/* Checks the chain of a main page, which is locked. */
+static void
+CheckChain(Check *check, const uint8_t *main)
+{
+	PGAlignedBlock scratch;
+	uint8_t *fan = (uint8_t *) scratch.data;
+	BlockNumber next = NextOf(main);
+
+	memset(fan, 0, BLCKSZ);
+	while (next != 0)
+		next = CheckChainPage(check, main, next, NULL, fan);
+	for (unsigned slot = 0; slot < kFanSlots && IsFan(fan);)
+	{
+		const SlotRange slots = RunOfSlots(fan, slot);
+
+		next = LoadFanSlot(fan, slot);
+		while (next != 0)
+			next = CheckChainPage(check, main, next, &slots, NULL);
+		slot += slots.count;
+	}
 }
 
 /*
@@ -170,7 +207,6 @@ CheckPage(Check *check, BlockNumber block, Kind kind, uint8_t *copy)
 {
 	const LiveFilter &filter = check->filter;
 	const char *flaw = ReadingFlaw(filter.rel, block);
-	BlockNumber next = 0;
 	bool written;
 	Buffer buffer;
 	uint8_t *page;
@@ -187,16 +223,14 @@ CheckPage(Check *check, BlockNumber block, Kind kind, uint8_t *copy)
 	if (written)
 	{
 		flaw = FlawOf(filter, page, kind, block);
-		if (flaw == NULL && kind == Kind::kMain)
-			next = NextOf(page);
 		if (copy != NULL)
 			memcpy(copy, page, BLCKSZ);
 	}
 	if (flaw != NULL)
 		ReportProblem(check, block, flaw);
 	/* The main page's lock holds the chain as it is. */
-	while (next != 0)
-		next = CheckOverflowPage(check, page, next);
+	if (written && flaw == NULL && kind == Kind::kMain)
+		CheckChain(check, page);
 	UnlockReleaseBuffer(buffer);
 	return written && flaw == NULL;
 }
@@ -240,10 +274,10 @@ CheckMapped(Check *check, const uint8_t *map, uint32 first, uint32 pages)
 		uint32 now;
 
 		CHECK_FOR_INTERRUPTS();
-		/* Blocks that are given out beforehand may be behind the last page. */
-		if (block == 0 && number < pages)
-			ReportProblem(check, BlockOf(map),
-						  psprintf("It has no block of main page %u.", number));
+		/*
+		 * A page without keys need not have a block, and blocks that are given out beforehand may
+		 * be behind the last page.
+		 */
 		if (block == 0 || !CheckNamed(check, BlockOf(map), block, Kind::kMain, number, copy))
 			continue;
 		level = LevelOf(copy);
@@ -260,20 +294,14 @@ static bool
 IsMapped(const LiveFilter &filter, Kind kind, uint32 number, BlockNumber block)
 {
 	const uint32 which = kind == Kind::kMap ? number : number / kPagesAMap;
-	const BlockNumber at = which < kMostMaps ? ReadRoot(filter, which).map : 0;
-	HeldPage map;
-	bool mapped;
 
-	if (kind == Kind::kMap || at == 0)
-		return at == block && at != 0;
-	if (!HoldPage(filter, at, Kind::kMap, BUFFER_LOCK_SHARE, &map))
+	if (which >= kMostMaps)
 		return false;
-	mapped = LoadU32(map.bytes + MappedAt(number)) == block;
-	ReleasePage(map);
-	return mapped;
+	return (kind == Kind::kMap ? ReadRoot(filter, which).map : MappedBlock(filter, number)) ==
+		   block;
 }
 
-/* Whether an overflow page with this owner and level is in a chain. */
+/* Whether an overflow page, or a fan, with this owner and level is in a chain. */
 static bool
 IsInChain(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block)
 {
@@ -309,18 +337,20 @@ LooseFlaw(const LiveFilter &filter, BlockNumber block)
 	if (!PageIsNew((Page) page))
 	{
 		kind = KindOf(page);
-		if (kind != Kind::kMain && kind != Kind::kOverflow && kind != Kind::kMap)
+		if (kind != Kind::kMain && kind != Kind::kOverflow && kind != Kind::kFan &&
+			kind != Kind::kMap)
 			kind = Kind::kFree;
 		flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
 		if (flaw == NULL)
 			flaw = LivePageFlaw(filter, page, block);
-		number = kind == Kind::kOverflow ? OwnerOf(page) : LoadU32(page + kNumberAt);
+		number = kind == Kind::kOverflow || kind == Kind::kFan ? OwnerOf(page)
+															   : LoadU32(page + kNumberAt);
 		level = LevelOf(page);
 	}
 	UnlockReleaseBuffer(buffer);
 	if (flaw != NULL || kind == Kind::kFree)
 		return flaw;
-	if (kind == Kind::kOverflow)
+	if (kind == Kind::kOverflow || kind == Kind::kFan)
 		return IsInChain(filter, number, level, block) ? NULL : "It is in no chain.";
 	return IsMapped(filter, kind, number, block) ? NULL : "The map does not name it.";
 }
@@ -380,9 +410,6 @@ CheckGrown(Check *check)
 
 		if (block != 0 && CheckNamed(check, kRootBlock, block, Kind::kMap, which, map))
 			CheckMapped(check, map, first, pages);
-		else if (block == 0 && first < pages && pages > 1)
-			ReportProblem(check, kRootBlock,
-						  psprintf("It has no block of main pages from %u on.", first));
 		else if (block == 0 && which == 0)
 			(void) CheckNamed(check, kRootBlock, kFirstMainBlock, Kind::kMain, 0, map);
 	}

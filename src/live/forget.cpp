@@ -19,6 +19,7 @@ namespace
 struct FoundEntry
 {
 	BlockNumber block; /* of its page */
+	bool in_leaf;      /* of a fan */
 	unsigned place;
 	uint32 generation;
 	EntryView view; /* Present or InFlight */
@@ -70,7 +71,7 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 	const uint32 now = key.now == 0 ? 0 : Max(key.now, ClockOf(main.bytes));
 	bool any = false;
 
-	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+	VisitPagesOf(filter, main, key.address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
 		return VisitKey(page.bytes, area, key.address.line, key.address.rest,
@@ -88,7 +89,10 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 								(now != 0 && !Alive(tag.generation, now)))
 								return false;
 							any = true;
-							*found = {page.block, place, tag.generation, view, {}, 0};
+							*found = {page.block, page.block != main.block && IsLeaf(page.bytes),
+									  place,      tag.generation,
+									  view,       {},
+									  0};
 							found->tag = {key.own, tag.generation, base};
 							found->mine = ChooseTag(page.bytes, area, found->tag).tag;
 							return view.side == Side::Present;
@@ -240,12 +244,13 @@ static Attempt
 TryToForget(const LiveFilter &filter, const Forgotten &key)
 {
 	bool settled = false;
+	bool room = false;
 	HeldPage main;
 
 	Assert(TransactionIdIsCurrentTransactionId((TransactionId) key.own));
 	HoldPageOfKey(filter, key.address, &main);
 	if (LoaderOf(main.bytes) != kNoXid)
-		SettlePage(filter, main, false);
+		SettleNear(filter, main, false, key.address.rest);
 	for (;;)
 	{
 		FoundEntry found;
@@ -256,12 +261,21 @@ TryToForget(const LiveFilter &filter, const Forgotten &key)
 		switch (decision.way)
 		{
 			case Way::Settle:
-				SettlePage(filter, main, true);
+				SettleNear(filter, main, true, key.address.rest);
 				settled = true;
 				continue;
+			case Way::Move:
+				/* Half of a leaf, or another page of it, has a tag. */
+				if (found.in_leaf && !room)
+				{
+					room = MakeLeafRoom(filter, main, PlainPagesOf(filter, main).fan,
+										key.address.rest);
+					continue;
+				}
+				ChangeEntry(filter, main, key, found, decision.way);
+				break;
 			case Way::TakeBack:
 			case Way::Mark:
-			case Way::Move:
 				ChangeEntry(filter, main, key, found, decision.way);
 				break;
 			case Way::Unfold:
@@ -325,7 +339,7 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 {
 	bool found = false;
 
-	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
+	VisitPagesOf(filter, main, key.address.rest, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
 		return VisitKey(page.bytes, area, key.address.line, key.address.rest,

@@ -8,6 +8,7 @@
  * filter. It names the pages in an order that suits the readers of a standby: a main page comes
  * before those of its chain.
  */
+#include "core/fanning.hpp"
 #include "live/give_back.hpp"
 #include "live/store/store.hpp"
 
@@ -143,7 +144,8 @@ MoveMap(const LiveFilter &filter, const HeldPage &from, BlockNumber to)
 
 /*
  * Locks the main page in whose chain a block is, which has this owner and level. Returns the page
- * before it, or 0, with nothing held, if it is in none.
+ * that leads to it: the one before it, or the fan that names it. Returns 0, with nothing held, if
+ * it is in none.
  */
 static BlockNumber
 HoldMainOf(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block,
@@ -154,15 +156,20 @@ HoldMainOf(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber b
 	for (uint64 number = owner; number < pages; number += (uint64) 1 << level)
 	{
 		BlockNumber before = 0;
+		BlockNumber fan = 0;
 		BlockNumber last = 0;
+		BlockNumber next = 0; /* behind that */
 
 		CHECK_FOR_INTERRUPTS();
 		if (!HoldNumbered(filter, (uint32) number, BUFFER_LOCK_EXCLUSIVE, false, main))
 			continue;
 		VisitChain(filter, *main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 			if (page.block == block)
-				before = last;
+				before = next == block ? last : fan;
+			if (IsFan(page.bytes))
+				fan = page.block;
 			last = page.block;
+			next = NextOf(page.bytes);
 			return before != 0;
 		});
 		if (before != 0)
@@ -177,7 +184,7 @@ static bool
 MoveOverflow(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block,
 			 BlockNumber to)
 {
-	PGAlignedBlock moved, freed;
+	PGAlignedBlock moved, freed, fan;
 	uint8_t link[kNextBytes];
 	HeldPage main;
 	HeldPage previous;
@@ -189,13 +196,20 @@ MoveOverflow(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber
 		return false;
 	previous = main;
 	if (before != main.block)
-		HoldChained(filter, main, before, &previous);
+		HoldInChain(filter, main, before, BUFFER_LOCK_EXCLUSIVE, &previous);
 	HoldGivenPage(filter, to, &target);
-	HoldChained(filter, main, block, &from);
+	HoldInChain(filter, main, block, BUFFER_LOCK_EXCLUSIVE, &from);
 	StoreU32(link, to);
 	StartChange();
 	ChangeWith(main);
-	ChangeBytes(previous, kNextAt, link, sizeof link);
+	if (IsFan(previous.bytes))
+	{
+		memcpy(fan.data, previous.bytes, BLCKSZ);
+		ReplaceInFan((uint8_t *) fan.data, block, to);
+		ChangeToScratch(previous, (uint8_t *) fan.data);
+	}
+	else
+		ChangeBytes(previous, kNextAt, link, sizeof link);
 	ChangePlace(from, target, (uint8_t *) moved.data, (uint8_t *) freed.data);
 	ChangeToScratch(from, (uint8_t *) freed.data);
 	MakeChange(filter);
@@ -230,7 +244,8 @@ MovePage(const LiveFilter &filter, BlockNumbers *blocks, BlockNumber block, Bloc
 		ReleasePage(from);
 		return true;
 	}
-	if (HeaderFlaw(from.bytes, Kind::kOverflow, block, filter.parameters.geometry.layout) != NULL)
+	if (HeaderFlaw(from.bytes, IsFan(from.bytes) ? Kind::kFan : Kind::kOverflow, block,
+				   filter.parameters.geometry.layout) != NULL)
 	{
 		ReleasePage(from);
 		return false;

@@ -68,7 +68,7 @@ LookUp(const LiveFilter &filter, const HeldPage &main, const Address &address, u
 
 	if (likely(NextOf(main.bytes) == 0) || look.present)
 		return look;
-	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+	VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		if (page.block != main.block)
 			LookAtEntries(filter, page, address, now, &look);
 		return look.present;
@@ -87,7 +87,7 @@ LastSight(const LiveFilter &filter, const HeldPage &main, const Address &address
 						 ClockOf(bytes), now, &last) ||
 		(loader != kNoXid && SideOf(filter, bytes, loader) == Side::Absent))
 		last = 0;
-	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+	VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
 				 [&](unsigned, const Entry &entry) {
 					 const Tag tag = LoadTag(page.bytes, entry.tag);
@@ -248,7 +248,7 @@ InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &addres
 
 	if (loader != kNoXid && SideOf(filter, main.bytes, loader) == Side::InFlight)
 		other = (TransactionId) loader;
-	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+	VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
 		return VisitKey(page.bytes, area, address.line, address.rest,
@@ -338,7 +338,7 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 	look = LookUp(filter, main, address, generation);
 	/* A committed key that another transaction is about to forget is still there. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
-		VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 			return look.present =
 					   VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
 								[&](unsigned, const Entry &entry) {

@@ -80,7 +80,7 @@ EraseEntry(const LiveFilter &filter, const HeldPage &main, const Address &addres
 {
 	bool erased = false;
 
-	VisitChain(filter, main, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
+	VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_EXCLUSIVE, [&](const HeldPage &page) {
 		const AreaShape &area = AreaOf(page.bytes);
 
 		return VisitKey(page.bytes, area, address.line, address.rest,

@@ -55,6 +55,7 @@ SettleAll(const LiveFilter &filter)
 	while (HoldNextPage(&walk, BUFFER_LOCK_EXCLUSIVE, &main))
 	{
 		SettlePage(filter, main, false);
+		SpreadLongChain(filter, main);
 		if (Grows(filter))
 			keys += CountKeys(filter, main);
 

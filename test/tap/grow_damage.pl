@@ -13,7 +13,7 @@ srand($seed);
 my $node = start_node('main');
 my $data = $node->data_dir;
 # damage.pl has the page of counters
-my %kinds = (main => 1, overflow => 2, free => 4, root => 5, map => 6);
+my %kinds = (main => 1, overflow => 2, free => 4, root => 5, map => 6, fan => 7);
 my $keys = 20000;
 
 # The blocks of a file by the kind that their headers say.
@@ -47,17 +47,20 @@ sub damage
 # Keys in lines, and chains of one transaction. VACUUM settles those of one filter, and gives no
 # page back beside a reader: they stay free.
 my $filters = '{' . join(',', map { "d_$_" } sort keys %kinds) . '}';
+# One filter cannot have many pages: its chains are long.
 foreach my $kind (sort keys %kinds)
 {
+	my $fpr = $kind eq 'fan' ? 1e-9 : 0.0001;
 	$node->safe_psql(
 		'postgres', qq{
-		SELECT dedup_create('d_$kind', dedup_filter(fpr => 0.0001, seed => 42));
+		SELECT dedup_create('d_$kind', dedup_filter(fpr => $fpr, seed => 42));
 		SELECT count(is_new('d_$kind', k)) FROM generate_series(1, $keys / 2) k;
 		VACUUM d_$kind;
 	});
 }
 $node->safe_psql('postgres',
 	qq{SELECT count(is_new(f, k)) FROM generate_series($keys / 2 + 1, $keys) k, unnest('$filters'::regclass[]) f});
+$node->safe_psql('postgres', qq{SELECT count(is_new('d_fan', k)) FROM generate_series($keys + 1, 4 * $keys) k});
 my $reader = live_session($node, 'postgres');
 $reader->query(q{BEGIN; SELECT dedup_seen('d_free', 1)});
 $node->safe_psql('postgres', 'VACUUM d_free');

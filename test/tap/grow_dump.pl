@@ -130,6 +130,55 @@ value(q{SELECT dedup_create('busy', dedup_filter(fpr => 0.0001, seed => 45)),
 	no_bad_pages($node, $_, "$_ after the dumps") foreach 'busy', 'taken';
 }
 
+# ---- a few rows of a dump ---------------------------------------------------------------------
+
+# A row says how many pages its filter had, which need not be true: pages without keys take no
+# room. Rows of several dumps of one filter, as it grew, call for more and more pages.
+value(
+	qq{
+	SELECT dedup_create(f, dedup_filter(fpr => 0.0001, seed => 47)) FROM unnest('{large,part,parts}'::text[]) f;
+	SELECT count(is_new('large', k)) FROM generate_series(1, 5) k;
+	COPY large TO '$dir/few.txt';
+	SELECT count(*) FROM dedup_new_keys('large', (SELECT array_agg(k) FROM generate_series(1, 400000) k));
+	VACUUM large;
+	COPY large TO '$dir/many.txt';
+});
+cmp_ok(value(q{SELECT splits FROM dedup_stats('large')}), '>', 500, 'a filter of many pages');
+my @many = split /^/, slurp_file("$dir/many.txt");
+# the pages 5 and 70: as many keys of each
+my @chosen = map { my $page = $_; grep { /^$page\t/ } @many } 5, 70;
+is(scalar(@chosen), 2, 'two rows of it');
+open my $some, q{>}, "$dir/part.txt" or die;
+print $some @chosen;
+close $some;
+open $some, q{>}, "$dir/parts.txt" or die;
+print $some slurp_file("$dir/few.txt"), $chosen[1];
+close $some;
+foreach my $filter ('part', 'parts')
+{
+	value("COPY $filter FROM '$dir/$filter.txt'");
+	cmp_ok(value("SELECT bytes / 8192 FROM dedup_stats('$filter')"), '<', 120, "$filter: a small file");
+	cmp_ok(value("SELECT splits FROM dedup_stats('$filter')"), '>', 500, "$filter: of as many pages");
+	no_bad_pages($node, $filter, $filter);
+}
+is(seen($node, 'parts', 1, 5), 5, 'the keys of the first dump');
+is(value(q{SELECT count(*) FROM generate_series(1, 400000) k WHERE dedup_seen('part', k) AND NOT dedup_seen('large', k)}),
+	0, 'the keys of the rows');
+cmp_ok(value(q{SELECT count(*) FROM generate_series(1, 400000) k WHERE dedup_seen('part', k)}), '>', 600, 'all of them');
+is(value(q{SELECT count(*) FROM part}), 2, 'and no other row');
+# batches and single keys put keys into pages that have no block yet; so does a load by a dump
+is(value(q{SELECT count(*) FROM dedup_new_keys('part', (SELECT array_agg(k) FROM generate_series(500001, 503000) k))}),
+	3000, 'batches');
+is(new_among($node, 'part', 503001, 506000), 3000, 'single keys');
+is(seen($node, 'part', 500001, 506000), 6000, 'are there');
+no_bad_pages($node, 'part', 'part, with more keys');
+value(q{SET wal_consistency_checking = 'generic'; VACUUM part});
+is(seen($node, 'part', 500001, 506000), 6000, 'after VACUUM, too');
+value("CREATE TABLE copied AS SELECT * FROM part; TRUNCATE part");
+value("COPY copied TO '$dir/again.txt'; COPY part FROM '$dir/again.txt'");
+is(seen($node, 'part', 500001, 506000), 6000, 'and after another dump');
+no_bad_pages($node, 'part', 'part, restored again');
+
 # ---- VACUUM ---------------------------------------------------------------------------------------
 
 $node->backup('copy');

@@ -25,13 +25,17 @@
  * The root can be behind by one page after a crash: who splits repairs it. A block that is given
  * out in a map page is in the file: who gives out blocks beyond its end logs the last of them
  * together with the map page. A page that was given out beforehand and never written is empty;
- * its level is that of its number among all pages.
+ * its level is that of its number among all pages. So is a page that the map does not give out
+ * although the root counts it: a dump says how many pages there were, and it need not be true.
  */
+#include <bit>
+
 #include "core/live_method.hpp"
 #include "live/store/pins.hpp"
 
 extern "C" {
 #include "access/xlog.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 }
 
@@ -104,8 +108,8 @@ CountPages(const LiveFilter &filter)
 	return Grows(filter) ? ReadRoot(filter, 0).pages : filter.parameters.geometry.pages;
 }
 
-/* Reads the map page that has a main page, and the number of pages, into the cache. */
-static void
+/* Reads the map page that has a main page, and the number of pages, which it returns, too. */
+static uint32
 ReadMap(const LiveFilter &filter, uint32 number)
 {
 	const uint32 first = number - number % kPagesAMap;
@@ -130,9 +134,10 @@ ReadMap(const LiveFilter &filter, uint32 number)
 	cached->pages = Max(cached->pages, root.pages);
 	memcpy(cached->map + first, blocks,
 		   Min(kPagesAMap, cached->map_room - first) * sizeof(BlockNumber));
+	return root.pages;
 }
 
-/* The block of a main page. */
+/* The block of a main page; 0: it has no keys, and was not given out. */
 static BlockNumber
 BlockOfPage(const LiveFilter &filter, uint32 number)
 {
@@ -140,8 +145,7 @@ BlockOfPage(const LiveFilter &filter, uint32 number)
 
 	if (likely(number < cached->map_room && cached->map[number] != 0))
 		return cached->map[number];
-	ReadMap(filter, number);
-	if (CacheOf(filter)->map[number] == 0)
+	if (ReadMap(filter, number) <= number && CacheOf(filter)->map[number] == 0)
 		ReportBadPage(filter.rel, kRootBlock,
 					  psprintf("The map has no block of main page %u.", number));
 	return CacheOf(filter)->map[number];
@@ -156,7 +160,7 @@ GuessPages(const LiveFilter &filter)
 	if (unlikely(!KnownLong(filter)) && !IsLong(filter, kFirstMainBlock))
 		return 1;
 	if (unlikely(CacheOf(filter)->pages == 0))
-		ReadMap(filter, 0);
+		(void) ReadMap(filter, 0);
 	return CacheOf(filter)->pages;
 }
 
@@ -191,6 +195,83 @@ MakeMainPage(const LiveFilter &filter, uint32 number, const HeldPage &held)
 
 	InitGivenPage(filter, number, held.block, (uint8_t *) scratch.data);
 	MakeNewPage(filter, held, (const uint8_t *) scratch.data);
+}
+
+BlockNumber
+MappedBlock(const LiveFilter &filter, uint32 number)
+{
+	const BlockNumber at = ReadRoot(filter, number / kPagesAMap).map;
+	BlockNumber block;
+	HeldPage map;
+
+	if (at == 0 || !HoldPage(filter, at, Kind::kMap, BUFFER_LOCK_SHARE, &map))
+		return number == 0 ? kFirstMainBlock : 0;
+	block = LoadU32(map.bytes + MappedAt(number));
+	ReleasePage(map);
+	return block;
+}
+
+/*
+ * What a page that is given out late would have had from the beginning: the clock of the page that
+ * it has split off, and the newest transaction settled there. Both may be newer by now.
+ */
+static void
+InheritFromLower(const LiveFilter &filter, uint32 number, uint8_t *bytes)
+{
+	while (number != 0)
+	{
+		BlockNumber block;
+		HeldPage lower;
+
+		number &= (uint32) dedup::LowMask((unsigned) std::bit_width(number) - 1);
+		block = MappedBlock(filter, number);
+		if (block == 0 || !HoldPage(filter, block, Kind::kMain, BUFFER_LOCK_SHARE, &lower))
+			continue;
+		SetClock(bytes, ClockOf(lower.bytes));
+		NoteSettled(bytes, SettledOf(lower.bytes));
+		ReleasePage(lower);
+		return;
+	}
+}
+
+/* Gives out a page that was not because it has no keys. No page is locked. */
+static void
+GiveOutPage(const LiveFilter &filter, uint32 number)
+{
+	PGAlignedBlock scratch;
+	uint8_t *copy = (uint8_t *) scratch.data;
+	BlockNumber map_block;
+	BlockNumber block;
+
+	/* No buffer is locked: a lock would hold off interrupts. */
+	Assert(InterruptHoldoffCount == 0);
+	LockPage(filter.rel, kRootBlock, ExclusiveLock);
+	map_block = MapPageFor(filter, number);
+	block = MappedBlock(filter, number);
+	if (block == 0)
+	{
+		uint8_t bytes[4];
+		HeldPage fresh;
+		HeldPage map;
+
+		InitGivenPage(filter, number, 0, copy);
+		InheritFromLower(filter, number, copy);
+		HoldNewPage(filter, &fresh);
+		HoldPageToChange(filter, map_block, Kind::kMap, &map);
+		block = fresh.block;
+		memcpy(copy, fresh.bytes, kMagicAt);
+		StoreU32(copy + kBlockAt, block);
+		StoreU32(bytes, block);
+		StartChange();
+		ChangeToScratch(fresh, copy);
+		LogWhole(fresh);
+		ChangeBytes(map, MappedAt(number), bytes, sizeof bytes);
+		MakeChange(filter);
+		ReleasePage(map);
+		ReleasePage(fresh);
+	}
+	UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
+	NotePage(filter, number, block);
 }
 
 /* Whether a page that is locked is this main page, as far as its header says. */
@@ -232,6 +313,13 @@ HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, in
 		const BlockNumber block = BlockOfPage(filter, number);
 		bool read = false;
 
+		if (unlikely(block == 0))
+		{
+			if (make == IfNew::Release)
+				return false;
+			GiveOutPage(filter, number);
+			continue;
+		}
 		if (likely(IsInFile(filter, block)))
 		{
 			read = PinPage(filter, block, held);
@@ -363,6 +451,9 @@ HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count, HeldP
 
 	Assert(Grows(filter) && count <= kMostChanged);
 	MakeLong(filter);
+	for (int i = 0; i < count; i++)
+		if (unlikely(BlockOfPage(filter, numbers[i]) == 0))
+			GiveOutPage(filter, numbers[i]);
 	for (int i = 0; i < count; i++)
 	{
 		int at = i;

@@ -107,8 +107,11 @@ CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 		cached->met[held.block / 8] |= (uint8_t) (1 << held.block % 8);
 }
 
-bool
-HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
+/* As HoldPage(); the page is of the kind kind_of(bytes). */
+template <typename KindOfPage>
+static inline bool
+HoldWritten(const LiveFilter &filter, BlockNumber block, int lock, KindOfPage kind_of,
+			HeldPage *held)
 {
 	bool read;
 
@@ -121,8 +124,27 @@ HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldP
 		UnlockReleaseBuffer(held->buffer);
 		return false;
 	}
-	CheckHeld(filter, *held, kind, read);
+	CheckHeld(filter, *held, kind_of(held->bytes), read);
 	return true;
+}
+
+bool
+HoldPage(const LiveFilter &filter, BlockNumber block, Kind kind, int lock, HeldPage *held)
+{
+	return HoldWritten(
+		filter, block, lock, [kind](const uint8_t *) { return kind; }, held);
+}
+
+bool
+HoldPageOfChain(const LiveFilter &filter, BlockNumber block, int lock, HeldPage *held)
+{
+	return HoldWritten(
+		filter, block, lock,
+		[](const uint8_t *bytes) {
+			return (bytes[kKindAt] & ~kDamaged) == (uint8_t) Kind::kFan ? Kind::kFan
+																		: Kind::kOverflow;
+		},
+		held);
 }
 
 void

@@ -9,6 +9,9 @@
  * the last record, which changes the number of pages in the root and the level of main page 0
  * together. A crash before that leaves blocks in the map that splits, or the next presize, will
  * use.
+ *
+ * A restore knows the number of pages from the dump, which need not be true. Then the pages are
+ * not given out, and who puts the first key into one does that (map.cpp).
  */
 #include "core/live_method.hpp"
 #include "live/bulk.hpp"
@@ -45,6 +48,37 @@ Relevel(const LiveFilter &filter, uint32 number, BlockNumber block, uint32 pages
 	ReleasePage(page);
 }
 
+/*
+ * Relevel() for those of the main pages from one to before another that the map has already. They
+ * share a map page, of which `map` is a copy. Returns how many it does not have.
+ */
+static uint32
+RelevelMapped(const LiveFilter &filter, const uint8_t *map, uint32 first, uint32 end, uint32 pages)
+{
+	uint32 count = 0;
+
+	for (uint32 number = first; number < end; number++)
+	{
+		const BlockNumber mapped = LoadU32(map + MappedAt(number));
+
+		count += mapped == 0;
+		if (mapped != 0 && number != 0)
+			Relevel(filter, number, mapped, pages);
+	}
+	return count;
+}
+
+/* Copies a map page. Only who holds the server's lock changes the map. */
+static void
+CopyMap(const LiveFilter &filter, BlockNumber block, uint8_t *copy)
+{
+	HeldPage map;
+
+	HoldPageToChange(filter, block, Kind::kMap, &map);
+	memcpy(copy, map.bytes, BLCKSZ);
+	ReleasePage(map);
+}
+
 /* Gives out the main pages from one to before another of `pages`, which share a map page. */
 static void
 GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
@@ -54,24 +88,14 @@ GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
 	PGAlignedBlock map_scratch, last_scratch;
 	uint8_t *copy = (uint8_t *) map_scratch.data;
 	uint8_t *fresh = (uint8_t *) last_scratch.data;
-	uint32 count = 0;
 	uint32 last_number = 0;
+	uint32 count;
 	BlockNumber block;
 	HeldPage last;
 	HeldPage map;
 
-	/* Only who holds the server's lock changes the map. */
-	HoldPageToChange(filter, map_block, Kind::kMap, &map);
-	memcpy(copy, map.bytes, BLCKSZ);
-	ReleasePage(map);
-	for (uint32 number = first; number < end; number++)
-	{
-		const BlockNumber mapped = LoadU32(copy + MappedAt(number));
-
-		count += mapped == 0;
-		if (mapped != 0 && number != 0)
-			Relevel(filter, number, mapped, pages);
-	}
+	CopyMap(filter, map_block, copy);
+	count = RelevelMapped(filter, copy, first, end, pages);
 	if (count == 0)
 		return;
 	block = LengthenFile(filter, count);
@@ -97,6 +121,20 @@ GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
 	ReleasePage(last);
 }
 
+/* Takes care of what the map has of them already, and gives no other ones out. */
+static void
+LeaveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
+{
+	const BlockNumber map_block = ReadRoot(filter, first / kPagesAMap).map;
+	PGAlignedBlock scratch;
+	uint8_t *copy = (uint8_t *) scratch.data;
+
+	if (map_block == 0)
+		return;
+	CopyMap(filter, map_block, copy);
+	(void) RelevelMapped(filter, copy, first, end, pages);
+}
+
 /* Locks main page 0 if the filter has no other one, and no key. */
 static bool
 HoldOnlyPage(const LiveFilter &filter, HeldPage *page)
@@ -116,9 +154,12 @@ HoldOnlyPage(const LiveFilter &filter, HeldPage *page)
 	return false;
 }
 
-/* Makes an empty filter one with so many pages. Returns false if it is not empty. */
+/*
+ * Makes an empty filter one with so many pages, which are given out at once, or (`late`) when they
+ * get keys. Returns false if it is not empty.
+ */
 static bool
-Presize(const LiveFilter &filter, uint32 pages)
+Presize(const LiveFilter &filter, uint32 pages, bool late)
 {
 	const uint8_t level = (uint8_t) LevelOfPage(0, pages);
 	uint8_t number[4];
@@ -131,7 +172,7 @@ Presize(const LiveFilter &filter, uint32 pages)
 	for (uint32 first = 0; first < pages; first += kPagesAMap)
 	{
 		CHECK_FOR_INTERRUPTS();
-		GiveOut(filter, first, Min(pages, first + kPagesAMap), pages);
+		(late ? LeaveOut : GiveOut)(filter, first, Min(pages, first + kPagesAMap), pages);
 	}
 
 	/* Somebody may have come meanwhile. */
@@ -151,12 +192,12 @@ Presize(const LiveFilter &filter, uint32 pages)
 
 /* The same. Only who holds no page may call it. */
 static bool
-PresizeTo(const LiveFilter &filter, uint32 pages)
+PresizeTo(const LiveFilter &filter, uint32 pages, bool late)
 {
 	bool made;
 
 	LockPage(filter.rel, kRootBlock, ExclusiveLock);
-	made = Presize(filter, pages);
+	made = Presize(filter, pages, late);
 	UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
 	return made;
 }
@@ -169,7 +210,7 @@ PresizeLive(const LiveFilter &filter, uint64 keys)
 	if (!Grows(filter))
 		return;
 	pages = PagesFor(keys, filter.parameters.geometry.layout, filter.parameters.shape.fpr);
-	if (pages > 1 && !PresizeTo(filter, pages))
+	if (pages > 1 && !PresizeTo(filter, pages, false))
 		SplitFor(filter, keys);
 }
 
@@ -177,6 +218,6 @@ void
 PresizePages(const LiveFilter &filter, uint32 pages)
 {
 	Assert(Grows(filter) && pages <= kMostPages);
-	if (pages > CountPages(filter) && !PresizeTo(filter, pages))
+	if (pages > CountPages(filter) && !PresizeTo(filter, pages, true))
 		SplitUpTo(filter, pages);
 }

@@ -1,6 +1,8 @@
 /*
  * Putting new entries into a main page or its chain, which is settled where there is no room.
  */
+#include <algorithm>
+
 #include "live/store/store.hpp"
 
 using dedup::LoadU64;
@@ -170,12 +172,12 @@ PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
 		CountSomeToSplit(filter, main, entry.rest);
 		return false;
 	}
-	SettlePage(filter, main, false);
+	SettleNear(filter, main, false, entry.rest);
 	CountToSplit(filter, main);
 	if (PutDirectly(filter, main, entry))
 		return true;
 	/* Freeing tags was not enough, or the key's lines of the area are full. */
-	SettlePage(filter, main, true);
+	SettleNear(filter, main, true, entry.rest);
 	return PutDirectly(filter, main, entry);
 }
 
@@ -198,31 +200,73 @@ PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const Along &alo
 	return true;
 }
 
-/* Puts an entry into the first overflow page with room that does not change along. */
-static bool
-PutIntoChain(const LiveFilter &filter, const HeldPage &main, const Along &along,
-			 const NewEntry &entry)
+namespace
 {
-	BlockNumber next = NextOf(main.bytes);
 
-	while (next != 0)
+/* What there was where an entry found no room. */
+struct FullPages
+{
+	int count;       /* of overflow pages */
+	bool can_settle; /* some of them, in a filter that has fans */
+	BlockNumber fan; /* behind them, or 0 */
+};
+
+} /* namespace */
+
+/*
+ * Puts an entry into the first overflow page with room that does not change along: of those that
+ * follow each other from one on.
+ */
+static bool
+PutIntoRun(const LiveFilter &filter, const HeldPage &main, const Along &along,
+		   const NewEntry &entry, BlockNumber next, FullPages *full)
+{
+	bool done = false;
+
+	*full = {0, false, 0};
+	while (next != 0 && !done && full->fan == 0)
 	{
-		HeldPage overflow;
-		bool done;
+		HeldPage page;
 
 		if (along.page != NULL && next == along.page->block)
 		{
 			next = NextOf(along.page->bytes);
+			full->count++;
 			continue;
 		}
-		HoldChained(filter, main, next, &overflow);
-		next = NextOf(overflow.bytes);
-		done = PutIntoOverflow(filter, main, along, overflow, entry);
-		ReleasePage(overflow);
-		if (done)
-			return true;
+		HoldInChain(filter, main, next, BUFFER_LOCK_EXCLUSIVE, &page);
+		next = NextOf(page.bytes);
+		if (IsFan(page.bytes))
+			full->fan = page.block;
+		else
+		{
+			done = PutIntoOverflow(filter, main, along, page, entry);
+			full->count++;
+			if (!done && HasFans(filter) && CanSettleChained(filter, main.bytes, page.bytes))
+				full->can_settle = true;
+		}
+		ReleasePage(page);
 	}
-	return false;
+	return done;
+}
+
+/* Puts an entry into its leaf of a fan. */
+static void
+PutIntoFan(const LiveFilter &filter, const HeldPage &main, const Along &along,
+		   const NewEntry &entry, BlockNumber fan)
+{
+	/* What is settled changes the main page, of which there may be a changed copy already. */
+	bool settled = along.main != NULL;
+	FullPages full;
+
+	while (!PutIntoRun(filter, main, along, entry, LeafOf(filter, main, fan, entry.rest), &full))
+	{
+		if (!settled && full.can_settle)
+			(void) SettleLeaf(filter, main, fan, entry.rest);
+		else
+			(void) MakeLeafRoom(filter, main, fan, entry.rest);
+		settled = true;
+	}
 }
 
 /* Puts entries into a new overflow page, at the chain's head. Returns how many fit: one at least.
@@ -272,7 +316,27 @@ PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	Assert(entry.tag.xid != kNoXid && entry.line < kLines && entry.rest >> kRestBits == 0);
 	Assert(filter.parameters.geometry.layout.timed || entry.tag.generation == 0);
 	Assert(entry.forgotten || entry.tag.base == 0);
-	if (!PutIntoMain(filter, main, along, entry) && !PutIntoChain(filter, main, along, entry))
+
+	FullPages full;
+	BlockNumber fan;
+
+	if (PutIntoMain(filter, main, along, entry) ||
+		PutIntoRun(filter, main, along, entry, NextOf(main.bytes), &full))
+		return;
+	/* Before the plain pages become too many. */
+	if (along.main == NULL && full.can_settle && (full.fan != 0 || full.count >= kMostPlain))
+	{
+		SettleNear(filter, main, true, entry.rest);
+		if (PutDirectly(filter, main, entry) ||
+			PutIntoRun(filter, main, along, entry, NextOf(main.bytes), &full))
+			return;
+	}
+	fan = full.fan;
+	if (along.main == NULL && full.count > 0)
+		fan = FanForMore(filter, main);
+	if (fan != 0)
+		PutIntoFan(filter, main, along, entry, fan);
+	else
 		(void) PutIntoNewPage(filter, main, along, &entry, 1);
 }
 
@@ -340,36 +404,116 @@ PutFirst(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const A
 	return PutIntoNewPage(filter, main, {}, entries, some);
 }
 
+/* Puts keys into their leaves of a fan. */
+static void
+PutIntoLeaves(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address *keys,
+			  int count, BlockNumber fan)
+{
+	bool settled = false;
+
+	std::sort(keys, keys + count, [](const Address &left, const Address &right) {
+		return FanSlotOf(left.rest) < FanSlotOf(right.rest);
+	});
+	while (count > 0)
+	{
+		const uint64 rest = keys[0].rest;
+		KeyWalk walk = {LeafOf(filter, main, fan, rest), true, 0};
+		int here = 0; /* keys of this leaf */
+		int left = 0; /* without room in it */
+		bool can_settle = false;
+		HeldPage page;
+
+		while (HoldNextOfKey(filter, main, rest, BUFFER_LOCK_EXCLUSIVE, &walk, &page))
+		{
+			if (here == 0)
+			{
+				while (here < count && HasSlotOf(SlotsOfLeaf(page.bytes), keys[here].rest))
+					here++;
+				left = here;
+			}
+			PutSome(filter, page, tag, keys, &left);
+			can_settle = can_settle || CanSettleChained(filter, main.bytes, page.bytes);
+			ReleasePage(page);
+			if (left == 0)
+				break;
+		}
+		if (here == 0 || left > 0)
+		{
+			if (!settled && can_settle)
+				(void) SettleLeaf(filter, main, fan, rest);
+			else
+				(void) MakeLeafRoom(filter, main, fan, rest);
+		}
+		settled = left > 0;
+		/* Those that are left, and the others. */
+		memmove(keys + left, keys + here, (count - here) * sizeof(Address));
+		count -= here - left;
+	}
+}
+
+/*
+ * Puts keys into the plain pages of a chain. The newest page is the first. Only a few keys are
+ * worth a search for room behind it. Returns whether a page that is full can be settled, in a
+ * filter that has fans.
+ */
+static bool
+PutIntoPlain(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address *keys,
+			 int *count)
+{
+	BlockNumber next = NextOf(main.bytes);
+	bool can_settle = false;
+
+	for (bool first = true; next != 0 && *count > 0 && (first || *count < FEW_KEYS); first = false)
+	{
+		HeldPage page;
+
+		HoldInChain(filter, main, next, BUFFER_LOCK_EXCLUSIVE, &page);
+		next = NextOf(page.bytes);
+		if (!IsFan(page.bytes))
+		{
+			PutSome(filter, page, tag, keys, count);
+			if (*count > 0 && HasFans(filter) && CanSettleChained(filter, main.bytes, page.bytes))
+				can_settle = true;
+		}
+		ReleasePage(page);
+	}
+	return can_settle;
+}
+
 void
 PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address *keys, int count)
 {
+	BlockNumber fan;
+
 	PutSome(filter, main, tag, keys, &count);
 	if (count > 0 && CanSettlePage(filter, main.bytes))
 	{
-		SettlePage(filter, main, false);
+		SettleNear(filter, main, false, keys[0].rest);
 		CountToSplit(filter, main);
 		PutSome(filter, main, tag, keys, &count);
 		if (count > 0)
 		{
-			SettlePage(filter, main, true);
+			SettleNear(filter, main, true, keys[0].rest);
 			PutSome(filter, main, tag, keys, &count);
 		}
 	}
-
-	/* The newest page is the first. Only a few keys are worth a search for room behind it. */
-	BlockNumber next = NextOf(main.bytes);
-
-	for (bool first = true; next != 0 && count > 0 && (first || count < FEW_KEYS); first = false)
+	if (PutIntoPlain(filter, main, tag, keys, &count) && count > 0 &&
+		PlainPagesOf(filter, main).count >= kMostPlain)
 	{
-		HeldPage overflow;
-
-		HoldChained(filter, main, next, &overflow);
-		next = NextOf(overflow.bytes);
-		PutSome(filter, overflow, tag, keys, &count);
-		ReleasePage(overflow);
+		/* Before the plain pages become too many. */
+		SettleNear(filter, main, true, keys[0].rest);
+		PutSome(filter, main, tag, keys, &count);
+		(void) PutIntoPlain(filter, main, tag, keys, &count);
 	}
-	if (count > 0)
-		CountToSplit(filter, main);
+	if (count == 0)
+		return;
+	CountToSplit(filter, main);
+	fan = FanForMore(filter, main);
+	if (fan != 0)
+	{
+		PutIntoLeaves(filter, main, tag, keys, count, fan);
+		return;
+	}
 	while (count > 0)
 	{
 		const int put = PutFirst(filter, main, tag, keys, count);

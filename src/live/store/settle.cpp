@@ -1,6 +1,7 @@
 /*
  * Settling: what becomes of entries whose transactions have ended.
  */
+#include "core/fanning.hpp"
 #include "live/counters_page.hpp"
 #include "live/store/store.hpp"
 
@@ -177,35 +178,39 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 	SetLoader(main_scratch, kNoXid);
 }
 
-void
-HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
-{
-	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
-		!IsChainedTo(page->bytes, main.bytes))
-		ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
-}
-
-/* The blocks of a chain, from the main page on; null if there is none. */
+/*
+ * The blocks of pages that follow each other from one on, without a fan, whose block `fan`
+ * receives, or 0. Null if there are none.
+ */
 static BlockNumber *
-ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
+ReadRun(const LiveFilter &filter, const HeldPage &main, BlockNumber next, int *length,
+		BlockNumber *fan)
 {
-	BlockNumber *chain = NULL;
+	BlockNumber *run = NULL;
 	int room = 0;
 
 	*length = 0;
-	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-		if (page.block == main.block)
-			return false;
+	*fan = 0;
+	while (next != 0)
+	{
+		HeldPage page;
+
+		HoldInChain(filter, main, next, BUFFER_LOCK_SHARE, &page);
+		next = NextOf(page.bytes);
+		if (IsFan(page.bytes))
+			*fan = page.block;
+		ReleasePage(page);
+		if (*fan != 0)
+			break;
 		if (*length == room)
 		{
 			room = Max(16, 2 * room);
-			chain = (BlockNumber *) (chain == NULL ? palloc(room * sizeof(BlockNumber))
-												   : repalloc(chain, room * sizeof(BlockNumber)));
+			run = (BlockNumber *) (run == NULL ? palloc(room * sizeof(BlockNumber))
+											   : repalloc(run, room * sizeof(BlockNumber)));
 		}
-		chain[(*length)++] = page.block;
-		return false;
-	});
-	return chain;
+		run[(*length)++] = page.block;
+	}
+	return run;
 }
 
 /*
@@ -215,6 +220,9 @@ ReadChain(const LiveFilter &filter, const HeldPage &main, int *length)
 static void
 MoveFrozen(uint8_t *main, uint8_t *page)
 {
+	/* Any place of a main page would do. */
+	if (CountEntries(main, kMainArea) == kMainArea.lines * kEntriesPerLine)
+		return;
 	ForEachEntry(page, kOverflowArea, [&](unsigned place, const Entry &entry) {
 		const Tag tag = LoadTag(page, entry.tag);
 
@@ -235,8 +243,6 @@ struct Settlement
 	uint8_t *scratch; /* a copy of the main page */
 	unsigned early;
 	bool changes;
-	BlockNumber freed[64];
-	int freed_count;
 };
 
 } /* namespace */
@@ -424,25 +430,26 @@ SettleMain(Settlement *s, bool fold)
 }
 
 /*
- * Settles a page of the chain, which is held, as is `before`, the page that points to it. A
- * page that becomes empty leaves the chain: the page before it then points past it.
+ * Settles a page of the chain, which is held, as is `before`: the page that points to it, or the
+ * fan that names it. A page that becomes empty leaves the chain: what led to it then leads past
+ * it. Returns whether it has left.
  */
-static void
+static bool
 SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 {
 	const LiveFilter &filter = *s->filter;
-	const bool is_first = before.block == s->main.block;
-	PGAlignedBlock page_scratch;
+	PGAlignedBlock page_scratch, fan_scratch;
 	uint8_t *copy = (uint8_t *) page_scratch.data;
+	uint8_t *fan = (uint8_t *) fan_scratch.data;
 	Settled settled = {};
 	bool empty;
 
-	Assert(NextOf(before.bytes) == page.block && IsChainedTo(page.bytes, s->main.bytes));
+	Assert(IsChainedTo(page.bytes, s->main.bytes));
 	memcpy(s->scratch, s->main.bytes, BLCKSZ);
 	memcpy(copy, page.bytes, BLCKSZ);
 	SettleScratch(filter, page, s->scratch, copy, true, &settled);
 	MoveFrozen(s->scratch, copy);
-	empty = CountEntries(copy, kOverflowArea) == 0 && s->freed_count < (int) lengthof(s->freed);
+	empty = CountEntries(copy, kOverflowArea) == 0;
 	SetEarly(s->scratch, EarlyOf(s->scratch) + settled.early);
 	s->early += settled.early;
 
@@ -450,14 +457,20 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 	if (empty)
 	{
 		FreePage(copy);
-		if (is_first)
+		if (before.block == s->main.block)
 			SetNext(s->scratch, NextOf(page.bytes));
 		/* A chain changes under the main page's lock, on a standby too. */
 		ChangeWith(s->main);
 	}
 	if (memcmp(s->scratch, s->main.bytes, BLCKSZ) != 0)
 		ChangeToScratch(s->main, s->scratch);
-	if (empty && !is_first)
+	if (empty && IsFan(before.bytes))
+	{
+		memcpy(fan, before.bytes, BLCKSZ);
+		ReplaceInFan(fan, page.block, NextOf(page.bytes));
+		ChangeToScratch(before, fan);
+	}
+	else if (empty && before.block != s->main.block)
 		ChangeBytes(before, kNextAt, page.bytes + kNextAt, kNextBytes);
 	if (memcmp(copy, page.bytes, BLCKSZ) != 0)
 	{
@@ -465,8 +478,7 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 		MakeChange(filter);
 		s->changes = true;
 	}
-	if (empty)
-		s->freed[s->freed_count++] = page.block;
+	return empty;
 }
 
 void
@@ -477,58 +489,142 @@ RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
 	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
 }
 
-bool
-SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
+/*
+ * Settles pages that follow each other from one on, from the tail, where the oldest entries are.
+ * `before`, which is held, leads to the first: the main page, or the fan. Returns the fan behind
+ * them, or 0.
+ */
+static BlockNumber
+SettleRun(Settlement *s, const HeldPage &before, BlockNumber first)
+{
+	const LiveFilter &filter = *s->filter;
+	BlockNumber fan;
+	int length;
+	BlockNumber *run = ReadRun(filter, s->main, first, &length, &fan);
+
+	for (int i = length - 1; i >= 0; i--)
+	{
+		HeldPage previous = before;
+		HeldPage page;
+		bool left;
+
+		if (i > 0)
+			HoldChained(filter, s->main, run[i - 1], &previous);
+		HoldChained(filter, s->main, run[i], &page);
+		left = SettleChained(s, previous, page);
+		ReleasePage(page);
+		if (i > 0)
+			ReleasePage(previous);
+		if (left)
+			RecordFreeOverflowPage(filter, run[i]);
+	}
+	if (run != NULL)
+		pfree(run);
+	return fan;
+}
+
+/* Settles the leaf of a fan, which is held, that has a slot. Returns whether the slot is empty. */
+static bool
+SettleSlot(Settlement *s, const HeldPage &fan, unsigned slot)
+{
+	const BlockNumber leaf = LoadFanSlot(fan.bytes, slot);
+
+	if (leaf != 0)
+		(void) SettleRun(s, fan, leaf);
+	return LoadFanSlot(fan.bytes, slot) == 0;
+}
+
+/*
+ * Settles the leaves of a fan. If `rest` is not null only that of a key, and those behind it as
+ * long as they go: what a large transaction has left behind. Returns whether the fan is empty.
+ */
+static bool
+SettleFan(Settlement *s, BlockNumber block, const uint64 *rest)
+{
+	const unsigned from = rest == NULL ? 0 : FanSlotOf(*rest);
+	bool goes_on = true;
+	bool empty;
+	HeldPage fan;
+
+	HoldFan(*s->filter, s->main, block, BUFFER_LOCK_EXCLUSIVE, &fan);
+	for (unsigned done = 0; done < kFanSlots && goes_on;)
+	{
+		const unsigned slot = (from + done) % kFanSlots;
+
+		done += RunOfSlots(fan.bytes, slot).count;
+		goes_on = SettleSlot(s, fan, slot) || rest == NULL;
+	}
+	empty = IsEmptyFan(fan.bytes);
+	ReleasePage(fan);
+	return empty;
+}
+
+static Settlement
+StartSettlement(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch)
+{
+	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
+	return {&filter, main, scratch, 0, false};
+}
+
+static bool
+EndSettlement(const Settlement &s)
+{
+	if (s.early > 0)
+		NoteLiveEarly(*s.filter, s.early);
+	return s.changes;
+}
+
+/* Settles a main page and its chain; of a fan, if `rest` is not null, only near a key. */
+static bool
+SettleAround(const LiveFilter &filter, const HeldPage &main, bool fold, const uint64 *rest)
 {
 	PGAlignedBlock scratch;
-	Settlement s;
-	BlockNumber *chain;
-	int length;
+	Settlement s = StartSettlement(filter, main, (uint8_t *) scratch.data);
+	BlockNumber fan = 0;
 
-	Assert(KindOf(main.bytes) == Kind::kMain && IsHeld(main, true));
-	s.filter = &filter;
-	s.main = main;
-	s.scratch = (uint8_t *) scratch.data;
-	s.early = 0;
-	s.changes = false;
-	s.freed_count = 0;
 	if (!fold && NextClock(filter, main.bytes) == 0 && FreezeInPlace(filter, main))
 		s.changes = true;
 	else
 		SettleMain(&s, fold);
-
-	/* The chain, from its tail on, where the oldest entries are. */
-	chain = ReadChain(filter, main, &length);
-	for (int i = length - 1; i >= 0; i--)
+	if (NextOf(main.bytes) != 0)
+		fan = SettleRun(&s, main, NextOf(main.bytes));
+	if (fan != 0 && SettleFan(&s, fan, rest))
 	{
-		HeldPage before = main;
-		HeldPage page;
-
-		if (i > 0)
-			HoldChained(filter, main, chain[i - 1], &before);
-		HoldChained(filter, main, chain[i], &page);
-		SettleChained(&s, before, page);
-		ReleasePage(page);
-		if (i > 0)
-			ReleasePage(before);
+		UnchainPage(filter, main, PlainPagesOf(filter, main).last, fan);
+		s.changes = true;
 	}
-	if (chain != NULL)
-		pfree(chain);
-	for (int i = 0; i < s.freed_count; i++)
-		RecordFreeOverflowPage(filter, s.freed[i]);
-	if (s.early > 0)
-		NoteLiveEarly(filter, s.early);
-	return s.changes;
+	return EndSettlement(s);
 }
 
 bool
-CanSettlePage(const LiveFilter &filter, const uint8_t *page)
+SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold)
+{
+	return SettleAround(filter, main, fold, NULL);
+}
+
+bool
+SettleNear(const LiveFilter &filter, const HeldPage &main, bool fold, uint64 rest)
+{
+	return SettleAround(filter, main, fold, &rest);
+}
+
+bool
+SettleLeaf(const LiveFilter &filter, const HeldPage &main, BlockNumber fan, uint64 rest)
+{
+	PGAlignedBlock scratch;
+	Settlement s = StartSettlement(filter, main, (uint8_t *) scratch.data);
+
+	(void) SettleFan(&s, fan, &rest);
+	return EndSettlement(s);
+}
+
+/* Whether some tag of a page can be settled. */
+static bool
+CanSettleTags(const LiveFilter &filter, const uint8_t *page)
 {
 	const AreaShape &area = AreaOf(page);
 	const uint64 before = SeenByAllBefore(filter);
 
-	if (NextClock(filter, page) != 0)
-		return true;
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
 		const Tag value = LoadTag(page, tag);
@@ -540,6 +636,28 @@ CanSettlePage(const LiveFilter &filter, const uint8_t *page)
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
 		if (FateOf(filter, BlockOf(page), value).what != TagFate::Stays)
+			return true;
+	}
+	return false;
+}
+
+bool
+CanSettlePage(const LiveFilter &filter, const uint8_t *page)
+{
+	return NextClock(filter, page) != 0 || CanSettleTags(filter, page);
+}
+
+bool
+CanSettleChained(const LiveFilter &filter, const uint8_t *main, const uint8_t *page)
+{
+	if (CanSettleTags(filter, page))
+		return true;
+	/* What has expired leaves. */
+	for (unsigned tag = 1; tag <= AreaOf(page).tags && filter.parameters.ttl != 0; tag++)
+	{
+		const Tag value = LoadTag(page, tag);
+
+		if (value.xid == kFrozen && !Alive(value.generation, ClockOf(main)))
 			return true;
 	}
 	return false;

@@ -10,7 +10,8 @@
  * goes on without. It locks the page exclusively, and then
  *   1. settles it, which most often leaves no chain;
  *   2. divides a chain that is left: entries of the new page move to pages at its head, until it
- *      is main page, pages with the new page's entries only, pages with its own entries only;
+ *      is main page, pages with the new page's entries only, pages with its own entries only, and,
+ *      if there was one, the fan with its own entries only;
  *   3. makes the new page in one record with the page, the map page and either the last page of
  *      the new one's chain or the root;
  *   4. settles both, if there are chains, since their lines have room now.
@@ -23,6 +24,7 @@
 
 #include "core/live_method.hpp"
 #include "core/splitting.hpp"
+#include "live/bulk.hpp"
 #include "live/counters_page.hpp"
 #include "live/store/store.hpp"
 
@@ -38,7 +40,7 @@ WantedSplit live_wanted_split = {InvalidOid, 0};
 /* ---- wanting one ------------------------------------------------------------------------ */
 
 unsigned
-CountKeys(const LiveFilter &filter, const HeldPage &main)
+CountKeys(const LiveFilter &filter, const HeldPage &main, unsigned enough)
 {
 	const LineLayout layout = LinesOf(filter, main.bytes);
 	const uint32 now = ClockOf(main.bytes);
@@ -50,9 +52,9 @@ CountKeys(const LiveFilter &filter, const HeldPage &main)
 		ForEachEntry(page.bytes, AreaOf(page.bytes), [&](unsigned, const Entry &entry) {
 			count += !layout.timed || Alive(LoadTag(page.bytes, entry.tag).generation, now);
 		});
-		return false;
+		return count >= enough;
 	});
-	return count;
+	return Min(count, enough);
 }
 
 /* Whether so many keys are too many for so many pages. */
@@ -72,11 +74,16 @@ HasAllPages(const LiveFilter &filter, uint32 pages)
 void
 CountToSplit(const LiveFilter &filter, const HeldPage &main)
 {
+	double most;
 	double keys;
 
 	if (!Grows(filter))
 		return;
-	keys = std::ldexp(CountKeys(filter, main), (int) LevelOf(main.bytes));
+	/* Twice as many as are too many: whoever finds so many need not count on. */
+	most = std::ldexp(2.0 * KeysAPage(filter.parameters.geometry.layout) * GuessPages(filter),
+					  -(int) LevelOf(main.bytes));
+	keys = std::ldexp(CountKeys(filter, main, (unsigned) Min(most + 1, 1e9)),
+					  (int) LevelOf(main.bytes));
 	if (IsCrowded(filter, keys, GuessPages(filter)))
 		live_wanted_split = {RelationGetRelid(filter.rel), keys};
 }
@@ -97,16 +104,20 @@ struct Split
 
 } /* namespace */
 
-/* Whether an overflow page has upper entries only, or none. */
+/* What there is in a page of the chain. Of the fan nothing; `fan`, unless null, receives its copy.
+ */
 static Mixture
-MixtureAt(const Split &split, BlockNumber block, BlockNumber *next)
+MixtureAt(const Split &split, BlockNumber block, BlockNumber *next, uint8_t *fan)
 {
 	HeldPage page;
-	Mixture mixture;
+	Mixture mixture = {0, 0};
 
-	HoldChained(*split.filter, split.main, block, &page);
-	mixture = MixtureOf(page.bytes, split.level);
+	HoldInChain(*split.filter, split.main, block, BUFFER_LOCK_SHARE, &page);
 	*next = NextOf(page.bytes);
+	if (!IsFan(page.bytes))
+		mixture = MixtureOf(page.bytes, split.level);
+	else if (fan != NULL)
+		memcpy(fan, page.bytes, BLCKSZ);
 	ReleasePage(page);
 	return mixture;
 }
@@ -164,68 +175,72 @@ AddHead(Split *split)
 		split->upper_end = head.block;
 }
 
-/* Takes an empty page out of the chain. `before` is the page before it, or the main page. */
+/* Moves all upper entries of a page to pages at the head of the chain. */
 static void
-Unchain(const Split &split, BlockNumber before, BlockNumber block)
+MoveOut(Split *split, BlockNumber block)
 {
-	const LiveFilter &filter = *split.filter;
-	const bool is_first = before == split.main.block;
-	PGAlignedBlock scratch;
-	uint8_t *copy = (uint8_t *) scratch.data;
-	HeldPage previous = split.main;
-	HeldPage page;
+	for (bool all = false; !all;)
+	{
+		HeldPage page;
 
-	if (!is_first)
-		HoldChained(filter, split.main, before, &previous);
-	HoldChained(filter, split.main, block, &page);
-	memcpy(copy, page.bytes, BLCKSZ);
-	FreePage(copy);
-	StartChange();
-	ChangeWith(split.main);
-	ChangeBytes(previous, kNextAt, page.bytes + kNextAt, kNextBytes);
-	ChangeToScratch(page, copy);
-	MakeChange(filter);
-	ReleasePage(page);
-	if (!is_first)
-		ReleasePage(previous);
-	RecordFreeOverflowPage(filter, block);
+		if (split->upper_end == 0)
+			AddHead(split);
+		HoldChained(*split->filter, split->main, block, &page);
+		all = MoveToHead(*split, page);
+		ReleasePage(page);
+		if (!all)
+			AddHead(split);
+	}
+}
+
+/* Moves all upper entries of the leaves of a fan out. Leaves that are empty then are settled away.
+ */
+static void
+MoveOutOfLeaves(Split *split, const uint8_t *fan)
+{
+	for (unsigned slot = 0; slot < kFanSlots; slot += RunOfSlots(fan, slot).count)
+	{
+		BlockNumber next;
+
+		for (BlockNumber block = LoadFanSlot(fan, slot); block != 0; block = next)
+			if (MixtureAt(*split, block, &next, NULL).high > 0)
+				MoveOut(split, block);
+	}
 }
 
 /* Divides the chain: see the top. */
 static void
 DivideChain(Split *split)
 {
+	PGAlignedBlock scratch;
+	uint8_t *fan = (uint8_t *) scratch.data;
 	BlockNumber block = NextOf(split->main.bytes);
 	BlockNumber before = split->main.block;
 	BlockNumber next;
 
+	fan[kKindAt] = 0;
 	/* Pages that need no change: a split that was broken off may have left them. */
 	for (; block != 0; before = split->upper_end = block, block = next)
-		if (MixtureAt(*split, block, &next).low > 0)
+		if (MixtureAt(*split, block, &next, fan).low > 0 || IsFan(fan))
 			break;
 	for (; block != 0; block = next)
 	{
-		const Mixture mixture = MixtureAt(*split, block, &next);
-		HeldPage page;
-		bool all = false;
+		const Mixture mixture = MixtureAt(*split, block, &next, fan);
 
-		while (!all && mixture.high > 0)
+		if (IsFan(fan))
 		{
-			if (split->upper_end == 0)
-			{
-				AddHead(split);
-				/* Pages with low entries only may have come before: one of them stays `before`. */
-				if (before == split->main.block)
-					before = split->upper_end;
-			}
-			HoldChained(*split->filter, split->main, block, &page);
-			all = MoveToHead(*split, page);
-			ReleasePage(page);
-			if (!all)
-				AddHead(split);
+			MoveOutOfLeaves(split, fan);
+			break;
+		}
+		if (mixture.high > 0)
+		{
+			MoveOut(split, block);
+			/* Pages with low entries only may have come before: one of them stays `before`. */
+			if (before == split->main.block)
+				before = split->upper_end;
 		}
 		if (mixture.low == 0)
-			Unchain(*split, before, block);
+			UnchainPage(*split->filter, split->main, before, block);
 		else
 			before = block;
 	}
@@ -330,9 +345,45 @@ MakeUpper(const Split &split, uint32 upper_number, BlockNumber map_block, HeldPa
 	NotePage(filter, upper_number, upper->block);
 }
 
-/* Splits the next page of a filter that has so many. */
+/*
+ * Step 3 for a page of whose keys none goes to the new one, which is not given out then: who puts
+ * the first key into it does that (map.cpp). Returns false if there are such keys, or it is given
+ * out already.
+ */
+static bool
+LeaveUpperOut(const Split &split, uint32 upper_number)
+{
+	const LiveFilter &filter = *split.filter;
+	PGAlignedBlock low_scratch, high_scratch;
+	uint8_t *low = (uint8_t *) low_scratch.data;
+	uint8_t *high = (uint8_t *) high_scratch.data;
+	uint8_t pages[4];
+	HeldPage root;
+
+	if (split.upper_end != 0 || MappedBlock(filter, upper_number) != 0)
+		return false;
+	memcpy(low, split.main.bytes, BLCKSZ);
+	memcpy(high, split.main.bytes, BLCKSZ);
+	SplitMainPage(low, filter.parameters.geometry.layout, 0, low, high);
+	if (!LinesEmpty(filter, high) || CountEntries(high, kMainArea) > 0)
+		return false;
+	FoldFrozen(filter, low);
+	StoreU32(pages, upper_number + 1);
+	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
+	StartChange();
+	ChangeToScratch(split.main, low);
+	ChangeBytes(root, kPagesAt, pages, sizeof pages);
+	MakeChange(filter);
+	ReleasePage(root);
+	return true;
+}
+
+/*
+ * Splits the next page of a filter that has so many. `late`: a new page without keys is not given
+ * out.
+ */
 static void
-SplitOne(const LiveFilter &filter, uint32 pages)
+SplitOne(const LiveFilter &filter, uint32 pages, bool late)
 {
 	const uint32 number = NextToSplit(pages);
 	const unsigned level = LevelOfPages(pages);
@@ -353,11 +404,18 @@ SplitOne(const LiveFilter &filter, uint32 pages)
 	}
 	SettlePage(filter, split.main, true);
 	DivideChain(&split);
+	if (late && LeaveUpperOut(split, upper_number))
+	{
+		ReleasePage(split.main);
+		return;
+	}
 	MakeUpper(split, upper_number, map, &upper);
 	if (NextOf(split.main.bytes) != 0)
 		SettlePage(filter, split.main, true);
 	if (NextOf(upper.bytes) != 0)
 		SettlePage(filter, upper, true);
+	SpreadLongChain(filter, split.main);
+	SpreadLongChain(filter, upper);
 	ReleasePage(upper);
 	ReleasePage(split.main);
 }
@@ -369,7 +427,27 @@ SplitNext(const LiveFilter &filter, double keys)
 	const uint32 pages = ReadRoot(filter, 0).pages;
 
 	if (IsCrowded(filter, keys, pages) && !HasAllPages(filter, pages))
-		SplitOne(filter, pages);
+		SplitOne(filter, pages, false);
+}
+
+/*
+ * Counts pages that have not been given out as split, as long as these come next. Returns whether
+ * there were any.
+ */
+static bool
+SkipEmpty(const LiveFilter &filter, uint32 have, uint32 pages)
+{
+	uint32 now = have;
+
+	while (now < pages && MappedBlock(filter, NextToSplit(now)) == 0 &&
+		   MappedBlock(filter, now) == 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		now++;
+	}
+	if (now > have)
+		StorePages(filter, now);
+	return now > have;
 }
 
 void
@@ -389,8 +467,8 @@ SplitUpTo(const LiveFilter &filter, uint32 pages)
 		const uint32 have = ReadRoot(filter, 0).pages;
 
 		more = have < pages;
-		if (more)
-			SplitOne(filter, have);
+		if (more && !SkipEmpty(filter, have, pages))
+			SplitOne(filter, have, true);
 		UnlockPage(filter.rel, kRootBlock, ExclusiveLock);
 	}
 }
@@ -446,8 +524,8 @@ WarnOfPages(const LiveFilter &filter)
 		ereport(
 			WARNING,
 			(errmsg("live filter \"%s\" holds more keys than it can grow for", LiveName(filter)),
-			 errdetail("It keeps its rate of %g, but its %u pages do not become more: it has to "
-					   "search several pages for a key.",
+			 errdetail("It keeps its rate of %g, but its %u pages do not become more: a new key "
+					   "takes more bytes, and a look-up reads more pages.",
 					   filter.parameters.prototype_fpr, GuessPages(filter)),
 			 errhint("Make one with a higher rate, or one for each part of the keys. This is said "
 					 "once.")));

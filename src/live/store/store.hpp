@@ -50,6 +50,9 @@ extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::K
 					 HeldPage *held);
 extern void ReleasePage(const HeldPage &held);
 
+/* The same for a page of a chain: an overflow page or a fan. */
+extern bool HoldPageOfChain(const LiveFilter &filter, BlockNumber block, int lock, HeldPage *held);
+
 #ifdef USE_ASSERT_CHECKING
 /* Whether this backend has a page locked; `exclusive`: exclusively. */
 extern bool IsHeld(const HeldPage &held, bool exclusive);
@@ -251,6 +254,9 @@ extern void HoldGivenPage(const LiveFilter &filter, BlockNumber block, HeldPage 
  */
 extern BlockNumber MapPageFor(const LiveFilter &filter, uint32 number);
 
+/* The block of a main page as the map says now, or 0 if it was not given out. */
+extern BlockNumber MappedBlock(const LiveFilter &filter, uint32 number);
+
 /* The number of main pages. A split that a crash has interrupted may not be counted yet. */
 extern uint32 CountPages(const LiveFilter &filter);
 
@@ -285,7 +291,10 @@ extern bool HoldNextPage(PageWalk *walk, int lock, HeldPage *held);
  */
 extern void PresizeLive(const LiveFilter &filter, uint64 keys);
 
-/* Makes a filter that grows one with so many pages at least. No page may be locked. */
+/*
+ * Makes a filter that grows one with so many pages at least. Those without keys are not given
+ * out. No page may be locked.
+ */
 extern void PresizePages(const LiveFilter &filter, uint32 pages);
 
 /* ---- splitting (split.cpp) -------------------------------------------------- */
@@ -301,7 +310,10 @@ extern WantedSplit live_wanted_split;
 /* Called where a held main page, settled, has no room: whether the filter has too few pages. */
 extern void CountToSplit(const LiveFilter &filter, const HeldPage &main);
 
-/* Splits pages until there are so many. Called with no page locked. */
+/*
+ * Splits pages until there are so many. New pages without keys are not given out. Called with no
+ * page locked.
+ */
 extern void SplitUpTo(const LiveFilter &filter, uint32 pages);
 
 /* Splits pages until the filter has enough for so many more keys. */
@@ -310,8 +322,10 @@ extern void SplitFor(const LiveFilter &filter, uint64 keys);
 /* Splits pages until the filter has enough for so many keys in all. */
 extern void SplitForAll(const LiveFilter &filter, double wanted);
 
-/* The keys of a held page and its chain, those in flight included. */
-extern unsigned CountKeys(const LiveFilter &filter, const HeldPage &main);
+/* The keys of a held page and its chain, those in flight included, or `enough`, if they are more.
+ */
+extern unsigned CountKeys(const LiveFilter &filter, const HeldPage &main,
+						  unsigned enough = PG_UINT32_MAX);
 
 /* Splits a page if the filter wants that. Called with no page locked. */
 extern void SplitWanted(const LiveFilter &filter);
@@ -422,12 +436,24 @@ JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid, uint64 before)
  */
 extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold);
 
+/*
+ * The same, but of the leaves of a fan only that of a key, and those behind it as long as nothing
+ * of them is left.
+ */
+extern bool SettleNear(const LiveFilter &filter, const HeldPage &main, bool fold, uint64 rest);
+
+/*
+ * Settles a fan near a key. The fan stays, though it may be empty. Returns whether anything
+ * changed.
+ */
+extern bool SettleLeaf(const LiveFilter &filter, const HeldPage &main, BlockNumber fan,
+					   uint64 rest);
+
 /* Whether some tag of a page can be settled, by one look at each. */
 extern bool CanSettlePage(const LiveFilter &filter, const uint8_t *page);
 
-/* Locks a page of a main page's chain exclusively. */
-extern void HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block,
-						HeldPage *page);
+/* The same of an overflow page in the chain of a main page, which is held. */
+extern bool CanSettleChained(const LiveFilter &filter, const uint8_t *main, const uint8_t *page);
 
 /*
  * Puts an entry into a page or its chain. `scratch`, if not null, holds a changed copy
@@ -482,36 +508,137 @@ extern EntryAdded AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool
 /* Adds the entries, of which there is one at least, to the change that is being collected. */
 extern void ChangeEntries(const NewEntries &entries);
 
+/* ---- chains (chain.cpp, fan.cpp) ------------------------------------------ */
+
+/* Locks a page of a held main page's chain: an overflow page or its fan. */
+extern void HoldInChain(const LiveFilter &filter, const HeldPage &main, BlockNumber block, int lock,
+						HeldPage *page);
+
+/* Locks an overflow page of a main page's chain exclusively. */
+extern void HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block,
+						HeldPage *page);
+
+/* Locks the fan of a main page's chain. */
+extern void HoldFan(const LiveFilter &filter, const HeldPage &main, BlockNumber block, int lock,
+					HeldPage *fan);
+
+/* A walk over the pages of a chain in which a key can be. */
+struct KeyWalk
+{
+	BlockNumber next; /* of the main page, or the first of a leaf if `in_fan` */
+	bool in_fan;
+	uint32 steps;
+};
+
+/* Locks the next page. Returns false after the last one. */
+extern bool HoldNextOfKey(const LiveFilter &filter, const HeldPage &main, uint64 rest, int lock,
+						  KeyWalk *walk, HeldPage *page);
+
+/* A walk over all pages of a chain, the fan among them. */
+struct ChainWalk
+{
+	BlockNumber next;
+	uint32 steps;
+	BlockNumber fan;              /* 0 until the walk comes to it */
+	dedup::live::SlotRange slots; /* of the leaf at hand */
+	BlockNumber leaves[dedup::live::kFanSlots];
+};
+extern void StartChainWalk(const HeldPage &main, ChainWalk *walk);
+extern bool HoldNextInChain(const LiveFilter &filter, const HeldPage &main, int lock,
+							ChainWalk *walk, HeldPage *page);
+
 /*
- * Runs visit(page, shape) over a held main page and its overflow pages, until it
- * returns true. Overflow pages are locked one at a time in `lock`.
+ * Runs visit(page) over a held main page and the pages of its chain in which a key can be, until
+ * it returns true. These are locked one at a time in `lock`.
+ */
+template <typename Visit>
+static inline void
+VisitPagesOf(const LiveFilter &filter, const HeldPage &main, uint64 rest, int lock, Visit visit)
+{
+	KeyWalk walk = {dedup::live::NextOf(main.bytes), false, 0};
+	bool done = visit(main);
+	HeldPage page;
+
+	Assert(IsHeld(main, false));
+	while (!done && HoldNextOfKey(filter, main, rest, lock, &walk, &page))
+	{
+		done = visit(page);
+		ReleasePage(page);
+	}
+}
+
+/*
+ * Runs visit(page) over a held main page and all pages of its chain, until it returns true. The
+ * fan, which has no tags and no entries, is one of them.
  */
 template <typename Visit>
 static inline void
 VisitChain(const LiveFilter &filter, const HeldPage &main, int lock, Visit visit)
 {
-	BlockNumber next = dedup::live::NextOf(main.bytes);
-	BlockNumber steps = 0;
+	ChainWalk walk;
+	HeldPage page;
 
 	Assert(IsHeld(main, false));
-	if (visit(main))
+	if (visit(main) || dedup::live::NextOf(main.bytes) == 0)
 		return;
-	while (next != 0)
+	StartChainWalk(main, &walk);
+	while (HoldNextInChain(filter, main, lock, &walk, &page))
 	{
-		HeldPage page;
-		bool done;
+		const bool done = visit(page);
 
-		if (++steps > (BlockNumber) 1 << 24 ||
-			!HoldPage(filter, next, dedup::live::Kind::kOverflow, lock, &page))
-			ReportBadPage(filter.rel, main.block, "Its chain of overflow pages is broken.");
-		if (!dedup::live::IsChainedTo(page.bytes, main.bytes))
-			ReportBadPage(filter.rel, next, "It belongs to another page's chain.");
-		next = dedup::live::NextOf(page.bytes);
-		done = visit(page);
 		ReleasePage(page);
 		if (done)
 			return;
 	}
 }
+
+/* The plain pages of a chain, which are before its fan. */
+struct PlainPages
+{
+	int count;
+	BlockNumber before; /* the last one: the page before it */
+	BlockNumber last;   /* or the main page */
+	BlockNumber fan;    /* behind it, or 0 */
+};
+extern PlainPages PlainPagesOf(const LiveFilter &filter, const HeldPage &main);
+
+/*
+ * Takes a page without entries, or a fan without leaves, out of the chain. `before` is the page
+ * before it, or the main page.
+ */
+extern void UnchainPage(const LiveFilter &filter, const HeldPage &main, BlockNumber before,
+						BlockNumber block);
+
+/* So many plain pages a chain has before it gets a fan. */
+constexpr int kMostPlain = 2;
+
+/* Whether the chains of a filter get fans. Those of windows that forget are only of keys in flight.
+ */
+static inline bool
+HasFans(const LiveFilter &filter)
+{
+	return !filter.parameters.geometry.forgets;
+}
+
+/*
+ * The fan to which entries go for which there is no room in the plain pages of a chain: it is made
+ * if there are too many of these. Returns 0 if a plain page is to be added. Nobody holds a changed
+ * copy of the main page.
+ */
+extern BlockNumber FanForMore(const LiveFilter &filter, const HeldPage &main);
+
+/* Makes a chain with more plain pages than it should have one with a fan only. */
+extern void SpreadLongChain(const LiveFilter &filter, const HeldPage &main);
+
+/* The first page of the leaf of a key, or 0. */
+extern BlockNumber LeafOf(const LiveFilter &filter, const HeldPage &main, BlockNumber fan,
+						  uint64 rest);
+
+/*
+ * Gives the leaf of a key fewer slots, or, if it has only one, or is none, an empty page at its
+ * head. Changes nothing in the main page. Returns whether there is an empty page now.
+ */
+extern bool MakeLeafRoom(const LiveFilter &filter, const HeldPage &main, BlockNumber fan,
+						 uint64 rest);
 
 #endif /* STREAMDEDUP_LIVE_STORE_HPP */
