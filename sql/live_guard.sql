@@ -203,14 +203,19 @@ DROP MATERIALIZED VIEW mv;
 DROP SEQUENCE s;
 DROP TABLE a, t;
 
--- a unique index besides: ON CONFLICT DO UPDATE will not see duplicates, so there is a warning in mode skip
+-- a unique index besides: ON CONFLICT DO UPDATE will not see duplicates, so there is a warning in mode skip; it updates in
+-- mode mark, and raises an error in mode reject
 
 CREATE TABLE u (k int, id int UNIQUE, is_duplicate boolean);
 SELECT dedup_guard('u', 'f', '{k}');
+INSERT INTO u VALUES (700, 1, false);
+INSERT INTO u VALUES (700, 1, true) ON CONFLICT (id) DO UPDATE SET is_duplicate = NULL RETURNING *;
 SELECT dedup_unguard('u') \gset
 SELECT dedup_guard('u', 'f', '{k}', 'reject');
+INSERT INTO u VALUES (700, 1, true) ON CONFLICT (id) DO UPDATE SET is_duplicate = NULL RETURNING *;
 SELECT dedup_unguard('u') \gset
 SELECT dedup_guard('u', 'f', '{k}', 'mark');
+INSERT INTO u VALUES (700, 1, true) ON CONFLICT (id) DO UPDATE SET is_duplicate = NULL RETURNING *;
 DROP TABLE u;
 
 -- a table that a crash empties, and a filter that stays: a warning

@@ -579,17 +579,20 @@ WarnUnique(Relation rel, bool exact)
 	list_free(indexes);
 	if (!OidIsValid(unique))
 		return false;
-	ereport(WARNING, (exact ? errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of "
-									 "\"%s\" that have the key",
-									 RelationGetRelationName(rel))
-							: errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of "
-									 "\"%s\" whose key the filter has seen",
-									 RelationGetRelationName(rel)),
-					  errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard "
-								"leaves a duplicate out before that is asked.",
-								RelationGetRelationName(rel), get_rel_name(unique)),
-					  errhint("Use on_duplicate => 'mark' or 'reject' if the table is written by "
-							  "ON CONFLICT DO UPDATE.")));
+	ereport(WARNING,
+			(exact ? errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of "
+							"\"%s\" that have the key",
+							RelationGetRelationName(rel))
+				   : errmsg("INSERT ... ON CONFLICT DO UPDATE will not update rows of "
+							"\"%s\" whose key the filter has seen",
+							RelationGetRelationName(rel)),
+			 errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard "
+					   "leaves a duplicate out before this index is checked.",
+					   RelationGetRelationName(rel), get_rel_name(unique)),
+			 exact ? errhint("Use on_duplicate => 'mark' or 'reject' if the table is "
+							 "written by ON CONFLICT DO UPDATE.")
+				   : errhint("Use on_duplicate => 'mark', or 'reject' with an exact guard, "
+							 "if the table is written by ON CONFLICT DO UPDATE.")));
 	return true;
 }
 
