@@ -424,6 +424,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 
 	plan->keys = MakeColumnsKeyPlan(context, plan->clause.columns, plan->clause.types,
 									plan->clause.collations);
+	KeepLastHash(plan->keys);
 	for (int i = 0; i < plan->clause.columns; i++)
 		get_typlenbyval(plan->clause.types[i], &plan->typlen[i], &plan->typbyval[i]);
 

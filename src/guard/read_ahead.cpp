@@ -267,6 +267,14 @@ PlanStatement(Query *query, const char *text, int cursor_options,
 namespace
 {
 
+/* The hash of a row's key, and the seed that it was made with. */
+struct KeyHash
+{
+	bool exists;
+	uint64 hash;
+	dedup::KeySeed seed;
+};
+
 struct ReadAheadState
 {
 	CustomScanState css; /* must be first */
@@ -285,6 +293,7 @@ struct ReadAheadState
 	/* the rows in hand: a ring */
 	RowBatch rows;
 	LiveHint hints[BATCH];
+	KeyHash hashes[BATCH];
 	Size bytes_of[BATCH];
 	Size bytes; /* of all of them */
 	int first;
@@ -328,26 +337,49 @@ IsAtHand(const GuardPlan *guard, int i, const NullableDatum &value)
 		   !(VARATT_IS_EXTERNAL(bytes) || VARATT_IS_COMPRESSED(bytes));
 }
 
-/* Returns where the key of a row will be looked for. */
-static LiveHint
-HintOfRow(ReadAheadState *state, const LiveFilter &filter, TupleTableSlot *row)
+/* Returns the element of the key of a row whose columns have been read. */
+static inline NullableDatum
+ElementOf(const ReadAheadState *state, const TupleTableSlot *row, int i)
+{
+	const int at = state->columns[i] - 1;
+
+	return {row->tts_values[at], row->tts_isnull[at]};
+}
+
+/* Hashes the key of a row. */
+static KeyHash
+HashRow(ReadAheadState *state, const LiveFilter &filter, TupleTableSlot *row)
 {
 	const GuardPlan *guard = state->guard;
 	NullableDatum key[INDEX_MAX_KEYS];
-	uint64 hash;
+	KeyHash result = {false, 0, filter.key_seed()};
 
 	slot_getsomeattrs(row, state->last_column);
 	for (int i = 0; i < guard->clause.columns; i++)
 	{
-		const int at = state->columns[i] - 1;
-
-		key[i] = {row->tts_values[at], row->tts_isnull[at]};
+		key[i] = ElementOf(state, row, i);
 		if (!IsAtHand(guard, i, key[i]))
-			return {};
+			return result;
 	}
-	if (!HashColumns(guard->keys, key, guard->clause.nulls, filter.key_seed(), &hash))
-		return {};
-	return HintOfKey(filter, hash);
+	result.exists = HashColumns(guard->keys, key, guard->clause.nulls, result.seed, &result.hash);
+	return result;
+}
+
+/*
+ * Spares the trigger of a row that is handed on to hash its key: if the row still has it by then,
+ * it is the one that was hashed last.
+ */
+static void
+HandHashOn(const ReadAheadState *state, const TupleTableSlot *row, const KeyHash &hash)
+{
+	const GuardPlan *guard = state->guard;
+	NullableDatum key[kKeptColumns];
+
+	if (!hash.exists || guard->keys->kept == NULL)
+		return;
+	for (int i = 0; i < guard->clause.columns; i++)
+		key[i] = ElementOf(state, row, i);
+	KeepHash(guard->keys, key, hash.seed, hash.hash);
 }
 
 /* Returns the bytes that a row takes in memory of its own, beside columns of fixed length. */
@@ -410,7 +442,10 @@ ReadChunk(ReadAheadState *state)
 	if (!OpenForHints(state, &filter))
 	{
 		for (int i = 0; i < n; i++)
+		{
 			state->hints[(from + i) % BATCH] = {};
+			state->hashes[(from + i) % BATCH].exists = false;
+		}
 		return;
 	}
 
@@ -420,7 +455,10 @@ ReadChunk(ReadAheadState *state)
 	{
 		const int at = (from + i) % BATCH;
 
-		state->hints[at] = HintOfRow(state, filter, state->rows.slots[at]);
+		const KeyHash hash = HashRow(state, filter, state->rows.slots[at]);
+
+		state->hashes[at] = hash;
+		state->hints[at] = hash.exists ? HintOfKey(filter, hash.hash) : LiveHint{};
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(state->hashing);
@@ -465,6 +503,7 @@ NextRow(ReadAheadState *state)
 	if (state->count > DISTANCE)
 		FetchHint(state->hints[(state->first + DISTANCE) % BATCH]);
 	row = state->handed_on = state->rows.slots[state->first];
+	HandHashOn(state, row, state->hashes[state->first]);
 	state->bytes -= state->bytes_of[state->first];
 	state->first = (state->first + 1) % BATCH;
 	state->count--;

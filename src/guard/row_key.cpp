@@ -94,14 +94,15 @@ ReadUsedColumns(const KeyReader &reader, TupleDesc desc, const NullableDatum *us
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-/* Finds the value of a column in those of an index. */
-static bool
-FindIndexed(Relation index, AttrNumber attnum, const Datum *values, const bool *isnull,
+/* Finds the value of a column in those of an index. It is likely the one at `at`. */
+static inline bool
+FindIndexed(Relation index, AttrNumber attnum, const Datum *values, const bool *isnull, int at,
 			NullableDatum *value)
 {
 	const Form_pg_index form = index->rd_index;
-	int at = 0;
 
+	if (unlikely(at >= form->indnatts || form->indkey.values[at] != attnum))
+		at = 0;
 	while (at < form->indnatts && form->indkey.values[at] != attnum)
 		at++;
 	if (at == form->indnatts)
@@ -120,10 +121,10 @@ ReadLandedKey(const KeyReader &reader, Relation heap, Relation index, const Datu
 	NullableDatum mark = {};
 
 	for (int i = 0; i < clause.used_count; i++)
-		if (!FindIndexed(index, clause.used[i], values, isnull, &used[i]))
+		if (!FindIndexed(index, clause.used[i], values, isnull, i, &used[i]))
 			return false;
 	if (marked != NULL && clause.mark != 0 &&
-		!FindIndexed(index, clause.mark, values, isnull, &mark))
+		!FindIndexed(index, clause.mark, values, isnull, clause.used_count, &mark))
 		return false;
 	if (marked != NULL)
 		*marked = clause.mark != 0 && !mark.isnull && DatumGetBool(mark.value);

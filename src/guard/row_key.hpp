@@ -79,7 +79,7 @@ extern bool ReadLandedKey(const KeyReader &reader, Relation heap, Relation index
 static inline bool
 HashGuardKey(const GuardPlan *plan, const GuardKey &key, dedup::KeySeed seed, uint64 *hash)
 {
-	return key.counts && HashColumns(plan->keys, key.columns, plan->clause.nulls, seed, hash);
+	return key.counts && HashColumnsAgain(plan->keys, key.columns, plan->clause.nulls, seed, hash);
 }
 
 /* Whether two rows have the same key to the last bit, or none both because they do not count. */

@@ -255,6 +255,21 @@ struct CheckedRight
 
 CheckedRight checked[8];
 int checked_next;
+
+/* The filter that keys were added to last. */
+struct LastAdded
+{
+	Oid relid;
+	LocalTransactionId in;
+
+	/*
+	 * NULL: to be looked up, with its lock. Else this transaction has locked the relation, and
+	 * the server has not touched its entry since: it is where it was, though nobody refers to it.
+	 */
+	Relation rel;
+};
+
+LastAdded last_added;
 bool callbacks_registered;
 
 } /* namespace */
@@ -269,12 +284,31 @@ static void
 AtRelcacheInvalidation(Oid)
 {
 	ForgetCheckedRights();
+	last_added.rel = NULL;
 }
 
 static void
 AtSyscacheInvalidation(Datum, SYSCACHE_ID, uint32)
 {
 	ForgetCheckedRights();
+}
+
+/* What an aborting subtransaction has locked it has not any more, and what it has made goes. */
+static void
+AtSubtransactionAbort(SubXactEvent event, SubTransactionId, SubTransactionId, void *)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		last_added.rel = NULL;
+}
+
+static void
+RegisterCallbacks(void)
+{
+	WatchRelations(AtRelcacheInvalidation);
+	CacheRegisterSyscacheCallback(AUTHOID, AtSyscacheInvalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, AtSyscacheInvalidation, (Datum) 0);
+	RegisterSubXactCallback(AtSubtransactionAbort, NULL);
+	callbacks_registered = true;
 }
 
 static void
@@ -287,12 +321,7 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 		if (checked[i].relid == relid && checked[i].role == role && checked[i].mode == mode)
 			return;
 	if (!callbacks_registered)
-	{
-		WatchRelations(AtRelcacheInvalidation);
-		CacheRegisterSyscacheCallback(AUTHOID, AtSyscacheInvalidation, (Datum) 0);
-		CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, AtSyscacheInvalidation, (Datum) 0);
-		callbacks_registered = true;
-	}
+		RegisterCallbacks();
 	result = pg_class_aclcheck(relid, role, mode);
 	if (result != ACLCHECK_OK && role != GetUserId())
 		ereport(
@@ -307,30 +336,56 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* Whether a relation is what a look-up would find, and is locked to add keys. */
+static bool
+IsFoundAndLocked(Relation rel, Oid relid)
+{
+	Relation found = RelationIdGetRelation(relid);
+	const bool same = found == rel && CheckRelationLockedByMe(rel, RowExclusiveLock, false);
+
+	if (found != NULL)
+		RelationClose(found);
+	return same;
+}
+#endif
+
 /*
  * Opens a relation that keys are added to, or returns NULL if it is gone. Most are opened for
  * one row after the other: where this transaction has locked it before, and holds the lock yet,
- * only that is looked up. The lock keeps the relation from going.
+ * neither is looked up again until something has changed. The lock keeps the relation from going.
  */
 static Relation
 OpenToAdd(Oid relid)
 {
-	static Oid last = InvalidOid;
-	static LocalTransactionId last_in;
-	Relation rel;
+	Relation rel = NULL;
 
-	if (likely(last == relid && last_in == LOCAL_XID))
+	if (likely(last_added.relid == relid && last_added.in == LOCAL_XID))
 	{
-		rel = RelationIdGetRelation(relid);
-		if (likely(rel != NULL && CheckRelationLockedByMe(rel, RowExclusiveLock, false)))
+		if (likely(last_added.rel != NULL))
+		{
+			rel = last_added.rel;
+			RelationIncrementReferenceCount(rel);
+			Assert(IsFoundAndLocked(rel, relid));
 			return rel;
-		/* The subtransaction that had locked it has been undone. */
-		if (rel != NULL)
+		}
+		rel = RelationIdGetRelation(relid);
+		if (rel != NULL && !CheckRelationLockedByMe(rel, RowExclusiveLock, false))
+		{
+			/* The subtransaction that had locked it has been undone. */
 			RelationClose(rel);
+			rel = NULL;
+		}
 	}
-	rel = try_relation_open(relid, RowExclusiveLock);
-	last = relid;
-	last_in = LOCAL_XID;
+	if (unlikely(!callbacks_registered))
+		RegisterCallbacks();
+	if (rel == NULL)
+		rel = try_relation_open(relid, RowExclusiveLock);
+#ifdef RELCACHE_FORCE_RELEASE
+	last_added = {relid, LOCAL_XID, NULL};
+#else
+	last_added = {relid, LOCAL_XID, rel};
+#endif
 	return rel;
 }
 

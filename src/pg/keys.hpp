@@ -26,6 +26,23 @@ enum class KeyShortcut
 	Text   /* compared by its bytes; and bytea */
 };
 
+/* So many columns a key may have at most for its hash to be kept. */
+constexpr int kKeptColumns = 4;
+
+/*
+ * The key that a plan has hashed last, if values that are the same to the last bit always have
+ * the same hash: all columns are integers, times and the like, passed by value, and none is NULL.
+ */
+struct KeptHash
+{
+	uint64 version; /* of the plan; 0: there is no such key */
+	uint64 judged;  /* the version of the plan that `by_value` is of */
+	bool by_value;
+	dedup::KeySeed seed;
+	Datum values[kKeptColumns];
+	uint64 hash;
+};
+
 /* How to hash the key columns of one call site. */
 struct KeyPlan
 {
@@ -34,6 +51,7 @@ struct KeyPlan
 	bool variadic; /* the columns are the elements of one array */
 	KeyShortcut shortcut;
 	ValuePlan **plans; /* one, if variadic */
+	KeptHash *kept;    /* NULL: none is kept */
 
 	/* The plans were made from these. They are renewed when an equality may have changed. */
 	Oid *types;
@@ -101,6 +119,16 @@ static pg_attribute_always_inline bool HashKey(KeyPlan *plan, FunctionCallInfo f
 /* Hashes a key whose columns are given. */
 extern bool HashColumns(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls,
 						dedup::KeySeed seed, uint64 *hash);
+
+/* From now on the plan keeps the hash of the key that was hashed last. */
+extern void KeepLastHash(KeyPlan *plan);
+
+/* As HashColumns(), for plans that keep the last hash: the same key is often hashed again. */
+extern bool HashColumnsAgain(KeyPlan *plan, const NullableDatum *columns, NullKeys nulls,
+							 dedup::KeySeed seed, uint64 *hash);
+
+/* Makes a key that HashColumns() has hashed by the plan the one that it keeps. */
+extern void KeepHash(KeyPlan *plan, const NullableDatum *columns, dedup::KeySeed seed, uint64 hash);
 
 /* What HashKey() does beyond its short way. */
 extern bool HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed,

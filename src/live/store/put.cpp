@@ -50,6 +50,22 @@ AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten)
 	return EntryAdded::Yes;
 }
 
+/* The words of a tag, and where they belong. Returns how many. */
+static inline int
+TagWords(unsigned place, const Tag &tag, uint16 *offsets, uint64 *words)
+{
+	uint8_t bytes[kTagBytes];
+	int count = 0;
+
+	PackTag(bytes, tag);
+	for (size_t at = 0; at < kTagBytes; at += 8)
+	{
+		offsets[count] = (uint16) (TagAt(place) + at);
+		words[count++] = LoadU64(bytes + at);
+	}
+	return count;
+}
+
 void
 ChangeEntries(const NewEntries &entries)
 {
@@ -60,16 +76,7 @@ ChangeEntries(const NewEntries &entries)
 
 	Assert(entries.count > 0);
 	if (!entries.choice.found)
-	{
-		uint8_t bytes[kTagBytes];
-
-		PackTag(bytes, entries.tag);
-		for (size_t at = 0; at < kTagBytes; at += 8)
-		{
-			offsets[count] = (uint16) (TagAt(entries.choice.tag) + at);
-			words[count++] = LoadU64(bytes + at);
-		}
-	}
+		count = TagWords(entries.choice.tag, entries.tag, offsets, words);
 	for (int i = 0; i < entries.count; i++)
 	{
 		offsets[count] = (uint16) EntryAt(*entries.area, entries.places[i]);
@@ -120,13 +127,26 @@ PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
 static bool
 PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
 {
-	NewEntries entries;
+	const AreaShape &area = AreaOf(page.bytes);
+	const TagChoice choice = ChooseTag(page.bytes, area, put.tag);
+	const int place = PlaceFor(page.bytes, area, put.line, put.rest);
+	const uint8_t turn = page.bytes[kTurnAt];
+	const uint8_t turn_behind = TurnBehind(turn, area, put.rest);
+	uint16 offsets[1 + kTagBytes / 8];
+	uint64 words[1 + kTagBytes / 8];
+	int count = 0;
 
-	StartEntries(&entries, page, put.tag);
-	if (AddEntry(&entries, put.line, put.rest, put.forgotten) != EntryAdded::Yes)
+	if (choice.tag == 0 || place < 0)
 		return false;
+	if (!choice.found)
+		count = TagWords(choice.tag, put.tag, offsets, words);
+	offsets[count] = (uint16) EntryAt(area, (unsigned) place);
+	words[count++] =
+		PackEntry({choice.tag, turn, put.line, put.forgotten, put.rest}, page.bytes[kEpochAt]);
 	StartChange();
-	ChangeEntries(entries);
+	ChangeWords(page, offsets, words, count);
+	if (turn_behind != turn)
+		ChangeByte(page, kTurnAt, turn_behind);
 	MakeChange(filter);
 	return true;
 }
