@@ -98,6 +98,7 @@ FETCH c;
 COMMIT;
 
 -- an error while planning, caught or not, leaves nothing behind
+\set SHOW_CONTEXT never
 CREATE FUNCTION fails() RETURNS int IMMUTABLE LANGUAGE plpgsql
 	AS 'BEGIN PERFORM count(*) FROM (SELECT DISTINCT k FROM big) d; RETURN 1 / 0; END';
 SELECT fails();

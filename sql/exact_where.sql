@@ -44,8 +44,8 @@ SELECT definition, key, predicate, nulls, serves(definition, key, predicate, nul
 DROP TABLE served, served_seen;
 CREATE TABLE looked (id int, k text, live boolean, note text);
 CREATE SEQUENCE looks;
-CREATE FUNCTION look(boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM looks(); RETURN $1; END $$;
-CREATE FUNCTION looks() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('looks'); END $$;
+CREATE FUNCTION look(boolean) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM public.looks(); RETURN $1; END $$;
+CREATE FUNCTION looks() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('public.looks'); END $$;
 SELECT dedup_create('looked_seen', dedup_filter(1000));
 CREATE INDEX looked_all ON looked (k);
 SELECT dedup_guard('looked', 'looked_seen', '{k}', exact => true, "where" => 'look(live)');

@@ -47,8 +47,8 @@ DELETE FROM calls WHERE id = 1;
 SELECT dedup_unguard('calls');
 -- Results that differ from call to call.
 CREATE SEQUENCE lies;
-CREATE FUNCTION lie(text) RETURNS text LANGUAGE sql VOLATILE AS 'SELECT $1 || nextval(''lies'')';
-CREATE FUNCTION lies(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN lie($1); END';
+CREATE FUNCTION lie(text) RETURNS text LANGUAGE sql VOLATILE AS 'SELECT $1 || nextval(''public.lies'')';
+CREATE FUNCTION lies(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.lie($1); END';
 CREATE INDEX ON calls (lies(k));
 TRUNCATE calls, calls_seen, calls_exact;
 SELECT dedup_guard('calls', 'calls_seen', ARRAY['lies(k)']);

@@ -5,14 +5,14 @@ CREATE SCHEMA guard_inherit_times;
 SET search_path = guard_inherit_times, public;
 SET timezone = 'UTC';
 SELECT dedup_create('w', dedup_filter(100000, 1e-6, 42), ttl => '1 hour') \gset
-CREATE TABLE h (k int, at timestamptz NOT NULL);
+CREATE TABLE h (k int, at timestamptz);
 CREATE INDEX ON h (k);
 SELECT dedup_guard('h', 'w', '{k}', exact => true, at => 'at') \gset
-CREATE TABLE h1 (CHECK (at >= '2026-01-01' AND at < '2026-01-02')) INHERITS (h);
-CREATE TABLE h2 (CHECK ('2026-01-02' <= at AND at < '2026-01-03')) INHERITS (h);
-CREATE TABLE h3 (CONSTRAINT until CHECK (at < '2026-01-04'), CONSTRAINT since CHECK (at >= '2026-01-03')) INHERITS (h);
+CREATE TABLE h1 (at timestamptz NOT NULL, CHECK (at >= '2026-01-01' AND at < '2026-01-02')) INHERITS (h);
+CREATE TABLE h2 (at timestamptz NOT NULL, CHECK ('2026-01-02' <= at AND at < '2026-01-03')) INHERITS (h);
+CREATE TABLE h3 (at timestamptz NOT NULL, CONSTRAINT until CHECK (at < '2026-01-04'), CONSTRAINT since CHECK (at >= '2026-01-03')) INHERITS (h);
 -- by no constraint, by one that proves nothing
-CREATE TABLE h4 (CHECK (at >= '2026-01-04' OR k < 0)) INHERITS (h);
+CREATE TABLE h4 (at timestamptz NOT NULL, CHECK (at >= '2026-01-04' OR k < 0)) INHERITS (h);
 INSERT INTO h1 VALUES (1, '2026-01-01 10:00'), (2, '2026-01-01 23:50'), (3, '2026-01-01 22:59'), (4, '2026-01-01 12:00');
 INSERT INTO h2 VALUES (1, '2026-01-02 10:00'), (1, '2026-01-02 10:30'), (2, '2026-01-02 00:10'), (3, '2026-01-02 00:00');
 SELECT tableoid::regclass, * FROM h ORDER BY k, at;

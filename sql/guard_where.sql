@@ -204,8 +204,10 @@ SET client_min_messages = warning;
 INSERT INTO parts VALUES (8, 2, 'new', true), (9, 1, 'new', true), (10, 3, 'new', false) RETURNING id;
 SELECT "table", columns, "where", partitions_guarded, partitions_unguarded, problem FROM dedup_guards WHERE "table" = 'parts'::regclass;
 ALTER TABLE parts DROP COLUMN "is live";
+\set VERBOSITY terse
 ALTER TABLE parts ALTER COLUMN "is live" TYPE text;
 ALTER TABLE parts ALTER COLUMN id TYPE bigint;
+\set VERBOSITY default
 ALTER TABLE parts ADD COLUMN first int;
 ALTER TABLE parts DROP COLUMN first;
 -- DETACH, ATTACH with rows.

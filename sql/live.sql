@@ -23,7 +23,9 @@ SELECT dedup_forget(NULL::regclass, 1);
 SELECT dedup_new_keys(NULL::text, ARRAY[1]);
 SELECT dedup_new_keys(NULL::regclass, ARRAY[1]);
 SELECT is_new('clicks_seen', '{}'::json);
+\set VERBOSITY terse
 SELECT is_new('clicks_seen');
+\set VERBOSITY default
 
 -- transactions
 BEGIN;

@@ -393,7 +393,9 @@ SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 'a'::regc
 -- what the guard needs cannot be dropped or changed
 
 ALTER TABLE a DROP COLUMN k;
+\set VERBOSITY terse
 ALTER TABLE a ALTER COLUMN k TYPE bigint;
+\set VERBOSITY default
 CREATE TABLE marked (k int, d boolean);
 SELECT dedup_guard('marked', 'f', '{k}', 'mark:d') \gset
 ALTER TABLE marked DROP COLUMN d;

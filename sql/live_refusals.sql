@@ -276,7 +276,9 @@ ALTER TABLE seen RENAME CONSTRAINT live_filter TO other_name;
 ALTER TABLE seen RENAME CONSTRAINT other_name TO live_filter;
 ALTER EXTENSION streamdedup ADD TABLE seen;
 ALTER EXTENSION streamdedup DROP TABLE seen;
+\set VERBOSITY sqlstate
 CREATE STATISTICS seen_stats (ndistinct) ON block, page FROM seen;  -- passes (or the server's: data type dedup_page has no default btree operator class)
+\set VERBOSITY default
 DROP STATISTICS IF EXISTS seen_stats;
 SET client_min_messages = error;                                    -- wal_level of the test server
 CREATE PUBLICATION regress_dedup_publication FOR TABLE seen;

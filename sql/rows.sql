@@ -137,7 +137,7 @@ BEGIN
 	RETURN 'no error';
 EXCEPTION WHEN others THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	RETURN concat_ws(E'\n\t', SQLSTATE || ' ' || SQLERRM, nullif(detail, ''), nullif(hint, ''));
+	RETURN SQLSTATE || ' ' || SQLERRM || CASE WHEN SQLERRM LIKE 'function % does not exist' THEN '' ELSE coalesce(E'\n\t' || nullif(detail, ''), '') || coalesce(E'\n\t' || nullif(hint, ''), '') END;
 END $$;
 \pset format unaligned
 \pset tuples_only on

@@ -9,8 +9,9 @@
 # of a page of docs is "Where to go next". SQL lines of blocks have at most 100 columns, and
 # "```sql synopsis" names what the extension has. Compiles the example of a method in
 # CONTRIBUTING.md with CXX (g++). Each method must have a section in docs/methods.md, and its
-# number in docs/operations.md. A folder of src must include only those below it, and live
-# filters and guards must not name a method. Exits non-zero if anything is wrong.
+# number in docs/operations.md. A folder of src must include only those below it, live
+# filters and guards must not name a method, and only the headers pg/compat*.hpp may ask for the
+# server's version. Exits non-zero if anything is wrong.
 #
 # test/tap/manual.pl runs the blocks of the pages.
 
@@ -178,6 +179,13 @@ foreach my $source (@sources)
 		complain("$source includes $included/")
 		  if $included ne $folder && $below{$folder} !~ /\b$included\b/;
 	}
+}
+
+# What differs between servers.
+foreach my $source (glob('src/*.cpp'), grep { !m!^src/pg/compat\w*\.hpp$! } @sources)
+{
+	complain("$source asks for the server's version, which only src/pg/compat*.hpp may do")
+	  if text_of($source) =~ /PG_VERSION_NUM|PG_MAJORVERSION|CATALOG_VERSION_NO/;
 }
 
 # The methods, by the registry.

@@ -65,21 +65,27 @@ failures() {
 }
 
 test_major() {
-	local major=$1 config=/usr/lib/postgresql/$1/bin/pg_config rc=0
+	local major=$1 config=/usr/lib/postgresql/$1/bin/pg_config rc=0 ccache
 	if ! kept_system "$major"; then
 		make_server "$major" || return
 		keep_system "$major"
 	fi
 	clone_there root/streamdedup || return
 	in_root sh -c "g++ --version | head -n 1; $config --version"
+	ccache=$(in_root sh -c 'command -v ccache || true')
 	[ ! -d "$SYSTEM_CACHE/ccache-$major" ] || cp -a "$SYSTEM_CACHE/ccache-$major" "$root/root/.cache"
-	logged build in_root make -k -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX='ccache g++ -Werror' > /dev/null ||
+	logged build in_root make -k -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX="$ccache g++ -Werror" > /dev/null ||
 		{ grep -E ': (fatal )?error: |: warning: |\*\*\*' "$top/build.log" | head -n 40; return 1; }
-	[ -z "$SYSTEM_CACHE" ] || { rm -rf "$SYSTEM_CACHE/ccache-$major"; cp -a "$root/root/.cache" "$SYSTEM_CACHE/ccache-$major"; }
+	if [ -n "$SYSTEM_CACHE" ] && [ -d "$root/root/.cache" ]; then
+		rm -rf "$SYSTEM_CACHE/ccache-$major"
+		cp -a "$root/root/.cache" "$SYSTEM_CACHE/ccache-$major"
+	fi
 	echo "built without a warning in $((SECONDS - start)) s"
+	# Installed here, not by pgtmp.sh: Debian's pg_config of 13 does not tell the folders of a copy.
+	logged install in_root make -C /root/streamdedup PG_CONFIG="$config" install || return
 	in_root env PG_CONFIG="$config" bash -c '
 		cd /root/streamdedup
-		test/pgtmp.sh --install . --in . --set "max_prepared_transactions = 10" -- bash -c "
+		test/pgtmp.sh --in . --set "max_prepared_transactions = 10" -- bash -c "
 			make installcheck PROVE_FLAGS=-j2 -k \"\$@\" && exit
 			for diffs in \$(find . -name regression.diffs); do echo \"== \$diffs\"; cat \$diffs; done
 			exit 1" - "$@"' - "${tests[@]}" > "$top/tests.log" 2>&1 || rc=1

@@ -146,7 +146,7 @@ int
 CallWithTexts(const char *command, int parameters, const char *const *texts)
 {
 	Oid types[16];
-	Datum values[16];
+	Datum values[16] = {};
 	char nulls[16] = {};
 	int result;
 

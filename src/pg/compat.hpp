@@ -208,7 +208,7 @@ using Base64Byte = char;
 /* Indexes can ignore that NULLs are distinct. */
 #define HAS_NULLS_NOT_DISTINCT (PG_VERSION_NUM >= 150000)
 
-/* What guards on tables of Citus need: Citus for 13 is not maintained. */
+/* Guards on tables of Citus: releases of Citus for 13 lack what they need. */
 #define HAS_DISTRIBUTED_GUARDS (PG_VERSION_NUM >= 140000)
 
 /* What a CREATE TABLE ... AS or CREATE MATERIALIZED VIEW makes. */

@@ -34,12 +34,15 @@ sub configure
 }
 
 # A new node with the extension. Of the named parameters, settings is for the
-# configuration file and the others are init's.
+# configuration file and the others are init's. Tests that damage pages give checksums => 0: from
+# 18 on initdb turns on the server's own data checksums, which would find the damage first.
 sub start_node
 {
 	my ($name, %params) = @_;
 	my $settings = delete $params{settings} || [];
+	my $checksums = exists $params{checksums} ? delete $params{checksums} : 1;
 	my $node = PostgreSQL::Test::Cluster->new($name);
+	$params{extra} = ['--no-data-checksums'] if !$checksums && $node->pg_version >= 18;
 	$node->init(%params);
 	configure($node, @$settings);
 	$node->start;

@@ -11,7 +11,7 @@ use Test::More;
 # Numbers of 64 bits.
 no warnings 'portable';
 
-my $node = start_node('main', settings => ['max_prepared_transactions = 4']);
+my $node = start_node('main', checksums => 0, settings => ['max_prepared_transactions = 4']);
 my $data = $node->data_dir;
 
 # The term of a word of a page in its checksum, as core/page_sum.hpp has it.

@@ -11,7 +11,7 @@ use Test::More;
 
 my $seed = 12;
 srand($seed);
-my $node = start_node('main', settings => ['max_prepared_transactions = 4', 'shared_buffers = 64MB']);
+my $node = start_node('main', checksums => 0, settings => ['max_prepared_transactions = 4', 'shared_buffers = 64MB']);
 my $data = $node->data_dir;
 
 # Changes a byte of a block, for good: to any other value.

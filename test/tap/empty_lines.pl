@@ -9,7 +9,7 @@ use lib $FindBin::Bin;
 use LiveFilter;
 use Test::More;
 
-my $node = start_node('empty_lines', settings => [ 'full_page_writes = on', 'wal_level = replica' ]);
+my $node = start_node('empty_lines', checksums => 0, settings => [ 'full_page_writes = on', 'wal_level = replica' ]);
 
 # Bytes of WAL that statements write.
 sub wal_of

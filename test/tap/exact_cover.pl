@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils qw(system_or_bail);
 use Test::More;
 
 my $exact = filter_sql();
-my $node = start_node('main', allows_streaming => 1,
+my $node = start_node('main', checksums => 0, allows_streaming => 1,
 	settings => ['max_prepared_transactions = 10', 'hot_standby_feedback = off']);
 my $dir = $node->basedir;
 

@@ -23,6 +23,7 @@ my @sharp = ('dedup_filter(30000, 1e-7)', 'dedup_filter(16000, 1e-7)');
 my $node = start_node(
 	'main',
 	allows_streaming => 1,
+	checksums => 0,
 	settings => [ 'max_prepared_transactions = 4', 'deadlock_timeout = 100ms' ]);
 
 # ---- what the sessions do ----------------------------------------------------

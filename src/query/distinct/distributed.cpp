@@ -91,7 +91,10 @@ HasRow(const Catalog &catalog, int conditions, const Condition *condition)
 bool
 CitusIsLoaded(void)
 {
-	return GetConfigOption("citus.coordinator_aggregation_strategy", true, false) != NULL;
+	const char *value = GetConfigOption("citus.coordinator_aggregation_strategy", true, false);
+
+	/* Without Citus, one that was set and reset is empty on some servers. */
+	return value != NULL && value[0] != '\0';
 }
 
 bool
