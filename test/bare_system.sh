@@ -10,6 +10,7 @@
 #                               set, the variables of the list $inside_names
 #   install_there PACKAGE...    installs packages there, without those that are only recommended.
 #                               A server's package makes no cluster
+#   delete_system               deletes the system before the end
 #   clone_there FOLDER          clones the checkout there: changes that are not committed are missing
 #
 # With SYSTEM_CACHE, a folder, systems are kept there: keep_system NAME packs $root, and
@@ -26,7 +27,7 @@ inside_names=(http_proxy https_proxy no_proxy)
 # The mirror that this system's own apt uses. Nothing if there is none: debootstrap
 # knows one itself.
 mirror() {
-	cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null |
+	{ cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true; } |
 		sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm .*/\2/p' | sed -n 1p
 }
 
@@ -63,6 +64,17 @@ leave_system() {
 	done
 }
 
+# Deletes the system, so that another can be made. Nothing is deleted through a mount that did
+# not go away.
+delete_system() {
+	leave_system
+	if grep -q " $root/" /proc/mounts; then
+		echo "${0##*/}: still mounted, not deleted: $root" >&2
+		return 1
+	fi
+	rm -rf "$root" "$top"/*.log
+}
+
 cleanup() {
 	local rc=$?
 	trap - EXIT
@@ -72,13 +84,10 @@ cleanup() {
 		end_running TERM 900
 		end_running KILL 50
 	fi
-	leave_system
-	# Nothing is deleted through a mount that did not go away.
-	if grep -q " $root/" /proc/mounts; then
-		echo "${0##*/}: still mounted, not deleted: $root" >&2
-		[ "$rc" != 0 ] || rc=1
-	else
+	if delete_system; then
 		rm -rf "$top"
+	else
+		[ "$rc" != 0 ] || rc=1
 	fi
 	exit "$rc"
 }
@@ -97,9 +106,12 @@ run() {
 	return "$rc"
 }
 
-# logged NAME COMMAND...: runs a command. Its output is shown only if it fails.
+# logged NAME COMMAND...: runs a command, or in_root. Its output is shown only if it fails.
 logged() {
-	run "${@:2}" > "$top/$1.log" 2>&1 || { tail -n 50 "$top/$1.log"; return 1; }
+	local log=$top/$1.log command=(run)
+	shift
+	[ "$1" != in_root ] || command=()
+	"${command[@]}" "$@" > "$log" 2>&1 || { tail -n 50 "$log"; return 1; }
 }
 
 in_root() {
@@ -119,7 +131,7 @@ make_system() {
 	local suite=$1 package=${2:-} extra=${3:-} mirror file
 	mirror=$(mirror)
 	# shellcheck disable=SC2086  # one word or none
-	logged debootstrap debootstrap --variant=minbase ${package:+--include="$package"} "$suite" "$root" $mirror
+	logged debootstrap debootstrap --variant=minbase ${package:+--include="$package"} "$suite" "$root" $mirror || return
 	# The network and apt work inside as they do outside. No service is started.
 	cp /etc/resolv.conf /etc/hosts "$root/etc/"
 	for file in /etc/apt/apt.conf.d/99*; do
@@ -134,7 +146,7 @@ make_system() {
 install_there() {
 	mkdir -p "$root/etc/postgresql-common"
 	echo 'create_main_cluster = false' > "$root/etc/postgresql-common/createcluster.conf"
-	logged apt_update in_root apt-get update
+	logged apt_update in_root apt-get update || return
 	logged apt_install in_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 }
 

@@ -21,8 +21,7 @@ mkdir "$packages"
 
 # system NAME PACKAGE...: a Debian 12 with these packages, in $root.
 system() {
-	leave_system
-	rm -rf --one-file-system "$root"
+	delete_system
 	kept_system "$1" && return
 	make_system bookworm
 	install_there "${@:2}"
