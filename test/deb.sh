@@ -16,8 +16,8 @@ esac
 [ "$(id -u)" = 0 ] || { echo "deb.sh: only root can make a Debian system" >&2; exit 2; }
 setup_packages bare
 . test/bare_system.sh
-packages=$top/packages
-mkdir "$packages"
+debs=$top/packages
+mkdir "$debs"
 
 # system NAME PACKAGE...: a Debian 12 with these packages, in $root.
 system() {
@@ -38,14 +38,14 @@ in_root mv /root/streamdedup /home/builder/
 in_root chown -R builder: /home/builder
 logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS=nocheck \
 	sh -c 'cd /home/builder/streamdedup && dpkg-buildpackage -b -us -uc'
-cp "$root"/home/builder/*.deb "$packages/"
-[ $# = 0 ] || cp "$packages"/*.deb "$1"
-ls "$packages"
+cp "$root"/home/builder/*.deb "$debs/"
+[ $# = 0 ] || cp "$debs"/*.deb "$1"
+ls "$debs"
 
 echo '== install'
 system deb-install postgresql-15
 mkdir "$root/packages"
-cp "$packages"/postgresql-15-streamdedup_*.deb "$root/packages/"
+cp "$debs"/postgresql-15-streamdedup_*.deb "$root/packages/"
 in_root sh -c 'dpkg --info /packages/*.deb | sed -n "/Depends/p"'
 logged install in_root sh -c 'apt-get install -y --no-install-recommends /packages/*.deb'
 in_root useradd --create-home tester
