@@ -22,14 +22,17 @@ mkdir "$debs"
 # system NAME PACKAGE...: a Debian 12 with these packages, in $root.
 system() {
 	delete_system
-	kept_system "$1" && return
+	if kept_system "$1"; then
+		install_there "${@:2}"
+		return
+	fi
 	make_system bookworm
 	install_there "${@:2}"
 	keep_system "$1"
 }
 
 echo '== build'
-system deb-build git dpkg-dev debhelper fakeroot libxxhash-dev postgresql-all
+system deb-build git build-essential debhelper fakeroot libxxhash-dev postgresql-all
 clone_there root/streamdedup
 # A user without rights builds it, as Debian's machines do. The tests in SQL run below, in the system
 # that has the package, so they need not run here.
