@@ -39,7 +39,7 @@ clone_there root/streamdedup
 in_root useradd --create-home builder
 in_root mv /root/streamdedup /home/builder/
 in_root chown -R builder: /home/builder
-logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS=nocheck \
+logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" \
 	sh -c 'cd /home/builder/streamdedup && dpkg-buildpackage -b -us -uc'
 cp "$root"/home/builder/*.deb "$debs/"
 [ $# = 0 ] || cp "$debs"/*.deb "$1"
