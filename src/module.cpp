@@ -1,4 +1,6 @@
 /*
+ * SPDX-License-Identifier: PostgreSQL
+ *
  * What makes the library a PostgreSQL module.
  */
 #include "guard/guard.hpp"

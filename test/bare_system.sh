@@ -27,7 +27,7 @@ inside_names=(http_proxy https_proxy no_proxy)
 # The mirror that this system's own apt uses. Nothing if there is none: debootstrap
 # knows one itself.
 mirror() {
-	cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null |
+	{ cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true; } |
 		sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm .*/\2/p' | sed -n 1p
 }
 
@@ -43,9 +43,10 @@ inside() {
 
 # end_running SIGNAL TENTHS: signals the group and waits until it is gone.
 end_running() {
-	local _
+	local i
 	kill "-$1" -- "-$running" 2>/dev/null || return 0
-	for ((_ = 0; _ < $2; _++)); do
+	# Not with $_ as the counter, which each command changes.
+	for ((i = 0; i < $2; i++)); do
 		kill -0 -- "-$running" 2>/dev/null || return 0
 		sleep 0.1
 	done

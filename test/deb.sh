@@ -16,37 +16,39 @@ esac
 [ "$(id -u)" = 0 ] || { echo "deb.sh: only root can make a Debian system" >&2; exit 2; }
 setup_packages bare
 . test/bare_system.sh
-packages=$top/packages
-mkdir "$packages"
+debs=$top/packages
+mkdir "$debs"
 
 # system NAME PACKAGE...: a Debian 12 with these packages, in $root.
 system() {
-	leave_system
-	rm -rf --one-file-system "$root"
-	kept_system "$1" && return
+	delete_system
+	if kept_system "$1"; then
+		install_there "${@:2}"
+		return
+	fi
 	make_system bookworm
 	install_there "${@:2}"
 	keep_system "$1"
 }
 
 echo '== build'
-system deb-build git dpkg-dev debhelper fakeroot libxxhash-dev postgresql-all
+system deb-build git build-essential debhelper fakeroot libxxhash-dev postgresql-all
 clone_there root/streamdedup
 # A user without rights builds it, as Debian's machines do. The tests in SQL run below, in the system
 # that has the package, so they need not run here.
 in_root useradd --create-home builder
 in_root mv /root/streamdedup /home/builder/
 in_root chown -R builder: /home/builder
-logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS=nocheck \
+logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" \
 	sh -c 'cd /home/builder/streamdedup && dpkg-buildpackage -b -us -uc'
-cp "$root"/home/builder/*.deb "$packages/"
-[ $# = 0 ] || cp "$packages"/*.deb "$1"
-ls "$packages"
+cp "$root"/home/builder/*.deb "$debs/"
+[ $# = 0 ] || cp "$debs"/*.deb "$1"
+ls "$debs"
 
 echo '== install'
 system deb-install postgresql-15
 mkdir "$root/packages"
-cp "$packages"/postgresql-15-streamdedup_*.deb "$root/packages/"
+cp "$debs"/postgresql-15-streamdedup_*.deb "$root/packages/"
 in_root sh -c 'dpkg --info /packages/*.deb | sed -n "/Depends/p"'
 logged install in_root sh -c 'apt-get install -y --no-install-recommends /packages/*.deb'
 in_root useradd --create-home tester

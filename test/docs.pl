@@ -68,7 +68,7 @@ sub anchors_of
 	return \%anchors;
 }
 
-my @pages = ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', glob('docs/*.md'));
+my @pages = ('README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', glob('docs/*.md'));
 my $links = 0;
 my %linked;
 foreach my $page (@pages)

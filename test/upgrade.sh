@@ -28,7 +28,7 @@ if [ "$oldest" = "$newest" ]; then
 	newest=$newest.1
 	echo "there is one version, $oldest: $newest is made up, with an empty upgrade script"
 	cp "src/install/streamdedup--$oldest.sql" "src/install/streamdedup--$newest.sql"
-	echo '\echo Use "ALTER EXTENSION streamdedup UPDATE" to load this file. \quit' > "src/install/streamdedup--$oldest--$newest.sql"
+	printf '%s\n' '\echo Use "ALTER EXTENSION streamdedup UPDATE" to load this file. \quit' > "src/install/streamdedup--$oldest--$newest.sql"
 	sed -i "s/^default_version = .*/default_version = '$newest'/" streamdedup.control
 fi
 # Without a script of its own the newest version would be made from the oldest one and compared with

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that all files that name the version agree, and that META.json is as PGXN wants it.
+"""Checks that all files that name the version or the licence agree, and that META.json is as PGXN wants it.
 
     test/versions.py
 
@@ -44,6 +44,10 @@ expect("META.json: file", provided["file"], script)
 expect("META.json: license", meta["license"], "postgresql")
 for name in (provided["file"], provided["docfile"]):
     expect(name, os.path.isfile(os.path.join(TOP, name)), True)
+
+expect("LICENSES/PostgreSQL.txt: that of LICENSE", text("LICENSES/PostgreSQL.txt") == text("LICENSE"), True)
+for name in ("src/module.cpp", "Makefile", script):
+    expect(f"{name}: licence", first(r"SPDX-License-Identifier: (\S+)", name), "PostgreSQL")
 
 expect("src/module.cpp: version", first(r'\.version = "(.*?)"', "src/module.cpp"), version)
 expect("debian/changelog: version", first(r"^streamdedup \((.*)-\d+\)", "debian/changelog"), version)

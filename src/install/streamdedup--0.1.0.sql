@@ -1,4 +1,5 @@
 /* streamdedup--0.1.0.sql */
+-- SPDX-License-Identifier: PostgreSQL
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION streamdedup" to load this file. \quit
