@@ -87,39 +87,96 @@ ForgettingPlan(const TriggerData *trigger)
 			   : NULL;
 }
 
-/* Whether the key of a row is out of the window, so that the filter does not have it. */
+/* ---- times -------------------------------------------------------------------------- */
+
+/* Whether a row counts as of its own time, and not as of the moment when it was inserted. */
 static bool
-IsOutOfWindow(const LiveFilter &filter, const GuardKey &key, uint32 now)
+CountsByItsTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
 {
-	if (filter.parameters.ttl == 0 || !key.has_time || key.at >= GetCurrentTimestamp())
-		return false;
-	return !dedup::live::Alive(LiveGeneration(filter, key.at), Max(now, LiveClock(filter)));
-}
-
-/* Frees the key of a row that is gone, unless the row was inserted again. */
-static void
-FreeKey(const LiveFilter &filter, const GuardKey &key, uint64 hash)
-{
-	const Oid oid = RelationGetRelid(filter.rel);
-	const uint32 now = LiveGenerationNow(filter);
-
-	if (AskDeletedRow(oid, hash))
-		return;
-	if (!IsOutOfWindow(filter, key, now) && LiveRelease(filter, hash, now))
-		DropDeletedRow(oid, hash);
+	return plan->clause.at != NULL && filter.parameters.ttl != 0 && !filter.parameters.renew &&
+		   key.has_time && key.at < GetCurrentTimestamp();
 }
 
 /*
- * Frees the key of a row that an UPDATE of its time has taken out of the window: when the row goes,
- * its time says that the filter does not have its key.
+ * Whether a row is older than the window, so that a key in the window is another row's. Rows are
+ * judged by the newest one, not by the clock. So they go by it, too.
  */
-static void
-FreeKeyOfThePast(const LiveFilter &filter, const FreeingGuard &guard, uint64 hash)
+static bool
+IsOutOfWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
 {
-	const uint32 now = LiveGenerationNow(filter);
+	uint32 generation;
 
-	if (!IsOutOfWindow(filter, guard.old_key, now) && IsOutOfWindow(filter, guard.new_key, now))
-		(void) LiveRelease(filter, hash, now);
+	if (!CountsByItsTime(plan, filter, key))
+		return false;
+	generation = LiveGeneration(filter, key.at);
+	return generation == 0 || !dedup::live::Alive(generation, LiveClock(filter));
+}
+
+bool
+HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
+{
+	return plan->options.forget && plan->clause.at != NULL && filter.parameters.ttl != 0 &&
+		   !IsOutOfWindow(plan, filter, key);
+}
+
+/*
+ * The key that the row has in a window of time can have expired, and be there still: then it makes
+ * a late row a duplicate. Where keys count from their last sight, the sights of this row's key and
+ * of a later row with the same key cannot be told apart: all of them go, so that no row is lost.
+ */
+bool
+ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
+{
+	uint32 newest;
+
+	if (filter.parameters.ttl == 0)
+		return LiveRelease(filter, hash, LiveAge::Any, 0);
+	newest = LiveClock(filter);
+	if (plan->clause.at == NULL)
+		return LiveRelease(filter, hash, LiveAge::InWindow, Max(LiveGenerationNow(filter), newest));
+	if (filter.parameters.renew)
+		return LiveRelease(filter, hash, LiveAge::Any, newest);
+	return (!IsOutOfWindow(plan, filter, key) &&
+			LiveRelease(filter, hash, LiveAge::InWindow, newest)) ||
+		   LiveRelease(filter, hash, LiveAge::Expired, newest);
+}
+
+/*
+ * The key must not be in the window for longer than the row: when the row goes, its time decides
+ * whether a key in the window is that of another row. A key that counts from an earlier time than
+ * its row is found when the row goes.
+ */
+void
+MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
+{
+	uint32 generation;
+	uint32 put_as;
+
+	if (!CountsByItsTime(plan, filter, key))
+		return;
+	if (IsOutOfWindow(plan, filter, key))
+	{
+		(void) (LiveRelease(filter, hash, LiveAge::InWindow, LiveClock(filter)) ||
+				LiveRelease(filter, hash, LiveAge::Expired, LiveClock(filter)));
+		return;
+	}
+	generation = LiveGeneration(filter, key.at);
+	if (!LiveRelease(filter, hash, LiveAge::InWindow, LiveClock(filter), generation + 1))
+		return;
+	while (LivePutKey(filter, hash, generation, &put_as) == LivePut::Waited)
+		CHECK_FOR_INTERRUPTS();
+}
+
+/* ---- the trigger --------------------------------------------------------------------- */
+
+/* Frees the key of a row that is gone, unless the row was inserted again. */
+static void
+FreeKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
+{
+	const Oid oid = RelationGetRelid(filter.rel);
+
+	if (!AskDeletedRow(oid, hash) && ReleaseRowKey(plan, filter, key, hash))
+		DropDeletedRow(oid, hash);
 }
 
 /* The guard of the table whose trigger is called, or NULL. */
@@ -164,10 +221,10 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	{
 		stays = stays && HashGuardKey(plan, guard->new_key, filter.key_seed(), &new_hash) &&
 				new_hash == hash;
-		if (stays)
-			FreeKeyOfThePast(filter, *guard, hash);
-		else
-			FreeKey(filter, guard->old_key, hash);
+		if (!stays)
+			FreeKey(plan, filter, guard->old_key, hash);
+		else if (HasKeyInWindow(plan, filter, guard->old_key))
+			MoveKeyInTime(plan, filter, guard->new_key, hash);
 	}
 	CloseLive(filter);
 }

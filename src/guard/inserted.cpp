@@ -89,6 +89,14 @@ NoteInserted(const InsertedRow *in, bool counts, LiveCounter counter)
 				 in->hash, in->site->may_kill);
 }
 
+/* The row comes in place of a deleted one, and may have another time. */
+static void
+FollowRow(const InsertedRow *in)
+{
+	if (in->uses && in->use.in_window)
+		MoveKeyInTime(in->site->plan, in->filter, in->site->key, in->hash);
+}
+
 /*
  * A row that moves was there before, so its key needs no asking; or BEFORE UPDATE has added
  * the new key, and noted it. Returns false if the key is another one all the same.
@@ -118,6 +126,7 @@ KeepsMovedKey(InsertedRow *in)
 	if (!in->row->marked && UseDeletedRow(in->filter_oid, in->hash, &in->use))
 	{
 		in->uses = true;
+		FollowRow(in);
 		NoteInserted(in, false, LiveCounter::New);
 	}
 	return true;
@@ -188,6 +197,8 @@ AskForKey(InsertedRow *in)
 		in->answer = LiveAnswer::TooOld;
 		in->too_old = false;
 	}
+	if (in->answer != LiveAnswer::New)
+		FollowRow(in);
 }
 
 static bool

@@ -49,12 +49,25 @@ struct Forgotten
 {
 	Address address;
 	uint64 own;
-	uint32 now; /* 0: at any age; to take back: the generation that it was added in */
+	LiveAge age;
+	uint32 now;  /* the window's end, unless the page knows a later one */
+	uint32 from; /* the first generation of the sights that are meant */
 };
 
 } /* namespace */
 
 /* ---- finding ---------------------------------------------------------------------- */
+
+/* Whether a sight of the key in a generation is one that is to be forgotten. */
+static bool
+IsMeant(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, uint32 generation)
+{
+	if (filter.parameters.ttl == 0)
+		return true;
+	return generation >= key.from &&
+		   (key.age == LiveAge::Any ||
+			Alive(generation, Max(key.now, ClockOf(main.bytes))) == (key.age == LiveAge::InWindow));
+}
 
 /* Whether the subtransaction that has added a key is, by now, the one that forgets it. */
 static bool
@@ -67,7 +80,6 @@ SameLevel(uint64 since, uint64 own)
 static bool
 FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, FoundEntry *found)
 {
-	const uint32 now = key.now == 0 ? 0 : Max(key.now, ClockOf(main.bytes));
 	bool any = false;
 
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -85,7 +97,7 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 							const TransactionId base = since == kFrozen ? 0 : (TransactionId) since;
 
 							if (view.side == Side::Absent || (any && view.side == Side::InFlight) ||
-								(now != 0 && !Alive(tag.generation, now)))
+								!IsMeant(filter, main, key, tag.generation))
 								return false;
 							any = true;
 							*found = {page.block, place, tag.generation, view, {}, 0};
@@ -112,15 +124,28 @@ DecideOnEntry(const FoundEntry &found, const Forgotten &key, bool settled)
 	return {settled ? Way::Move : Way::Settle, InvalidTransactionId};
 }
 
+/* Whether the line of a key has a sight of it that is to be forgotten. */
+static bool
+LineHasKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
+{
+	const uint8_t *line = LineAt(main.bytes, key.address.line);
+	const LineLayout layout = LinesOf(filter, main.bytes);
+	const uint32 clock = ClockOf(main.bytes);
+	uint32 last;
+
+	if (!layout.timed)
+		return LineHolds(line, layout, key.address.rest, clock, clock);
+	return LastSightInLine(line, layout, key.address.rest, clock, clock, &last) &&
+		   IsMeant(filter, main, key, last);
+}
+
 /* How to forget a key that has no entry. */
 static Decision
 DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 {
 	const uint64 loader = LoaderOf(main.bytes);
-	const uint32 clock = ClockOf(main.bytes);
 
-	if (!LineHolds(LineAt(main.bytes, key.address.line), LinesOf(filter, main.bytes),
-				   key.address.rest, clock, key.now == 0 ? clock : Max(key.now, clock)))
+	if (!LineHasKey(filter, main, key))
 		return {Way::Nothing, InvalidTransactionId};
 	switch (loader == kNoXid ? Side::Present : SideOf(filter, main.bytes, loader))
 	{
@@ -291,21 +316,27 @@ ForgetKey(const LiveFilter &filter, const Forgotten &key)
 }
 
 bool
-LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
+LiveForget(const LiveFilter &filter, uint64 hash)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), LiveAge::InWindow,
+					 NewestOf(filter), 0};
 	const bool found = ForgetKey(filter, key);
 
-	/* A key that was renewed has entries of several generations. */
-	while (found && filter.parameters.renew && ForgetKey(filter, key))
+	/*
+	 * A key that was seen again has entries of several generations. One that has expired still
+	 * makes a late event a duplicate as long as it is there.
+	 */
+	key.age = LiveAge::Any;
+	while (filter.parameters.ttl != 0 && ForgetKey(filter, key))
 		CHECK_FOR_INTERRUPTS();
 	return found;
 }
 
 bool
-LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation)
+LiveRelease(const LiveFilter &filter, uint64 hash, LiveAge age, uint32 now, uint32 from)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), age, now,
+						   from};
 	const bool found = TryToForget(filter, key).found;
 
 	while (found && filter.parameters.renew && TryToForget(filter, key).found)
@@ -321,7 +352,8 @@ LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation)
  * a key that was renewed has entries of several.
  */
 static bool
-TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, bool forgotten)
+TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key,
+			  uint32 generation, bool forgotten)
 {
 	bool found = false;
 
@@ -334,7 +366,7 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 							const uint64 since = entry.forgotten ? BaseOf(tag) : tag.xid;
 
 							if (entry.forgotten != forgotten || since != key.own ||
-								(key.now != 0 && tag.generation != key.now))
+								(generation != 0 && tag.generation != generation))
 								return false;
 							StartChange();
 							ChangeByte(page, EntryAt(area, place), kTakenBack);
@@ -349,12 +381,13 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 void
 LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 generation)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), generation};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), LiveAge::Any, 0, 0};
 	bool found;
 	HeldPage main;
 
 	HoldPageOfKey(filter, key.address, &main);
-	found = TakeBackEntry(filter, main, key, false) || TakeBackEntry(filter, main, key, true);
+	found = TakeBackEntry(filter, main, key, generation, false) ||
+			TakeBackEntry(filter, main, key, generation, true);
 	ReleasePage(main);
 	/* The subtransaction that has its keys now has taken over this one, too. */
 	if (!found && generation == 0)

@@ -302,14 +302,28 @@ extern void LiveWait(TransactionId xid);
 /* Asks only; never waits: what other transactions have in flight is not seen. */
 extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 
-/* Forgets a key, when this transaction commits. Returns whether it was there. */
-extern bool LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation);
+/*
+ * Forgets a key, when this transaction commits. Returns whether it was there: in a window of
+ * time, whether it was in the window before the newest generation that the filter has seen. A key
+ * that has expired is forgotten, too, if the filter still has it.
+ */
+extern bool LiveForget(const LiveFilter &filter, uint64 hash);
+
+/* Which sights of a key are meant in a window of time that ends with a generation. */
+enum class LiveAge
+{
+	InWindow,
+	Expired, /* the filter may have them yet: they make late events duplicates */
+	Any
+};
 
 /*
  * The same for a key whose row is deleted: never waits, and raises no error but for damaged
- * pages or a full disk. What another transaction has in flight is left alone.
+ * pages or a full disk. What another transaction has in flight is left alone. `now` is the
+ * window's end, `from` the first generation of the sights that are meant.
  */
-extern bool LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation);
+extern bool LiveRelease(const LiveFilter &filter, uint64 hash, LiveAge age, uint32 now,
+						uint32 from = 0);
 
 /*
  * Takes back a key that this transaction added as subtransaction `xid` (what
