@@ -194,6 +194,81 @@ SELECT dedup_forget('f_seen', 1) AS forgotten, dedup_forget('f_seen', 1) AS agai
 SELECT is_new_at('f_seen', day(0), 1) AS new, is_new_at('f_seen', day(8), 3) AS new;
 -- ... one that has expired
 SELECT dedup_forget('f_seen', 2) AS forgotten, is_new_at('f_seen', day(5), 2) AS new;
+-- By chance: no row is left out unless the table has a row with its key that is not too old for it, nor
+-- is one let in if such a row is in the window. Keys that 3 divides keep their times.
+CREATE PROCEDURE play(tab regclass, steps int) LANGUAGE plpgsql AS $$
+DECLARE
+	gen CONSTANT text = '(at::date - date ''2020-01-01'')';
+	newest int = 1000;
+	before int;
+	gone int[] = '{}'; -- keys of rows that this transaction has deleted, which may come again
+	one record;
+	key int;
+	g int;
+	found boolean;
+	taken boolean;
+	rows int;
+	op float8;
+BEGIN
+	FOR step IN 1 .. steps LOOP
+		before = newest;
+		key = 1 + floor(random() * 6);
+		g = newest - 9 + floor(random() * CASE WHEN random() < 0.1 THEN 24 ELSE 11 END);
+		op = random();
+		BEGIN
+			EXECUTE format('SELECT ctid, tableoid, *, %s AS gen FROM %s ORDER BY random() LIMIT 1', gen, tab) INTO one;
+			IF one IS NULL OR op < 0.45 THEN
+				EXECUTE format('SELECT coalesce(bool_or(%s >= $2 - 7), false), coalesce(bool_or(%1$s >= greatest($2, $3) - 7) AND bool_and(v IS NOT NULL OR %1$s < $3 - 7), false) FROM %s WHERE k = $1', gen, tab)
+					INTO found, taken USING key, g, newest;
+				EXECUTE format('INSERT INTO %s SELECT $1, day($2), CASE WHEN $2 >= $3 - 7 AND NOT EXISTS (SELECT FROM %1$s WHERE k = $1 AND %s >= $3 - 7) THEN ''clean'' END', tab, gen) USING key, g, newest;
+				GET DIAGNOSTICS rows = ROW_COUNT;
+				IF rows = 0 AND NOT found OR rows = 1 AND taken AND key % 3 = 0 AND g >= newest - 7 AND key <> ALL(gone) THEN
+					RAISE 'step %: key % of day % in %, newest day %: % rows', step, key, g, tab, newest, rows;
+				END IF;
+				IF rows = 1 THEN newest = greatest(newest, g); END IF;
+			ELSIF op < 0.7 THEN
+				gone = gone || one.k;
+				EXECUTE format('DELETE FROM %s WHERE ctid = $1 AND tableoid = $2', tab) USING one.ctid, one.tableoid;
+			ELSIF op < 0.85 AND one.k % 3 <> 0 THEN
+				EXECUTE format('UPDATE %s SET at = day($3) WHERE ctid = $1 AND tableoid = $2', tab) USING one.ctid, one.tableoid, g;
+			ELSIF op < 0.93 THEN
+				EXECUTE format('WITH d AS (DELETE FROM %s WHERE ctid = $1 AND tableoid = $2 RETURNING *) INSERT INTO %1$s SELECT k, CASE k %% 3 WHEN 0 THEN at ELSE day($3) END, v FROM d', tab)
+					USING one.ctid, one.tableoid, g;
+				GET DIAGNOSTICS rows = ROW_COUNT;
+				IF rows <> 1 THEN
+					RAISE 'step %: lost a row of key % that was inserted again', step, one.k;
+				END IF;
+				IF one.k % 3 <> 0 THEN newest = greatest(newest, g); END IF;
+			ELSE
+				gone = gone || one.k;
+				EXECUTE format('SELECT coalesce(bool_or(%s >= $2 - 7), false) FROM %s WHERE k = $1', gen, tab) INTO found USING key, one.gen;
+				EXECUTE format('UPDATE %s SET k = $3, v = CASE WHEN $4 >= $5 - 7 THEN v END WHERE ctid = $1 AND tableoid = $2', tab) USING one.ctid, one.tableoid, key, one.gen, newest;
+				newest = greatest(newest, one.gen);
+			END IF;
+			IF key = ANY(gone) THEN
+				EXECUTE format('UPDATE %s SET v = NULL WHERE k = $1', tab) USING key;
+			END IF;
+			IF random() < 0.2 THEN
+				RAISE SQLSTATE 'XX999';
+			END IF;
+		EXCEPTION
+			WHEN SQLSTATE 'XX999' THEN
+				newest = before;
+			WHEN unique_violation THEN
+				IF NOT found THEN
+					RAISE 'step %: key % is no duplicate', step, key;
+				END IF;
+		END;
+		IF random() < 0.3 THEN
+			COMMIT;
+			gone = '{}';
+		END IF;
+	END LOOP;
+END $$;
+SELECT setseed(0.5);
+TRUNCATE t, p;
+CALL play('t', 500);
+CALL play('p', 500);
 SELECT block FROM dedup_check('t_seen') UNION ALL SELECT block FROM dedup_check('p_seen') UNION ALL SELECT block FROM dedup_check('r_seen') UNION ALL SELECT block FROM dedup_check('f_seen');
 RESET timezone;
 DROP SCHEMA guard_forget_times CASCADE;

@@ -89,82 +89,108 @@ ForgettingPlan(const TriggerData *trigger)
 
 /* ---- times -------------------------------------------------------------------------- */
 
-/* Whether a row counts as of its own time, and not as of the moment when it was inserted. */
+/*
+ * A row with a time counts from it, or from an earlier one: that of its insertion if its time was
+ * ahead of the clock then, or the one before an UPDATE. When it goes it frees the last sight of its
+ * key that is not later than itself. So there are never more sights of a key from some generation
+ * on than rows, and none without a row by which it can be explained; and later rows with the same
+ * key, for which this one was too old to matter, keep theirs. The clock plays no part in that, as
+ * it plays none when rows are judged. Nor does the window: what has expired, and is there still,
+ * makes late rows duplicates.
+ *
+ * Where keys count from their last sight, the sights of this row's duplicates and those of a later
+ * row cannot be told apart: all go, so that no row is lost.
+ */
+
+/* Whether a guard frees keys that count from the times of their rows. */
 static bool
-CountsByItsTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
+FreesByTime(const GuardPlan *plan, const LiveFilter &filter)
 {
-	return plan->clause.at != NULL && filter.parameters.ttl != 0 && !filter.parameters.renew &&
-		   key.has_time && key.at < GetCurrentTimestamp();
+	return plan->options.forget && plan->clause.at != NULL && filter.parameters.ttl != 0 &&
+		   !filter.parameters.renew;
 }
 
-/*
- * Whether a row is older than the window, so that a key in the window is another row's. Rows are
- * judged by the newest one, not by the clock. So they go by it, too.
- */
-static bool
-IsOutOfWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
+/* The last generation that a row can count from; a row without a time can from any. */
+static uint32
+LastGenerationOf(const LiveFilter &filter, const GuardKey &key)
 {
-	uint32 generation;
+	return key.has_time && key.at < GetCurrentTimestamp() ? LiveGeneration(filter, key.at)
+														  : PG_UINT32_MAX;
+}
 
-	if (!CountsByItsTime(plan, filter, key))
-		return false;
-	generation = LiveGeneration(filter, key.at);
-	return generation == 0 || !dedup::live::Alive(generation, LiveClock(filter));
+static bool
+IsInWindow(const LiveFilter &filter, uint32 generation)
+{
+	return generation != 0 && generation >= LiveWindowStart(LiveClock(filter));
 }
 
 bool
 HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
 {
-	return plan->options.forget && plan->clause.at != NULL && filter.parameters.ttl != 0 &&
-		   !IsOutOfWindow(plan, filter, key);
+	return FreesByTime(plan, filter) && IsInWindow(filter, LastGenerationOf(filter, key));
 }
 
-/*
- * The key that the row has in a window of time can have expired, and be there still: then it makes
- * a late row a duplicate. Where keys count from their last sight, the sights of this row's key and
- * of a later row with the same key cannot be told apart: all of them go, so that no row is lost.
- */
 bool
 ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
 {
-	uint32 newest;
+	LiveSights sights = kAllSights;
 
-	if (filter.parameters.ttl == 0)
-		return LiveRelease(filter, hash, LiveAge::Any, 0);
-	newest = LiveClock(filter);
-	if (plan->clause.at == NULL)
-		return LiveRelease(filter, hash, LiveAge::InWindow, Max(LiveGenerationNow(filter), newest));
-	if (filter.parameters.renew)
-		return LiveRelease(filter, hash, LiveAge::Any, newest);
-	return (!IsOutOfWindow(plan, filter, key) &&
-			LiveRelease(filter, hash, LiveAge::InWindow, newest)) ||
-		   LiveRelease(filter, hash, LiveAge::Expired, newest);
+	if (FreesByTime(plan, filter))
+		sights.to = LastGenerationOf(filter, key);
+	else if (plan->clause.at == NULL && filter.parameters.ttl != 0)
+		sights.from = LiveWindowStart(Max(LiveGenerationNow(filter), LiveClock(filter)));
+	return LiveRelease(filter, hash, sights);
 }
 
-/*
- * The key must not be in the window for longer than the row: when the row goes, its time decides
- * whether a key in the window is that of another row. A key that counts from an earlier time than
- * its row is found when the row goes.
- */
-void
-MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
+/* Puts the last of those sights of a key under a generation, unless that is out of the window. */
+static void
+MoveSight(const LiveFilter &filter, uint64 hash, const LiveSights &sights, uint32 generation)
 {
-	uint32 generation;
 	uint32 put_as;
 
-	if (!CountsByItsTime(plan, filter, key))
-		return;
-	if (IsOutOfWindow(plan, filter, key))
-	{
-		(void) (LiveRelease(filter, hash, LiveAge::InWindow, LiveClock(filter)) ||
-				LiveRelease(filter, hash, LiveAge::Expired, LiveClock(filter)));
-		return;
-	}
-	generation = LiveGeneration(filter, key.at);
-	if (!LiveRelease(filter, hash, LiveAge::InWindow, LiveClock(filter), generation + 1))
+	if (sights.from > sights.to || !LiveRelease(filter, hash, sights) ||
+		!IsInWindow(filter, generation))
 		return;
 	while (LivePutKey(filter, hash, generation, &put_as) == LivePut::Waited)
 		CHECK_FOR_INTERRUPTS();
+}
+
+void
+MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &old_key,
+			  const GuardKey &key, uint64 hash)
+{
+	uint32 to;
+
+	if (!FreesByTime(plan, filter))
+		return;
+	to = LastGenerationOf(filter, key);
+	if (to < PG_UINT32_MAX)
+		MoveSight(filter, hash, {to + 1, LastGenerationOf(filter, old_key)}, to);
+}
+
+void
+ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash,
+				  bool added, const DeletedRowUse &use)
+{
+	uint32 to;
+
+	if (!FreesByTime(plan, filter))
+		return;
+	to = LastGenerationOf(filter, key);
+	/* What the deleted row had is too old for the new one. */
+	if (added)
+		(void) LiveRelease(filter, hash, {0, LiveWindowStart(Min(to, LiveClock(filter)))});
+	else if (to < PG_UINT32_MAX)
+	{
+		const uint32 start = LiveWindowStart(LiveClock(filter));
+		const LiveSights later = {to + 1, PG_UINT32_MAX};
+
+		/* The time of the deleted row is not known any more. */
+		MoveSight(filter, hash,
+				  use.in_window ? LiveSights{Max(later.from, start), later.to}
+								: LiveSights{later.from, Max(start, 1u) - 1},
+				  to);
+	}
 }
 
 /* ---- the trigger --------------------------------------------------------------------- */
@@ -223,8 +249,8 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 				new_hash == hash;
 		if (!stays)
 			FreeKey(plan, filter, guard->old_key, hash);
-		else if (HasKeyInWindow(plan, filter, guard->old_key))
-			MoveKeyInTime(plan, filter, guard->new_key, hash);
+		else
+			MoveKeyInTime(plan, filter, guard->old_key, guard->new_key, hash);
 	}
 	CloseLive(filter);
 }

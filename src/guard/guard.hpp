@@ -313,9 +313,16 @@ extern bool HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, cons
 extern bool ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
 						  uint64 hash);
 
-/* A row whose key was in the window has a new time, that of `key`: its key does not outlive it. */
-extern void MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
-						  uint64 hash);
+/* A row that keeps its key has another time now: the key does not count from a later one. */
+extern void MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &old_key,
+						  const GuardKey &key, uint64 hash);
+
+/*
+ * The same for a row that is inserted in place of a deleted one, whose trigger AFTER DELETE leaves
+ * the key alone then. `added`: the filter did not know the key.
+ */
+extern void ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
+							  uint64 hash, bool added, const DeletedRowUse &use);
 
 /* Whether a guard of another table uses a filter, too. */
 extern bool IsSharedFilter(Oid filter, Oid guarded);

@@ -93,8 +93,9 @@ NoteInserted(const InsertedRow *in, bool counts, LiveCounter counter)
 static void
 FollowRow(const InsertedRow *in)
 {
-	if (in->uses && in->use.in_window)
-		MoveKeyInTime(in->site->plan, in->filter, in->site->key, in->hash);
+	if (in->uses)
+		ReplaceDeletedKey(in->site->plan, in->filter, in->site->key, in->hash,
+						  in->answer == LiveAnswer::New, in->use);
 }
 
 /*
@@ -126,6 +127,7 @@ KeepsMovedKey(InsertedRow *in)
 	if (!in->row->marked && UseDeletedRow(in->filter_oid, in->hash, &in->use))
 	{
 		in->uses = true;
+		in->answer = LiveAnswer::Duplicate;
 		FollowRow(in);
 		NoteInserted(in, false, LiveCounter::New);
 	}
@@ -197,8 +199,7 @@ AskForKey(InsertedRow *in)
 		in->answer = LiveAnswer::TooOld;
 		in->too_old = false;
 	}
-	if (in->answer != LiveAnswer::New)
-		FollowRow(in);
+	FollowRow(in);
 }
 
 static bool

@@ -650,10 +650,7 @@ FollowRow(ShardSite *site, const TriggerData *trigger)
 		!deleted && FollowedKey(site, filter, inserted ? trigger->tg_trigslot : trigger->tg_newslot,
 								&site->key, &hash);
 	if (had_key && has_key && old_hash == hash)
-	{
-		if (HasKeyInWindow(site->plan, filter, site->old_key))
-			MoveKeyInTime(site->plan, filter, site->key, hash);
-	}
+		MoveKeyInTime(site->plan, filter, site->old_key, site->key, hash);
 	else
 	{
 		if (had_key && site->plan->options.forget)

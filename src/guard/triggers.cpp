@@ -249,8 +249,9 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 					uses = UseDeletedRow(filter_oid, hash, &use);
 				if (answer == LiveAnswer::Duplicate && !uses)
 					RejectRow(rel, plan, filter, site->key.columns);
-				if (answer != LiveAnswer::New && uses && use.in_window)
-					MoveKeyInTime(plan, filter, site->key, hash);
+				if (uses)
+					ReplaceDeletedKey(plan, filter, site->key, hash, answer == LiveAnswer::New,
+									  use);
 			}
 			row = EnterGuardRow(row, rel, plan, &site->reader, seed, has_key, hash);
 			if (answer == LiveAnswer::New || uses)

@@ -49,9 +49,7 @@ struct Forgotten
 {
 	Address address;
 	uint64 own;
-	LiveAge age;
-	uint32 now;  /* the window's end, unless the page knows a later one */
-	uint32 from; /* the first generation of the sights that are meant */
+	LiveSights sights; /* that are meant, in a window of time */
 };
 
 } /* namespace */
@@ -60,13 +58,10 @@ struct Forgotten
 
 /* Whether a sight of the key in a generation is one that is to be forgotten. */
 static bool
-IsMeant(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, uint32 generation)
+IsMeant(const LiveFilter &filter, const Forgotten &key, uint32 generation)
 {
-	if (filter.parameters.ttl == 0)
-		return true;
-	return generation >= key.from &&
-		   (key.age == LiveAge::Any ||
-			Alive(generation, Max(key.now, ClockOf(main.bytes))) == (key.age == LiveAge::InWindow));
+	return filter.parameters.ttl == 0 ||
+		   (generation >= key.sights.from && generation <= key.sights.to);
 }
 
 /* Whether the subtransaction that has added a key is, by now, the one that forgets it. */
@@ -76,10 +71,11 @@ SameLevel(uint64 since, uint64 own)
 	return since != kFrozen && HeirOf(since) == HeirOf(own);
 }
 
-/* Finds an entry by which the key is there, or else one that is in flight. */
+/* Finds the last entry by which the key is there, or else one that is in flight. */
 static bool
 FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, FoundEntry *found)
 {
+	const bool timed = filter.parameters.ttl != 0;
 	bool any = false;
 
 	VisitChain(filter, main, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -97,13 +93,15 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 							const TransactionId base = since == kFrozen ? 0 : (TransactionId) since;
 
 							if (view.side == Side::Absent || (any && view.side == Side::InFlight) ||
-								!IsMeant(filter, main, key, tag.generation))
+								!IsMeant(filter, key, tag.generation) ||
+								(any && found->view.side == Side::Present &&
+								 tag.generation <= found->generation))
 								return false;
 							any = true;
 							*found = {page.block, place, tag.generation, view, {}, 0};
 							found->tag = {key.own, tag.generation, base};
 							found->mine = ChooseTag(page.bytes, area, found->tag).tag;
-							return view.side == Side::Present;
+							return !timed && view.side == Side::Present;
 						});
 	});
 	return any;
@@ -124,28 +122,29 @@ DecideOnEntry(const FoundEntry &found, const Forgotten &key, bool settled)
 	return {settled ? Way::Move : Way::Settle, InvalidTransactionId};
 }
 
-/* Whether the line of a key has a sight of it that is to be forgotten. */
+/* Whether the line of a key has a sight of it that is to be forgotten, and of which generation. */
 static bool
-LineHasKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
+LineHasKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, uint32 *last)
 {
 	const uint8_t *line = LineAt(main.bytes, key.address.line);
 	const LineLayout layout = LinesOf(filter, main.bytes);
 	const uint32 clock = ClockOf(main.bytes);
-	uint32 last;
 
+	*last = 0;
 	if (!layout.timed)
 		return LineHolds(line, layout, key.address.rest, clock, clock);
-	return LastSightInLine(line, layout, key.address.rest, clock, clock, &last) &&
-		   IsMeant(filter, main, key, last);
+	return LastSightInLine(line, layout, key.address.rest, clock, clock, last) &&
+		   IsMeant(filter, key, *last);
 }
 
-/* How to forget a key that has no entry. */
+/* How to forget a key by its line. */
 static Decision
 DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 {
 	const uint64 loader = LoaderOf(main.bytes);
+	uint32 last;
 
-	if (!LineHasKey(filter, main, key))
+	if (!LineHasKey(filter, main, key, &last))
 		return {Way::Nothing, InvalidTransactionId};
 	switch (loader == kNoXid ? Side::Present : SideOf(filter, main.bytes, loader))
 	{
@@ -274,7 +273,11 @@ TryToForget(const LiveFilter &filter, const Forgotten &key)
 	for (;;)
 	{
 		FoundEntry found;
-		const bool any = FindEntry(filter, main, key, &found);
+		uint32 last;
+		/* Of several sights the last one goes. */
+		const bool any = FindEntry(filter, main, key, &found) &&
+						 !(found.view.side == Side::Present &&
+						   LineHasKey(filter, main, key, &last) && last > found.generation);
 		const Decision decision =
 			any ? DecideOnEntry(found, key, settled) : DecideOnLine(filter, main, key);
 
@@ -318,25 +321,25 @@ ForgetKey(const LiveFilter &filter, const Forgotten &key)
 bool
 LiveForget(const LiveFilter &filter, uint64 hash)
 {
-	Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), LiveAge::InWindow,
-					 NewestOf(filter), 0};
+	Forgotten key = {AddressIn(filter, hash),
+					 WideXid(GetCurrentTransactionId()),
+					 {LiveWindowStart(NewestOf(filter)), PG_UINT32_MAX}};
 	const bool found = ForgetKey(filter, key);
 
 	/*
 	 * A key that was seen again has entries of several generations. One that has expired still
 	 * makes a late event a duplicate as long as it is there.
 	 */
-	key.age = LiveAge::Any;
+	key.sights = kAllSights;
 	while (filter.parameters.ttl != 0 && ForgetKey(filter, key))
 		CHECK_FOR_INTERRUPTS();
 	return found;
 }
 
 bool
-LiveRelease(const LiveFilter &filter, uint64 hash, LiveAge age, uint32 now, uint32 from)
+LiveRelease(const LiveFilter &filter, uint64 hash, const LiveSights &sights)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), age, now,
-						   from};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), sights};
 	const bool found = TryToForget(filter, key).found;
 
 	while (found && filter.parameters.renew && TryToForget(filter, key).found)
@@ -381,7 +384,7 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 void
 LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 generation)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), LiveAge::Any, 0, 0};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), kAllSights};
 	bool found;
 	HeldPage main;
 

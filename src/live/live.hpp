@@ -309,21 +309,27 @@ extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
  */
 extern bool LiveForget(const LiveFilter &filter, uint64 hash);
 
-/* Which sights of a key are meant in a window of time that ends with a generation. */
-enum class LiveAge
+/* Sights of a key in a window of time: those of some generations, both ends included. */
+struct LiveSights
 {
-	InWindow,
-	Expired, /* the filter may have them yet: they make late events duplicates */
-	Any
+	uint32 from;
+	uint32 to;
 };
+constexpr LiveSights kAllSights = {0, PG_UINT32_MAX};
+
+/* The first generation of the window that ends with one. */
+static inline uint32
+LiveWindowStart(uint32 end)
+{
+	return end - Min(end, dedup::live::kWindowGenerations);
+}
 
 /*
  * The same for a key whose row is deleted: never waits, and raises no error but for damaged
- * pages or a full disk. What another transaction has in flight is left alone. `now` is the
- * window's end, `from` the first generation of the sights that are meant.
+ * pages or a full disk. What another transaction has in flight is left alone. In a window of time
+ * the last of those sights goes, and in one whose keys are renewed all of them.
  */
-extern bool LiveRelease(const LiveFilter &filter, uint64 hash, LiveAge age, uint32 now,
-						uint32 from = 0);
+extern bool LiveRelease(const LiveFilter &filter, uint64 hash, const LiveSights &sights);
 
 /*
  * Takes back a key that this transaction added as subtransaction `xid` (what
