@@ -303,10 +303,7 @@ extern void GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger);
 /* The trigger AFTER TRUNCATE of a guard fires. */
 extern void GuardTruncated(const TriggerData *trigger);
 
-/*
- * Whether a guard by times frees the keys of its rows, and a row is in the window, so that the key
- * in the filter is likely to be its own.
- */
+/* Whether a guard by times frees the keys of its rows, and a row is in the window. */
 extern bool HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key);
 
 /* Frees the key of a row that goes. Returns whether the filter had it. */
@@ -317,10 +314,7 @@ extern bool ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const
 extern void MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &old_key,
 						  const GuardKey &key, uint64 hash);
 
-/*
- * The same for a row that is inserted in place of a deleted one, whose trigger AFTER DELETE leaves
- * the key alone then. `added`: the filter did not know the key.
- */
+/* The same for one that is inserted in place of a deleted one. `added`: its key was not known. */
 extern void ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
 							  uint64 hash, bool added, const DeletedRowUse &use);
 
