@@ -109,6 +109,20 @@ SET client_min_messages = warning;
 -- ---- what cannot be a child ----
 
 CREATE TEMP TABLE t () INHERITS (parent);
+-- ... nor below a child, for a session or a transaction, nor where triggers do not fire
+CREATE TABLE below () INHERITS (parent);
+CREATE TEMP TABLE t () INHERITS (below) ON COMMIT DELETE ROWS;
+BEGIN;
+CREATE TEMP TABLE t () INHERITS (parent) ON COMMIT DROP;
+ROLLBACK;
+SET session_replication_role = replica;
+CREATE TEMP TABLE t () INHERITS (parent);
+RESET session_replication_role;
+DROP TABLE below;
+CREATE TABLE below (LIKE parent);
+CREATE TEMP TABLE t () INHERITS (below);
+ALTER TABLE below INHERIT parent;
+DROP TABLE t, below;
 CREATE FOREIGN DATA WRAPPER guard_inherit_wrapper;
 CREATE SERVER guard_inherit_server FOREIGN DATA WRAPPER guard_inherit_wrapper;
 CREATE FOREIGN TABLE t () INHERITS (parent) SERVER guard_inherit_server;

@@ -100,7 +100,7 @@ SELECT count, in_flight FROM dedup_stats('forget_seen');
 
 -- a window of time: what has expired is not there, and nothing else is forgotten for it
 SELECT dedup_create('forget_hour', dedup_window(1000, 1e-6, 42), ttl => '1 hour');
-SELECT is_new_at('forget_hour', now() - interval '1 day', 1) AS too_old_is_not_remembered;
+SELECT is_new_at('forget_hour', now(), 2) AS newest, is_new_at('forget_hour', now() - interval '1 day', 1) AS too_old_is_not_remembered;
 SELECT dedup_forget('forget_hour', 1) AS forgotten;
 BEGIN;
 SELECT is_new_at('forget_hour', now() - interval '30 minutes', 1) AS added;

@@ -486,7 +486,8 @@ IsThereAgain(const AwaitedRows &rows)
 }
 
 void
-NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited, bool own)
+NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited, bool own,
+			   bool in_window)
 {
 	const uint64 key = DeletedKeyOf(filter, hash);
 	SubTransactionId flags = awaited ? kAwaited : InvalidSubTransactionId;
@@ -494,6 +495,8 @@ NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited, 
 	Activate();
 	if (awaited && own && used_awaited && IsThereAgain(CountAwaited(key)))
 		flags |= kAgain;
+	if (in_window)
+		flags |= kInWindow;
 	PutDeleted(key, deleted, flags);
 }
 
@@ -503,7 +506,7 @@ CurrentUser(void)
 {
 	const SubTransactionId current = GetCurrentSubTransactionId();
 
-	if (unlikely(current >= kAgain))
+	if (unlikely(current >= kInWindow))
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("too many subtransactions in a transaction that has deleted rows "
 							   "from a guarded table")));
@@ -523,7 +526,7 @@ UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use)
 	return VisitRows(key, true, [&](DeletedRow *row, bool in_table) {
 		if (IsUndone(row->deleted) || IsUsed(*row))
 			return false;
-		*use = {key, row->deleted, current};
+		*use = {key, row->deleted, current, (row->used & kInWindow) != 0};
 		row->used = current | (row->used & kFlags);
 		used_awaited = used_awaited || (row->used & kAwaited) != 0;
 		NoteSubtransaction(current);

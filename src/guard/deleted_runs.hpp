@@ -21,11 +21,13 @@ static_assert(sizeof(DeletedRow) == 16, "rows are written to files");
 
 /*
  * Bits in `used`: a trigger AFTER DELETE OR UPDATE asks yet whether the row was inserted again;
- * and the row that was deleted had itself been inserted in place of one of which that is so.
+ * the row that was deleted had itself been inserted in place of one of which that is so; and its
+ * key was in the window of time.
  */
 constexpr SubTransactionId kAwaited = (SubTransactionId) 1 << 31;
 constexpr SubTransactionId kAgain = (SubTransactionId) 1 << 30;
-constexpr SubTransactionId kFlags = kAwaited | kAgain;
+constexpr SubTransactionId kInWindow = (SubTransactionId) 1 << 29;
+constexpr SubTransactionId kFlags = kAwaited | kAgain | kInWindow;
 
 /* Whether nothing can make the row count again; such rows need not be kept. */
 extern bool IsOver(const DeletedRow &row);

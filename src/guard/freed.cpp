@@ -87,39 +87,122 @@ ForgettingPlan(const TriggerData *trigger)
 			   : NULL;
 }
 
-/* Whether the key of a row is out of the window, so that the filter does not have it. */
+/* ---- times -------------------------------------------------------------------------- */
+
+/*
+ * A row with a time counts from it, or from an earlier one: that of its insertion if its time was
+ * ahead of the clock then, or the one before an UPDATE. When it goes it frees the last sight of its
+ * key that is not later than itself. So there are never more sights of a key from some generation
+ * on than rows, and none without a row by which it can be explained; and later rows with the same
+ * key, for which this one was too old to matter, keep theirs. The clock plays no part in that, as
+ * it plays none when rows are judged. Nor does the window: what has expired, and is there still,
+ * makes late rows duplicates.
+ *
+ * Where keys count from their last sight, the sights of this row's duplicates and those of a later
+ * row cannot be told apart: all go, so that no row is lost.
+ */
+
+/* Whether a guard frees keys that count from the times of their rows. */
 static bool
-IsOutOfWindow(const LiveFilter &filter, const GuardKey &key, uint32 now)
+FreesByTime(const GuardPlan *plan, const LiveFilter &filter)
 {
-	if (filter.parameters.ttl == 0 || !key.has_time || key.at >= GetCurrentTimestamp())
-		return false;
-	return !dedup::live::Alive(LiveGeneration(filter, key.at), Max(now, LiveClock(filter)));
+	return plan->options.forget && plan->clause.at != NULL && filter.parameters.ttl != 0 &&
+		   !filter.parameters.renew;
 }
+
+/* The last generation that a row can count from; a row without a time can from any. */
+static uint32
+LastGenerationOf(const LiveFilter &filter, const GuardKey &key)
+{
+	return key.has_time && key.at < GetCurrentTimestamp() ? LiveGeneration(filter, key.at)
+														  : PG_UINT32_MAX;
+}
+
+static bool
+IsInWindow(const LiveFilter &filter, uint32 generation)
+{
+	return generation != 0 && generation >= LiveWindowStart(LiveClock(filter));
+}
+
+bool
+HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key)
+{
+	return FreesByTime(plan, filter) && IsInWindow(filter, LastGenerationOf(filter, key));
+}
+
+bool
+ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
+{
+	LiveSights sights = kAllSights;
+
+	if (FreesByTime(plan, filter))
+		sights.to = LastGenerationOf(filter, key);
+	else if (plan->clause.at == NULL && filter.parameters.ttl != 0)
+		sights.from = LiveWindowStart(Max(LiveGenerationNow(filter), LiveClock(filter)));
+	return LiveRelease(filter, hash, sights);
+}
+
+/* Puts the last of those sights of a key under a generation, unless that is out of the window. */
+static void
+MoveSight(const LiveFilter &filter, uint64 hash, const LiveSights &sights, uint32 generation)
+{
+	uint32 put_as;
+
+	if (sights.from > sights.to || !LiveRelease(filter, hash, sights) ||
+		!IsInWindow(filter, generation))
+		return;
+	while (LivePutKey(filter, hash, generation, &put_as) == LivePut::Waited)
+		CHECK_FOR_INTERRUPTS();
+}
+
+void
+MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &old_key,
+			  const GuardKey &key, uint64 hash)
+{
+	uint32 to;
+
+	if (!FreesByTime(plan, filter))
+		return;
+	to = LastGenerationOf(filter, key);
+	if (to < PG_UINT32_MAX)
+		MoveSight(filter, hash, {to + 1, LastGenerationOf(filter, old_key)}, to);
+}
+
+void
+ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash,
+				  bool added, const DeletedRowUse &use)
+{
+	uint32 to;
+
+	if (!FreesByTime(plan, filter))
+		return;
+	to = LastGenerationOf(filter, key);
+	/* What the deleted row had is too old for the new one. */
+	if (added)
+		(void) LiveRelease(filter, hash, {0, LiveWindowStart(Min(to, LiveClock(filter)))});
+	else if (to < PG_UINT32_MAX)
+	{
+		const uint32 start = LiveWindowStart(LiveClock(filter));
+		const LiveSights later = {to + 1, PG_UINT32_MAX};
+
+		/* The time of the deleted row is not known any more. */
+		MoveSight(filter, hash,
+				  use.in_window ? LiveSights{Max(later.from, start), later.to}
+								: LiveSights{later.from, Max(start, 1u) - 1},
+				  to);
+	}
+}
+
+/* ---- the trigger --------------------------------------------------------------------- */
 
 /* Frees the key of a row that is gone, unless the row was inserted again. */
 static void
-FreeKey(const LiveFilter &filter, const GuardKey &key, uint64 hash)
+FreeKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
 {
 	const Oid oid = RelationGetRelid(filter.rel);
-	const uint32 now = LiveGenerationNow(filter);
 
-	if (AskDeletedRow(oid, hash))
-		return;
-	if (!IsOutOfWindow(filter, key, now) && LiveRelease(filter, hash, now))
+	if (!AskDeletedRow(oid, hash) && ReleaseRowKey(plan, filter, key, hash))
 		DropDeletedRow(oid, hash);
-}
-
-/*
- * Frees the key of a row that an UPDATE of its time has taken out of the window: when the row goes,
- * its time says that the filter does not have its key.
- */
-static void
-FreeKeyOfThePast(const LiveFilter &filter, const FreeingGuard &guard, uint64 hash)
-{
-	const uint32 now = LiveGenerationNow(filter);
-
-	if (!IsOutOfWindow(filter, guard.old_key, now) && IsOutOfWindow(filter, guard.new_key, now))
-		(void) LiveRelease(filter, hash, now);
 }
 
 /* The guard of the table whose trigger is called, or NULL. */
@@ -164,10 +247,10 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	{
 		stays = stays && HashGuardKey(plan, guard->new_key, filter.key_seed(), &new_hash) &&
 				new_hash == hash;
-		if (stays)
-			FreeKeyOfThePast(filter, *guard, hash);
+		if (!stays)
+			FreeKey(plan, filter, guard->old_key, hash);
 		else
-			FreeKey(filter, guard->old_key, hash);
+			MoveKeyInTime(plan, filter, guard->old_key, guard->new_key, hash);
 	}
 	CloseLive(filter);
 }

@@ -249,10 +249,11 @@ DeletedKeyOf(Oid filter, uint64 hash)
  * A row that this transaction deletes from a guarded table may be inserted again: its key
  * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
  * deleted it. `awaited`: AskDeletedRow() is called for it; `own`: this transaction has inserted
- * it, so it may have come in place of another one. May write to a temporary file.
+ * it, so it may have come in place of another one; `in_window`: HasKeyInWindow(). May write to a
+ * temporary file.
  */
 extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false,
-						   bool own = false);
+						   bool own = false, bool in_window = false);
 
 /*
  * What has become of a deleted row, when the statement that deleted it is over. Returns true if
@@ -268,6 +269,7 @@ struct DeletedRowUse
 	uint64 key;
 	SubTransactionId deleted;
 	SubTransactionId used;
+	bool in_window; /* as it was noted */
 };
 
 /*
@@ -300,6 +302,21 @@ extern void GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger);
 
 /* The trigger AFTER TRUNCATE of a guard fires. */
 extern void GuardTruncated(const TriggerData *trigger);
+
+/* Whether a guard by times frees the keys of its rows, and a row is in the window. */
+extern bool HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key);
+
+/* Frees the key of a row that goes. Returns whether the filter had it. */
+extern bool ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
+						  uint64 hash);
+
+/* A row that keeps its key has another time now: the key does not count from a later one. */
+extern void MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &old_key,
+						  const GuardKey &key, uint64 hash);
+
+/* The same for one that is inserted in place of a deleted one. `added`: its key was not known. */
+extern void ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
+							  uint64 hash, bool added, const DeletedRowUse &use);
 
 /* Whether a guard of another table uses a filter, too. */
 extern bool IsSharedFilter(Oid filter, Oid guarded);
@@ -419,7 +436,8 @@ struct GuardedKey
 	bool exists; /* no column of it is NULL */
 	Oid filter;
 	uint64 hash;
-	bool own; /* of a row that this transaction has inserted */
+	bool own;       /* of a row that this transaction has inserted */
+	bool in_window; /* HasKeyInWindow() */
 };
 
 /*

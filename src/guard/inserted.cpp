@@ -89,6 +89,15 @@ NoteInserted(const InsertedRow *in, bool counts, LiveCounter counter)
 				 in->hash, in->site->may_kill);
 }
 
+/* The row comes in place of a deleted one, and may have another time. */
+static void
+FollowRow(const InsertedRow *in)
+{
+	if (in->uses)
+		ReplaceDeletedKey(in->site->plan, in->filter, in->site->key, in->hash,
+						  in->answer == LiveAnswer::New, in->use);
+}
+
 /*
  * A row that moves was there before, so its key needs no asking; or BEFORE UPDATE has added
  * the new key, and noted it. Returns false if the key is another one all the same.
@@ -118,6 +127,8 @@ KeepsMovedKey(InsertedRow *in)
 	if (!in->row->marked && UseDeletedRow(in->filter_oid, in->hash, &in->use))
 	{
 		in->uses = true;
+		in->answer = LiveAnswer::Duplicate;
+		FollowRow(in);
 		NoteInserted(in, false, LiveCounter::New);
 	}
 	return true;
@@ -188,6 +199,7 @@ AskForKey(InsertedRow *in)
 		in->answer = LiveAnswer::TooOld;
 		in->too_old = false;
 	}
+	FollowRow(in);
 }
 
 static bool

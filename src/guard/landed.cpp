@@ -104,7 +104,7 @@ ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *
 	if (row->freed.exists)
 	{
 		NoteDeletedRow(row->freed.filter, row->freed.hash, GetCurrentSubTransactionId(),
-					   row->plan->options.forget, row->freed.own);
+					   row->plan->options.forget, row->freed.own, row->freed.in_window);
 		row->freed.exists = false;
 	}
 	GuardNoteLanded(row, heap, tid);

@@ -227,7 +227,8 @@ ApplyTimes(RebuiltKeys *keys, uint64 hash, const KeyChanges &changes)
 	generation = NewestOf(&rows);
 	if (!InWindow(keys, generation))
 		generation = 0;
-	if (generation < last)
+	/* A row that has gone may have a key yet that has expired: it makes a late row a duplicate. */
+	if (generation < last || (generation == 0 && changes.gone > 0))
 		(void) EraseFromReplacement(keys->filter, hash);
 	if (generation != 0 && generation != last)
 		PutTimedKey(keys, hash, generation, generation < last ? 0 : last);

@@ -561,6 +561,7 @@ struct ShardSite
 	const GuardPlan *plan; /* NULL: there is nothing to do */
 	KeyReader reader;
 	GuardKey key;
+	GuardKey old_key;
 };
 
 } /* namespace */
@@ -617,12 +618,13 @@ PrepareToFollow(ShardSite *site, const TriggerData *trigger)
 
 /* The key of a row that is its own. */
 static bool
-FollowedKey(ShardSite *site, const LiveFilter &filter, TupleTableSlot *slot, uint64 *hash)
+FollowedKey(const ShardSite *site, const LiveFilter &filter, TupleTableSlot *slot, GuardKey *key,
+			uint64 *hash)
 {
 	if (IsMarkedRow(site->plan, slot))
 		return false;
-	ReadGuardKey(site->reader, slot, &site->key);
-	return HashGuardKey(site->plan, site->key, filter.key_seed(), hash);
+	ReadGuardKey(site->reader, slot, key);
+	return HashGuardKey(site->plan, *key, filter.key_seed(), hash);
 }
 
 /*
@@ -645,13 +647,17 @@ FollowRow(ShardSite *site, const TriggerData *trigger)
 	if (site->plan == NULL)
 		return;
 	filter = OpenLiveUnchecked(site->plan->clause.filter, RowExclusiveLock);
-	had_key = !inserted && FollowedKey(site, filter, trigger->tg_trigslot, &old_hash);
-	has_key = !deleted && FollowedKey(site, filter,
-									  inserted ? trigger->tg_trigslot : trigger->tg_newslot, &hash);
-	if (!(had_key && has_key && old_hash == hash))
+	had_key =
+		!inserted && FollowedKey(site, filter, trigger->tg_trigslot, &site->old_key, &old_hash);
+	has_key =
+		!deleted && FollowedKey(site, filter, inserted ? trigger->tg_trigslot : trigger->tg_newslot,
+								&site->key, &hash);
+	if (had_key && has_key && old_hash == hash)
+		MoveKeyInTime(site->plan, filter, site->old_key, site->key, hash);
+	else
 	{
 		if (had_key && site->plan->options.forget)
-			(void) LiveRelease(filter, old_hash, LiveGenerationNow(filter));
+			(void) ReleaseRowKey(site->plan, filter, site->old_key, old_hash);
 		if (has_key && TestAndAddKey(filter, hash, site->key) == LiveAnswer::New)
 			CountLive(filter, LiveCounter::New, 1);
 	}

@@ -249,6 +249,9 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 					uses = UseDeletedRow(filter_oid, hash, &use);
 				if (answer == LiveAnswer::Duplicate && !uses)
 					RejectRow(rel, plan, filter, site->key.columns);
+				if (uses)
+					ReplaceDeletedKey(plan, filter, site->key, hash, answer == LiveAnswer::New,
+									  use);
 			}
 			row = EnterGuardRow(row, rel, plan, &site->reader, seed, has_key, hash);
 			if (answer == LiveAnswer::New || uses)
@@ -256,7 +259,8 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 							 {answer == LiveAnswer::New, LiveCounter::New, uses ? &use : NULL, 0},
 							 hash, false);
 			row->freed = {had_key && !IsMarkedRow(plan, trigger->tg_trigslot), filter_oid, old_hash,
-						  IsOwnRow(trigger->tg_trigtuple)};
+						  IsOwnRow(trigger->tg_trigtuple),
+						  HasKeyInWindow(plan, filter, site->old_key)};
 			entered = true;
 		}
 		else if (site->changeable)
@@ -284,6 +288,21 @@ EnterExactMove(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 	row->marked = IsMarkedRow(site->plan, trigger->tg_trigslot);
 	row->root = site->root;
 	row->freed.exists = row->moved.exists = false;
+}
+
+/* Whether the row that is deleted has a key in a window of time, which it frees. */
+static bool
+IsDeletedInWindow(const GuardSite *site)
+{
+	LiveFilter filter;
+	bool in_window;
+
+	if (!site->plan->options.forget || site->plan->clause.at == NULL)
+		return false;
+	filter = OpenLiveUnchecked(site->plan->clause.filter, AccessShareLock);
+	in_window = HasKeyInWindow(site->plan, filter, site->key);
+	CloseLive(filter);
+	return in_window;
 }
 
 /*
@@ -343,7 +362,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		!(site->removable && IsDeletionPending(rel, &trigger->tg_trigtuple->t_self)))
 	{
 		NoteDeletedRow(filter_oid, hash, GetCurrentSubTransactionId(), site->plan->options.forget,
-					   IsOwnRow(trigger->tg_trigtuple));
+					   IsOwnRow(trigger->tg_trigtuple), IsDeletedInWindow(site));
 		if (site->removable)
 		{
 			if (row == NULL)

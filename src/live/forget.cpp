@@ -50,12 +50,20 @@ struct Forgotten
 {
 	Address address;
 	uint64 own;
-	uint32 now; /* 0: at any age; to take back: the generation that it was added in */
+	LiveSights sights; /* that are meant, in a window of time */
 };
 
 } /* namespace */
 
 /* ---- finding ---------------------------------------------------------------------- */
+
+/* Whether a sight of the key in a generation is one that is to be forgotten. */
+static bool
+IsMeant(const LiveFilter &filter, const Forgotten &key, uint32 generation)
+{
+	return filter.parameters.ttl == 0 ||
+		   (generation >= key.sights.from && generation <= key.sights.to);
+}
 
 /* Whether the subtransaction that has added a key is, by now, the one that forgets it. */
 static bool
@@ -64,11 +72,11 @@ SameLevel(uint64 since, uint64 own)
 	return since != kFrozen && HeirOf(since) == HeirOf(own);
 }
 
-/* Finds an entry by which the key is there, or else one that is in flight. */
+/* Finds the last entry by which the key is there, or else one that is in flight. */
 static bool
 FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, FoundEntry *found)
 {
-	const uint32 now = key.now == 0 ? 0 : Max(key.now, ClockOf(main.bytes));
+	const bool timed = filter.parameters.ttl != 0;
 	bool any = false;
 
 	VisitPagesOf(filter, main, key.address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
@@ -86,7 +94,9 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 							const TransactionId base = since == kFrozen ? 0 : (TransactionId) since;
 
 							if (view.side == Side::Absent || (any && view.side == Side::InFlight) ||
-								(now != 0 && !Alive(tag.generation, now)))
+								!IsMeant(filter, key, tag.generation) ||
+								(any && found->view.side == Side::Present &&
+								 tag.generation <= found->generation))
 								return false;
 							any = true;
 							*found = {page.block, page.block != main.block && IsLeaf(page.bytes),
@@ -95,7 +105,7 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 									  0};
 							found->tag = {key.own, tag.generation, base};
 							found->mine = ChooseTag(page.bytes, area, found->tag).tag;
-							return view.side == Side::Present;
+							return !timed && view.side == Side::Present;
 						});
 	});
 	return any;
@@ -116,15 +126,29 @@ DecideOnEntry(const FoundEntry &found, const Forgotten &key, bool settled)
 	return {settled ? Way::Move : Way::Settle, InvalidTransactionId};
 }
 
-/* How to forget a key that has no entry. */
+/* Whether the line of a key has a sight of it that is to be forgotten, and of which generation. */
+static bool
+LineHasKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, uint32 *last)
+{
+	const uint8_t *line = LineAt(main.bytes, key.address.line);
+	const LineLayout layout = LinesOf(filter, main.bytes);
+	const uint32 clock = ClockOf(main.bytes);
+
+	*last = 0;
+	if (!layout.timed)
+		return LineHolds(line, layout, key.address.rest, clock, clock);
+	return LastSightInLine(line, layout, key.address.rest, clock, clock, last) &&
+		   IsMeant(filter, key, *last);
+}
+
+/* How to forget a key by its line. */
 static Decision
 DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 {
 	const uint64 loader = LoaderOf(main.bytes);
-	const uint32 clock = ClockOf(main.bytes);
+	uint32 last;
 
-	if (!LineHolds(LineAt(main.bytes, key.address.line), LinesOf(filter, main.bytes),
-				   key.address.rest, clock, key.now == 0 ? clock : Max(key.now, clock)))
+	if (!LineHasKey(filter, main, key, &last))
 		return {Way::Nothing, InvalidTransactionId};
 	switch (loader == kNoXid ? Side::Present : SideOf(filter, main.bytes, loader))
 	{
@@ -254,7 +278,11 @@ TryToForget(const LiveFilter &filter, const Forgotten &key)
 	for (;;)
 	{
 		FoundEntry found;
-		const bool any = FindEntry(filter, main, key, &found);
+		uint32 last;
+		/* Of several sights the last one goes. */
+		const bool any = FindEntry(filter, main, key, &found) &&
+						 !(found.view.side == Side::Present &&
+						   LineHasKey(filter, main, key, &last) && last > found.generation);
 		const Decision decision =
 			any ? DecideOnEntry(found, key, settled) : DecideOnLine(filter, main, key);
 
@@ -305,21 +333,27 @@ ForgetKey(const LiveFilter &filter, const Forgotten &key)
 }
 
 bool
-LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation)
+LiveForget(const LiveFilter &filter, uint64 hash)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	Forgotten key = {AddressIn(filter, hash),
+					 WideXid(GetCurrentTransactionId()),
+					 {LiveWindowStart(NewestOf(filter)), PG_UINT32_MAX}};
 	const bool found = ForgetKey(filter, key);
 
-	/* A key that was renewed has entries of several generations. */
-	while (found && filter.parameters.renew && ForgetKey(filter, key))
+	/*
+	 * A key that was seen again has entries of several generations. One that has expired still
+	 * makes a late event a duplicate as long as it is there.
+	 */
+	key.sights = kAllSights;
+	while (filter.parameters.ttl != 0 && ForgetKey(filter, key))
 		CHECK_FOR_INTERRUPTS();
 	return found;
 }
 
 bool
-LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation)
+LiveRelease(const LiveFilter &filter, uint64 hash, const LiveSights &sights)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), generation};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(GetCurrentTransactionId()), sights};
 	const bool found = TryToForget(filter, key).found;
 
 	while (found && filter.parameters.renew && TryToForget(filter, key).found)
@@ -335,7 +369,8 @@ LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation)
  * a key that was renewed has entries of several.
  */
 static bool
-TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, bool forgotten)
+TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key,
+			  uint32 generation, bool forgotten)
 {
 	bool found = false;
 
@@ -348,7 +383,7 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 							const uint64 since = entry.forgotten ? BaseOf(tag) : tag.xid;
 
 							if (entry.forgotten != forgotten || since != key.own ||
-								(key.now != 0 && tag.generation != key.now))
+								(generation != 0 && tag.generation != generation))
 								return false;
 							StartChange();
 							ChangeByte(page, EntryAt(area, place), kTakenBack);
@@ -363,12 +398,13 @@ TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &k
 void
 LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 generation)
 {
-	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), generation};
+	const Forgotten key = {AddressIn(filter, hash), WideXid(xid), kAllSights};
 	bool found;
 	HeldPage main;
 
 	HoldPageOfKey(filter, key.address, &main);
-	found = TakeBackEntry(filter, main, key, false) || TakeBackEntry(filter, main, key, true);
+	found = TakeBackEntry(filter, main, key, generation, false) ||
+			TakeBackEntry(filter, main, key, generation, true);
 	ReleasePage(main);
 	/* The subtransaction that has its keys now has taken over this one, too. */
 	if (!found && generation == 0)

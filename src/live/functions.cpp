@@ -153,7 +153,8 @@ GiveUpCover(LiveFilter *filter)
  *
  * Forgets a key when this transaction commits; says whether it was there. Only for keys
  * whose add was answered new: forgetting one that was never added may forget another
- * with the same fingerprint, at the filter's rate.
+ * with the same fingerprint, at the filter's rate. In a window of time the present is that of the
+ * newest key, as for is_new_at().
  */
 DEDUP_FUNCTION(dedup_live_forget)
 {
@@ -171,7 +172,7 @@ DEDUP_FUNCTION(dedup_live_forget)
 		if (unlikely(LiveCovers(filter)))
 			GiveUpCover(&filter);
 		NoteForgottenKey();
-		found = LiveForget(filter, hash, LiveGenerationNow(filter));
+		found = LiveForget(filter, hash);
 	}
 	CloseLive(filter);
 	PG_RETURN_BOOL(found);

@@ -302,14 +302,34 @@ extern void LiveWait(TransactionId xid);
 /* Asks only; never waits: what other transactions have in flight is not seen. */
 extern bool LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation);
 
-/* Forgets a key, when this transaction commits. Returns whether it was there. */
-extern bool LiveForget(const LiveFilter &filter, uint64 hash, uint32 generation);
+/*
+ * Forgets a key, when this transaction commits. Returns whether it was there: in a window of
+ * time, whether it was in the window before the newest generation that the filter has seen. A key
+ * that has expired is forgotten, too, if the filter still has it.
+ */
+extern bool LiveForget(const LiveFilter &filter, uint64 hash);
+
+/* Sights of a key in a window of time: those of some generations, both ends included. */
+struct LiveSights
+{
+	uint32 from;
+	uint32 to;
+};
+constexpr LiveSights kAllSights = {0, PG_UINT32_MAX};
+
+/* The first generation of the window that ends with one. */
+static inline uint32
+LiveWindowStart(uint32 end)
+{
+	return end - Min(end, dedup::live::kWindowGenerations);
+}
 
 /*
  * The same for a key whose row is deleted: never waits, and raises no error but for damaged
- * pages or a full disk. What another transaction has in flight is left alone.
+ * pages or a full disk. What another transaction has in flight is left alone. In a window of time
+ * the last of those sights goes, and in one whose keys are renewed all of them.
  */
-extern bool LiveRelease(const LiveFilter &filter, uint64 hash, uint32 generation);
+extern bool LiveRelease(const LiveFilter &filter, uint64 hash, const LiveSights &sights);
 
 /*
  * Takes back a key that this transaction added as subtransaction `xid` (what
