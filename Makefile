@@ -5,7 +5,7 @@
 
 EXTENSION = streamdedup
 MODULE_big = streamdedup
-DATA = $(wildcard $(srcdir)/src/install/*.sql)
+DATA = $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/install/*.sql))
 
 srcdir ?= .
 ifdef VPATH

@@ -34,4 +34,8 @@ make -s -C "$source" -j2 CXX='g++ -Werror'
 test/pgtmp.sh --install "$source" -- psql -XAtq -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION streamdedup' \
 	-c "SELECT 1 / (dedup_count(dedup_agg(i)) = 100)::int FROM generate_series(1, 100) i" > "$tmp/answer"
 [ "$(cat "$tmp/answer")" = 1 ]
+# Packages are built out of tree. There make must find the script, too.
+mkdir "$tmp/apart"
+script=$(make -n -C "$tmp/apart" -f "$source/Makefile" VPATH="$source" install | sed -n 's/.* \([^ ]*--[0-9.]*\.sql\) .*/\1/p')
+[ -f "$script" ]
 echo "ok: the extension builds without a warning from the archive, installs and answers"
