@@ -1,6 +1,4 @@
-/*
- * Errors and warnings about filters, in the user's words.
- */
+/* Errors and warnings about filters, in the words of the manual. */
 #include "value/errors.hpp"
 
 #include "value/datum.hpp"
@@ -15,7 +13,7 @@ extern "C" {
 using dedup::Flaw;
 using dedup::Header;
 
-/* ---- bytes that are no filter ---------------------------------------------- */
+/* ---- bytes that are not a valid filter -------------------------------------- */
 
 #if PG_VERSION_NUM >= 160000
 #define FLAW_REPORT(escontext, ...) errsave(escontext, __VA_ARGS__)
@@ -97,7 +95,7 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 
 /* ---- what a filter cannot do ------------------------------------------------ */
 
-/* A shape in the user's words. */
+/* Describes a shape in the words of the manual. */
 static const char *
 DescribeShape(const Header &header)
 {
@@ -194,7 +192,7 @@ RequireFrequency(const dedup::Method &method)
 				 "Use a filter of dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01').")));
 }
 
-/* The methods that can forget, "a, b, c". */
+/* Lists the methods that can forget: "a, b, c". */
 static const char *
 ForgettingMethods(void)
 {
@@ -252,7 +250,9 @@ CheckKeys(int64 keys)
 				 "Use several filters, for example one a day or one for each hash partition.")));
 }
 
-/* WARNING that a filter that grows is as large as it can be and has more keys than keep its rate.
+/*
+ * Warns that a growing filter has reached its largest size, and holds more keys than it can hold at
+ * its rate.
  */
 static void
 WarnFullyGrown(const FilterRef &filter, const char *what)
@@ -279,12 +279,12 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	dedup::Reading reading;
 	bool by_chance;
 
-	/* Only a rate can be passed, and reading a sketch is not free. */
+	/* Only filters with a rate can exceed it, and reading a sketch is expensive. */
 	if (filter.header.exact() || !filter.header.method->has_rate())
 		return false;
 	if (filter.header.method->growth != NULL)
 	{
-		/* The number of its keys is known without reading it. */
+		/* The number of its keys is known without reading the body. */
 		if (!dedup::Overfull(filter.header, reading))
 			return false;
 		WarnFullyGrown(filter, what);
