@@ -1,8 +1,8 @@
 /*
- * The table access method `streamdedup`: heap's, but that there are no tuples.
+ * The table access method `streamdedup`. It works as heap does, except that there are no tuples.
  *
- * A scan gives what pg_dump writes (scan.cpp), and COPY FROM takes it back (restore.cpp).
- * Everything that would write or lock a row is refused. VACUUM has vacuum.cpp.
+ * A scan returns the rows that pg_dump writes (scan.cpp), and COPY FROM reads them back
+ * (restore.cpp). Everything that would write or lock a row is refused. VACUUM is in vacuum.cpp.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -115,7 +115,7 @@ LiveScanAnalyzeNextTuple(TableScanDesc, TransactionId, double *, double *, Tuple
 static bool
 LiveScanSampleNextBlock(TableScanDesc, SampleScanState *)
 {
-	return false; /* such a scan does not begin */
+	return false; /* such a scan is refused at its start */
 }
 
 static bool
@@ -170,7 +170,7 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 			   MultiXactId *minmulti)
 #endif
 {
-	/* The server forgets for the new file what KnowLong() in store/pages.cpp noted. */
+	/* For the new file, the server resets the flag of KnowLong() in store/pages.cpp. */
 	CheckColumns(rel);
 #if PG_VERSION_NUM >= 160000
 	const bool replaces = rel->rd_locator.relNumber != file->relNumber;
@@ -179,7 +179,7 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 #endif
 
 	if (replaces)
-		NoteLiveEmptied(rel); /* TRUNCATE; any other new file is that of a new relation */
+		NoteLiveEmptied(rel); /* this is TRUNCATE; every other new file belongs to a new relation */
 	if (persistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("a live filter cannot be temporary"),
@@ -193,7 +193,7 @@ LiveSetNewFile(Relation rel, const RelFileNode *file, char persistence, Transact
 #endif
 }
 
-/* TRUNCATE by the subtransaction that has created or truncated the filter. */
+/* Does TRUNCATE in the subtransaction that has created or truncated the filter. */
 static void
 LiveTruncateInPlace(Relation rel)
 {
@@ -201,7 +201,7 @@ LiveTruncateInPlace(Relation rel)
 	GetHeapamTableAmRoutine()->relation_nontransactional_truncate(rel);
 }
 
-/* ALTER TABLE ... SET TABLESPACE: another file with the same keys. */
+/* Does ALTER TABLE ... SET TABLESPACE: makes another file with the same keys. */
 #if PG_VERSION_NUM >= 160000
 static void
 LiveCopyData(Relation rel, const RelFileLocator *file)

@@ -1,13 +1,13 @@
 /*
- * Giving a filter that grows its pages beforehand, for as many keys as are about to be loaded.
- * The pages of one that is not empty are split one by one (split.cpp); for an empty one it is done
- * at once, as follows.
+ * Gives a filter that grows its pages beforehand, for the keys that will be loaded. The pages of a
+ * filter that is not empty are split one by one (split.cpp). For an empty filter this is done at
+ * once, as follows.
  *
- * The pages are given out at the end of the file, map page by map page: one record for the map
- * page and the last of the new blocks, so that no crash leaves a file that is shorter than the
- * map says. The other blocks stay unwritten until they get keys. All of this means nothing until
- * the last record, which changes the number of pages in the root and the level of main page 0
- * together. A crash before that leaves blocks in the map that splits, or the next presize, will
+ * The pages are allocated at the end of the file, map page by map page. There is one WAL record for
+ * the map page and the last of the new blocks, so that no crash leaves a file that is shorter than
+ * the map says. The other blocks stay unwritten until they get keys. All of this has no effect
+ * until the last record, which changes the number of pages in the root and the level of main page 0
+ * together. A crash before that leaves blocks in the map, which splits or the next presize will
  * use.
  */
 #include "core/live_method.hpp"
@@ -24,8 +24,8 @@ using dedup::StoreU32;
 using namespace dedup::live;
 
 /*
- * Gives a page that the map has already, and that means nothing yet, the level that it will have
- * among so many: a presize that was broken off may have written it for another number of pages.
+ * Gives a page that is in the map already, but not in use yet, its level among `pages`. An
+ * interrupted presize may have written it for another number of pages.
  */
 static void
 Relevel(const LiveFilter &filter, uint32 number, BlockNumber block, uint32 pages)
@@ -45,7 +45,7 @@ Relevel(const LiveFilter &filter, uint32 number, BlockNumber block, uint32 pages
 	ReleasePage(page);
 }
 
-/* Gives out the main pages from one to before another of `pages`, which share a map page. */
+/* Allocates the main pages from `first` to before `end` of `pages`, which share a map page. */
 static void
 GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
 {
@@ -60,7 +60,7 @@ GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
 	HeldPage last;
 	HeldPage map;
 
-	/* Only who holds the server's lock changes the map. */
+	/* The map is changed only under the server's lock, which this backend holds. */
 	HoldPageToChange(filter, map_block, Kind::kMap, &map);
 	memcpy(copy, map.bytes, BLCKSZ);
 	ReleasePage(map);
@@ -97,7 +97,7 @@ GiveOut(const LiveFilter &filter, uint32 first, uint32 end, uint32 pages)
 	ReleasePage(last);
 }
 
-/* Locks main page 0 if the filter has no other one, and no key. */
+/* Locks main page 0 if the filter has no other main page, and no key. */
 static bool
 HoldOnlyPage(const LiveFilter &filter, HeldPage *page)
 {
@@ -116,7 +116,7 @@ HoldOnlyPage(const LiveFilter &filter, HeldPage *page)
 	return false;
 }
 
-/* Makes an empty filter one with so many pages. Returns false if it is not empty. */
+/* Makes an empty filter a filter of `pages` pages. Returns false if it is not empty. */
 static bool
 Presize(const LiveFilter &filter, uint32 pages)
 {
@@ -134,7 +134,7 @@ Presize(const LiveFilter &filter, uint32 pages)
 		GiveOut(filter, first, Min(pages, first + kPagesAMap), pages);
 	}
 
-	/* Somebody may have come meanwhile. */
+	/* Another session may have added keys meanwhile. */
 	if (!HoldOnlyPage(filter, &page))
 		return false;
 	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
@@ -149,7 +149,7 @@ Presize(const LiveFilter &filter, uint32 pages)
 	return true;
 }
 
-/* The same. Only who holds no page may call it. */
+/* Does the same. The caller must not hold a page. */
 static bool
 PresizeTo(const LiveFilter &filter, uint32 pages)
 {
