@@ -1,6 +1,6 @@
 /*
- * The last parameter of ExecutorRun_hook, which servers before 18 have: in a declaration and
- * in a call.
+ * The last parameter of ExecutorRun_hook, which only servers before 18 have: for declarations and
+ * for calls.
  */
 #ifndef STREAMDEDUP_PG_EXECUTOR_RUN_HPP
 #define STREAMDEDUP_PG_EXECUTOR_RUN_HPP

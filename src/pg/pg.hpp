@@ -1,6 +1,6 @@
 /*
- * The one door to PostgreSQL's headers: C++ headers first and outside of
- * extern "C", the server's inside, and what differs between majors.
+ * The only file that includes PostgreSQL's headers for all others: C++ headers first and outside of
+ * extern "C", the server's headers inside, and the differences between major versions.
  */
 #ifndef STREAMDEDUP_PG_PG_HPP
 #define STREAMDEDUP_PG_PG_HPP
@@ -37,10 +37,7 @@ extern "C" {
 #define PG_LSNOID LSNOID
 #endif
 
-/*
- * HOLD_INTERRUPTS() and RESUME_INTERRUPTS(), without the ++ of a volatile that C++20
- * deprecates.
- */
+/* HOLD_INTERRUPTS() and RESUME_INTERRUPTS() without ++ on a volatile, which C++20 deprecates. */
 static inline void
 HoldInterrupts(void)
 {

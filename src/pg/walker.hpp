@@ -1,6 +1,4 @@
-/*
- * The type of a function that visits the nodes of a tree.
- */
+/* The type of functions that visit the nodes of a tree. */
 #ifndef STREAMDEDUP_PG_WALKER_HPP
 #define STREAMDEDUP_PG_WALKER_HPP
 
@@ -10,7 +8,7 @@ extern "C" {
 #include "nodes/nodeFuncs.h"
 }
 
-/* Before 16 walkers are declared without arguments, as C may. */
+/* Before PostgreSQL 16, walkers are declared without arguments, as C allows. */
 #if PG_VERSION_NUM >= 160000
 using Walker = tree_walker_callback;
 #else
