@@ -212,7 +212,7 @@ RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &re
 /* ---- the triggers -------------------------------------------------------------------------- */
 
 /*
- * Begins the commands that make or drop the triggers. Sets the setting that Citus needs for
+ * Begins the commands that make or drop the triggers, with the setting that Citus needs for
  * triggers on distributed tables. `one_by_one`: over one connection to each node.
  */
 static int
@@ -440,8 +440,7 @@ WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &requ
 }
 
 /*
- * Takes over the definition of an earlier call. Returns false if there is none. Raises an error if
- * that was a different one.
+ * Takes over an earlier definition. Returns false if there is none; raises an error if it differs.
  */
 static bool
 CompareWithEarlier(Relation rel, bool any_seed, ShardPlan *plan)
@@ -646,8 +645,7 @@ DoublePercents(const char *text)
 /*
  * dedup_guard_placements(table regclass) returns setof record
  *
- * Returns the rows of a table in the view dedup_guards_distributed. Queries each placement of its
- * shards.
+ * Returns a table's rows of dedup_guards_distributed. Queries each placement of its shards.
  */
 DEDUP_FUNCTION(dedup_guard_placements)
 {

@@ -1,6 +1,4 @@
-/*
- * Reading what dedup_guard() is asked for: see request.hpp.
- */
+/* Reads and checks the arguments of dedup_guard(); see request.hpp. */
 #include "guard/request.hpp"
 #include "guard/divert.hpp"
 #include "guard/inherit.hpp"
@@ -56,7 +54,7 @@ WhyUnguardable(Relation rel)
 	return NULL;
 }
 
-/* A table, one of its partitions, or one that inherits from it. */
+/* `rel` is the table, one of its partitions, or a table that inherits from it. */
 void
 CheckTable(Relation rel, Oid function)
 {
@@ -132,7 +130,7 @@ CheckFilter(Relation rel, Oid filter)
 				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
 }
 
-/* The filter of an exact guard guards nothing else, not even under a guard that is disabled. */
+/* The filter of an exact guard must guard nothing else, not even under a disabled guard. */
 static void
 CheckOnlyGuard(Oid filter, bool exact)
 {
@@ -161,7 +159,7 @@ ReportNotExact(Relation live, const char *detail, const char *hint)
 	pg_unreachable();
 }
 
-/* Whether the filter knows time as the guard does. */
+/* Checks whether the filter has time if the guard uses it. */
 static void
 CheckWindow(const GuardRequest &request)
 {
@@ -216,7 +214,7 @@ CheckExact(Relation rel, const GuardRequest &request)
 	if (!request.options.exact)
 		return;
 	leaves = LeavesOf(RelationGetRelid(rel));
-	/* What inherits from a table gets an index with it where that is its extension's way. */
+	/* Tables that inherit get such an index with the parent if their extension does that. */
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		leaves = lcons_oid(RelationGetRelid(rel), leaves);
 	foreach(cell, leaves)
@@ -231,7 +229,7 @@ CheckExact(Relation rel, const GuardRequest &request)
 	}
 }
 
-/* A column by its name, or NULL. An error if triggers cannot use it. */
+/* Finds a column by its name, or NULL. Raises an error if triggers cannot use it. */
 static Form_pg_attribute
 FindColumnIfAny(Relation rel, const char *name)
 {
@@ -249,7 +247,7 @@ FindColumnIfAny(Relation rel, const char *name)
 	return NULL;
 }
 
-/* A column whose name differs from a text by upper and lower case, or NULL. */
+/* Finds a column whose name differs from a text only in case, or NULL. */
 static const char *
 ColumnInOtherCase(Relation rel, const char *name)
 {
@@ -287,7 +285,7 @@ FindColumn(Relation rel, const char *name)
 	return column;
 }
 
-/* Whether a text can only be the name of a column. */
+/* Returns whether a text can only be the name of a column. */
 static bool
 IsName(const char *text)
 {
@@ -304,7 +302,7 @@ ColumnExpression(Form_pg_attribute column)
 							column->attcollation, 0);
 }
 
-/* A column by its exact name, or an expression. */
+/* Reads a column by its exact name, or an expression. */
 static Expr *
 ReadColumnOrExpression(Relation rel, const char *text, const char *argument)
 {
@@ -385,7 +383,7 @@ ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 		AddElement(ReadColumnOrExpression(rel, element, "columns"), element, clause);
 	}
 
-	/* Complains about types that have no hash function. */
+	/* This raises an error for types without a hash function. */
 	MakeColumnsKeyPlan(CurrentMemoryContext, n, clause->types, clause->collations);
 }
 
@@ -412,13 +410,13 @@ ReadTime(Relation rel, const char *text, GuardRequest *request)
 				 getBaseType(exprType((Node *) time)) == TIMESTAMPOID
 					 ? errhint("Give its time zone: %s AT TIME ZONE 'UTC'.", text)
 					 : errhint("Use a column or an expression of type timestamp with time zone.")));
-	/* The clause tells it by its type. */
+	/* In the clause, the time is recognized by its type. */
 	if (exprType((Node *) time) != TIMESTAMPTZOID)
 		time = (Expr *) makeRelabelType(time, TIMESTAMPTZOID, -1, InvalidOid, COERCE_EXPLICIT_CAST);
 	request->clause.at = time;
 }
 
-/* Reads an argument that is one of two words; returns whether it is the second. */
+/* Reads an argument that is one of two words. Returns whether it is the second. */
 static bool
 IsSecondWord(const char *text, const char *argument, const char *first, const char *second)
 {
@@ -556,8 +554,8 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 }
 
 /*
- * ON CONFLICT DO UPDATE on a unique index of the table's own never gets to see a row
- * that the guard left out.
+ * ON CONFLICT DO UPDATE on another unique index of the table never sees a row that the guard has
+ * left out.
  */
 static bool
 WarnUnique(Relation rel, bool exact)
@@ -595,7 +593,7 @@ WarnUnique(Relation rel, bool exact)
 	return true;
 }
 
-/* Checks the table, all of its partitions and what inherits from it. */
+/* Checks the table, all of its partitions and the tables that inherit from it. */
 void
 CheckTables(Relation rel, Oid function, const GuardRequest &request)
 {
