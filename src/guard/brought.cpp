@@ -187,7 +187,7 @@ static char *
 LoadHint(Relation rel, const BroughtRows &brought, Oid function)
 {
 	if (brought.keys.clause.nulls == NullKeys::Equal)
-		return pstrdup(_("To load the keys, take the guard off with dedup_unguard(), and make it "
+		return pstrdup(_("To load the keys, remove the guard with dedup_unguard(), and make it "
 						 "again with load => true."));
 	return psprintf(_("To load the keys, run: %s"), LoadStatement(rel, brought, function));
 }

@@ -376,11 +376,12 @@ RequireUncompressed(Oid table)
 {
 	if (!IsCompressed(table))
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot look for keys in the compressed chunk \"%s\"", get_rel_name(table)),
-			 errdetail("A guard finds rows by an index of the table, and compressed rows "
-					   "are in none."),
-			 errhint("To decompress the chunk, run: SELECT decompress_chunk(%s);",
-					 quote_literal_cstr(QualifiedGuardName(table)))));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+		 errmsg("cannot look for keys in the compressed chunk \"%s\"", get_rel_name(table)),
+		 errdetail(
+			 "A guard finds rows with an index of the table, and compressed rows are in no index."),
+		 errhint("To decompress the chunk, run: SELECT decompress_chunk(%s);",
+				 quote_literal_cstr(QualifiedGuardName(table)))));
 }

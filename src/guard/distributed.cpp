@@ -204,8 +204,8 @@ RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &re
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					errmsg("cannot guard \"%s\": its shards have several placements",
 						   RelationGetRelationName(rel)),
-					errdetail("A row that one placement takes for a duplicate by a false positive "
-							  "could land in another placement, so that they differ."),
+					errdetail("By a false positive, one placement could refuse a row that another "
+							  "placement accepts. The placements would then differ."),
 					errhint("Make the guard exact, or use on_duplicate => 'reject'.")));
 }
 
@@ -433,8 +433,9 @@ WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &requ
 	if (has_rows)
 		ereport(WARNING,
 				(errmsg("the filters do not have the keys of the rows of table %s", table),
-				 errdetail("They are windows, and the rows do not say when their keys came. The "
-						   "guard does not refuse new rows with these keys."),
+				 errdetail(
+					 "The filters are windows, and the rows do not show when their keys came. The "
+					 "guard does not refuse new rows with these keys."),
 				 errhint("To load the keys as of now, call dedup_unguard(), and "
 						 "dedup_guard_distributed() with load => true.")));
 }
@@ -544,8 +545,8 @@ DEDUP_FUNCTION(dedup_guard_distributed_name)
 	if (!OidIsValid(filter))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
 						errmsg("live filter \"%s\" does not exist", name->relname),
-						errhint("dedup_create() makes the filter that those of the shards are to "
-								"be like. Or give a prototype, such as dedup_filter(1000000, "
+						errhint("Make a filter with dedup_create() as the model for the filters of "
+								"the shards. Or give a prototype, such as dedup_filter(1000000, "
 								"0.0001).")));
 	GuardLikeFilter(fcinfo, filter);
 	PG_RETURN_VOID();

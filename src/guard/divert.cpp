@@ -451,12 +451,13 @@ InsertByCommand(DivertSite *site)
 	if (result < 0)
 		elog(ERROR, "could not insert a row: %s", SPI_result_code_string(result));
 	if (result != SPI_OK_INSERT || SPI_processed != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" has not kept a row that the guard of table \"%s\" refuses",
-						get_rel_name(plan->clause.side), get_rel_name(plan->guarded)),
-				 errdetail("A trigger or rule of \"%s\" has left the row out, so it would be lost.",
-						   get_rel_name(plan->clause.side))));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" has not kept a row that the guard of table \"%s\" refuses",
+					get_rel_name(plan->clause.side), get_rel_name(plan->guarded)),
+			 errdetail("A trigger or rule of \"%s\" has left the row out. The row would be lost.",
+					   get_rel_name(plan->clause.side))));
 	SPI_finish();
 	SetUserIdAndSecContext(user, security);
 }

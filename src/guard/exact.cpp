@@ -168,10 +168,9 @@ WarnAhead(const LiveFilter &filter, bool ahead)
 				(errmsg("time of a row is ahead of the clock and moves the window of live filter "
 						"\"%s\"",
 						LiveName(filter)),
-				 errdetail(
-					 "When the transaction commits, that time becomes the present of the "
-					 "filter. Rows with earlier times are looked for in the table then, which "
-					 "is slower.")));
+				 errdetail("When the transaction commits, that time becomes the present of the "
+						   "filter. Rows with earlier times are then searched in the table, which "
+						   "is slower.")));
 }
 
 ExactVerdict

@@ -386,7 +386,7 @@ TableOfExactGuard(Oid filter)
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" is that of the exact guards of tables \"%s\" and \"%s\"",
+			 errmsg("live filter \"%s\" is used by the exact guards of tables \"%s\" and \"%s\"",
 					get_rel_name(filter), get_rel_name(table), get_rel_name(other)),
 			 errdetail("The filter of an exact guard has the keys of one table."),
 			 errhint("Run dedup_unguard() for one of the tables.")));

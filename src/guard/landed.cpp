@@ -67,13 +67,13 @@ CanChange(const GuardRow *row)
 ReportChangedKey(const GuardRow *row, Relation heap)
 {
 	if (!row->changeable)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the key of a row of table \"%s\" is another one after the guard has "
-						"tested it",
-						RelationGetRelationName(heap)),
-				 errdetail("A function that the guard's key or predicate calls is declared "
-						   "IMMUTABLE, and returns different results for the same row.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the key of a row of table \"%s\" has changed after the guard has tested it",
+					RelationGetRelationName(heap)),
+			 errdetail("A function that the guard's key or predicate calls is declared "
+					   "IMMUTABLE, and returns different results for the same row.")));
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -286,19 +286,19 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 		return;
 	since = SnapshotOfQuery();
 	if (IsLeftOut(DeletedKeyOf(filter, hash), since))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 updates
-					 ? errmsg("cannot change the key of a row of table \"%s\" after the same "
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 updates ? errmsg("cannot change the key of a row of table \"%s\" after the same "
 							  "statement has left out a duplicate of it",
 							  RelationGetRelationName(rel))
 					 : errmsg("cannot delete a row of table \"%s\" after the same statement has "
 							  "left out a duplicate of it",
 							  RelationGetRelationName(rel)),
-				 errdetail("The row that was left out would be lost."),
-				 errhint(
-					 "Insert the row after the other one is gone, for example in a trigger AFTER "
-					 "DELETE OR UPDATE.")));
+			 errdetail("The row that was left out would be lost."),
+			 errhint(
+				 "Insert the row after the other row was removed, for example in a trigger AFTER "
+				 "DELETE OR UPDATE.")));
 	if (of->has_forgotten && (of->forgotten >= since || MayMatter(of->forgotten)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -306,7 +306,7 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 						"its key is changed",
 						RelationGetRelationName(rel)),
 				 errdetail("One of the rows that the statement has left out may be a duplicate of "
-						   "this row, and would be lost."),
+						   "this row, and it would be lost."),
 				 errhint("Raise work_mem, or delete the rows in a statement of its own, before "
 						 "others are inserted.")));
 }

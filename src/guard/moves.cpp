@@ -378,10 +378,9 @@ RefuseWhileParentHasRows(Relation rel, Oid parent)
 			 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
 					RelationGetRelationName(rel), get_rel_name(parent)),
 			 errdetail("If the rows of the parent are being moved here, they would be lost."),
-			 errhint(
-				 "To move them, delete and insert them in one transaction, for example by one "
-				 "statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take "
-				 "the guard off with dedup_unguard() first.")));
+			 errhint("To move them, delete and insert them in one transaction, for example by one "
+					 "statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or "
+					 "remove the guard with dedup_unguard() first.")));
 	pg_unreachable();
 }
 
@@ -473,7 +472,7 @@ CheckMarkedCopies(Relation heap)
 							"in a table that inherits from it",
 							RelationGetRelationName(heap)),
 					 errdetail("If its rows were moved there, they are no duplicates."),
-					 errhint("Take the guard off with dedup_unguard() first.")));
+					 errhint("Remove the guard with dedup_unguard() first.")));
 }
 
 void

@@ -543,20 +543,21 @@ GetGuardPlan(Relation rel, Oid function)
 	if (flaw == not_enabled_alike)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
+				 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
 						RelationGetRelationName(rel)),
 				 errdetail_internal("%s", _(flaw)),
 				 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" in the same way.",
 						 triggers.write->tgname, triggers.remove->tgname)));
 	if (flaw == not_forgetting_alike)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
-							   RelationGetRelationName(rel)),
-						errdetail_internal("%s", _(flaw)),
-						errhint("ALTER TABLE ... ENABLE TRIGGER each of \"%s\", \"%s\", \"%s\" and "
-								"\"%s\" in the same way.",
-								GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
-								GUARD_TRUNCATE_TRIGGER)));
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
+						RelationGetRelationName(rel)),
+				 errdetail_internal("%s", _(flaw)),
+				 errhint("ALTER TABLE ... ENABLE TRIGGER each of \"%s\", \"%s\", \"%s\" and "
+						 "\"%s\" in the same way.",
+						 GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
+						 GUARD_TRUNCATE_TRIGGER)));
 	if (flaw == not_a_heap_table)
 		ReportUnguardable(rel);
 	ReportIncompleteGuard(rel, flaw);
@@ -657,7 +658,7 @@ CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" has no valid guard index", RelationGetRelationName(rel)),
-				 errdetail("Without it a key would count even if its row did not land."),
+				 errdetail("Without it, a key would count even if its row was not inserted."),
 				 errhint(
 					 "REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
 }

@@ -187,12 +187,12 @@ RemoveRefused(Readmission *readmission, Refused *refused)
 	if (result < 0)
 		elog(ERROR, "could not delete a row: %s", SPI_result_code_string(result));
 	if (result != SPI_OK_DELETE || SPI_processed != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("could not delete a row from table \"%s\"",
-						RelationGetRelationName(leaf->rel)),
-				 errdetail("Another transaction, or a trigger, rule or policy of the table, is in "
-						   "the way.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("could not delete a row from table \"%s\"", RelationGetRelationName(leaf->rel)),
+			 errdetail(
+				 "Another transaction, or a trigger, rule or policy of the table, prevents it.")));
 }
 
 /*
@@ -273,7 +273,7 @@ RequireEnabled(Oid relid, Oid function, bool is_guarded)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the guard of table \"%s\" is not enabled", RelationGetRelationName(rel)),
-				 errdetail("Rows that are brought back would not be judged.")));
+				 errdetail("Rows that are brought back would not be checked.")));
 	relation_close(rel, NoLock);
 }
 

@@ -153,7 +153,7 @@ CheckOnlyGuard(Oid filter, bool exact)
 ReportNotExact(Relation live, const char *detail, const char *hint)
 {
 	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					errmsg("live filter \"%s\" cannot be that of an exact guard",
+					errmsg("live filter \"%s\" cannot be used by an exact guard",
 						   RelationGetRelationName(live)),
 					errdetail_internal("%s", _(detail)), errhint("%s", _(hint))));
 	pg_unreachable();
@@ -197,7 +197,7 @@ RequireLoggedAlike(Relation table, Oid filter)
 	if (get_rel_persistence(filter) == RELPERSISTENCE_UNLOGGED &&
 		table->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("unlogged live filter \"%s\" cannot be that of an exact guard of "
+						errmsg("unlogged live filter \"%s\" cannot be used by an exact guard of "
 							   "table \"%s\"",
 							   get_rel_name(filter), RelationGetRelationName(table)),
 						errdetail("After a crash the filter is empty, and the table is not.")));
@@ -405,7 +405,7 @@ ReadTime(Relation rel, const char *text, GuardRequest *request)
 	if (getBaseType(exprType((Node *) time)) != TIMESTAMPTZOID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("\"%s\" is to be the time of a row but is of type %s", text,
+				 errmsg("\"%s\" cannot be the time of a row because it is of type %s", text,
 						format_type_be(exprType((Node *) time))),
 				 getBaseType(exprType((Node *) time)) == TIMESTAMPOID
 					 ? errhint("Give its time zone: %s AT TIME ZONE 'UTC'.", text)
@@ -434,7 +434,8 @@ ReadTooOld(const char *text, GuardRequest *request)
 	if (request->options.skip_too_old && request->clause.at == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("too_old is given without at"),
-				 errdetail("No row is older than the window if its time is the clock's.")));
+				 errdetail("Without at, the time of a row is the clock's, so no row is older than "
+						   "the window.")));
 	if (request->options.skip_too_old && request->options.exact)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("too_old is 'skip' for an exact guard"),
@@ -517,8 +518,8 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 		column = FindColumn(rel, name);
 		if (column->atttypid != BOOLOID)
 			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
-								   format_type_be(column->atttypid)),
+							errmsg("column \"%s\" cannot mark duplicates because it is of type %s",
+								   name, format_type_be(column->atttypid)),
 							errhint("Name a column of type boolean.")));
 		if (UsesColumn(request->clause, column->attnum))
 			ereport(ERROR,
@@ -586,7 +587,7 @@ WarnUnique(Relation rel, bool exact)
 									 "\"%s\" whose key the filter has seen",
 									 RelationGetRelationName(rel)),
 					  errdetail("Table \"%s\" has the unique or exclusion index \"%s\"; the guard "
-								"leaves a duplicate out before that is asked.",
+								"leaves a duplicate out before that index is checked.",
 								RelationGetRelationName(rel), get_rel_name(unique)),
 					  errhint("Use on_duplicate => 'mark' or 'reject' if the table is written by "
 							  "ON CONFLICT DO UPDATE.")));

@@ -238,7 +238,7 @@ ProvideFilter(const char *schema, Relation rel, const ShardPlan &plan, const cha
 		if (!IsLiveRelationId(filter) || !IsBoundTo(filter, RelationGetRelid(rel)))
 			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_TABLE),
 							errmsg("relation \"%s\" already exists", name),
-							errdetail("The filter of shard \"%s\" is to have this name.",
+							errdetail("The filter of shard \"%s\" must have this name.",
 									  RelationGetRelationName(rel))));
 		return filter;
 	}
@@ -540,7 +540,7 @@ ReportUnguardedShard(const TriggerData *trigger)
 						 "guarded.")));
 	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					errmsg("shard \"%s\" has lost its guard", RelationGetRelationName(rel)),
-					errdetail("Rows with a key that is taken could land in it."),
+					errdetail("Rows with a duplicate key could be inserted into it."),
 					errhint("On the coordinator, run: SELECT %s.dedup_guard_distributed(%s);",
 							SchemaOf(trigger->tg_trigger->tgfoid),
 							quote_literal_cstr(TableOfShard(rel, shard)))));

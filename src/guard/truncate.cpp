@@ -237,7 +237,7 @@ WarnOfKeys(Oid table, const GuardPlan *plan)
 		 errdetail("This transaction may insert the removed rows again. After it their keys are "
 				   "duplicates."),
 		 get_rel_relispartition(table)
-			 ? errhint("dedup_forget() takes single keys out of the filter.")
+			 ? errhint("dedup_forget() removes single keys from the filter.")
 			 : errhint("To empty both, use TRUNCATE %s, %s.", QualifiedGuardName(table),
 					   QualifiedGuardName(filter))));
 }

@@ -102,8 +102,8 @@ NoticeDetached(Oid relid, Oid parent)
 		NoticeKeptKeys(relid, rows.clause.filter);
 	if (OidIsValid(index))
 		ereport(NOTICE, (errmsg("table \"%s\" is not guarded any more", get_rel_name(relid)),
-						 errdetail("Its guard was that of the partitioned table. Index \"%s\" "
-								   "stays, and refuses nothing without the guard's triggers.",
+						 errdetail("It had the guard of the partitioned table. Index \"%s\" "
+								   "remains, but refuses nothing without the guard's triggers.",
 								   get_rel_name(index)),
 						 errhint("Call dedup_guard() to guard the table, or DROP INDEX %s.",
 								 QualifiedGuardName(index))));

@@ -222,7 +222,7 @@ WarnLiveEarly(const LiveFilter &filter)
 										" keys; the oldest are forgotten before their time.",
 										filter.parameters.prototype_keys),
 							  errhint("Make a larger one; dedup_stats() counts the keys that were "
-									  "forgotten early. This is said once.")));
+									  "forgotten early. This warning is given once.")));
 		ReleaseBuffer(buffer);
 	}
 	early_noted = 0;
@@ -263,7 +263,7 @@ WarnOfKeys(const LiveFilter &filter, const Pending &added)
 			 errdetail("It was made for " UINT64_FORMAT
 					   " keys; it forgets none of them, and grows.",
 					   filter.parameters.prototype_keys),
-			 errhint("Make a larger one, or a window. This is said once.")));
+			 errhint("Make a larger one, or a window. This warning is given once.")));
 }
 
 /* Pins the pages that will be written at the commit. */

@@ -124,13 +124,13 @@ ReadLivePrototype(Datum prototype, bool *any_seed)
 	const dedup::Shape shape = GetPrototype(false, prototype);
 
 	if (dedup::MethodByCode(shape.method)->growth != NULL)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a live filter needs a number of keys"),
-			 errdetail("The prototype is a filter that grows."),
-			 errhint("Give the number of distinct keys that the live filter is to hold, such as "
-					 "dedup_filter(1000000, %g).",
-					 shape.fpr)));
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a live filter needs a number of keys"),
+				 errdetail("The prototype is a filter that grows."),
+				 errhint("Give the number of distinct keys that the live filter must hold, such as "
+						 "dedup_filter(1000000, %g).",
+						 shape.fpr)));
 	*any_seed = shape.seed == 0;
 	return PlanLiveParameters(shape, 0, false);
 }

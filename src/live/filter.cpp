@@ -304,7 +304,7 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 			 errmsg("permission denied for live filter \"%s\"", RelationGetRelationName(rel)),
 			 errdetail("The owner of the guarded table, \"%s\", needs the privilege INSERT on it.",
 					   GetUserNameFromId(role, true)),
-			 errhint("GRANT it, or take the guard off with dedup_unguard().")));
+			 errhint("GRANT it, or remove the guard with dedup_unguard().")));
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
@@ -368,10 +368,10 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 		PreventCommandIfReadOnly(function);
 	if (unlikely(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
 				 RecoveryInProgress()))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot ask unlogged live filter \"%s\" during recovery", LiveName(filter)),
-				 errdetail("Unlogged relations are not replicated.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot query unlogged live filter \"%s\" during recovery",
+							   LiveName(filter)),
+						errdetail("Unlogged relations are not replicated.")));
 	CheckRight(filter.rel, role, adds ? ACL_INSERT : ACL_SELECT);
 	filter.parameters = LiveParametersOf(filter.rel);
 	return filter;

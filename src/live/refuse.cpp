@@ -115,18 +115,17 @@ RefuseChange(const PlannedStmt *statement, Index rti, Relation rel)
 	if ((permissions & ACL_UPDATE) != 0)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("cannot update live filter \"%s\"", RelationGetRelationName(rel)),
-						errhint("Use is_new() to add a key, or dedup_forget() to take one out.")));
+						errhint("Use is_new() to add a key, or dedup_forget() to remove one.")));
 	if ((permissions & ACL_DELETE) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot delete from live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint(
-					 "Use dedup_forget() to take a key out, or TRUNCATE to empty the filter.")));
+				 errhint("Use dedup_forget() to remove a key, or TRUNCATE to empty the filter.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("cannot merge into live filter \"%s\"", RelationGetRelationName(rel)),
 			 errhint(
-				 "Use is_new() or dedup_load() to add keys, or dedup_forget() to take them out.")));
+				 "Use is_new() or dedup_load() to add keys, or dedup_forget() to remove them.")));
 }
 
 /*
@@ -283,7 +282,8 @@ RelationAltered(Relation rel)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("cannot enable row security on live filter \"%s\"",
 							   RelationGetRelationName(rel)),
-						errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
+						errhint("Use GRANT and REVOKE: SELECT allows looking keys up, INSERT "
+								"allows adding them.")));
 	heap_freetuple(tuple);
 }
 
@@ -521,7 +521,8 @@ PolicyCreated(Oid object)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("cannot create a policy on live filter \"%s\"",
 							   RelationGetRelationName(rel)),
-						errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
+						errhint("Use GRANT and REVOKE: SELECT allows looking keys up, INSERT "
+								"allows adding them.")));
 	heap_freetuple(tuple);
 }
 

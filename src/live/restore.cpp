@@ -327,8 +327,8 @@ LiveRequireUnguarded(Relation rel)
 							   RelationGetRelationName(rel), get_rel_name(table)),
 						errdetail("Rows of that table that are loaded after the filter would be "
 								  "refused as duplicates."),
-						errhint("Restore data alone with the option --disable-triggers, or take "
-								"the guard off with dedup_unguard() first.")));
+						errhint("Restore data alone with the option --disable-triggers, or remove "
+								"the guard with dedup_unguard() first.")));
 }
 
 /*

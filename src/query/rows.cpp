@@ -68,7 +68,7 @@ PrepareQuery(const char *text, SPIPlanPtr *plan)
 	if (list_length(sources) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR), errmsg("query of dedup_rows must be one statement"),
-				 errdetail("It is %d statements.", list_length(sources))));
+				 errdetail("It contains %d statements.", list_length(sources))));
 	source = (CachedPlanSource *) linitial(sources);
 
 	/* Rules can turn a statement into none or several, but not a SELECT. */

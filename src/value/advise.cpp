@@ -263,9 +263,9 @@ RequireNumber(const Wish &wish)
 
 	ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					window ? errmsg("a window needs a number of keys")
-						   : errmsg("a filter that can take a key back needs a number of keys"),
-					window ? errhint("Give the number of keys that it is to remember.")
-						   : errhint("Give the most keys that it is to hold at one time.")));
+						   : errmsg("a filter that can forget a key needs a number of keys"),
+					window ? errhint("Give the number of keys that the filter must remember.")
+						   : errhint("Give the most keys that the filter must hold at one time.")));
 }
 
 /* Returns all that fit, the best first. */

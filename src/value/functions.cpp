@@ -237,8 +237,8 @@ DEDUP_FUNCTION(dedup_frequency)
 	if (unlikely(frequency.at_least) && !site->warned)
 	{
 		site->warned = true;
-		ereport(WARNING, (errmsg("a frequency is past what the filter can count"),
-						  errdetail("A counter has come to its end, at " UINT64_FORMAT
+		ereport(WARNING, (errmsg("a frequency exceeds the maximum of the filter's counters"),
+						  errdetail("A counter has reached its maximum, " UINT64_FORMAT
 									": the key may have been seen more often.",
 									frequency.count),
 						  errhint("Count shorter periods in filters of their own.")));

@@ -94,7 +94,7 @@ like(messages($standby, 'postgres', "SELECT is_new('old', 1)"),
 isnt(sqlstate($standby, 'postgres', "SELECT dedup_seen('forgetful', 1)"),
 	'', 'an unlogged filter cannot be asked there');
 is($standby->safe_psql('postgres', q{SELECT name, kind, problem FROM dedup_filters WHERE problem IS NOT NULL}),
-	'forgetful||cannot ask unlogged live filter "forgetful" during recovery', 'and dedup_filters says so');
+	'forgetful||cannot query unlogged live filter "forgetful" during recovery', 'and dedup_filters says so');
 
 # the primary goes on, and goes away
 $open->query('COMMIT');

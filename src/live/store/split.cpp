@@ -443,14 +443,13 @@ WarnOfPages(const LiveFilter &filter)
 	looked = filter.rel->rd_rel->relfilenode;
 	buffer = PinCounters(filter);
 	if (MayWarn(buffer))
-		ereport(
-			WARNING,
-			(errmsg("live filter \"%s\" holds more keys than it can grow for", LiveName(filter)),
-			 errdetail("It keeps its rate of %g, but its %u pages do not become more: it has to "
-					   "search several pages for a key.",
-					   filter.parameters.prototype_fpr, GuessPages(filter)),
-			 errhint("Make one with a higher rate, or one for each part of the keys. This is said "
-					 "once.")));
+		ereport(WARNING, (errmsg("live filter \"%s\" holds more keys than it can grow for",
+								 LiveName(filter)),
+						  errdetail("It keeps its rate of %g, but cannot have more than %u pages. "
+									"So it must search several pages for a key.",
+									filter.parameters.prototype_fpr, GuessPages(filter)),
+						  errhint("Make one with a higher rate, or one for each part of the keys. "
+								  "This warning is given once.")));
 	ReleaseBuffer(buffer);
 }
 
