@@ -1,6 +1,6 @@
-# Whether a filter covers its table must be exact: after crashes, on a standby and after its
-# promotion, for prepared transactions, when transaction ids are old, and in a dump that is
-# restored in any way. A damaged page is an error, and never says that it does.
+# The state whether a filter covers its table must be exact: after crashes, on a standby and after its promotion, for
+# prepared transactions, with old transaction ids, and in a dump that is restored in any way. A damaged page raises
+# an error, and never claims that the filter covers its table.
 
 use strict;
 use warnings;

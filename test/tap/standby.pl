@@ -1,7 +1,7 @@
-# A streaming standby: it answers as its primary does, from the same pages; asking works
-# there and never waits, adding is an error; promoted, it knows what was committed. All
-# of it under wal_consistency_checking = all, which compares every page that is replayed
-# with that of the primary, and with few buffers, so that pages come and go.
+# A streaming standby: it answers as its primary does, from the same pages. Lookups work there and never wait; adding
+# raises an error. After its promotion, it knows what was committed. All of it runs with wal_consistency_checking =
+# all, which compares every replayed page with that of the primary, and with few buffers, so that pages are evicted
+# and read again.
 
 use strict;
 use warnings;
