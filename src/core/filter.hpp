@@ -381,7 +381,7 @@ class DeferredList {
 
 // Adds a key that is known to be new, after MakeWorking made room for it. It does not test first: a
 // false positive of the method must not lose the key for which the exact filter became its method.
-// Where the method counts, adds `count` sights. Returns false if the method is full.
+// If the method counts, adds `count` sights. Returns false if the method is full.
 [[nodiscard]] inline bool AddNew(uint8_t* image, Header* header, uint64_t hash,
                                  uint64_t count = 1) noexcept {
   if (header->form == Form::kWorkingExact) {

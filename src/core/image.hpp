@@ -241,7 +241,7 @@ inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Cou
   WriteCounters(image, counters);
 }
 
-// What can be wrong with an image.
+// The flaws that an image can have.
 enum class Flaw {
   kNone,
   kNotAFilter,     // it is too short for a header, or has a wrong first byte

@@ -9,7 +9,7 @@
 
 namespace dedup::live {
 
-// What is known about a tag's transaction.
+// The state of a tag's transaction, as far as it is known.
 enum class Verdict : uint8_t {
   kKeep,       // in progress, or not yet visible to every snapshot
   kCommitted,  // visible to every snapshot

@@ -1,5 +1,5 @@
 /*
- * Whether a live filter covers its table, that is, has the key of every row of it.
+ * The state whether a live filter covers its table, that is, has the key of every row of it.
  *
  * Statements about that are in the page of counters, as words that name transactions, the oldest
  * first. The last word that counts decides. A word counts for its own transaction at once, for

@@ -96,7 +96,7 @@ ViewEntry(const LiveFilter &filter, const uint8_t *page, const dedup::live::Entr
 	}
 }
 
-/* What a page, or a main page and its chain, show about a key. */
+/* The state of a key, as a page, or a main page and its chain, show it. */
 struct Look
 {
 	bool present;

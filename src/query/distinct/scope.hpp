@@ -22,7 +22,7 @@ extern "C" {
 #include "nodes/primnodes.h"
 }
 
-/* What may be approximate in a query, because of its place in the statement. */
+/* The parts of a query that may be approximate, because of its place in the statement. */
 struct Place
 {
 	bool rows;   /* a few of its rows may be missing */
