@@ -212,8 +212,8 @@ RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &re
 /* ---- the triggers -------------------------------------------------------------------------- */
 
 /*
- * Begins the commands that make or drop the triggers, with the setting that Citus needs for
- * triggers on distributed tables. `one_by_one`: over one connection to each node.
+ * Begins the commands that make or drop the triggers, with the setting that Citus needs for that.
+ * `one_by_one`: over one connection to each node.
  */
 static int
 BeginDistributedCommands(bool one_by_one)
@@ -417,8 +417,8 @@ CheckRequest(Relation rel, const CitusTable &citus, const FilterModel &model,
 }
 
 /*
- * Warnings of the nodes about existing rows do not reach the client. So this warns that a window of
- * keys, or of time by the clock, does not have their keys.
+ * The nodes' warnings about existing rows do not reach the client. So this warns about windows of
+ * keys, or of time by the clock.
  */
 static void
 WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &request)
