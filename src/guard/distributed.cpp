@@ -416,10 +416,7 @@ CheckRequest(Relation rel, const CitusTable &citus, const FilterModel &model,
 		RequireSearchIndex(rel, request.clause, rel, RelationGetRelid(rel));
 }
 
-/*
- * The nodes' warnings about existing rows do not reach the client. So this warns about windows of
- * keys, or of time by the clock.
- */
+/* Warns about windows of keys, or of time by the clock: the nodes' own warnings do not reach us. */
 static void
 WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &request)
 {
