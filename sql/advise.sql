@@ -1,7 +1,7 @@
 \set VERBOSITY terse
 
--- The first row of dedup_advise() is the filter that dedup_filter() makes with the same
--- arguments, or dedup_window() where `forget` asks for a window.
+-- The first row of dedup_advise() is the filter that dedup_filter() makes with the same arguments, or that
+-- dedup_window() makes if `forget` requests a window.
 
 CREATE FUNCTION pg_temp.first_row(keys bigint, fpr float8, forget boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

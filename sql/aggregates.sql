@@ -1,5 +1,5 @@
--- dedup_agg and dedup_merge_agg, wherever SQL lets an aggregate stand. The oracle
--- is count(DISTINCT ...): these groups are small, and small filters are exact.
+-- dedup_agg and dedup_merge_agg in all places where SQL allows an aggregate. The results are compared with
+-- count(DISTINCT ...): these groups are small, and small filters are exact.
 
 \set QUIET on
 CREATE TEMP TABLE hits (i int, day int, u int, ad text);

@@ -1,5 +1,5 @@
--- approx_count_distinct and filters of method exaloglog: the truth is count(DISTINCT ...),
--- within three standard errors of 0.57 % where the answer is an estimate.
+-- approx_count_distinct and filters of method exaloglog. The results are compared with count(DISTINCT ...); estimates
+-- may differ by three standard errors of 0.57 %.
 
 \set QUIET on
 CREATE SCHEMA approx_count;

@@ -1,6 +1,5 @@
--- A Bloom join: a filter of the small side's keys, made once in a sub-select, skips rows
--- of the big side before they reach the join. Here on one server; test/tap/bloom_join.pl
--- does it over postgres_fdw.
+-- A Bloom join: a filter of the small side's keys, made once in a sub-select, skips rows of the big side before they
+-- reach the join. This test runs on one server; test/tap/bloom_join.pl does the same over postgres_fdw.
 
 \set QUIET on
 CREATE SCHEMA bloom_join;

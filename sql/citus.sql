@@ -1,6 +1,6 @@
--- Statements over distributed tables, as we change them before Citus plans them. Citus is not
--- here: all that we look at is one of its settings, which any session can make, and the table
--- pg_dist_partition. So the plans are the server's own. test/citus.sh runs Citus.
+-- Statements over distributed tables, as they are changed before Citus plans them. Citus is not installed here. Our
+-- code only checks one of its settings, which any session can make, and the table pg_dist_partition. So the plans are
+-- the server's own. test/citus.sh runs Citus.
 
 \set QUIET on
 CREATE SCHEMA citus_test;

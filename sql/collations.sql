@@ -1,5 +1,5 @@
--- Strings that a collation calls equal are one key; so are citext values. A claim
--- is taken as true where the server has no ICU, or no citext.
+-- Strings that a collation calls equal are one key; so are citext values. A check passes without a test if the server
+-- has no ICU, or no citext.
 
 \set QUIET on
 SET client_min_messages = warning;

@@ -1,5 +1,5 @@
--- count(DISTINCT x) in distributed queries: what becomes of it, and who decides. Citus itself is
--- not here: test/citus.sh runs it. Here its catalogs are tables.
+-- count(DISTINCT x) in distributed queries: whether it is replaced, and what decides that. Citus is not installed
+-- here (test/citus.sh runs it). Its catalogs are tables here.
 
 SET client_min_messages = warning;
 CREATE SCHEMA count_distributed_test;

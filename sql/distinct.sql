@@ -1,6 +1,6 @@
--- SELECT DISTINCT under streamdedup.approximate_distinct: which queries are planned
--- through a filter, and that each gives what the exact one gives. While a filter is
--- exact its result is; what it may lose after that is tested against its rate.
+-- SELECT DISTINCT under streamdedup.approximate_distinct: which queries are planned through a filter, and that each
+-- returns the exact result. While a filter is exact, so is its result. After that, the rows that it loses are tested
+-- against its rate.
 LOAD 'streamdedup';
 -- before any temporary table; see below
 SET temp_buffers = 100;

@@ -1,5 +1,5 @@
--- Functions whose DISTINCT is approximate when they are called by themselves: what they return
--- is exact wherever it is stored, becomes a part of another statement, or decides.
+-- Functions whose DISTINCT is approximate when they are called directly. Their result is exact if it is stored,
+-- becomes a part of another statement, or decides about rows.
 LOAD 'streamdedup';
 SET max_parallel_workers_per_gather = 0;
 SET jit = off;

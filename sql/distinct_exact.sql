@@ -1,6 +1,5 @@
--- What docs/distinct.md promises to be exact is exact, whatever stands between a DISTINCT
--- and the result. The filter is as small and as coarse as it can be, so what is planned
--- through it loses rows.
+-- Everything that docs/distinct.md promises to be exact is exact, whatever is between a DISTINCT and the result. The
+-- filter is as small and as coarse as possible, so a statement that is planned through it loses rows.
 LOAD 'streamdedup';
 SET max_parallel_workers_per_gather = 0;
 SET jit = off;

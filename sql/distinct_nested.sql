@@ -1,5 +1,5 @@
--- A statement that is planned while another one is being planned is exact: what it answers
--- becomes a constant of that plan, or a part of it.
+-- A statement that is planned while another one is being planned is exact, because its result becomes a constant of
+-- the other plan, or a part of it.
 LOAD 'streamdedup';
 SET max_parallel_workers_per_gather = 0;
 SET jit = off;

@@ -1,5 +1,5 @@
--- Parallel plans of SELECT DISTINCT through a filter: the processes share a set (from 15 on;
--- before, one filter above a Gather of all rows).
+-- Parallel plans of SELECT DISTINCT through a filter. From PostgreSQL 15 on the processes share a set; before 15
+-- there is one filter above a Gather of all rows.
 LOAD 'streamdedup';
 SET jit = off;
 SET max_parallel_workers_per_gather = 2;

@@ -1,6 +1,5 @@
--- Queries made at random, and one property of all of them: an approximate DISTINCT can only
--- take rows away from the result of a query that shows no aggregates of its own. No row
--- may appear that the exact query does not have.
+-- Random queries, and one property of all of them: an approximate DISTINCT can only remove rows from the result of a
+-- query that shows no aggregates of its own. Every row that it returns must also be in the exact result.
 LOAD 'streamdedup';
 SET client_min_messages = error;
 SET max_parallel_workers_per_gather = 0;

@@ -1,5 +1,5 @@
--- What a distributed engine such as Citus asks of an aggregate, and of the bytes that it
--- moves. test/tap/distributed.pl does it with two servers.
+-- The requirements of a distributed engine such as Citus for an aggregate, and for the bytes that it moves.
+-- test/tap/distributed.pl tests them with two servers.
 
 \set QUIET on
 CREATE SCHEMA distributed;

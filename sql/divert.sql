@@ -1,4 +1,4 @@
--- on_duplicate => 'divert': refused rows go into a side table.
+-- on_duplicate => 'divert': refused rows are put into a side table.
 
 \set SHOW_CONTEXT never
 \set QUIET on

@@ -1,4 +1,4 @@
--- Which tables refused rows can go into, and whose rights count.
+-- The tables into which refused rows can be put, and whose rights are checked.
 
 \set SHOW_CONTEXT never
 \set QUIET on

@@ -1,5 +1,5 @@
--- Exact while small: a filter keeps hashes while they take no more bytes than its
--- method would, M, and goes over to the method with the key that passes that.
+-- Exact while small: a filter keeps hashes while they take at most M bytes, the size of its method's body. The key
+-- that exceeds that size makes the filter use its method.
 
 \set QUIET on
 CREATE TEMP TABLE prototypes (what text, empty dedup_filter, most int);

@@ -1,4 +1,4 @@
--- What must not make an exact guard silently inexact.
+-- Actions that must not make an exact guard inexact without an error.
 
 SET client_min_messages = warning;
 

@@ -1,4 +1,4 @@
--- Exact guards whose parts are dropped by hand: the filter does not cover the table then.
+-- Exact guards whose parts are dropped by hand: after that, the filter does not cover the table.
 
 SET client_min_messages = warning;
 

@@ -1,5 +1,5 @@
--- Whether a filter covers the table of its exact guard: who says so, until when, and what
--- takes it away. A filter that covers its table has one more row, of kind 2, in a dump.
+-- Whether a filter covers the table of its exact guard: what makes it so, how long it lasts, and what ends it. A
+-- filter that covers its table has one more row, of kind 2, in a dump.
 
 \set SHOW_CONTEXT never
 \set QUIET on

@@ -1,4 +1,4 @@
--- Which indexes serve an exact guard.
+-- The indexes that an exact guard can use.
 
 SET client_min_messages = warning;
 

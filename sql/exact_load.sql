@@ -1,4 +1,4 @@
--- The rows that are there: dedup_guard(load => true), dedup_rebuild(), ATTACH PARTITION.
+-- Existing rows: dedup_guard(load => true), dedup_rebuild(), ATTACH PARTITION.
 
 CREATE SCHEMA exact_load;
 SET search_path = exact_load, public;

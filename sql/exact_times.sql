@@ -1,5 +1,5 @@
--- Exact guards with a window of time: two rows are duplicates if their keys are equal and their
--- times less than the ttl apart, in whatever order they come.
+-- Exact guards with a window of time: two rows are duplicates if their keys are equal and their times are less than
+-- the ttl apart, in whatever order they come.
 CREATE SCHEMA exact_times;
 SET search_path = exact_times, public;
 SET timezone = 'UTC';

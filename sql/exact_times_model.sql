@@ -1,6 +1,6 @@
--- Exact guards with a window of time against the table itself: before each change it is known
--- what must come of it. Random keys and times: in order, late, much too old, ahead; inserts,
--- updates of key and time, deletes; in subtransactions and transactions that are rolled back.
+-- Exact guards with a window of time, compared with the table itself: the expected result of each change is known
+-- beforehand. Keys and times are random: in order, late, much too old, ahead; inserts, updates of key and time,
+-- deletes; in subtransactions and transactions that are rolled back.
 CREATE SCHEMA exact_times_model;
 SET search_path = exact_times_model, public;
 SET timezone = 'UTC';

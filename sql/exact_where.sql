@@ -1,4 +1,4 @@
--- Which indexes serve an exact guard with expressions, a predicate, or NULLs that are equal.
+-- The indexes that an exact guard with expressions, a predicate, or equal NULLs can use.
 
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never

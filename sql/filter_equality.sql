@@ -1,5 +1,5 @@
--- Filters are equal if their canonical bytes are: for DISTINCT, GROUP BY, set operations,
--- joins, indexes and rows. Their order is that of the bytes, and means nothing.
+-- Filters are equal if their canonical bytes are: for DISTINCT, GROUP BY, set operations, joins, indexes and rows.
+-- Their order is that of the bytes, and has no other meaning.
 
 \set QUIET on
 CREATE SCHEMA feq_test;

@@ -1,4 +1,4 @@
--- How often a key was seen: count_min and dedup_frequency, against GROUP BY and count(*).
+-- How often a key was seen: count_min and dedup_frequency, compared with GROUP BY and count(*).
 
 \set QUIET on
 SET client_min_messages = warning;

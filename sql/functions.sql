@@ -1,4 +1,4 @@
--- The functions over one filter, what they say of it, and their marks.
+-- The functions over one filter, their results, and their properties in pg_proc.
 
 -- dedup_add gives the filter with one more key, and leaves its argument as it is; a key
 -- that is there changes nothing

@@ -1,5 +1,5 @@
--- Filters that grow: dedup_filter() without a number of keys, as a value, a prototype and a
--- state of aggregates. What a filter made for a number of keys does is tested elsewhere.
+-- Filters that grow: dedup_filter() without a number of keys, as a value, a prototype and a state of aggregates.
+-- Filters that are made for a number of keys are tested elsewhere.
 
 \set QUIET on
 CREATE SCHEMA growing;

@@ -1,5 +1,6 @@
--- Guards on distributed tables, as far as they can be tried without Citus: what is refused, and the triggers that
--- Citus makes on each shard. Here a table plays the shard: its name ends with a number. test/citus.sh does the rest.
+-- Guards on distributed tables, as far as they can be tested without Citus: the errors, and the triggers that Citus
+-- makes on each shard. A plain table whose name ends with a number represents a shard here. test/citus.sh tests the
+-- rest.
 
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never

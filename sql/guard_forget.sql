@@ -1,4 +1,4 @@
--- Guards whose rows free their keys when they go: on_delete => 'forget'.
+-- Guards whose deleted rows free their keys: on_delete => 'forget'.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 DROP SCHEMA IF EXISTS guard_forget CASCADE;

@@ -1,4 +1,5 @@
--- Functions in the key and the predicate of a guard: dropped, replaced, of other rights, that insert, fail, or lie.
+-- Functions in the key and the predicate of a guard: functions that are dropped, replaced, have other rights, insert
+-- rows, fail, or return wrong results.
 
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never

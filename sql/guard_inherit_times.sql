@@ -1,4 +1,5 @@
--- Exact guards with a ttl search those tables that inherit which can have rows of the time, by their CHECK constraints.
+-- Exact guards with a ttl search only those inheriting tables that can have rows of the time, by their CHECK
+-- constraints.
 
 SET client_min_messages = warning;
 CREATE SCHEMA guard_inherit_times;

@@ -1,6 +1,6 @@
--- An INSERT of many rows into a guarded table reads its rows ahead. Which statements do, and that
--- nothing else comes of it: no key is seen before its row's turn. Where a table has a twin, the
--- twin's rows are inserted one by one as they come, with the setting off, and must be the same.
+-- An INSERT of many rows into a guarded table reads its rows ahead. This tests which statements do so, and that
+-- nothing else changes: no key is seen before its row's turn. If a table has a twin, the twin's rows are inserted one
+-- by one with the setting off, and must be the same.
 
 \set SHOW_CONTEXT never
 CREATE SCHEMA guard_read_ahead;

@@ -1,4 +1,4 @@
--- Guards that are not exact, by the time of a row: at, too_old.
+-- Guards that are not exact, with the time of a row: at, too_old.
 CREATE SCHEMA guard_times;
 SET search_path = guard_times, public;
 SET timezone = 'UTC';

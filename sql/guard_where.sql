@@ -1,4 +1,4 @@
--- Guards that guard some rows only.
+-- Guards that guard only some rows.
 
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never

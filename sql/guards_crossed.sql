@@ -1,4 +1,4 @@
--- Guards: options, triggers, and what is made by hand, crossed with each other.
+-- Guards: options, triggers, and objects made by hand, in all combinations.
 \set VERBOSITY terse
 SET client_min_messages = warning;
 CREATE SCHEMA crossed;

@@ -1,5 +1,5 @@
--- hash=sip: filters whose keys are hashed with SipHash-2-4, for keys that an enemy may
--- choose (docs/operations.md).
+-- hash=sip: filters whose keys are hashed with SipHash-2-4, for keys that an attacker may choose
+-- (docs/operations.md).
 \set QUIET on
 CREATE SCHEMA hash_option;
 SET search_path = hash_option, public;

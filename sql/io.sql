@@ -1,4 +1,4 @@
--- Input and output: what comes out goes back in, byte for byte, and nothing else does.
+-- Input and output: each output can be read back, byte for byte, and nothing else can.
 
 \set QUIET on
 CREATE TEMP TABLE filters AS SELECT what,

@@ -1,5 +1,4 @@
--- Keys as they are written: several columns, literals, VARIADIC arrays, records,
--- long values, and what a NULL does.
+-- The forms of keys: several columns, literals, VARIADIC arrays, records, long values, and the effect of a NULL.
 
 \set QUIET on
 CREATE SCHEMA keys_test;

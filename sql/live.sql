@@ -1,4 +1,4 @@
--- Live filters: made, asked, added to, forgotten, emptied; names, privileges, READ ONLY.
+-- Live filters: making, looking up, adding, forgetting, emptying; names, privileges, READ ONLY.
 SELECT dedup_create('clicks_seen', dedup_filter(100000, 1e-6, 42));
 SELECT name, owner = current_user AS mine, kind, keys, fpr, seed, ttl, logged, new, duplicate, count, bytes FROM dedup_filters;
 

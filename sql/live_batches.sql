@@ -1,6 +1,6 @@
--- dedup_new_keys() of a live filter: batches of keys of one page and of many, with overflow
--- chains, in subtransactions that are rolled back, with keys twice in a batch, in windows with a
--- ttl. The truth is a table of keys, and what is_new() says of the same keys one by one.
+-- dedup_new_keys() of a live filter: batches of keys of one page and of many, with overflow chains, in
+-- subtransactions that are rolled back, with keys twice in a batch, in windows with a ttl. The results are compared
+-- with a table of keys, and with is_new() for the same keys one by one.
 
 \set QUIET on
 CREATE SCHEMA live_batches_test;

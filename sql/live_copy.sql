@@ -1,5 +1,5 @@
--- Pages of a live filter that COPY moves: into a filter where they mean the same keys
--- they are loaded, into any other they are an error that names the difference.
+-- Pages of a live filter that COPY moves. A filter where they mean the same keys loads them. Any other filter raises
+-- an error that names the difference.
 \set QUIET on
 \set SHOW_CONTEXT never
 SELECT dedup_create('a', dedup_filter(20000, 0.0001, 1)) \gset

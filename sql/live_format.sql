@@ -1,6 +1,5 @@
--- The format of what a dump holds of a live filter (src/live/page_type.hpp), field by
--- field, and frozen: a later release must write and read the same bytes.
--- The MD5 sums were worked out from that description by another program, with libxxhash.
+-- The format of a live filter's dump (src/live/page_type.hpp), field by field. It is frozen: a later release must
+-- write and read the same bytes. The MD5 sums were computed from that description by another program, with libxxhash.
 \set QUIET on
 CREATE FUNCTION u32(b bytea, at int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 	'SELECT get_byte(b, at) + get_byte(b, at + 1) * 256 + get_byte(b, at + 2) * 65536 + get_byte(b, at + 3)::bigint * 16777216';

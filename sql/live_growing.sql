@@ -1,5 +1,4 @@
--- Live filters that grow: none of their keys is lost while their pages split, whoever adds them and
--- however.
+-- Live filters that grow: none of their keys is lost while their pages split, whatever adds them.
 
 -- how many of the keys from one to another a filter has
 CREATE FUNCTION pg_temp.seen(filter text, first int, last int) RETURNS bigint LANGUAGE sql AS $$

@@ -1,4 +1,4 @@
--- Filters that grow, as rows of a dump and as values. What counts is worked out from the keys.
+-- Filters that grow, as rows of a dump and as values. The expected results are computed from the keys.
 \set QUIET on
 CREATE FUNCTION u32(b bytea, at int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 	'SELECT get_byte(b, at) + get_byte(b, at + 1) * 256 + get_byte(b, at + 2) * 65536 + get_byte(b, at + 3)::bigint * 16777216';

@@ -1,4 +1,4 @@
--- Filters that grow: splits of pages with chains, and what sessions know of the map.
+-- Filters that grow: splits of pages with chains, and the map that sessions have cached.
 \set QUIET on
 SELECT dedup_create('g', dedup_filter(fpr => 0.0001, seed => 42)) \gset
 SELECT dedup_create('even', dedup_filter(fpr => 0.0001, seed => 42)) \gset

@@ -1,5 +1,4 @@
--- Rows that a table brings along when it is guarded or attached, and tables that look
--- guarded and are not.
+-- Rows that a table already has when it is guarded or attached, and tables that look guarded and are not.
 
 CREATE SCHEMA brought;
 SET search_path = brought, public;

@@ -1,5 +1,5 @@
--- Guards that were made or altered by hand. Each of them works exactly as a guard, or is
--- an error 55000 when a row is written; none reads what is not there.
+-- Guards that were made or altered by hand. Each of them either works exactly as a guard, or raises error 55000 when
+-- a row is written. None reads invalid memory.
 
 \set SHOW_CONTEXT never
 \pset format unaligned

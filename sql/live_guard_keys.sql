@@ -1,5 +1,5 @@
--- A key stays only if its row landed, whatever else happens to the filter or the table in
--- the same transaction; and a forgotten key does not come back.
+-- A key stays only if its row was inserted, whatever else happens to the filter or the table in the same transaction.
+-- A forgotten key does not come back.
 
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

@@ -1,5 +1,5 @@
--- Rows that a transaction takes out of the guarded tables with their whole table, and rows
--- that a statement inserts before it deletes the row with their key: none is lost.
+-- Rows that a transaction removes from the guarded tables with their whole table, and rows that a statement inserts
+-- before it deletes the row with their key. None of them is lost.
 
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

@@ -1,5 +1,5 @@
--- Rows that a statement leaves out and whose twin it takes away next: an error, in every way
--- that a statement can do so. Rows that leave with their table, and then lose their file or key.
+-- Rows that a statement leaves out before it deletes their twin: this raises an error, in every way that a statement
+-- can do so. Rows that are detached with their table, which then loses its file or its key.
 
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

@@ -1,6 +1,5 @@
--- An UPDATE or MERGE that moves a row into a guarded partition keeps the row or is an
--- error, whatever guards the partition that it comes from, in every session; so does
--- moving rows to a table that inherits.
+-- An UPDATE or MERGE that moves a row into a guarded partition keeps the row or raises an error, whatever guards the
+-- partition that it comes from, in every session. The same is true for moving rows to a table that inherits.
 
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

@@ -1,5 +1,5 @@
--- Guards of live filters: a key counts only if its row landed, an UPDATE never loses a
--- row, and rows sent = rows stored + rows refused.
+-- Guards of live filters: a key counts only if its row was inserted, an UPDATE never loses a row, and rows sent =
+-- rows stored + rows refused.
 
 \set SHOW_CONTEXT never
 \set QUIET on

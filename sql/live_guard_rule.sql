@@ -1,5 +1,5 @@
--- Rows that a query of a rule leaves out and whose twin another query of the same statement
--- takes away: an error, in every way that a rule makes several queries out of a statement.
+-- Rows that a query of a rule leaves out and whose twin another query of the same statement deletes: this raises an
+-- error, in every way in which a rule makes several queries from a statement.
 
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

@@ -1,5 +1,5 @@
--- TRUNCATE of guarded tables: the same transaction may insert the removed rows again, and
--- no others; what it costs is paid by the first row that is inserted.
+-- TRUNCATE of guarded tables: the same transaction may insert the removed rows again, and no others. The first
+-- inserted row pays for this.
 
 \set SHOW_CONTEXT never
 \set VERBOSITY terse

@@ -1,5 +1,5 @@
--- What a live filter refuses, and what it must not. A statement marked
--- "refused" fails with the message beside it; every other one passes.
+-- Statements that a live filter refuses, and statements that it must not refuse. A statement marked "refused" fails
+-- with the message beside it; every other one succeeds.
 \set VERBOSITY terse
 -- What only later servers have, and for earlier ones an error of the same text.
 SELECT current_setting('server_version_num')::int >= 150000 AS from_15 \gset

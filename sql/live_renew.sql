@@ -1,5 +1,5 @@
--- Filters with renew: a key counts from its last sight. Times are driven by events: a ttl of
--- 7 days has generations of a day, counted from 1970 in UTC.
+-- Filters with renew: a key counts from its last sight. Times come from events: a ttl of 7 days has generations of a
+-- day, counted from 1970 in UTC.
 CREATE SCHEMA live_renew;
 SET search_path = live_renew, public;
 SET client_min_messages = error;

@@ -1,5 +1,5 @@
--- The view dedup_filters shows what one may ask, and never fails for what is wrong with a
--- relation; and what a table of the access method that was made by hand is.
+-- The view dedup_filters shows only filters that the user may read, and never fails because of a problem with a
+-- relation. Also tests tables of the access method that were made by hand.
 \set VERBOSITY sqlstate
 SET client_min_messages = error;
 

@@ -1,5 +1,5 @@
--- A guard takes only a whole filter: one that dedup_create() made, or a restore of one.
--- Only a guard whose owner may add to the filter keeps COPY from restoring it.
+-- A guard accepts only a complete filter: one that dedup_create() made, or a restored one. Only a guard whose owner
+-- may add to the filter prevents COPY from restoring it.
 \set QUIET on
 \set SHOW_CONTEXT never
 SELECT dedup_create('a', dedup_filter(1000, 0.0001, 1)) \gset

@@ -1,5 +1,5 @@
--- Every method, end to end: aggregate, window function, text and binary form, stats,
--- merge, and forgetting where it can. What each promises is asked of it, and no more.
+-- Every method, end to end: aggregate, window function, text and binary form, stats, merge, and dedup_forget if the
+-- method supports it. The promise of each method is tested, and nothing more.
 
 \set QUIET on
 -- SQLSTATE and message of the error of a statement, in one line; and its hint

@@ -1,5 +1,5 @@
--- Need A1: refused inserts must not bloat the table. A device pings every few minutes
--- and one row a day is wanted.
+-- Need A1: refused inserts must not bloat the table. A device sends a ping every few minutes, and one row a day is
+-- needed.
 
 \set QUIET on
 CREATE SCHEMA need_a1;

@@ -1,6 +1,5 @@
--- Need A4: duplicates must not burn the numbers of a sequence. ON CONFLICT DO NOTHING
--- and a BEFORE trigger come too late, the default has been taken by then; a filter in
--- the SELECT does not.
+-- Need A4: duplicates must not use up the numbers of a sequence. ON CONFLICT DO NOTHING and a BEFORE trigger come too
+-- late, because the default was computed before; a filter in the SELECT does not.
 
 \set QUIET on
 CREATE SCHEMA need_a4;

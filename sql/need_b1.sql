@@ -1,6 +1,5 @@
--- Need B1: a unique constraint on a partitioned table must hold the partition key, so a
--- call that is retried a moment later comes in twice. The guard is on the parent and
--- its key need not hold created_at.
+-- Need B1: a unique constraint on a partitioned table must contain the partition key, so a call that is retried a
+-- moment later is stored twice. The guard is on the parent, and its key need not contain created_at.
 
 \set QUIET on
 CREATE SCHEMA need_b1;

@@ -1,5 +1,5 @@
--- Need B2: unique ids at a price that every insert can pay. Here what is let in and how
--- large the filter is beside an index (what a row costs: test/bench).
+-- Need B2: unique ids at a cost that every insert can afford. This tests which rows are stored, and compares the size
+-- of the filter with that of an index (test/bench measures the cost of a row).
 
 \set QUIET on
 CREATE SCHEMA need_b2;

@@ -1,5 +1,5 @@
--- Need B3: a direct insert into a partition must not slip past what holds for the
--- parent, nor one into a partition that is made or attached later.
+-- Need B3: a direct insert into a partition must be checked as an insert into the parent is, also for a partition
+-- that is made or attached later.
 
 \set QUIET on
 CREATE SCHEMA need_b3;

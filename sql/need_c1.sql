@@ -1,5 +1,5 @@
--- Need C1: one duplicate must not throw the whole batch away. The sink can only send
--- plain INSERTs, and would drop all four records for one that came before.
+-- Need C1: one duplicate must not discard the whole batch. The sink can only send plain INSERTs, and would lose all
+-- four records because of one that came before.
 
 \set QUIET on
 CREATE SCHEMA need_c1;

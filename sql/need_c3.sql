@@ -1,5 +1,5 @@
--- Need C3: how many were duplicates? Counters, to the row, and the rate at which new
--- keys are refused, so that the share of wrong answers can be read off.
+-- Need C3: how many duplicates were there? The counters are exact to the row, and the rate at which new keys are
+-- refused shows the share of wrong answers.
 
 \set QUIET on
 CREATE SCHEMA need_c3;

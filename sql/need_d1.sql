@@ -1,5 +1,5 @@
--- Need D1: daily active users. count(DISTINCT ...) sorts or spills; an estimate that
--- is exact while small and near the truth above would do.
+-- Need D1: daily active users. count(DISTINCT ...) sorts or spills to disk. An estimate is enough if it is exact
+-- while small and near the true number above.
 
 \set QUIET on
 CREATE SCHEMA need_d1;

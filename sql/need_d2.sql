@@ -1,5 +1,4 @@
--- Need D2: distinct users over the last 7 rows, which SQL's count(DISTINCT ...) OVER
--- is not implemented for.
+-- Need D2: distinct users over the last 7 rows, which is not implemented for SQL's count(DISTINCT ...) OVER.
 
 \set QUIET on
 CREATE SCHEMA need_d2;

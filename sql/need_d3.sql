@@ -1,5 +1,5 @@
--- Need D3: many small groups must not run out of memory. A state starts at tens of
--- bytes, and the planner is told so.
+-- Need D3: many small groups must not run out of memory. A state starts with tens of bytes, and the planner knows
+-- that.
 
 \set QUIET on
 CREATE SCHEMA need_d3;

@@ -1,5 +1,5 @@
--- Need D4: an aggregate that is not parallel turns the whole query serial. These are,
--- with the same answer.
+-- Need D4: an aggregate that is not parallel makes the whole query serial. These aggregates are parallel, with the
+-- same result.
 
 \set QUIET on
 CREATE SCHEMA need_d4;

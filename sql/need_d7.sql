@@ -1,5 +1,5 @@
--- Need D7: adding one key at a time to a stored filter writes it anew each time, and
--- the table grows to megabytes for kilobytes of data. One UPDATE a batch does not.
+-- Need D7: adding one key at a time to a stored filter writes the filter each time, and the table grows to megabytes
+-- for kilobytes of data. One UPDATE for a batch does not.
 
 \set QUIET on
 CREATE SCHEMA need_d7;

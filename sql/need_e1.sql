@@ -1,5 +1,5 @@
--- Need E1: merging fills a filter. The merge is made, says that it is overfull, and
--- reports the rate that it now has.
+-- Need E1: a merged filter can be overfull. The merge is made, a warning says that it is overfull, and its current
+-- rate is reported.
 
 \set QUIET on
 CREATE TEMP TABLE day AS SELECT d, dedup_agg(dedup_filter(10000, 0.01), d * 10000 + i) AS f

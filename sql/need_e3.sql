@@ -1,5 +1,5 @@
--- Need E3: old keys must expire, within a written bound. With ttl a key is a duplicate
--- from its first sight until at least ttl and at most ttl + ttl/7 later.
+-- Need E3: old keys must expire, within a documented bound. With ttl a key is a duplicate from its first sight until
+-- at least ttl and at most ttl + ttl/7 later.
 
 \set QUIET on
 CREATE SCHEMA need_e3;

@@ -1,5 +1,4 @@
--- Need E5: widening a column from integer to bigint must not invalidate what is
--- stored: equal integers are one key.
+-- Need E5: widening a column from integer to bigint must not invalidate stored filters: equal integers are one key.
 
 SELECT bool_and(dedup_contains(f, 5::int2) AND dedup_contains(f, 5::int4)
 			AND dedup_contains(f, 5::int8)) AS one_key, count(DISTINCT f::text) AS filters

@@ -1,5 +1,5 @@
--- Need F4: a strange type must not crash the server. Whatever can be written as a
--- literal is a key, or an error says that it cannot be one.
+-- Need F4: an unusual type must not crash the server. Every value that can be written as a literal is a key, or an
+-- error says that it cannot be one.
 
 \set QUIET on
 CREATE TEMP TABLE literal (n int, v text);

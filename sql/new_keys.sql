@@ -1,6 +1,5 @@
--- dedup_new_keys(filter, keys): the elements that a filter does not remember, in order,
--- the first of equal ones. The truth is DISTINCT ON and, for what the filter says,
--- dedup_contains one by one.
+-- dedup_new_keys(filter, keys): the elements that a filter does not remember, in order, the first of equal ones. The
+-- results are compared with DISTINCT ON and with dedup_contains one by one.
 
 \set QUIET on
 CREATE SCHEMA new_keys_test;

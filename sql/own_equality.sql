@@ -1,6 +1,5 @@
--- A type's own equality decides what one key is, wherever the type is contained: in arrays,
--- rows, domains, ranges. Fractions: 1/2 is 2/4. Their operator classes are made step by
--- step, as it is those that count.
+-- A type's own equality decides which values are one key, wherever the type is contained: in arrays, rows, domains,
+-- ranges. The type is fractions: 1/2 is 2/4. Its operator classes are made step by step, because these decide.
 
 \set QUIET on
 CREATE SCHEMA own_test;

@@ -1,6 +1,6 @@
--- The aggregates in parallel: Partial Aggregate in every process, put together by
--- Finalize Aggregate. What the serial plan makes is the oracle. How many workers a
--- server grants at a moment is not ours to say, so every claim holds for any number.
+-- The aggregates in parallel: Partial Aggregate in every process, combined by Finalize Aggregate. The results are
+-- compared with those of the serial plan. The number of workers that a server grants can differ, so every check must
+-- pass for any number.
 
 \set QUIET on
 CREATE SCHEMA parallel_test;

@@ -1,4 +1,4 @@
--- dedup_readmit(): which rows come back.
+-- dedup_readmit(): the rows that are brought back.
 
 \set SHOW_CONTEXT never
 \set QUIET on

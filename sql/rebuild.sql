@@ -1,4 +1,4 @@
--- dedup_rebuild(): the filter anew from the rows of its tables, in the same size or another.
+-- dedup_rebuild(): fills the filter again from the rows of its tables, in the same size or another.
 
 CREATE SCHEMA rebuild;
 SET search_path = rebuild, public;

@@ -1,5 +1,5 @@
--- dedup_rows(query, key_column...): the rows of a query whose key is new. The truth is
--- DISTINCT ON in the query's order.
+-- dedup_rows(query, key_column...): the rows of a query whose key is new. The results are compared with DISTINCT ON
+-- in the query's order.
 
 \set QUIET on
 CREATE SCHEMA rows_test;

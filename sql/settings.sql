@@ -1,4 +1,4 @@
--- the settings, and where streamdedup.approximate_distinct holds; count(DISTINCT) shows it
+-- The settings, and the contexts where streamdedup.approximate_distinct applies; count(DISTINCT) shows this.
 
 SET client_min_messages = warning;
 CREATE SCHEMA settings_test;

@@ -1,4 +1,4 @@
--- What SQL calls equal is one key, and what it calls different is two: every
+-- Values that SQL calls equal are one key, and values that it calls different are two. This is tested for every
 -- built-in type that can be hashed, against its own = operator.
 
 \set QUIET on

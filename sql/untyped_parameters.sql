@@ -1,5 +1,5 @@
--- Drivers send some parameters without a type. As a key such a parameter is an error of the
--- server's, 42P18. With a cast it is the key that the literal is, whatever the driver sends.
+-- Drivers send some parameters without a type. As a key, such a parameter raises the server's error 42P18. With a
+-- cast, it is the same key as the literal, whatever the driver sends.
 
 \set QUIET on
 CREATE SCHEMA untyped_test;

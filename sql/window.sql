@@ -1,5 +1,5 @@
--- dedup_is_new(...) OVER (...): whether the row is the first of its key. The oracle
--- is row_number() = 1 within the key.
+-- dedup_is_new(...) OVER (...): whether the row is the first of its key. The results are compared with row_number() =
+-- 1 within the key.
 
 \set QUIET on
 CREATE SCHEMA window_test;

@@ -1,4 +1,4 @@
--- Aggregates over windows hash each column by its own collation, as plain ones do.
+-- Aggregates over windows hash each column by its own collation, as plain aggregates do.
 SELECT count(*) = 0 AS no_icu FROM pg_collation WHERE collprovider = 'i' \gset
 \if :no_icu
 \quit

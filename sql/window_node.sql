@@ -1,6 +1,5 @@
--- dedup_is_new(...) OVER (...) through a node in the place of WindowAgg: where it is planned,
--- and that rows, answers, order, errors and warnings are those of WindowAgg, which runs with
--- streamdedup.streaming_window = off.
+-- dedup_is_new(...) OVER (...) through a node that replaces WindowAgg: where it is planned, and that rows, answers,
+-- order, errors and warnings are those of WindowAgg, which runs with streamdedup.streaming_window = off.
 \set QUIET on
 LOAD 'streamdedup';
 SET max_parallel_workers_per_gather = 0;

@@ -23,8 +23,8 @@ void _PG_init(void);
 }
 
 /*
- * Between two pieces of the core's long loops (core/pause.hpp). It does nothing while
- * interrupts are held, as with an LWLock or in a critical section.
+ * Called between two pieces of the core's long loops (core/pause.hpp). Does nothing while
+ * interrupts are held off, for example by an LWLock or in a critical section.
  */
 static void
 CheckForInterrupts(void)
@@ -33,11 +33,11 @@ CheckForInterrupts(void)
 }
 
 /*
- * Callbacks are called last registered first: the guard's, which may still take keys
- * back and count rows, before those of the counters. Hooks for object access call the one
- * installed before them first: live filters refuse a command before the guard looks at it.
- * The hook of approximate DISTINCT comes last, since it is called first: the aggregates that it
- * puts in are changed for Citus.
+ * The order matters. Callbacks are called in the reverse order of their registration: the guard's
+ * callbacks, which may still take keys back and count rows, before those of the counters. Hooks for
+ * object access call the earlier hook first: live filters refuse a command before the guard sees
+ * it. The hook of approximate DISTINCT is installed last, so it is called first: the aggregates
+ * that it inserts are then changed for Citus.
  */
 void
 _PG_init(void)

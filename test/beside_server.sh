@@ -1,7 +1,7 @@
 #!/bin/bash
-# What the scripts share that build the extension and run something beside a private server.
-# They source it from the top of the checkout, with "set -euo pipefail". $tmp is a folder that
-# goes when the script ends; at_end, if the script says what it does, comes before that.
+# The common functions of the scripts that build the extension and run something beside a private server. They source
+# it from the top of the checkout, with "set -euo pipefail". $tmp is a folder that is deleted when the script ends.
+# If the script defines at_end, that is called before.
 
 . test/setup.sh
 

@@ -1,14 +1,13 @@
 #!/bin/bash
-# Fuzz of guards made by hand: a role without privileges makes random tables, triggers,
-# indexes and clauses, and writes to the tables (guard_fuzz.pl says how). Prints figures;
-# exits non-zero if the server crashes, a session hangs, or our code raises an internal
-# error.
+# Fuzz of guards made by hand: a role without privileges makes random tables, triggers, indexes and clauses, and
+# writes to the tables (guard_fuzz.pl describes how). Prints figures. Exits non-zero if the server crashes, a session
+# hangs, or our code raises an internal error.
 #
 # usage: test/guard_fuzz.sh [SECONDS]
 #
-# Sixty seconds if nothing is said. Builds a copy of the checkout and runs beside a
-# private server, as root or as any user; leaves nothing behind. GUARD_FUZZ_SEED repeats
-# a run's random numbers; with GUARD_FUZZ_VALGRIND the server runs under valgrind.
+# The default is sixty seconds. Builds a copy of the checkout and runs beside a private server, as root or as any
+# user; leaves nothing behind. GUARD_FUZZ_SEED repeats a run's random numbers; with GUARD_FUZZ_VALGRIND the server
+# runs under valgrind.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

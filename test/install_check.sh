@@ -1,11 +1,10 @@
 #!/bin/bash
-# What the owner of a database does with the extension, from installing to
-# moving house, which the regression tests (a superuser, one database) do not.
+# Tests what the owner of a database does with the extension, from installing it to moving the database. The
+# regression tests, which run as a superuser in one database, do not test that.
 #
 # usage: test/pgtmp.sh --install TREE --in TREE -- bash test/install_check.sh
 #
-# The owner is no superuser; the extension is in a schema of its own; nothing
-# but pg_catalog is in the search path.
+# The owner is not a superuser, the extension is in a schema of its own, and only pg_catalog is in the search path.
 
 set -euo pipefail
 
@@ -109,7 +108,7 @@ if grep -q '^relocatable *= *true' streamdedup.control; then
 	claim "it can be moved" "$(owner -d home -c "$contents")" "$before"
 fi
 
-# Leaving: what needs it is in the way, and then nothing of it stays.
+# DROP EXTENSION fails while other objects depend on it. After they are dropped, it succeeds and leaves nothing.
 code=$(superuser -d home -c '\set VERBOSITY sqlstate' -c "DROP EXTENSION streamdedup" 2>&1 || true)
 claim "it cannot be dropped from under a column" "${code##* }" 2BP01
 superuser -d home -c "SET client_min_messages = warning" -c "DROP EXTENSION streamdedup CASCADE"

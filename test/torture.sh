@@ -1,13 +1,12 @@
 #!/bin/bash
-# Torture: sessions work on guarded tables while the server is killed at random; after
-# each restart everything is compared with what they were told (torture.pl says how).
-# Prints figures; exits non-zero if anything is not as it must be.
+# Torture test: sessions work on guarded tables while the server is killed at random. After each restart everything
+# is compared with the answers that the sessions got (torture.pl describes how). Prints figures. Exits non-zero if a
+# comparison fails.
 #
 # usage: test/torture.sh [SECONDS [SESSIONS]]
 #
-# Thirty seconds and four sessions if nothing is said. Builds a copy of the checkout and
-# runs beside a private server, as root or as any user; leaves nothing behind.
-# TORTURE_SEED repeats a run's random numbers.
+# The defaults are thirty seconds and four sessions. Builds a copy of the checkout and runs beside a private server,
+# as root or as any user; leaves nothing behind. TORTURE_SEED repeats a run's random numbers.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

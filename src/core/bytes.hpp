@@ -69,9 +69,9 @@ inline uint64_t FastRange(uint64_t uniform, uint64_t n) noexcept {
 #endif
 }
 
-// Number `index` of the SplitMix64 stream that starts at `hash`: the source of
-// every number a method derives from a key's hash, so that they are independent
-// of each other and of the hash's own high bits, which choose the line.
+// Returns number `index` of the SplitMix64 stream that starts at `hash`. Methods derive all their
+// numbers from a key's hash with this function. So these numbers are independent of each other and
+// of the hash's high bits, which choose the line.
 inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
 
 inline uint64_t Derived(uint64_t hash, unsigned index) noexcept {
@@ -81,7 +81,7 @@ inline uint64_t Derived(uint64_t hash, unsigned index) noexcept {
   return z ^ (z >> 31);
 }
 
-// Probe number `i` of a key over n places, each of them an independent number.
+// Returns probe number `i` of a key over n places. The probes of a key are independent.
 inline uint64_t Position(uint64_t hash, int i, uint64_t n) noexcept {
   return FastRange(Derived(hash, static_cast<unsigned>(i)), n);
 }
@@ -91,9 +91,8 @@ inline constexpr uint64_t LowMask(unsigned bits) noexcept {
   return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
 }
 
-// A function that does nothing but prefetch is, to a compiler, one without effect,
-// whose calls may be dropped: so these are always inlined, and so must be whatever
-// calls them.
+// A compiler may drop calls of a function that only prefetches, because it has no effect. So these
+// functions are always inlined, and their callers must be, too.
 #define DEDUP_ALWAYS_INLINE __attribute__((always_inline))
 
 DEDUP_ALWAYS_INLINE inline void Prefetch(const uint8_t* address) noexcept {
@@ -103,19 +102,20 @@ DEDUP_ALWAYS_INLINE inline void PrefetchToWrite(const uint8_t* address) noexcept
   __builtin_prefetch(address, 1);
 }
 
-// In front of a short loop of constant length. clang unrolls those by itself.
+// Stands before a short loop of constant length. clang unrolls such loops by itself.
 #if defined(__GNUC__) && !defined(__clang__)
 #define DEDUP_UNROLL _Pragma("GCC unroll 16")
 #else
 #define DEDUP_UNROLL
 #endif
 
-// Runs use(i) for i in 0 .. n-1, each after its fetch(i), which is a group ahead. In groups, since
-// a prefetch whose page has to be looked up holds up what comes after it: many in a
-// row look up their pages side by side, one between two keys' work does not.
+// Runs use(i) for i in 0 .. n-1. Runs fetch(i) before it, one group ahead. The work is done in
+// groups because a prefetch that needs a page-table lookup delays the instructions after it. Many
+// such prefetches in a row do their lookups in parallel; a single prefetch between the work for two
+// keys does not.
 inline constexpr size_t kGroup = 32;
 
-// Of keys that touch many lines each, a batch fetches fewer ahead.
+// Batches of keys that touch many lines each prefetch fewer keys ahead.
 inline constexpr size_t kKeysAhead = 8;
 
 template <size_t kKeys = kGroup, typename Fetch, typename Use>

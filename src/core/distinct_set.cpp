@@ -1,4 +1,4 @@
-// Growing a set, and its links: what is not inlined of distinct_set.hpp.
+// Growing a set and its links: the functions of distinct_set.hpp that are not inlined.
 
 #include "distinct_set.hpp"
 
@@ -29,12 +29,12 @@ uint8_t* DistinctSet::Give(uint8_t* bytes) noexcept {
     const uint64_t old_slots = slots_;
     table_ = bytes;
     slots_ = GrownSlots();
-    // Sizing the links takes a while; a table of a sixteenth of the budget fits the
-    // first at any rate.
+    // Sizing the links takes some time. A table of a sixteenth of the budget always fits the first
+    // link.
     if (planned_ == 0 && 8 * slots_ > budget_ / 16) PlanLinks();
     limit_ = slots_ - slots_ / 4;
     if (planned_ > 0 && limit_ > shapes_[0].keys) limit_ = shapes_[0].keys;
-    // A hash goes to the slot that its value scaled gives, so both tables are passed in order.
+    // The slot of a hash is its scaled value, so both tables are passed in order of address.
     ForUnits(old_slots, 64, [&](uint64_t from, uint64_t to) {
       for (uint64_t slot = from; slot < to; ++slot) {
         const uint64_t hash = LoadU64(old + 8 * slot);
@@ -76,7 +76,7 @@ void DistinctSet::PlanLinks() noexcept {
     Request request;
     request.memory = size / kLineBytes * kLineBytes;
     request.fpr = fpr_ * static_cast<double>(size) / static_cast<double>(budget_);
-    // A rest that is too small for its share of the rate is left.
+    // A link that is too small for its share of the rate is left out.
     if (PlanFilter(blocked_bloom::kMethod, request, 0, &shapes_[planned_]) != PlanStatus::kOk ||
         shapes_[planned_].keys < 2 * kMaxBatch) {
       break;
@@ -147,7 +147,7 @@ size_t DistinctSet::AskOlderLinks(const uint64_t* hashes, size_t n, uint8_t* see
 bool DistinctSet::TestLinks(const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   bool kept = true;
   if (link_keys_[youngest_] + n > shapes_[youngest_].keys) kept = GiveUpOldest();
-  // What the other links do not know is asked of the youngest, and put there.
+  // The youngest link is queried for the keys that the other links do not hold, and takes them.
   uint64_t left[kMaxBatch];
   uint8_t place[kMaxBatch], answer[kMaxBatch];
   Counters none;

@@ -10,7 +10,7 @@
 namespace dedup {
 namespace {
 
-// An entry of alignment 1, since they stand at any address.
+// An entry of alignment 1, because entries may start at any address.
 template <size_t kBytes>
 struct UnalignedEntry {
   uint8_t bytes[kBytes];
@@ -22,10 +22,10 @@ struct UnalignedEntry {
 // The most entries that are sorted without a pause.
 constexpr uint64_t kSortedAtOnce = uint64_t{1} << 15;
 
-// Sorts in place by the bits of the hashes from `shift` + 7 on down. More than
-// kSortedAtOnce entries are first put in order of the byte at `shift`, in place and with
-// pauses (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993: American flag
-// sort). At most 8 calls deep.
+// Sorts in place by bit `shift` + 7 of the hashes and the bits below. More than kSortedAtOnce
+// entries are first put in order of the byte at `shift`, in place and with pauses (McIlroy, Bostic
+// and McIlroy, "Engineering Radix Sort", 1993: American flag sort). The recursion is at most 8
+// calls deep.
 template <size_t kBytes>
 inline void SortByByte(UnalignedEntry<kBytes>* first, uint64_t n, unsigned shift) noexcept {
   if (n <= kSortedAtOnce) {

@@ -1,22 +1,21 @@
-// Exact while small: the hashes themselves, until they would take more bytes
-// than the method.
+// The exact form: the hashes themselves, as long as they take no more bytes than the method.
 //
-// Canonical (kExact): header and 8 n bytes, in the method's ExactOrder; of methods that
-// tell frequencies 16 n bytes, each hash with how often it was seen, 1 to kMaxCount.
-// Working (kWorkingExact), with room for `room` hashes:
-//   8 room       the hashes, in order of arrival
-// and, when room > kListRoom,
-//   4 * 2 room   index: open addressing from a hash's scaled value, linear
-//                probing; an entry is 1 + the hash's place in as many low bits as
-//                that needs, and bits of the hash above, so that few other hashes
-//                are looked at; 0 is free
-//   8 (room+1)   where order is by last sight: links {older, younger} of a circle
-//                through every place + 1, in order of sight; 0 is its start
-// and where they are kept, never together with links,
-//   8 room       the counts, in the hashes' order
-// so a key costs O(1) whether it is a hit or not, and at most three times its
-// stored bytes. Places read from an index or a link are checked against n before
-// they are used: no bits can make it read outside the image.
+// The canonical form (kExact) is the header and 8 n bytes, in the method's ExactOrder. For methods
+// that count frequencies it has 16 n bytes: each hash with the number of its sights, 1 to
+// kMaxCount. The working form (kWorkingExact), with room for `room` hashes, has these parts:
+//   8 room       the hashes, in order of arrival and, if room > kListRoom,
+//   4 * 2 room   an index: open addressing from a hash's scaled value, with
+//                linear probing. An entry is 1 + the hash's place in the low
+//                bits, and bits of the hash above, so that few other hashes
+//                are read. 0 is free.
+//   8 (room+1)   where the order is by last sight: links {older, younger} of a
+//                circle through every place + 1, in order of sight. 0 is the
+//                start of the circle.
+//   8 room       for methods that count frequencies, which never have links: the
+//                counts, in the order of the hashes
+// So a key costs O(1), found or not, and the working form takes at most three times the stored
+// bytes. Places that are read from an index or a link are checked against n before use: no bytes
+// can make the code read outside the image.
 
 #ifndef STREAMDEDUP_CORE_EXACT_HPP_
 #define STREAMDEDUP_CORE_EXACT_HPP_
@@ -32,7 +31,7 @@
 
 namespace dedup {
 
-// Of a canonical image whose entries have so many bytes.
+// For a canonical image whose entries have `entry_bytes` bytes.
 inline uint64_t HashAt(const uint8_t* image, uint64_t place, size_t entry_bytes = 8) noexcept {
   return LoadU64(image + kHeaderBytes + entry_bytes * place);
 }
@@ -68,7 +67,7 @@ class WorkingExact {
     return counted_ ? LoadU64(counts() + 8 * place) : 1;
   }
 
-  // Makes an empty one of the bytes behind the header, and writes the header.
+  // Makes the bytes behind the header an empty working image, and writes the header.
   void Clear(const Shape& shape) noexcept {
     n_ = 0;
     if (indexed()) {
@@ -78,8 +77,8 @@ class WorkingExact {
     WriteHeader(image_, shape, Form::kWorkingExact, Counters{0, static_cast<uint32_t>(room_)});
   }
 
-  // The place of a hash, or kNowhere. Then `*free` is the slot of the index where Append() would
-  // put it.
+  // Returns the place of a hash, or kNowhere. If it is kNowhere, `*free` is the slot of the index
+  // where Append() would put the hash.
   uint64_t Find(uint64_t hash, uint64_t* free) const noexcept {
     *free = 0;
     if (!indexed()) {
@@ -109,17 +108,17 @@ class WorkingExact {
     return Find(hash, &free);
   }
 
-  // Starts to fetch what Find() and Append() of this hash will look at.
+  // Prefetches what Find() and Append() of this hash read.
   void PrefetchIndex(uint64_t hash) const noexcept {
     if (indexed()) PrefetchToWrite(index_ + 4 * FastRange(hash, 2 * room_));
   }
 
-  // Adds a hash that is not there, as the youngest. There must be room. Pauses before it
-  // changes anything.
+  // Adds a hash that the image does not hold, as the youngest. There must be room. Pauses only
+  // before the first change.
   void Append(uint64_t hash, uint64_t count = 1) noexcept {
     AppendAt(indexed() ? FreeSlot(hash) : 0, hash, count);
   }
-  // The same with the slot that Find() has told.
+  // Does the same, with the slot that Find() has set.
   void AppendAt(uint64_t slot, uint64_t hash, uint64_t count = 1) noexcept {
     const uint64_t place = n_++;
     StoreU64(hashes_ + 8 * place, hash);
@@ -130,7 +129,7 @@ class WorkingExact {
     if (last_sight_) LinkYoungest(place + 1);
   }
 
-  // Notes that the hash at this place was seen again, so many times.
+  // Records that the hash at this place was seen `count` more times.
   void Touch(uint64_t place, uint64_t count = 1) noexcept {
     if (counted_) {
       StoreU64(counts() + 8 * place, SumOfCounts(count_at(place), count));
@@ -139,7 +138,7 @@ class WorkingExact {
     }
   }
 
-  // Runs visit(hash, count) from the oldest to the youngest; without counts each is 1.
+  // Runs visit(hash, count) from the oldest to the youngest. Without counts, each count is 1.
   template <typename Visit>
   void ForEach(Visit visit) const noexcept {
     if (!indexed() || !last_sight_) {
@@ -165,7 +164,7 @@ class WorkingExact {
       return;
     }
     const uint64_t node = place + 1;
-    if (Older(0) == node) return;  // the youngest already
+    if (Older(0) == node) return;  // it is the youngest already
     const uint64_t older = Older(node), younger = Younger(node);
     SetYounger(older, younger);
     SetOlder(younger, older);
@@ -177,7 +176,7 @@ class WorkingExact {
   bool indexed() const noexcept { return room_ > kListRoom; }
   uint8_t* counts() const noexcept { return indexed() ? links_ : index_; }
 
-  // Runs are long only where hashes were chosen for it.
+  // Only hashes that were chosen for it make long runs.
   static void PauseInRun(uint64_t step) noexcept {
     if (step % kProbesBetweenPauses == kProbesBetweenPauses - 1) Pause();
   }
@@ -193,7 +192,7 @@ class WorkingExact {
     return slot;
   }
 
-  // Links. A node out of bounds reads as the start of the circle.
+  // Links. A node out of bounds is read as the start of the circle.
   uint64_t Node(uint64_t at) const noexcept {
     const uint64_t node = LoadU32(links_ + at);
     return node <= n_ ? node : 0;
@@ -223,13 +222,13 @@ class WorkingExact {
   uint8_t* links_;
   uint64_t n_;
   uint64_t room_;
-  unsigned place_bits_;  // of an index entry; at most 32, as rooms are below 2^32
+  unsigned place_bits_;  // of an index entry; at most 32, because rooms are below 2^32
   bool last_sight_;
   bool counted_;
 };
 
-// Runs visit(hash, count) over any settled exact image, oldest first where it has an
-// order, with a pause each kStepsBetweenPauses. Without counts each is 1.
+// Runs visit(hash, count) over any settled exact image, oldest first if the image has an order,
+// with a pause after each kStepsBetweenPauses. Without counts, each count is 1.
 template <typename Visit>
 inline void ForEachEntry(const uint8_t* image, const Header& header, Visit visit) noexcept {
   if (header.form == Form::kExact) {
@@ -242,17 +241,17 @@ inline void ForEachEntry(const uint8_t* image, const Header& header, Visit visit
     });
     return;
   }
-  // Reading only: the const_cast never writes.
+  // This only reads, in spite of the const_cast.
   WorkingExact(const_cast<uint8_t*>(image), header).ForEach(visit);
 }
 
-// The same for visit(hash).
+// Does the same for visit(hash).
 template <typename Visit>
 inline void ForEachHash(const uint8_t* image, const Header& header, Visit visit) noexcept {
   ForEachEntry(image, header, [&](uint64_t hash, uint64_t) { visit(hash); });
 }
 
-// First place of a canonical, sorted exact image whose hash is not below `hash`.
+// Returns the first place of a canonical, sorted exact image whose hash is not below `hash`.
 inline uint64_t LowerBound(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   uint64_t low = 0, high = header.hashes();
   while (low < high) {
@@ -266,8 +265,8 @@ inline uint64_t LowerBound(const uint8_t* image, const Header& header, uint64_t 
   return low;
 }
 
-// Place of a hash in a canonical exact image, or kNowhere. O(log n) for sorted
-// hashes, else O(n): index a filter that is to be asked often (MakeWorking).
+// Returns the place of a hash in a canonical exact image, or kNowhere. Takes O(log n) for sorted
+// hashes, else O(n). Use MakeWorking for a filter that is queried often: it makes an index.
 inline uint64_t FindCanonical(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   const uint64_t n = header.hashes();
   const size_t entry = header.entry_bytes();

@@ -1,4 +1,5 @@
-// Reading, growing, copying and settling a filter: what is not inlined of filter.hpp.
+// Reading, growing, copying and settling a filter: the functions of filter.hpp that are not
+// inlined.
 
 #include "filter.hpp"
 
@@ -34,10 +35,10 @@ bool Overfull(const Header& header, const Reading& reading) noexcept {
     return header.counters.count > header.method->growth->most_keys(header.shape);
   }
   if (header.method->forgets(header.shape)) {
-    // The common case, before the sums that tell what to expect.
+    // This is the common case. It avoids computing the expected rate.
     if (reading.fpr <= 1.2 * header.shape.fpr) return false;
-    // By the rules of some papers the rate to expect is above the one asked for; and the
-    // one that it settles at, where it settles, above that with `keys` keys.
+    // Some published methods exceed the requested rate by design. Their steady-state rate can be
+    // higher again than the rate at `keys` keys.
     const double settled = SteadyFpr(*header.method, header.shape);
     const double at_keys = static_cast<double>(header.shape.keys);
     const double usual =
@@ -114,7 +115,7 @@ bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters
   return taken;
 }
 
-// Flattened: the loops over hashes are slower by half with a call for each.
+// Flattened, because a call for each hash makes the loops over hashes slower by half.
 [[gnu::flatten]] bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
                                   uint8_t* out) noexcept {
   if (step.form == Form::kWorkingExact) {
@@ -166,7 +167,7 @@ bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes, Counters
   }
   i = header->method->test_and_add(header->shape, &header->counters, image + header->body_at(),
                                    hashes, n, seen);
-  // If a key was refused too: the body may have grown in vain.
+  // This is also right if a key was refused: the body may have grown in vain.
   WriteCounters(image, header->counters);
   return i;
 }
@@ -219,7 +220,7 @@ void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) no
       if (counted) StoreU64(to + 8, count);
       to += EntryBytes(counted);
     });
-    if (to < out + size) {  // broken links: keep the bytes defined
+    if (to < out + size) {  // The links are broken: keep the bytes defined.
       ClearInPieces(to, static_cast<size_t>(out + size - to));
     }
     if (header.form == Form::kWorkingExact && header.order() == ExactOrder::kSorted) {
@@ -259,12 +260,12 @@ size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash, uint8_t*
   const Shape& shape = header.shape;
   if (header.form == Form::kFull) {
     Counters counters;
-    // A key that is there already makes no body grow.
+    // A key that is there already does not make a body grow.
     const bool grows = HasToGrow(header, 1) && !Contains(image, header, hash);
     const uint32_t bytes = BodyBytesFor(header, header.counters.count + grows);
     uint8_t* body = out + kHeaderBytes;
     if (!BodyTo(image, header, bytes, &counters, body)) return 0;
-    // A key for which the body grew is new, whatever the larger body says of it.
+    // A key for which the body grew is new, even if the larger body reports it as seen.
     const size_t taken =
         grows ? header.method->insert(shape, &counters, body, &hash, 1)
               : header.method->test_and_add(shape, &counters, body, &hash, 1, nullptr);

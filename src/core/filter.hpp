@@ -1,14 +1,14 @@
-// A filter as a whole: exact while small, then its method. Every function works
-// on an image (image.hpp) whose header the caller has read with Check(); images
-// that are made are written into bytes the caller provides.
+// A filter as a whole: exact while it is small, then its method. Every function works on an image
+// (image.hpp) whose header the caller has read with Check(). New images are written into bytes that
+// the caller provides.
 //
 // To fill a filter:   MakeWorking, then TestAndAdd; on kNoRoom, MakeWorking into
 //                     the NextStep()'s bytes and AddNew; last, WriteCanonical.
 // To add one key to a value that must not change: AddTo.
-// Where a filter can be full, each of these says so; a filter that could not take a
-// key must not be used as if it had.
+// Each function whose filter can be full reports that. After that, the caller must not use the
+// filter as if it held the key.
 //
-// Here is what runs once a key, and what takes a function of the caller; the rest is in
+// This file has the functions that run for each key, and those that take a callback. The rest is in
 // filter.cpp.
 
 #ifndef STREAMDEDUP_CORE_FILTER_HPP_
@@ -26,7 +26,7 @@
 
 namespace dedup {
 
-// ---- asking ---------------------------------------------------------------------
+// ---- queries --------------------------------------------------------------------
 
 inline bool Contains(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   switch (header.form) {
@@ -43,9 +43,9 @@ inline bool Contains(const uint8_t* image, const Header& header, uint64_t hash) 
   }
 }
 
-// The same for many hashes at once, seen[i] = 1 or 0: cheaper than one by one where the
-// filter is larger than the caches. An exact image whose hashes are neither sorted nor
-// indexed is searched from end to end for each.
+// Looks up many hashes: seen[i] is 1 or 0. This is cheaper than one call for each hash if the
+// filter is larger than the caches. An exact image whose hashes are neither sorted nor indexed is
+// searched from end to end for each hash.
 inline void ContainsAll(const uint8_t* image, const Header& header, const uint64_t* hashes,
                         size_t n, uint8_t* seen) noexcept {
   if (!header.exact()) {
@@ -74,7 +74,8 @@ inline void ContainsAll(const uint8_t* image, const Header& header, const uint64
   });
 }
 
-// How often a key was seen; of a method that tells frequencies. Exact while the filter is.
+// Returns how often a key was seen, for a method that counts frequencies. The result is exact while
+// the filter is.
 inline Frequency FrequencyOf(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   if (!header.exact()) {
     return header.method->frequency(header.shape, header.counters, image + header.body_at(), hash);
@@ -91,57 +92,58 @@ inline Frequency FrequencyOf(const uint8_t* image, const Header& header, uint64_
   return {count, count >= kMaxCount};
 }
 
-// How many sights all counts together are, up to kMaxCount; of such a method.
+// Returns the sum of all counts, up to kMaxCount, for a method that counts frequencies.
 uint64_t TotalOf(const uint8_t* image, const Header& header) noexcept;
 
-// Estimated keys, and the rate at which a new key is called a duplicate now.
+// Returns the estimated number of keys, and the rate at which a new key is reported as a duplicate
+// now.
 Reading Read(const uint8_t* image, const Header& header) noexcept;
 
-// The rate to expect of a filter of a method that forgets, however long its stream is.
+// For methods that forget: the false-positive rate in the steady state.
 inline double SteadyFpr(const Method& method, const Shape& shape) noexcept {
   return method.expected_fpr(shape, static_cast<double>(kMaxKeys));
 }
 
-// Whether a filter holds more than it was sized for, beyond what the estimate's
-// own error explains.
+// Returns whether a filter holds more than it was sized for, by more than the error of the
+// estimate.
 bool Overfull(const Header& header, const Reading& reading) noexcept;
 
 // ---- filling --------------------------------------------------------------------
 
-// The form and the room that a working image needs to take one more key.
+// The form and the room that a working image needs before it can take one more key.
 struct Step {
   Form form;
-  uint64_t room;  // in hashes; of a body that grows, keys; else 0
+  uint64_t room;  // number of hashes; for a body that grows, of keys; else 0
 };
 
-// Working exact images start with room for this many hashes: with PostgreSQL's
-// own length word they take 120 bytes. With counts 128, and for up to 8 hashes 192.
+// Working exact images start with room for this many hashes. With PostgreSQL's length word they
+// then take 120 bytes; with counts 128 bytes, and 192 bytes for up to 8 hashes.
 inline constexpr uint64_t kFirstRoom = 7;
 inline constexpr uint64_t kFirstCountedRoom = 4;
-// Their room doubles, but from this many hashes on it grows fourfold, up to the most that there
-// may be: of a large one each time means to make the index anew, in memory that is new too.
+// The room doubles at first. From this many hashes on it grows fourfold, up to the limit: each
+// growth of a large image builds the index anew, in new memory.
 inline constexpr uint64_t kManyHashes = uint64_t{1} << 16;
 
-// `limit` is the most hashes before the method takes over: Header::exact_limit(),
-// or less, or state_limit().
+// `limit` is the most hashes before the method takes over. It is Header::exact_limit() or less, or
+// state_limit().
 Step NextStep(const Header& header, uint64_t limit) noexcept;
 inline Step NextStep(const Header& header) noexcept {
   return NextStep(header, header.exact_limit());
 }
 
-// The form and the room in which to go on filling an image with keys that may be there already.
-// Returns NextStep(), except that an exact image at its limit stays exact, and a body that grows
-// keeps its size, until a key comes that is new.
+// Returns the form and the room for adding keys that the image may hold already. This is
+// NextStep(), except that an exact image at its limit stays exact, and a body that grows keeps its
+// size, until a new key comes.
 Step FirstStep(const Header& header, uint64_t limit) noexcept;
 
 size_t StepBytes(const Header& header, const Step& step) noexcept;
 
-// The size of a body for so many keys that holds what the filter has: of one that grows, at
-// least what it is now.
+// Returns the size of a body for `keys` keys that also holds the keys of the filter. A body that
+// grows never gets smaller.
 uint32_t BodyBytesFor(const Header& header, uint64_t keys) noexcept;
 
-// By how much the body, of so many bytes, of a kWorkingFull image at this address is shifted,
-// so that it starts a cache line, behind the room for deferred hashes.
+// Returns by how many bytes the body (of `body_bytes` bytes) of a kWorkingFull image at this
+// address is shifted, so that it starts a cache line and leaves room for deferred hashes.
 inline size_t ShiftFor(const uint8_t* image, size_t body_bytes) noexcept {
   const size_t least = 8 * DeferredRoom(body_bytes);
   return least +
@@ -149,8 +151,8 @@ inline size_t ShiftFor(const uint8_t* image, size_t body_bytes) noexcept {
              kLineBytes;
 }
 
-// Moves the body of a kWorkingFull image that was copied to another address to the
-// start of a cache line again.
+// Moves the body of a kWorkingFull image to the start of a cache line again, after the image was
+// copied to another address.
 void MoveBody(uint8_t* image, Header* header, size_t shift) noexcept;
 inline void Align(uint8_t* image, Header* header) noexcept {
   if (header->form != Form::kWorkingFull) return;
@@ -159,8 +161,8 @@ inline void Align(uint8_t* image, Header* header) noexcept {
   MoveBody(image, header, ShiftFor(image, header->body_bytes()));
 }
 
-// Entries on their way to visit(hashes, counts, n) in batches, so that it can prefetch,
-// with a pause after each.
+// Collects entries and passes them to visit(hashes, counts, n) in batches, so that it can prefetch.
+// Pauses after each batch.
 class Batches {
  public:
   template <typename Visit>
@@ -192,10 +194,10 @@ inline void InBatches(const uint8_t* image, const Header& header, Visit visit) n
   batches.Finish(visit);
 }
 
-// Runs visit(hashes, counts, n) in batches over n hashes that are sorted, on their way into a body
-// that grows and may be nearly full then. Not in their order, which is that of lines: an entry that
-// finds its line full goes into one of the next, and those would be full before their own
-// entries come. In the order of their places with the bits reversed all lines fill alike.
+// Runs visit(hashes, counts, n) in batches over n sorted hashes that go into a body that grows and
+// may become nearly full. The order is that of their places with the bits reversed, so that all
+// lines fill alike. In sorted order, which is the order of lines, an entry that finds its line full
+// goes into one of the next lines, and would fill that line before its own entries come.
 template <typename Visit>
 inline void InBatchesSpread(const uint8_t* sorted, uint64_t n, Visit visit) noexcept {
   if (n == 0) return;
@@ -219,9 +221,9 @@ inline void WriteSorted(const uint8_t* image, const Header& header, uint8_t* out
   if (header.form != Form::kExact) SortEntries(out, header.hashes(), false);
 }
 
-// InBatches() for hashes on their way into a body of their own. The bytes of a body that grows
-// depend on the order of its keys, so its first ones come in order of value: whether an image was
-// stored between two keys does not matter.
+// Does the same as InBatches(), for hashes that go into a body of their own. The bytes of a body
+// that grows depend on the order of its keys. So its first keys are added in order of value: then
+// the bytes do not depend on whether the image was stored between two keys.
 template <typename Visit>
 inline void InBatchesForBody(const uint8_t* image, const Header& header, Visit visit) noexcept {
   const Growth* growth = header.method->growth;
@@ -237,8 +239,8 @@ inline void InBatchesForBody(const uint8_t* image, const Header& header, Visit v
   batches.Finish(visit);
 }
 
-// Takes distinct keys of an exact form into a body, each with its count where every sight
-// counts. Returns how many were taken, as Method::insert.
+// Adds distinct keys of an exact form to a body, each with its count if the method counts. Returns
+// how many keys were taken, as Method::insert does.
 inline size_t Replay(const Method& method, const Shape& shape, Counters* counters, uint8_t* body,
                      const uint64_t* hashes, const uint64_t* counts, size_t n) noexcept {
   if (!method.counts()) return method.insert(shape, counters, body, hashes, n);
@@ -246,25 +248,26 @@ inline size_t Replay(const Method& method, const Shape& shape, Counters* counter
   return n;
 }
 
-// Writes the method's body, of so many bytes, of any image, exact hashes replayed, and its
-// counters. False: the method is full before the last of the hashes.
+// Writes the method's body (of `bytes` bytes) and its counters for any image; exact hashes are
+// replayed. Returns false if the method is full before the last hash.
 [[nodiscard]] bool BodyTo(const uint8_t* image, const Header& header, uint32_t bytes,
                           Counters* counters, uint8_t* body) noexcept;
 
-// Writes the working image that NextStep() chose, with all that `image` holds,
-// to `out`, which has StepBytes() bytes. False: the method cannot hold it.
+// Writes the working image that NextStep() chose to `out`, which has StepBytes() bytes. It holds
+// all that `image` holds. Returns false if the method cannot hold that.
 [[nodiscard]] bool MakeWorking(const uint8_t* image, const Header& header, const Step& step,
                                uint8_t* out) noexcept;
 
-// Whether a full image's body is rewritten if this key is added, which may take seconds. (Keys
-// that crowd in one place may cause that at any time; hashes that are spread do not.)
+// Returns whether adding this key rewrites the body of a full image, which may take seconds. Keys
+// that were chosen to meet in one place may cause a rewrite at any time; hashes that are spread do
+// not.
 inline bool WouldRewrite(const uint8_t* image, const Header& header, uint64_t hash) noexcept {
   return !header.exact() && header.method->grows_next != nullptr &&
          header.method->grows_next(header.shape, header.counters) && !Contains(image, header, hash);
 }
 
-// Whether a full image has so many keys that with `more` of them its body has to grow first, or
-// its rate would not be kept.
+// Returns whether the body of a full image must grow before it takes `more` keys, so that it keeps
+// its rate.
 inline bool HasToGrow(const Header& header, uint64_t more) noexcept {
   const Growth* growth = header.method->growth;
   if (__builtin_expect(growth == nullptr, 1) || header.exact()) return false;
@@ -273,9 +276,9 @@ inline bool HasToGrow(const Header& header, uint64_t more) noexcept {
 
 enum class Outcome { kNew, kSeen, kNoRoom, kFull };
 
-// Test-and-add on a working image: says whether the key is new, and remembers it.
-// kNoRoom: the key is new and nothing has changed; the image has to grow first.
-// kFull: the key is new and no answer has changed; the image cannot take it.
+// Reports whether a key is new, and adds it to a working image. kNoRoom: the key is new and nothing
+// has changed; the image must grow first. kFull: the key is new and no answer has changed; the
+// image cannot take the key.
 [[nodiscard]] inline Outcome TestAndAdd(uint8_t* image, Header* header, uint64_t hash) noexcept {
   if (header->form == Form::kWorkingExact) {
     WorkingExact exact(image, *header);
@@ -296,35 +299,35 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   uint8_t seen = 0;
   const size_t taken = header->method->test_and_add(header->shape, &header->counters,
                                                     image + header->body_at(), &hash, 1, &seen);
-  // If the key was refused too: the body may have grown in vain.
+  // This is also done if the key was refused: the body may have grown in vain.
   WriteCounters(image, header->counters);
   if (taken == 0) return Outcome::kFull;
   return seen != 0 ? Outcome::kSeen : Outcome::kNew;
 }
 
-// Test-and-add of several keys in turn, cheaper than one by one where the filter is larger
-// than the caches: seen[i] = 1 or 0. Returns how many were tested. Fewer than n: the next is
-// one for which TestAndAdd() returns kNoRoom or kFull.
+// Tests and adds several keys in turn: seen[i] is 1 or 0. This is cheaper than one call for each
+// key if the filter is larger than the caches. Returns how many keys were tested. If it is fewer
+// than n, TestAndAdd() of the next key returns kNoRoom or kFull.
 [[nodiscard]] size_t TestAndAddAll(uint8_t* image, Header* header, const uint64_t* hashes, size_t n,
                                    uint8_t* seen) noexcept;
 
-// Puts the deferred hashes where they belong. Every other function wants that done:
-// the hashes still deferred are none of the filter's keys to it. False: the method was
-// full before the last of them.
+// Puts the deferred hashes where they belong. Must be called before every other function: these do
+// not see hashes that are still deferred. Returns false if the method was full before the last of
+// them.
 [[nodiscard]] bool SettleDeferred(uint8_t* image, Header* header) noexcept;
 [[nodiscard]] inline bool Settle(uint8_t* image, Header* header) noexcept {
   return header->deferred() == 0 || SettleDeferred(image, header);
 }
 
-// Adds a key to a working image where nobody waits for the answer: large filters
-// take keys in batches, which hides most of the cache misses. kNoRoom, with nothing
-// changed but settled: as of TestAndAdd, or the key is there already. kFull: this key
-// or one that was deferred found no room. Anything else: it was taken.
+// Adds a key to a working image if nobody waits for the answer. Large filters take such keys in
+// batches, which hides most of the cache misses. kNoRoom: nothing has changed, except that deferred
+// hashes were settled; the image must grow as for TestAndAdd, or it holds the key already. kFull:
+// there was no room for this key or a deferred one. Any other result: the key was taken.
 [[nodiscard]] inline Outcome Defer(uint8_t* image, Header* header, uint64_t hash) noexcept {
   const bool exact = header->form == Form::kWorkingExact;
   if (!header->may_defer()) return TestAndAdd(image, header, hash);
   size_t n = header->deferred();
-  // The last keys before a body has to grow are added one by one.
+  // The last keys before a body must grow are added one by one.
   if (n == 0 && HasToGrow(*header, kMaxDeferred)) {
     return HasToGrow(*header, 1) ? Outcome::kNoRoom : TestAndAdd(image, header, hash);
   }
@@ -341,8 +344,8 @@ enum class Outcome { kNew, kSeen, kNoRoom, kFull };
   return Outcome::kNew;
 }
 
-// The deferred hashes of a working image, with the place of the next one. Only for images that
-// have room for them (may_defer()).
+// The deferred hashes of a working image, and the place of the next one. Only for images that have
+// room for deferred hashes (may_defer()).
 class DeferredList {
  public:
   DeferredList() = default;
@@ -356,12 +359,13 @@ class DeferredList {
     if (most_ > free) most_ = static_cast<uint32_t>(free);
   }
 
-  // Whether an image still has this list, which has hashes and room for one more.
+  // Returns whether an image still has this list, and the list has hashes and room for one more.
   bool TakesMoreOf(const uint8_t* image) const noexcept {
     const auto n = static_cast<uint16_t>(field_ / kOne);
     return LoadU64(image + kChecksumAt) == field_ && n > 0 && n < most_;
   }
-  // Adds a key to that image, as Defer(). Headers that were read before have the old list.
+  // Adds a key to that image, as Defer() does. Headers that were read before still describe the old
+  // list.
   void Add(uint8_t* image, uint64_t hash) noexcept {
     StoreU64(image + at_ + 8 * static_cast<uint16_t>(field_ / kOne), hash);
     field_ += kOne;
@@ -371,14 +375,13 @@ class DeferredList {
  private:
   static constexpr uint64_t kOne = Pack(WorkingState{.deferred = 1});
   uint64_t field_ = 0;
-  uint32_t at_ = 0;    // of the first of them in the image, which is smaller than 1 GiB
-  uint32_t most_ = 0;  // that may wait
+  uint32_t at_ = 0;    // of the first deferred hash in the image, which is smaller than 1 GiB
+  uint32_t most_ = 0;  // the most deferred hashes
 };
 
-// Adds a key that is known to be new, after MakeWorking made room for it. Never by
-// test-and-add: a false positive of the method must not lose the key by which an
-// exact filter went over to it. Where every sight counts, so many sights of it. False: the
-// method is full.
+// Adds a key that is known to be new, after MakeWorking made room for it. It does not test first: a
+// false positive of the method must not lose the key for which the exact filter became its method.
+// If the method counts, adds `count` sights. Returns false if the method is full.
 [[nodiscard]] inline bool AddNew(uint8_t* image, Header* header, uint64_t hash,
                                  uint64_t count = 1) noexcept {
   if (header->form == Form::kWorkingExact) {
@@ -393,11 +396,10 @@ class DeferredList {
   return taken != 0;
 }
 
-// Adds a key of another filter to a working image, as the youngest. In an exact
-// image that is exact; a full one of a window whose merges drop no key takes it
-// without asking, since a false positive must not lose it, and so does one whose merges
-// add up. Where every sight counts, all those that the other filter counted. Outcomes as
-// of TestAndAdd.
+// Adds a key of another filter to a working image, as the youngest. In an exact image the result is
+// exact. If the image is full, and merges of the method drop no key or add up, the key is added
+// without a test, because a false positive must not lose it. Where the method counts, adds all
+// sights that the other filter counted. The outcomes are those of TestAndAdd.
 [[nodiscard]] inline Outcome TakeOver(uint8_t* image, Header* header, uint64_t hash,
                                       uint64_t count = 1) noexcept {
   const Method& method = *header->method;
@@ -428,32 +430,32 @@ inline bool StaysExact(const Header& header) noexcept {
 
 size_t CanonicalBytes(const Header& header) noexcept;
 
-// Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes. Only
-// windows have more hashes than they may as values, and those are never full.
+// Writes the canonical image, sealed, to `out`, which has CanonicalBytes() bytes. Only windows can
+// have more hashes than a stored value may have, and windows are never full.
 void WriteCanonical(const uint8_t* image, const Header& header, uint8_t* out) noexcept;
 
-// The header of a full canonical image whose body is in place, and the image's size.
+// Writes the header of a full canonical image whose body is in place. Returns the image's size.
 size_t WriteFull(const Shape& shape, const Counters& counters, uint8_t* out) noexcept;
 
 // ---- one key into a value ------------------------------------------------------------
 
-// Bytes that AddTo may need.
+// Returns the number of bytes that AddTo may need.
 size_t AddToBytes(const Header& header) noexcept;
 
-// Writes the canonical image of `image`, a canonical one, with one more key to
-// `out`, in one pass and without its checksum (Seal sets it). Returns its size, or 0 if
-// the filter is full.
+// Writes a canonical image with one more key to `out`, in one pass and without its checksum (Seal
+// sets it). `image` is canonical, too. Returns the size, or 0 if the filter is full.
 [[nodiscard]] size_t AddTo(const uint8_t* image, const Header& header, uint64_t hash,
                            uint8_t* out) noexcept;
 
 // ---- one key out of a value -----------------------------------------------------------
 
-// Bytes that ForgetFrom may need. No method that tells frequencies can forget.
+// Returns the number of bytes that ForgetFrom may need. No method that counts frequencies can
+// forget.
 size_t ForgetBytes(const Header& header) noexcept;
 
-// Writes the canonical image of `image`, a canonical one of a method that can forget,
-// without one key that was answered new when it was added. Returns its size, or 0 if
-// the key is not there.
+// Writes a canonical image without one key, which must have been reported as new when it was added.
+// `image` is canonical, of a method that can forget. Returns the size, or 0 if the key is not
+// there.
 [[nodiscard]] size_t ForgetFrom(const uint8_t* image, const Header& header, uint64_t hash,
                                 uint8_t* out) noexcept;
 

@@ -1,4 +1,4 @@
-// Reading, checking and sealing an image: what is not inlined of image.hpp.
+// Reading, checking and sealing an image: the functions of image.hpp that are not inlined.
 
 #include "image.hpp"
 

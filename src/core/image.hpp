@@ -1,42 +1,42 @@
-// The bytes of a filter: one header of 60 bytes, then what it holds.
+// The bytes of a filter: a header of 60 bytes, then the contents.
 //
 //   offset  bytes
 //        0      1  0xDF
 //        1      1  format version, 1
 //        2      1  method code
-//        3      1  form (below) in the low 4 bits, and above them the number of the hash
+//        3      1  form (below) in the low 4 bits; above them the number of the hash
 //                  of the keys: 0 XXH3, 1 SipHash-2-4
-//        4      4  M, the method's body in bytes; of a body that grows, the most
+//        4      4  M, the size of the method's body in bytes; for a body that grows,
+//                  its largest size
 //        8      8  canonical forms: checksum; working forms: WorkingState
 //       16      8  seed of the key hash
-//       24      8  keys: capacity or window; 0 of methods without a rate, and of filters
-//                  that grow
-//       32      8  fpr, an IEEE double; the same
+//       24      8  keys: capacity or window; 0 for methods without a rate, and for
+//                  filters that grow
+//       32      8  fpr, an IEEE double; 0 for methods without a rate
 //       40      8  the method's detail
 //       48      8  exact forms: n, the number of hashes; else Counters::count
-//       56      4  kWorkingExact: room for so many hashes; kExact: 0; else
-//                  Counters::state
+//       56      4  kWorkingExact: room, in hashes; kExact: 0; else Counters::state
 //       60         the hashes, or the body
 //
-// Numbers are little-endian. There are four forms. Two are canonical: they are
-// what is stored, and equal filters have equal bytes.
-//   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp); of methods
-//                  that tell frequencies each with its 64-bit count, while 16 n <= M; of
-//                  filters that grow, while n <= Growth::exact_hashes
-//   kFull          the method's body, as far as it is in use
-// Two are working forms, for a filter that is being filled in memory; they have
-// spare room, no checksum, and never leave the server's memory:
+// Numbers are little-endian. There are four forms. Two are canonical: these are stored, and equal
+// filters have equal bytes.
+//   kExact         the 64-bit hashes themselves, while 8 n <= M (exact.hpp). Methods that
+//                  count frequencies: each hash with its 64-bit count, while 16 n <= M.
+//                  Filters that grow: while n <= Growth::exact_hashes.
+//   kFull          the part of the method's body that is in use
+// Two are working forms, for a filter that is being filled in memory. They have spare room and no
+// checksum, and never leave the server's memory:
 //   kWorkingExact  hashes with an index over them
-//   kWorkingFull   the method's body, moved up to a cache line's start by
+//   kWorkingFull   the method's body, moved up to the start of a cache line by
 //                  WorkingState::shift bytes
-// Deferred hashes are keys that were added but not yet looked up and put where they belong,
-// so that it can be done in batches, with prefetch (Defer and Settle in filter.hpp). They
-// stand behind the header, in front of the body, or behind the n hashes of an exact image.
+// Deferred hashes are keys that were added but not yet looked up and put where they belong. They
+// wait so that this can be done in batches, with prefetch (Defer and Settle in filter.hpp). They
+// are behind the header, in front of the body, or behind the n hashes of an exact image.
 //
-// Check() is O(1) and makes every later call memory-safe whatever the rest of
-// the bytes hold. Validate() is for bytes from outside.
+// Check() is O(1) and makes every later call memory-safe, whatever the other bytes hold. Validate()
+// is for bytes from outside.
 //
-// Here is what runs once a key; the rest is in image.cpp.
+// This file has the functions that run for each key. The rest is in image.cpp.
 
 #ifndef STREAMDEDUP_CORE_IMAGE_HPP_
 #define STREAMDEDUP_CORE_IMAGE_HPP_
@@ -54,28 +54,28 @@ inline constexpr uint8_t kMagic = 0xDF;
 inline constexpr uint8_t kFormatVersion = 1;
 inline constexpr size_t kHeaderBytes = 60;
 
-// Of a stored exact form: a hash, and its count where it has one.
+// Returns the bytes of an entry of a stored exact form: a hash, and its count if it has one.
 inline constexpr size_t EntryBytes(bool counted) noexcept { return counted ? 16 : 8; }
 
 enum class Form : uint8_t { kExact = 0, kFull = 1, kWorkingExact = 2, kWorkingFull = 3 };
 
 // ---- the state of a working form --------------------------------------------------
 
-// What a working image has instead of a checksum.
+// A working image has this state instead of a checksum.
 struct WorkingState {
   uint16_t shift = 0;     // kWorkingFull: bytes between the header and the body
-  uint16_t deferred = 0;  // hashes that wait
-  uint16_t merged = 0;    // filters that were merged into it, without the first
+  uint16_t deferred = 0;  // number of deferred hashes
+  uint16_t merged = 0;    // filters that were merged into this one, without the first
 
   bool operator==(const WorkingState&) const = default;
 };
 
-// The field of 8 bytes: shift, deferred and merged from the low bits on, then 16 zeros.
+// Packs the state into 8 bytes: shift, deferred and merged from the low bits on, then 16 zeros.
 inline constexpr uint64_t Pack(const WorkingState& working) noexcept {
   return working.shift | uint64_t{working.deferred} << 16 | uint64_t{working.merged} << 32;
 }
 
-// False: no working image has this field.
+// Returns false if no working image can have this field.
 [[nodiscard]] inline constexpr bool Unpack(uint64_t field, WorkingState* working) noexcept {
   working->shift = static_cast<uint16_t>(field);
   working->deferred = static_cast<uint16_t>(field >> 16);
@@ -90,23 +90,23 @@ struct Header {
   Shape shape;
   Form form;
   Counters counters;     // in exact forms: n, and the room
-  uint64_t checksum;     // of canonical forms, 0 if it was not computed; 0 of working ones
-  WorkingState working;  // of working forms; zeros of canonical ones
+  uint64_t checksum;     // canonical forms: 0 if it was not computed; working forms: 0
+  WorkingState working;  // working forms only; zeros in canonical ones
 
   bool exact() const noexcept { return form == Form::kExact || form == Form::kWorkingExact; }
   bool canonical() const noexcept { return form == Form::kExact || form == Form::kFull; }
-  uint64_t hashes() const noexcept { return counters.count; }  // of exact forms
-  uint64_t room() const noexcept {                             // of exact forms
+  uint64_t hashes() const noexcept { return counters.count; }  // exact forms only
+  uint64_t room() const noexcept {                             // exact forms only
     return form == Form::kExact ? counters.count : counters.state;
   }
   ExactOrder order() const noexcept { return method->exact_order(shape); }
-  // Of exact forms: whether each hash has a count.
+  // Returns whether each hash of an exact form has a count.
   bool counted() const noexcept { return method->counts(); }
   size_t entry_bytes() const noexcept { return EntryBytes(counted()); }
   uint64_t exact_limit() const noexcept;
   uint64_t state_limit() const noexcept;
-  size_t body_at() const noexcept { return kHeaderBytes + working.shift; }  // of full forms
-  size_t used_bytes() const noexcept {  // of full forms: of the body
+  size_t body_at() const noexcept { return kHeaderBytes + working.shift; }  // full forms only
+  size_t used_bytes() const noexcept {  // full forms only: bytes of the body
     return method->used_bytes != nullptr ? method->used_bytes(shape, counters) : shape.bytes;
   }
   // Returns the size of the body in a full working form.
@@ -115,20 +115,20 @@ struct Header {
   }
   // Returns whether a working form has room for deferred hashes.
   bool may_defer() const noexcept;
-  // Filters that were merged into this one, itself included.
+  // Returns the number of filters that were merged into this one, itself included.
   uint32_t parts() const noexcept { return uint32_t{1} + working.merged; }
   size_t deferred() const noexcept { return working.deferred; }
 };
 
 // ---- exact forms: how many hashes, how many bytes -----------------------------
 
-// A working form up to this room is a plain list; above, it has an index of two
-// 4-byte slots a hash, and where order is by last sight two 4-byte links. With counts,
-// which have no order by last sight, there are 8 bytes more a hash.
+// A working form up to this room is a plain list. A larger one has an index of two 4-byte slots a
+// hash, and two 4-byte links a hash if the order is by last sight. Forms with counts, which have no
+// order by last sight, have 8 bytes more a hash.
 inline constexpr uint64_t kListRoom = 8;
 
-// Working forms stay below PostgreSQL's limit of 1 GiB a value. That ends the
-// exact form early only in filters of more than 340 MiB.
+// Working forms stay below PostgreSQL's limit of 1 GiB a value. Only filters of more than 340 MiB
+// leave the exact form early because of it.
 inline constexpr uint64_t kMaxWorkingBytes = (uint64_t{1} << 30) - 4096;
 
 inline constexpr uint64_t WorkingExactBytes(uint64_t room, ExactOrder order,
@@ -143,7 +143,7 @@ inline constexpr uint64_t MostHashes(ExactOrder order, bool counted = false) noe
          (counted || order == ExactOrder::kLastSight ? 24 : 16);
 }
 
-// The most hashes that a filter keeps before it goes over to its method.
+// Returns the most hashes that a filter keeps before its method takes over.
 inline uint64_t ExactLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
   if (method.growth != nullptr) return method.growth->exact_hashes;
   uint64_t limit = shape.bytes / EntryBytes(method.counts());
@@ -152,9 +152,9 @@ inline uint64_t ExactLimit(const Method& method, const Shape& shape, ExactOrder 
   return limit < most ? limit : most;
 }
 
-// The same for the states of partial aggregates, which are yet to be merged: windows
-// stay exact for all the keys they are sized for, since only hashes can be merged
-// without loss. Such a state becomes its method when it is made canonical.
+// Returns the same limit for the states of partial aggregates, which will be merged. Windows stay
+// exact for all the keys they are sized for, because only hashes can be merged without loss. Such a
+// state leaves the exact form when it is made canonical.
 inline uint64_t StateLimit(const Method& method, const Shape& shape, ExactOrder order) noexcept {
   const uint64_t limit = ExactLimit(method, shape, order);
   if (!method.forgets(shape) || shape.keys <= limit) return limit;
@@ -168,34 +168,34 @@ inline uint64_t Header::state_limit() const noexcept { return StateLimit(*method
 inline constexpr size_t kMaxDeferred = 64;
 inline constexpr uint64_t kDeferFromBytes = 256 * 1024;
 
-// Room for deferred hashes in front of a body of so many bytes, and the most that it is shifted.
+// Returns the room for deferred hashes in front of a body, in hashes.
 inline constexpr size_t DeferredRoom(size_t body_bytes) noexcept {
   return body_bytes >= kDeferFromBytes ? kMaxDeferred : 0;
 }
 inline constexpr size_t kMaxShift = 8 * kMaxDeferred + kLineBytes - 1;
 
-// Bytes of a full working image: its body may start at any of a line's bytes, so
-// that it can be moved to a line's start wherever the image stands.
+// Returns the bytes of a full working image. The room before the body is large enough that the body
+// can be moved to the start of a line at any address of the image.
 inline constexpr uint64_t WorkingFullBytes(size_t body_bytes) noexcept {
   return kHeaderBytes + 8 * DeferredRoom(body_bytes) + (kLineBytes - 1) + body_bytes;
 }
 
-// A full form has the room for them, behind which its body starts. An exact one that grows is
-// small.
+// The body of a full form starts behind the room for deferred hashes. An exact form of a filter
+// that grows is small.
 inline bool Header::may_defer() const noexcept {
   if (!exact()) return working.shift >= 8 * kMaxDeferred;
   return shape.bytes >= kDeferFromBytes && method->growth == nullptr;
 }
 
-// Whether an exact image of n hashes with this room, or a full one, can have so many deferred
-// hashes.
+// Returns whether a full image, or an exact image of n hashes with this room, can have `deferred`
+// deferred hashes.
 inline bool ValidDeferred(const Header& header, size_t deferred, uint64_t n,
                           uint64_t room) noexcept {
   if (deferred > 0 && (!header.may_defer() || deferred >= kMaxDeferred)) return false;
   return !header.exact() || n + deferred <= room;
 }
 
-// Whether the body can start there.
+// Returns whether the body can start at this shift.
 inline bool ValidShift(const Header& header) noexcept {
   const size_t shift = header.working.shift;
   if (header.exact()) return shift == 0;
@@ -205,7 +205,7 @@ inline bool ValidShift(const Header& header) noexcept {
 
 // ---- reading and writing the header -------------------------------------------
 
-// Where fields start that are read or written alone.
+// The places of fields that are read or written alone.
 inline constexpr size_t kChecksumAt = 8;  // or the working state
 inline constexpr size_t kSeedAt = 16;
 inline constexpr size_t kCountAt = 48;
@@ -241,30 +241,30 @@ inline void WriteHeader(uint8_t* image, const Shape& shape, Form form, const Cou
   WriteCounters(image, counters);
 }
 
-// What is wrong with an image.
+// The flaws that an image can have.
 enum class Flaw {
   kNone,
-  kNotAFilter,     // too short for a header, or without the first byte
-  kFutureVersion,  // of the format
-  kUnknownMethod,  // maybe of a later release
-  kUnknownHash,    // the same
-  kParameters,     // that no filter can have
-  kSize,           // does not agree with the header
-  kWorking,        // a working form where only canonical ones may be
+  kNotAFilter,     // it is too short for a header, or has a wrong first byte
+  kFutureVersion,  // the format version is a later one
+  kUnknownMethod,  // the code may be of a later release
+  kUnknownHash,    // the number may be of a later release
+  kParameters,     // no filter can have these parameters
+  kSize,           // the size does not agree with the header
+  kWorking,        // it is a working form where only canonical ones are allowed
   kChecksum,
-  kOrder,  // of exact hashes
-  kBody,   // one that the method does not make
+  kOrder,  // the exact hashes are not in order
+  kBody,   // the method does not make such a body
 };
 
-// The number of the hash of the keys, one that is known or not.
+// Returns the number of the hash of the keys, whether that hash is known or not.
 inline unsigned HashNumberOf(const uint8_t* image) noexcept { return image[3] >> 4; }
 
 // Reads and checks the header in O(1).
 [[nodiscard]] Flaw Check(const uint8_t* image, size_t size, Header* header) noexcept;
 
-// The same for images that are looked at again and again and differ in little but
-// their counts: `raw` is the image of the last full check, `header` that header as
-// it is now, changed along with the image that it belongs to.
+// For images that are checked again and again and differ only in their counts: `raw` is the image
+// at the last full check, and `header` is its header, kept up to date with the image that it
+// belongs to.
 struct LastCheck {
   Header header;
   size_t size = 0;
@@ -296,25 +296,24 @@ struct LastCheck {
   return flaw;
 }
 
-// Whether a body of the same shape, form and seed stands at the same place in an image as
-// at the last check: the cheapest question, for methods without counters.
+// Returns whether the image has a body of the same shape, form and seed at the same place as at the
+// last check. This is the cheapest check, for methods without counters.
 inline bool SameBody(const uint8_t* image, size_t size, const LastCheck& last) noexcept {
   const auto differ = [&](size_t i) { return LoadU64(image + i) ^ LoadU64(last.raw + i); };
   return size == last.size && size >= kHeaderBytes &&
          (differ(0) | differ(kChecksumAt) | differ(kSeedAt) | differ(40)) == 0;
 }
 
-// Over all bytes of a canonical image but the checksum's own.
+// Returns the checksum over all bytes of a canonical image except the checksum's own.
 uint64_t Checksum(const uint8_t* image, size_t size) noexcept;
 void Seal(uint8_t* image, size_t size) noexcept;
 bool ChecksumHolds(const uint8_t* image, size_t size) noexcept;
 
-// Checks bytes from outside: everything that Check() does, that the form is a
-// canonical one, the checksum, the order of sorted hashes, and that each count is one.
-// O(size).
+// Checks bytes from outside. Checks what Check() checks, that the form is canonical, the checksum,
+// the order of sorted hashes, and that each count is a valid one. Takes O(size).
 [[nodiscard]] Flaw Validate(const uint8_t* image, size_t size, Header* header) noexcept;
 
-// The empty filter.
+// Writes the empty filter.
 void WriteEmpty(const Shape& shape, uint8_t* image) noexcept;
 
 }  // namespace dedup

@@ -1,5 +1,4 @@
-// From a key's canonical bytes to its 64-bit hash, by the hash function that the
-// filter has.
+// Computes a key's 64-bit hash from its canonical bytes, with the hash function of the filter.
 
 #ifndef STREAMDEDUP_CORE_KEY_HASH_HPP_
 #define STREAMDEDUP_CORE_KEY_HASH_HPP_
@@ -13,20 +12,20 @@
 
 namespace dedup {
 
-// What two filters must have in common for their hashes of a key to be equal.
+// Two filters with the same seed and hash function hash a key to the same value.
 struct KeySeed {
   uint64_t seed = 0;
   uint8_t hash = kXxh3Hash;
 
   bool operator==(const KeySeed&) const = default;
 
-  // Another one of the same hash function, for what must not look like a key.
+  // Returns another seed of the same hash function, for hashes that must not be those of keys.
   KeySeed Other() const noexcept { return {~seed, hash}; }
 };
 
 inline KeySeed KeySeedOf(const Shape& shape) noexcept { return {shape.seed, shape.hash}; }
 
-// Out of line: it leaves the callers of HashBytes() as small as with XXH3 alone.
+// Not inlined, so that the callers of HashBytes() stay as small as with XXH3 alone.
 __attribute__((noinline)) inline uint64_t SipHashBytes(const void* bytes, size_t size,
                                                        uint64_t seed) noexcept {
   return SipHash24(bytes, size, SipKeyOf(seed));

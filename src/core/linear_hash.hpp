@@ -1,13 +1,13 @@
-// Linear hashing: which page of a live filter that grows has a key.
+// Linear hashing: finds the page of a key in a live filter that grows.
 //
-// The pages are numbered from 0 on. A page of level l has the keys whose page bits end with
-// the l bits of the page's number. When it splits it keeps those with bit l clear; those with
-// bit l set go to the page whose number is 2^l higher, and both have level l + 1. Pages split in
-// the order of their numbers, so the number of pages says which of them have split already, and
-// nothing else has to be known to find a key.
+// The pages are numbered from 0 on. A page of level l has the keys whose page bits end with the l
+// bits of the page's number. When a page splits, it keeps the keys with bit l clear. The keys with
+// bit l set go to the page whose number is 2^l higher. Both pages then have level l + 1. Pages
+// split in the order of their numbers. So the number of pages says which of them have split
+// already, and is enough to find the page of a key.
 //
-// The page bits are the bits of the rest of a key's hash (core/live_line.hpp) in reverse order:
-// each split uses up the top bit of what a fingerprint still has.
+// The page bits are the bits of the rest of a key's hash (core/live_line.hpp) in reverse order.
+// Each split uses up the top bit of the fingerprints.
 
 #ifndef STREAMDEDUP_CORE_LINEAR_HASH_HPP_
 #define STREAMDEDUP_CORE_LINEAR_HASH_HPP_
@@ -20,7 +20,7 @@
 
 namespace dedup::live {
 
-// Levels above this one are not known.
+// There are no levels above this one.
 inline constexpr unsigned kMostLevels = 21;
 inline constexpr uint32_t kMostPages = uint32_t{1} << kMostLevels;
 
@@ -32,26 +32,27 @@ inline uint64_t PageBits(uint64_t rest) noexcept {
   return __builtin_bswap64(bits);
 }
 
-// The address of a key in a filter that grows: the group is the page bits.
+// The address of a key in a filter that grows. Its group is the page bits.
 inline Address GrowingAddressOf(uint64_t hash, unsigned lines) noexcept {
   Address address = AddressOf(hash, 1, lines);
   address.group = PageBits(address.rest);
   return address;
 }
 
-// A filter's level: that of a page that does not split before all others have.
+// Returns the level of a filter. It is the level of a page that splits after all pages of the level
+// below have split.
 inline unsigned LevelOfPages(uint32_t pages) noexcept {
   return static_cast<unsigned>(std::bit_width(pages)) - 1;
 }
 
-// The level of a page of so many.
+// Returns the level of page `page` of `pages`.
 inline unsigned LevelOfPage(uint32_t page, uint32_t pages) noexcept {
   const unsigned level = LevelOfPages(pages);
   const uint32_t first = uint32_t{1} << level;
   return page < pages - first || page >= first ? level + 1 : level;
 }
 
-// The page of so many that has a key.
+// Returns the page, of `pages`, that has the key with these page bits.
 inline uint32_t PageOfBits(uint64_t bits, uint32_t pages) noexcept {
   const unsigned level = LevelOfPages(pages);
   const auto page = static_cast<uint32_t>(bits & LowMask(level + 1));
@@ -64,27 +65,27 @@ inline uint32_t UpperOf(uint32_t page, unsigned level) noexcept {
   return page | uint32_t{1} << level;
 }
 
-// The fewest pages with which there is a page of a level.
+// Returns the fewest pages with which page `page` has level `level`.
 inline uint32_t FewestPages(uint32_t page, unsigned level) noexcept {
   if (level == 0) return 1;
   const uint32_t upper = uint32_t{1} << (level - 1);
   return (page & (upper - 1)) + upper + 1;
 }
 
-// Whether there can be a page of a level when there are so many pages or more.
+// Returns whether page `page` can have this level when there are `pages` pages or more.
 inline bool CanBePage(uint32_t page, unsigned level, uint32_t pages) noexcept {
   return level <= kMostLevels && page <= LowMask(level) &&
          level >= LevelOfPage(PageOfBits(page, pages), pages);
 }
 
-// Whether a page of a level has a key.
+// Returns whether a page of this level has the key with these page bits.
 inline bool HasBits(uint32_t page, unsigned level, uint64_t bits) noexcept {
   return (bits & LowMask(level)) == page;
 }
 
-// Where to look next for a key that was in a page, which has split since to this level, and has
-// it no more: in the page of the split that took it away. That one can have split, too; the page
-// of the key's bits at this level need not be there yet.
+// Returns the page to search next for a key that was in `page`, if that page has since split to
+// `level` and lost the key. It is the new page of the split that moved the key. This new page may
+// have split, too. The page of the key's bits at this level may not exist yet.
 inline uint32_t AfterSplit(uint32_t page, unsigned level, uint64_t bits) noexcept {
   const uint64_t differs = (bits ^ page) & LowMask(level);
   return page | static_cast<uint32_t>(differs & (~differs + 1));

@@ -22,7 +22,7 @@ namespace dedup::live {
 
 using fifo::Address;     // group (the page), line, rest
 using fifo::AddressOf;   // the address of a hash
-using fifo::Alive;       // whether a generation is still in the window of another one
+using fifo::Alive;       // whether a generation is still in the window of another generation
 using fifo::LineLayout;  // the width of a slot, and whether slots hold generations
 using fifo::LineRate;    // the false-positive rate of a line with so many keys
 
@@ -39,7 +39,7 @@ inline bool LineHolds(const uint8_t* line, const LineLayout& layout, uint64_t re
   return fifo::Holds(line, layout, fifo::FingerprintOf(rest, layout), clock, now);
 }
 
-// Adds a key. Returns whether the oldest key of the line gave way.
+// Adds a key. Returns whether the line dropped its oldest key for it.
 inline bool AddToLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t generation,
                       uint32_t clock) noexcept {
   return fifo::Insert(line, layout, fifo::FingerprintOf(rest, layout), generation, clock);
@@ -47,14 +47,14 @@ inline bool AddToLine(uint8_t* line, const LineLayout& layout, uint64_t rest, ui
 
 using fifo::Once;  // what AddOnceToLine() found
 
-// Adds a key to a line of a set, which has no time and in which no key gives way, unless it holds
-// the key already.
+// Adds a key to a line of a set, unless the line holds the key already. A set has no time, and its
+// lines drop no key.
 inline Once AddOnceToLine(uint8_t* line, const LineLayout& layout, uint64_t rest) noexcept {
   return fifo::AddOnce(line, layout, fifo::FingerprintOf(rest, layout));
 }
 
-// Returns whether the line, which has time, holds the key in generation `now`. Sets
-// `*generation` to that of its last sight then.
+// Returns whether the line, which has time, holds the key in generation `now`. If so, sets
+// `*generation` to the generation of the key's last sight.
 inline bool LastSightInLine(const uint8_t* line, const LineLayout& layout, uint64_t rest,
                             uint32_t clock, uint32_t now, uint32_t* generation) noexcept {
   uint64_t slots =
@@ -71,8 +71,8 @@ inline bool LastSightInLine(const uint8_t* line, const LineLayout& layout, uint6
   return found;
 }
 
-// Adds a key to a line that has time, of which the line keeps the last sight only. Returns
-// whether the oldest key of the line gave way.
+// Adds a key to a line that has time. The line keeps only the last sight of the key. Returns
+// whether the line dropped its oldest key for it.
 inline bool AddSightToLine(uint8_t* line, const LineLayout& layout, uint64_t rest,
                            uint32_t generation, uint32_t clock) noexcept {
   uint32_t last = 0;
@@ -83,11 +83,11 @@ inline bool AddSightToLine(uint8_t* line, const LineLayout& layout, uint64_t res
   return AddToLine(line, layout, rest, generation, clock);
 }
 
-// Returns whether a line that has time may have lost a key of the window of `generation`
-// before its time. A line gives up its oldest key, and only when it is full. It stays full
-// until one of the keys that it had then expires, and these were no older than the one that
-// it gave up. So a line with room has lost nothing that would not have expired by now, and a
-// full one nothing younger than its oldest key.
+// Returns whether a line that has time may have dropped a key of the window of `generation` too
+// early. A line drops its oldest key, and only when it is full. It stays full until one of its keys
+// expires, and all of these are at least as young as the dropped key. So a line with room has
+// dropped only keys that would have expired by now, and a full line only keys that are not younger
+// than its oldest key.
 inline bool MayHaveLost(const uint8_t* line, const LineLayout& layout, uint32_t clock,
                         uint32_t generation) noexcept {
   const fifo::Run run = fifo::RunOf(line, layout);
@@ -96,8 +96,8 @@ inline bool MayHaveLost(const uint8_t* line, const LineLayout& layout, uint32_t 
                generation);
 }
 
-// Where the key stands among the keys of a line without time, by when they came: from 0, the
-// oldest, to 1. Negative if the line does not hold it.
+// Returns the key's rank by age among the keys of a line without time: 0 is the oldest, 1 the
+// youngest. Negative if the line does not hold the key.
 inline double AgeInLine(const uint8_t* line, const LineLayout& layout, uint64_t rest) noexcept {
   const uint64_t slots = fifo::SlotsEqual(line, layout, fifo::FingerprintOf(rest, layout), 0);
   if (slots == 0) return -1;
@@ -107,8 +107,9 @@ inline double AgeInLine(const uint8_t* line, const LineLayout& layout, uint64_t 
   return (behind + 0.5) / run.length;
 }
 
-// Takes a key out. Returns false if the line does not hold it. In a line with time it is the
-// youngest key of this fingerprint, and `generation` receives the one that it was added in.
+// Removes a key. Returns false if the line does not hold the key. In a line with time, removes the
+// youngest key with this fingerprint, and sets `*generation` to the generation in which it was
+// added.
 inline bool TakeFromLine(uint8_t* line, const LineLayout& layout, uint64_t rest, uint32_t clock,
                          uint32_t* generation) noexcept {
   const uint64_t fingerprint = fifo::FingerprintOf(rest, layout);
@@ -134,7 +135,7 @@ inline bool TakeFromLine(uint8_t* line, const LineLayout& layout, uint64_t rest,
   return true;
 }
 
-// Takes out the keys that have expired when the clock moves on to `new_clock`.
+// Removes the keys that have expired when the clock moves on to `new_clock`.
 inline void ExpireLine(uint8_t* line, const LineLayout& layout, uint32_t clock,
                        uint32_t new_clock) noexcept {
   fifo::Expire(line, layout, clock, new_clock);

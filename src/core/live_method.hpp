@@ -1,7 +1,7 @@
-// The method of live filters: its shape, and how large a live filter must be.
+// The method of live filters: its shape, and the size that a live filter needs.
 //
-// Every live filter is of the method `fifo` (methods/fifo.hpp), whose groups of lines are
-// the pages. live_line.hpp has what is done to a line.
+// Every live filter is of the method `fifo` (methods/fifo.hpp), whose groups of lines are the
+// pages. live_line.hpp has the functions for one line.
 
 #ifndef STREAMDEDUP_CORE_LIVE_METHOD_HPP_
 #define STREAMDEDUP_CORE_LIVE_METHOD_HPP_
@@ -20,7 +20,7 @@ static_assert(kBodyBytes == fifo::kGroupBytes);
 
 inline constexpr uint32_t kMaxPages = kMaxBodyBytes / kBodyBytes;
 
-// Microseconds.
+// In microseconds.
 inline constexpr uint64_t kMinGeneration = fifo::kMinGenerationUs;
 
 inline bool IsLiveMethod(const Method& method) noexcept { return &method == &fifo::kMethod; }
@@ -30,8 +30,8 @@ inline LineLayout LayoutOf(const Shape& shape) noexcept { return fifo::LayoutOf(
 // Returns the length of a generation in microseconds. Returns 0 if keys do not expire.
 inline uint64_t GenerationLength(const Shape& shape) noexcept { return fifo::GenerationUs(shape); }
 
-// The length of a generation for a ttl, rounded up: the generations of a window are never
-// shorter than the ttl.
+// Returns the length of a generation for a ttl, rounded up, so that the generations of a window are
+// never shorter than the ttl.
 inline constexpr uint64_t GenerationFor(uint64_t ttl) noexcept {
   return (ttl + kWindowGenerations - 1) / kWindowGenerations;
 }
@@ -56,8 +56,8 @@ inline PlanStatus PlanLive(const Shape& prototype, uint64_t generation, uint64_t
   return PlanFilter(fifo::kMethod, request, seed, shape);
 }
 
-// Puts a shape together from its parts, without keys and rate. Returns false if no live
-// filter has it. One that grows has no bytes in its shape.
+// Makes a shape from its parts, without keys and rate. Returns false if no live filter has this
+// shape. The shape of a filter that grows has no bytes.
 inline bool MakeShape(uint32_t pages, const LineLayout& layout, uint64_t generation, uint64_t seed,
                       uint8_t hash, Shape* shape) noexcept {
   *shape = Shape{};
@@ -74,19 +74,20 @@ inline bool MakeShape(uint32_t pages, const LineLayout& layout, uint64_t generat
 
 // ---- filters that grow ---------------------------------------------------------------
 
-// A filter that grows keeps its rate up to so many keys, at least; a few pages short of that it
-// stops to split.
+// A filter that grows keeps its rate up to at least this many keys. It stops splitting a few pages
+// before.
 inline constexpr double kGrowsTo = 1 << 30;
 inline constexpr unsigned kMinGrowingSlotBytes = 4;
 
-// Keys a page on average. A page has between so many and twice as many before it splits: then
-// its lines have room for most of them.
+// Returns the average number of keys a page. A page has between this many and twice as many keys
+// before it splits. Its lines then have room for most of them.
 inline constexpr uint32_t KeysAPage(const LineLayout& layout) noexcept {
   return kLines * layout.usable() * 59 / 100;
 }
 
-// The rate of a filter that holds so many keys, all in lines: whatever its number of pages, since
-// a page of one level more has half as many keys and one bit less a fingerprint.
+// Returns the rate of a filter that holds this many keys, all in lines. The rate does not depend on
+// the number of pages: a page of the next level has half as many keys, and fingerprints with one
+// bit less.
 inline double GrowingRate(const LineLayout& layout, double keys) noexcept {
   return LineRate(layout, keys / kLines);
 }
@@ -100,7 +101,8 @@ inline LineLayout GrowingLayoutFor(double fpr, bool timed) noexcept {
   return layout;
 }
 
-// The most pages with which a filter keeps a rate when all its lines are full. 0: none do.
+// Returns the most pages with which a filter keeps a rate when all its lines are full, or 0 if no
+// number of pages keeps it.
 inline uint32_t MostPages(const LineLayout& layout, double fpr) noexcept {
   const double pages = fpr / LineRate(layout, layout.usable());
   return pages < kMostPages ? static_cast<uint32_t>(pages) : kMostPages;
@@ -116,7 +118,7 @@ inline PlanStatus PlanGrowing(double fpr, uint64_t generation, uint64_t seed, ui
   return PlanStatus::kOk;
 }
 
-// The number of pages for so many keys.
+// Returns the number of pages for this many keys.
 inline uint32_t PagesFor(uint64_t keys, const LineLayout& layout, double fpr) noexcept {
   const uint64_t pages = keys / KeysAPage(layout) + 1;
   const uint32_t most = MostPages(layout, fpr);

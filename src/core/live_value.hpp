@@ -1,5 +1,6 @@
-// Live filters that grow as values of the method `infini`, whose hashes are in the order of live
-// filters then (methods/infini_order.hpp). Nothing here knows PostgreSQL, allocates or throws.
+// Converts live filters that grow to values of the method `infini` and back. The hashes of such a
+// value are in the order of live filters (methods/infini_order.hpp). Nothing here knows PostgreSQL,
+// allocates or throws.
 
 #ifndef STREAMDEDUP_CORE_LIVE_VALUE_HPP_
 #define STREAMDEDUP_CORE_LIVE_VALUE_HPP_
@@ -10,14 +11,15 @@
 
 namespace dedup::live {
 
-// The first bits of a key's rest, as many as a fingerprint of level 0 has, and its line.
+// The line of a key, and the first bits of its rest: as many as a fingerprint of level 0 has.
 struct LongFingerprint {
   uint64_t bits;
   unsigned line;
 };
 
-// Runs visit(bits, generation) for the keys of a line of a page with this number, whose level is
-// the layout's. A fingerprint 0 is stored as 1, so that both may be meant.
+// Runs visit(bits, generation) for the keys of a line. The line is in the page with this number;
+// the level of the page is the layout's. The fingerprint 0 is stored as 1, so a stored 1 is visited
+// as both.
 template <typename Visit>
 inline void ForEachInLine(const uint8_t* line, const LineLayout& layout, uint32_t page,
                           uint32_t clock, Visit visit) noexcept {
@@ -34,8 +36,8 @@ inline void ForEachInLine(const uint8_t* line, const LineLayout& layout, uint32_
   }
 }
 
-// The shape of a value for the keys of a live filter whose fingerprints have so many bits: its
-// slots are wide enough to keep them.
+// Returns the shape of a value for the keys of a live filter whose fingerprints have `bits` bits.
+// Its slots are wide enough to keep them.
 inline Shape ValueShape(const Shape& live, unsigned bits) noexcept {
   unsigned slot_bytes = infini::kMinSlotBytes;
   while (slot_bytes < infini::kMaxSlotBytes &&
@@ -56,7 +58,8 @@ inline uint64_t MostKeysOfValue(const Shape& shape) noexcept {
   return infini::Limit(infini::SlotBytes(shape), infini::kTopStep);
 }
 
-// The counters of an empty value with room for so many keys, and the bytes of its body.
+// Returns the counters of an empty value with room for this many keys, and sets `*bytes` to the
+// size of its body.
 inline Counters EmptyValue(const Shape& shape, uint64_t keys, uint32_t* bytes) noexcept {
   *bytes = infini::BytesFor(shape, keys);
   return {0, infini::StateOf(*bytes)};
@@ -76,16 +79,17 @@ inline void AddToValue(const Shape& shape, Counters* counters, uint8_t* body,
   });
 }
 
-// Whether a value can be loaded into a live filter that grows, if its keys have bits enough.
+// Returns whether a value can be loaded into a live filter that grows, if its keys have enough
+// bits.
 inline bool CanBeLoaded(const Method& method) noexcept { return &method == &infini::kMethod; }
 
-// The bits of each key that a value needs to be loaded.
+// Returns how many bits of each key a value must have to be loaded.
 inline unsigned NeededBits(const Shape& shape, unsigned bits) noexcept {
   const unsigned have = infini::InLiveOrder(shape) ? infini::LiveBits(shape) : bits;
   return (have > bits ? have : bits) + infini::kLiveLineBits;
 }
 
-// Runs visit(p, prefix) for the prefixes of p bits that a value has.
+// Runs visit(p, prefix) for each prefix of a value; `p` is the number of its bits.
 template <typename Visit>
 inline void ForEachPrefix(const Shape& shape, const Counters& counters, const uint8_t* body,
                           Visit visit) noexcept {
@@ -97,9 +101,9 @@ inline void ForEachPrefix(const Shape& shape, const Counters& counters, const ui
   });
 }
 
-// Runs visit(fingerprint) for what a prefix of at least NeededBits() bits stands for in a live
-// filter whose fingerprints have so many bits: one, or two neighbours. Returns false for a prefix
-// that no key has.
+// Runs visit(fingerprint) for the fingerprints that a prefix of at least NeededBits() bits has in a
+// live filter whose fingerprints have `bits` bits. There are one or two neighbouring ones. Returns
+// false if no key can have this prefix.
 template <typename Visit>
 inline bool FromPrefix(const Shape& shape, unsigned bits, unsigned p, uint64_t prefix,
                        Visit visit) noexcept {

@@ -1,4 +1,4 @@
-// Merging two filters: what is not inlined of merge.hpp.
+// Merging two filters: the functions of merge.hpp that are not inlined.
 
 #include "merge.hpp"
 
@@ -11,14 +11,14 @@
 namespace dedup {
 namespace {
 
-// Whether both are exact and have their hashes in order of value, so that one pass over
-// both lists merges them.
+// Returns whether both filters are exact with their hashes in order of value, so that one pass over
+// both lists can merge them.
 bool BothSorted(const Header& a, const Header& b) noexcept {
   return a.form == Form::kExact && b.form == Form::kExact && a.order() == ExactOrder::kSorted &&
          !a.method->forgets(a.shape);
 }
 
-// Bytes of the larger of what two exact filters of so many hashes may become.
+// Returns the most bytes that the merge of two exact filters with `hashes` hashes may need.
 size_t LargestOf(const Header& header, uint64_t hashes, uint64_t limit) noexcept {
   const size_t full = kHeaderBytes + BodyBytesFor(header, hashes), entry = header.entry_bytes();
   if (hashes <= limit) return kHeaderBytes + entry * hashes;
@@ -26,10 +26,11 @@ size_t LargestOf(const Header& header, uint64_t hashes, uint64_t limit) noexcept
   return full > most ? full : most;
 }
 
-// Adds the hashes of an exact filter to a body for which they may come in any order. Where keys can
-// be forgotten, a key that is there already is not stored again, unless merges add up: two of these
-// hashes that share a fingerprint share one copy then, too, and forgetting the one forgets the
-// other. Nor where a body counts its keys, to know when it has to grow. False: it would be full.
+// Adds the hashes of an exact filter to a body for which the order of keys does not matter. If the
+// body can forget keys and merges do not add up, a key that is there already is not stored again.
+// Then two hashes that share a fingerprint share one copy, and forgetting one of the keys forgets
+// both. A key that is there is also not stored again if the body counts its keys to know when to
+// grow. Returns false if the body would be full.
 bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
                uint8_t* body) noexcept {
   const Method& method = *header.method;
@@ -51,8 +52,9 @@ bool AddHashes(const Header& header, const uint8_t* image, Counters* counters,
   return taken;
 }
 
-// How many keys a full filter has with the hashes of an exact one: of one that grows those that
-// it does not hold, of others it does not matter.
+// Returns how many keys a full filter has after the hashes of an exact one are added. For filters
+// that grow, counts the hashes that the full filter does not hold. For other filters the number
+// does not matter.
 uint64_t KeysWith(const uint8_t* full, const Header& full_header, const uint8_t* exact,
                   const Header& exact_header) noexcept {
   uint64_t keys = full_header.counters.count;
@@ -66,8 +68,8 @@ uint64_t KeysWith(const uint8_t* full, const Header& full_header, const uint8_t*
   return keys;
 }
 
-// Runs visit(hash, count) over the union of two sorted lists, in order; counts of a hash in
-// both are added.
+// Runs visit(hash, count) over the union of two sorted lists, in order. The counts of a hash in
+// both lists are added.
 template <typename Visit>
 inline void ForEachOfBoth(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                           Visit visit) noexcept {
@@ -93,7 +95,7 @@ inline void ForEachOfBoth(const uint8_t* a, const Header& ha, const uint8_t* b, 
   });
 }
 
-// Both sorted: the union.
+// Merges two sorted lists into their union.
 size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                    uint64_t limit, uint8_t* out) noexcept {
   const bool counted = ha.counted();
@@ -133,14 +135,15 @@ size_t MergeSorted(const uint8_t* a, const Header& ha, const uint8_t* b, const H
   return taken ? WriteFull(ha.shape, counters, out) : 0;
 }
 
-// Both exact: the union, by age rank from the youngest, the left's the younger on
-// ties. A key in both keeps the younger of its two ages, and the sum of its counts.
+// Merges two exact filters into their union, by age rank from the youngest. On ties, the left
+// filter's key is the younger. A key in both filters keeps the younger of its two ages, and the sum
+// of its counts.
 size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                   uint64_t limit, uint8_t* out, uint8_t* scratch) noexcept {
   if (BothSorted(ha, hb)) return MergeSorted(a, ha, b, hb, limit, out);
   const Shape& shape = ha.shape;
   const uint64_t na = ha.hashes(), nb = hb.hashes(), both = na + nb;
-  // The two lists oldest first, then a set that takes them youngest first.
+  // Scratch holds the two lists oldest first, then a set that takes them youngest first.
   uint8_t* lists = scratch;
   uint64_t written = 0;
   const bool counted = ha.counted();
@@ -190,7 +193,8 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
   }
   Counters counters;
   if (ha.method->forgets(shape) && ha.method->merge_keeps_all && n > shape.keys) {
-    // One list of more keys than the window would lose the older ones of each.
+    // If there are more keys than the window holds, replaying one list would lose the older keys of
+    // one filter.
     Counters replayed;
     if (!BodyTo(a, ha, shape.bytes, &counters, to) ||
         !BodyTo(b, hb, shape.bytes, &replayed, scratch) ||
@@ -204,7 +208,7 @@ size_t MergeExact(const uint8_t* a, const Header& ha, const uint8_t* b, const He
   ClearInPieces(to, bytes);
   bool taken = true;
   if (ha.method->growth != nullptr) {
-    // The same bytes as of stored filters.
+    // This gives the same bytes as merging stored filters.
     for (uint64_t i = 0; i < n; ++i) StoreU64(lists + 8 * i, merged.at(i));
     SortEntries(lists, n, false);
     InBatchesSpread(lists, n, [&](const uint64_t* hashes, const uint64_t* counts, size_t size) {
@@ -236,7 +240,7 @@ MergeBytes MergeNeeds(const Header& a, const Header& b, uint64_t limit) noexcept
   const size_t entry = a.entry_bytes();
   if (BothSorted(a, b)) return {LargestOf(a, both, limit), 0};
   size_t scratch = WorkingExactBytes(both, ExactOrder::kFirstSight, a.counted()) + entry * both;
-  // For windows, of which each may be replayed on its own.
+  // Each filter of a window may be replayed on its own.
   if (a.method->growth == nullptr && scratch < a.shape.bytes) scratch = a.shape.bytes;
   return {LargestOf(a, both, limit), scratch};
 }
@@ -250,7 +254,8 @@ size_t MergeTo(const uint8_t* a, const Header& ha, const uint8_t* b, const Heade
   uint8_t* body = out + kHeaderBytes;
   Counters counters;
   if (AnyOrder(ha) && ha.exact() != hb.exact()) {
-    // In any order: the hashes go straight into the other's body.
+    // The order of the hashes does not matter, so they go straight into the body of the full
+    // filter.
     const bool left_full = hb.exact();
     const uint8_t* full = left_full ? a : b;
     const Header& full_header = left_full ? ha : hb;
@@ -302,7 +307,7 @@ size_t ReducedBytes(const Header& header, const Shape& to) noexcept {
 void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8_t* out) noexcept {
   const size_t size = ReducedBytes(header, to);
   if (header.exact()) {
-    // Exact filters differ by their shape only, so this one is written with the new shape.
+    // Exact filters differ in their shape only, so the filter is written with the new shape.
     Header same = header;
     same.shape = to;
     WriteCanonical(image, same, out);
@@ -315,8 +320,8 @@ void ReduceTo(const uint8_t* image, const Header& header, const Shape& to, uint8
   Seal(out, size);
 }
 
-// Two keys whose entries are the same become one entry: they are joined. A body has the right size
-// if no more than so many keys were joined, plus one key in some thousands.
+// Two keys with the same entry become one entry: they are joined. A body has the right size if at
+// most this many keys were joined, plus one key in some thousands.
 static constexpr uint64_t kFewJoined = 4;
 
 bool MergesToPlain(const Header& a, const Header& b, const Shape& to) noexcept {
@@ -326,7 +331,8 @@ bool MergesToPlain(const Header& a, const Header& b, const Shape& to) noexcept {
 
 uint64_t PlainKeys(const uint8_t* a, const Header& ha, const uint8_t* b, const Header& hb,
                    const Shape& to) noexcept {
-  // Looking up is cheaper in the larger one. In a state the keys of a plain filter are not found.
+  // Lookups are cheaper in the larger filter. The keys of a plain filter cannot be looked up in a
+  // state.
   const bool in_left = ha.shape == to || ha.used_bytes() >= hb.used_bytes();
   const uint8_t* larger = in_left ? a : b;
   const uint8_t* state = in_left ? b : a;
@@ -354,8 +360,8 @@ size_t MergeToPlain(const uint8_t* a, const Header& ha, const uint8_t* b, const 
     joined = growth->take_state(to, &counters, body, ha.shape, ha.counters, a + ha.body_at());
   }
   joined += growth->take_state(to, &counters, body, hb.shape, hb.counters, b + hb.body_at());
-  // Keys that are joined hold others by chance, which do not count then. Where keys were chosen to
-  // meet in few lines, a larger body would not help.
+  // Keys that are joined by chance do not count here. A larger body would not help if keys were
+  // chosen to meet in few lines.
   if (bytes < PlainBytes(ha, to, ha.counters.count + hb.counters.count) &&
       (counters.count > growth->limit(to, counters) ||
        joined > kFewJoined + counters.count / 4096)) {

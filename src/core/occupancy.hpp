@@ -1,9 +1,9 @@
-// The exact sums behind the sizes: how many keys fall on a block, how many of
-// its positions they set, and how likely a new key then finds all of its own set.
+// The exact sums for the sizes of filters: how many keys fall on a block, how many of its positions
+// they set, and how likely a new key then finds all of its own positions set.
 //
-// Bloom's formula takes the mean fill and the same load everywhere. In blocks
-// the load varies, and the rate is convex in it: sized by the formula, a blocked
-// filter asked for 0.0001 has 2.9 times that.
+// Bloom's formula assumes the mean fill, and the same load everywhere. In blocks the load varies,
+// and the rate is convex in the load. Sized by Bloom's formula, a blocked filter with the requested
+// rate 0.0001 has 2.9 times that rate.
 
 #ifndef STREAMDEDUP_CORE_OCCUPANCY_HPP_
 #define STREAMDEDUP_CORE_OCCUPANCY_HPP_
@@ -21,13 +21,15 @@ inline double IntPower(double base, int exponent) noexcept {
   return result;
 }
 
-// Probability that k random positions of m are all set after t random settings,
-// E[(X/m)^k] with X the number of positions set. Mean and variance of X are exact;
-// the expectation is taken to second order. Against the exact chain that is right to
-// 0.2 % for m = 512 and k = 16, and to 3 % for k = 32; m = 64 would be off by 8 %.
+// Returns the probability that k random positions of m are all set after t random settings. This is
+// E[(X/m)^k], where X is the number of positions set. Mean and variance of X are exact; the
+// expectation is computed to second order. Compared with the exact Markov chain, the error is 0.2 %
+// for m = 512 and k = 16, and 3 % for k = 32. For m = 64 it would be 8 %.
 inline double AllSetProbability(double m, double t, int k) noexcept {
-  const double one = std::exp(t * std::log1p(-1 / m));              // a given position is clear
-  const double two = m > 2 ? std::exp(t * std::log1p(-2 / m)) : 0;  // two given positions are
+  // probability that a given position is clear
+  const double one = std::exp(t * std::log1p(-1 / m));
+  // probability that two given positions are clear
+  const double two = m > 2 ? std::exp(t * std::log1p(-2 / m)) : 0;
   const double mean = m * (1 - one);
   if (mean <= 0) return 0;
   double variance = m * (m - 1) * two + m * one - m * m * one * one;
@@ -37,11 +39,11 @@ inline double AllSetProbability(double m, double t, int k) noexcept {
   return p < 1 ? p : 1;
 }
 
-// From this many blocks on, loads are taken as Poisson; below, as binomial.
+// Loads are taken as Poisson from this many blocks on, and as binomial for fewer.
 inline constexpr double kPoissonFrom = 400;
 
-// Calls visit(load, probability) for the loads of one block when `keys` keys fall
-// at random on `blocks` blocks, leaving out tails of less than 1e-14 or so.
+// Calls visit(load, probability) for the loads of one block when `keys` keys fall at random on
+// `blocks` blocks. Leaves out tails of less than about 1e-14.
 template <typename Visit>
 inline void ForEachLoad(double keys, double blocks, Visit visit) noexcept {
   const double mean = keys / blocks;
@@ -71,8 +73,8 @@ inline void ForEachLoad(double keys, double blocks, Visit visit) noexcept {
   }
 }
 
-// Rate at which a new key finds its k positions set in a filter of `blocks`
-// blocks of m positions that holds `keys` keys, each in one block.
+// Returns the rate at which a new key finds its k positions set. The filter has `blocks` blocks of
+// m positions and holds `keys` keys, each in one block.
 inline double BlockedRate(double keys, double blocks, double m, int k) noexcept {
   if (keys <= 0) return 0;
   double rate = 0;
@@ -81,10 +83,10 @@ inline double BlockedRate(double keys, double blocks, double m, int k) noexcept 
   return rate < 1 ? rate : 1;
 }
 
-// Inverts the mean fill: how many keys, each setting k of m positions in one of
-// `blocks` blocks, leave on average the share `clear` of all positions clear.
+// Inverts the mean fill: returns how many keys leave the share `clear` of all positions clear, on
+// average, if each key sets k of m positions in one of `blocks` blocks.
 inline double KeysFromClear(double clear, double blocks, double m, int k) noexcept {
-  const double floor_clear = 0.5 / (blocks * m);  // all set: at least this many
+  const double floor_clear = 0.5 / (blocks * m);  // all are set: the result is a lower limit
   if (clear < floor_clear) clear = floor_clear;
   const double stays_clear = std::exp(k * std::log1p(-1 / m));
   const double keys = std::log(clear) / std::log1p(-(1 - stays_clear) / blocks);

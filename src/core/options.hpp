@@ -1,5 +1,5 @@
-// The option text of dedup_method(): "k=6 fpr=0.01 refresh=on", by the method's
-// own list of options, and hash=, which is every method's.
+// Parses the option text of dedup_method(), "k=6 fpr=0.01 refresh=on", with the method's own list
+// of options and hash=, which every method has.
 
 #ifndef STREAMDEDUP_CORE_OPTIONS_HPP_
 #define STREAMDEDUP_CORE_OPTIONS_HPP_
@@ -15,16 +15,16 @@ namespace dedup {
 enum class OptionStatus {
   kOk,
   kNoValue,  // a word without '='
-  kUnknown,  // no such option of this method
+  kUnknown,  // the method has no such option
   kTwice,
-  kBadValue,  // not of its kind, or out of range
+  kBadValue,  // it has the wrong type, or is out of range
 };
 
 struct OptionError {
   OptionStatus status = OptionStatus::kOk;
-  const char* text = nullptr;  // the word at fault
+  const char* text = nullptr;  // the word with the error
   size_t length = 0;
-  const OptionSpec* spec = nullptr;  // of kTwice and kBadValue
+  const OptionSpec* spec = nullptr;  // for kTwice and kBadValue
 };
 
 inline bool ParseOptionValue(const OptionSpec& spec, const char* from, const char* to,
@@ -51,7 +51,7 @@ inline bool ParseOptionValue(const OptionSpec& spec, const char* from, const cha
     return false;
   }
   const bool whole = spec.kind != OptionKind::kReal;
-  // Digits, a point and an exponent; no sign, no inf or nan, no locale.
+  // Reads digits, a point and an exponent. Accepts no sign, no inf or nan, and no locale.
   double result = 0;
   int exponent = 0, digits = 0;
   const char* at = from;
@@ -71,7 +71,7 @@ inline bool ParseOptionValue(const OptionSpec& spec, const char* from, const cha
     at = end;
   }
   if (at != to) return false;
-  // One division or multiplication by an exact power, so that 0.01 is 0.01.
+  // There is one division or multiplication by an exact power, so that "0.01" becomes exactly 0.01.
   double power = 1;
   for (int i = exponent < 0 ? -exponent : exponent; i > 0; --i) power *= 10;
   *value = exponent < 0 ? result / power : result * power;

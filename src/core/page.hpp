@@ -1,5 +1,5 @@
-// The bytes of a live filter's pages. Functions over one page of 8192 bytes that the
-// caller owns and has locked; nothing here knows PostgreSQL, allocates or throws.
+// The bytes of a live filter's pages. The functions work on one page of 8192 bytes, which the
+// caller owns and has locked. Nothing here knows PostgreSQL, allocates or throws.
 //
 // A main page, in lines of 64 bytes:
 //   line 0        PostgreSQL's page header (24 bytes) with our checksum (page_sum.hpp),
@@ -7,7 +7,7 @@
 //   lines 1-4     16 tags: {transaction id u64, generation u32, base u32}
 //   lines 5-24    the area: 160 entries of 8 bytes
 //   lines 25-127  103 lines of fingerprints (live_line.hpp)
-// An overflow page, of which a main page has a chain while it needs them:
+// An overflow page. A main page has a chain of these while it needs them:
 //   line 0        headers
 //   lines 1-31    124 tags
 //   lines 32-127  the area: 768 entries
@@ -17,36 +17,36 @@
 // A key's slot is the last 10 bits of its rest. A leaf has one slot, or several that share it: a
 // power of two of them, from a multiple of their number on.
 //
-// A key enters a page as an entry: in flight, with 40 bits of its hash beside its line
-// and a tag that names its transaction. Once that transaction has committed, and no
-// snapshot is left that does not see it, the entry may be folded into its line, as a
-// short fingerprint; but only when room is needed, so that a page with few keys makes
-// no false positives in practice. Until then its tag is made kFrozen.
+// A key enters a page as an entry. The entry has 40 bits of the key's hash, the key's line, and a
+// tag, which names the key's transaction. After that transaction has committed and is visible to
+// every snapshot, the entry may be folded into its line, as a short fingerprint. This is done only
+// when room is needed, so that a page with few keys has no false positives in practice. Until then
+// the entry's tag is set to kFrozen.
 //
-// An entry, from the low bits: 8 tag (0: taken back), 4 epoch, 4 turn, 7 line, 1
-// forgotten, 40 rest. It is there if its epoch is the page's: so emptying an area is one
-// byte. Turns tell roughly in which order the entries of one transaction came: the page's
-// turn moves on at about one key in ten (so that the byte is rarely logged).
+// An entry, from the low bits: 8 tag (0: taken back), 4 epoch, 4 turn, 7 line, 1 forgotten, 40
+// rest. An entry is valid if its epoch is the page's. So one byte empties an area. Turns give the
+// approximate order in which the entries of one transaction came. The page's turn advances at about
+// one key in ten, so that the byte is rarely logged.
 //
-// A forgotten entry is a key that its tag's transaction forgets: the key is there unless that
-// transaction commits. The tag's base says since when it was there: 0 for a key that was
-// committed for all, else the low half of the id of the transaction that had added it. That is
-// one that encloses the forgetting one, or that has committed but not for every snapshot. So
-// the key of such an entry is there if the base has committed and the tag's transaction has
-// not. A key that is added again after that gets another entry: a key is there if one of its
-// entries says so. Entries that are not forgotten have tags without a base.
+// A forgotten entry is a key that its tag's transaction forgets: the key is present unless that
+// transaction commits. The tag's base says which transaction had added the key. It is 0 for a key
+// that was committed for every snapshot. Else it is the low half of the id of the transaction that
+// added the key: one that encloses the forgetting transaction, or one that has committed but is not
+// visible to every snapshot. So the key of a forgotten entry is present if the base has committed
+// and the tag's transaction has not. A key that is added again after that gets another entry: a key
+// is present if one of its entries says so. Tags of entries that are not forgotten have no base.
 //
-// A main page of a filter that grows has a number (core/linear_hash.hpp) besides its block, and
-// a level. Its overflow pages name it by that number, and have the level that it had when they
-// joined its chain: so they need no change when it splits or moves. Where each main page is, is
-// said by a map:
+// A main page of a filter that grows has a number (core/linear_hash.hpp), which differs from its
+// block, and a level. Its overflow pages store that number, and the level that the main page had
+// when they joined its chain. So they need no change when the main page splits or moves. A map says
+// where each main page is:
 //   the root      line 0: headers; then the number of main pages u32, and the blocks of up to
 //                 2,031 map pages, u32 each
 //   a map page    line 0: headers; then the blocks of 2,032 main pages, u32 each; 0: none yet
 //
-// Entries are hashed to lines of the area: a key is in the first of kProbeLines lines
-// from its own on that had room. A line with a free entry ends the search, so that it
-// rarely takes more than one or two.
+// Entries are hashed to lines of the area. A key is in its own line, or in one of the kProbeLines -
+// 1 lines after it: the first that had room. A line with a free entry ends the search, so that a
+// search rarely reads more than one or two lines.
 //
 // Numbers are little-endian.
 
@@ -82,24 +82,27 @@ enum class Kind : uint8_t {
   kFan = 7    // of a chain
 };
 
-// Added to the kind of a page in memory whose checksum was found wrong.
+// Added to the kind of a page in memory whose checksum is wrong.
 inline constexpr uint8_t kDamaged = 0x80;
 
-// Our header, behind PostgreSQL's: where each field is. Only this file and those that log a
-// change of single bytes (live/store) use the places; all others use the functions below.
+// Where each field of our header is; it follows PostgreSQL's header. Only this file, and the files
+// that log a change of single bytes (live/store), use these places. All other files use the
+// functions below.
 inline constexpr size_t kMagicAt = 24;    // u24
-inline constexpr size_t kLevelAt = 27;    // u8: the page's level; 0 unless the filter grows
+inline constexpr size_t kLevelAt = 27;    // u8: the page's level; 0 in filters that do not grow
 inline constexpr size_t kVersionAt = 28;  // u8
 inline constexpr size_t kKindAt = 29;     // u8
-inline constexpr size_t kEpochAt = 30;    // u8, 1 to 15: that of valid entries
+inline constexpr size_t kEpochAt = 30;    // u8, 1 to 15: the epoch of valid entries
 inline constexpr size_t kLayoutAt = 31;   // u8: slot bytes (1: 12 bits), +128 timed, +64 grows
-inline constexpr size_t kBlockAt = 32;    // u32: this page's own number
+inline constexpr size_t kBlockAt = 32;    // u32: the block number of this page
 inline constexpr size_t kNextAt = 36;     // u32: next page of the chain, or 0
-inline constexpr size_t kLoaderAt = 40;   // u64: whose the lines are as a whole, or 0
-inline constexpr size_t kClockAt = 48;    // u32: the lines' newest generation
-inline constexpr size_t kEarlyAt = 52;    // u32: keys that gave way before their time
-inline constexpr size_t kNumberAt = 52;   // u32, main, if the filter grows; map: which one it is
-inline constexpr size_t kTurnAt = 60;     // u8, 0 to 15: that of the next entry
+// u64: the transaction that loaded the lines as a whole, or 0
+inline constexpr size_t kLoaderAt = 40;
+inline constexpr size_t kClockAt = 48;  // u32: the newest generation of the lines
+inline constexpr size_t kEarlyAt = 52;  // u32: keys that were dropped before their time
+// u32; main pages of filters that grow, and map pages: the page's number
+inline constexpr size_t kNumberAt = 52;
+inline constexpr size_t kTurnAt = 60;  // u8, 0 to 15: the turn of the next entry
 
 // The seven bytes around kTurnAt have one meaning in a main page and in the page of counters,
 // another in an overflow page. They are 0 in pages of the other kinds.
@@ -116,17 +119,17 @@ static_assert(kSettledLowAt + 4 == kTurnAt && kSettledHighAt == kTurnAt + 1);
 static_assert(kSettledHighAt + 3 == kHeaderEnd && kHeaderEnd == kLineBytes);
 static_assert(kDepthAt == kTurnAt + 1 && kPartAt + 2 == kHeaderEnd);
 
-// Ids that stand for no transaction.
+// Ids that are not those of a transaction.
 inline constexpr uint64_t kNoXid = 0;
-inline constexpr uint64_t kFrozen = 2;  // committed, for every snapshot
+inline constexpr uint64_t kFrozen = 2;  // committed, and visible to every snapshot
 
 struct Geometry {
-  uint32_t pages;  // main pages; the page of counters is the next one. 0: the filter grows
+  uint32_t pages;  // number of main pages; the page of counters follows them. 0: the filter grows
   LineLayout layout;
-  bool forgets;  // full lines give up their oldest key
+  bool forgets;  // full lines drop their oldest key
 };
 
-// Where tags and entries are in a page of a kind.
+// The places of tags and entries in a page of this kind.
 struct AreaShape {
   unsigned tags;
   unsigned lines;
@@ -142,16 +145,16 @@ static_assert(kOverflowArea.lines_at == kTagsAt + kOverflowArea.tags * kTagBytes
 static_assert(kMainArea.lines_at + kMainArea.lines * kLineBytes == kLinesAt);
 static_assert(kOverflowArea.lines_at + kOverflowArea.lines * kLineBytes == kPageBytes);
 
-// In the page of counters: who has said whether the filter covers its table
-// (live/cover.cpp), u64 each, and from which generation on, u32, then u32 0. The rest of that
-// page, behind the header, changes without a lock of its own.
+// In the page of counters: the transactions that stated whether the filter covers its table
+// (live/cover.cpp), u64 each, and the generation from which on it does, u32, then u32 0. The rest
+// of that page, behind the header, is changed without a lock.
 inline constexpr size_t kCoverAt = 192;
 inline constexpr unsigned kCoverWords = 4;
 inline constexpr size_t kCoverFromAt = kCoverAt + 8 * kCoverWords;
 inline constexpr size_t kCoverEnd = kCoverFromAt + 8;
 
 inline constexpr unsigned kEntriesPerLine = kLineBytes / 8;
-inline constexpr unsigned kProbeLines = 20;  // all of a main page
+inline constexpr unsigned kProbeLines = 20;  // all lines of a main page's area
 inline constexpr uint8_t kLastEpoch = 15;
 inline constexpr unsigned kLastTurn = 15;
 inline constexpr unsigned kMaxTags = 124;
@@ -162,7 +165,7 @@ inline bool IsFan(const uint8_t* page) noexcept { return KindOf(page) == Kind::k
 inline const AreaShape& AreaOf(const uint8_t* page) noexcept {
   return KindOf(page) == Kind::kOverflow ? kOverflowArea : IsFan(page) ? kNoArea : kMainArea;
 }
-// A layout in one byte, here and in dumps.
+// Returns the layout in one byte, as stored in pages and in dumps.
 inline constexpr uint8_t kTimed = 0x80;
 inline constexpr uint8_t kGrows = 0x40;
 inline uint8_t LayoutByte(const LineLayout& layout) noexcept {
@@ -180,13 +183,13 @@ inline void SetLevel(uint8_t* page, unsigned level) noexcept {
   page[kLevelAt] = static_cast<uint8_t>(level);
 }
 
-// The layout of the lines of a main page of a filter.
+// Returns the layout of the lines of one main page.
 inline LineLayout LayoutIn(const uint8_t* main, LineLayout layout) noexcept {
   layout.level = LevelOf(main);
   return layout;
 }
 
-// The number of a main page.
+// Returns the number of a main page.
 inline uint32_t NumberOf(const uint8_t* main) noexcept {
   return IsOfGrowing(main) ? LoadU32(main + kNumberAt) : BlockOf(main);
 }
@@ -194,13 +197,15 @@ inline uint32_t NextOf(const uint8_t* page) noexcept { return LoadU32(page + kNe
 inline constexpr size_t kNextBytes = 4;
 inline void SetNext(uint8_t* page, uint32_t block) noexcept { StoreU32(page + kNextAt, block); }
 
-// The newest transaction whose keys in this main page, or its chain, were settled as
-// committed: who has an older snapshot can no longer tell them from earlier ones. 56 bits.
+// Returns the newest transaction whose keys in this main page or its chain were settled as
+// committed. For a snapshot that is older than this transaction, its keys look the same as earlier
+// ones. 56 bits.
 inline uint64_t SettledOf(const uint8_t* main) noexcept {
   const auto high = [main](size_t i) { return uint64_t{main[kSettledHighAt + i]} << 8 * i; };
   return LoadU32(main + kSettledLowAt) | (high(0) | high(1) | high(2)) << 32;
 }
-// The bytes from kSettledLowAt to the header's end, which say that and the page's turn.
+// Writes the bytes from kSettledLowAt to the header's end, which hold that transaction and the
+// page's turn.
 inline void PackSettled(uint8_t* bytes, uint64_t xid, uint8_t turn) noexcept {
   StoreU32(bytes, static_cast<uint32_t>(xid));
   bytes[kTurnAt - kSettledLowAt] = turn;
@@ -223,15 +228,15 @@ inline bool IsChainedTo(const uint8_t* overflow, const uint8_t* main) noexcept {
              OwnerOf(overflow);
 }
 
-// The transaction that has loaded the lines of a main page and may still be under way.
+// Returns the transaction that loaded the lines of a main page and may still be in progress.
 inline uint64_t LoaderOf(const uint8_t* main) noexcept { return LoadU64(main + kLoaderAt); }
 inline void SetLoader(uint8_t* main, uint64_t xid) noexcept { StoreU64(main + kLoaderAt, xid); }
 
 inline uint32_t ClockOf(const uint8_t* main) noexcept { return LoadU32(main + kClockAt); }
 inline void SetClock(uint8_t* main, uint32_t clock) noexcept { StoreU32(main + kClockAt, clock); }
 
-// The number of keys of a time window that gave way before their time. In a filter that grows
-// none does.
+// Returns the number of keys of a time window that were dropped before their time. A filter that
+// grows drops none.
 inline uint32_t EarlyOf(const uint8_t* main) noexcept {
   return IsOfGrowing(main) ? 0 : LoadU32(main + kEarlyAt);
 }
@@ -239,7 +244,7 @@ inline void SetEarly(uint8_t* main, uint32_t early) noexcept {
   if (!IsOfGrowing(main)) StoreU32(main + kEarlyAt, early);
 }
 
-// Makes an overflow page that has left its chain a free page.
+// Turns an overflow page that has left its chain into a free page.
 inline void FreePage(uint8_t* overflow) noexcept {
   overflow[kKindAt] = static_cast<uint8_t>(Kind::kFree);
   SetNext(overflow, 0);
@@ -277,7 +282,7 @@ inline void InitOverflowPage(uint8_t* page, uint32_t block, const LineLayout& la
   InitChainPage(page, Kind::kOverflow, block, layout, main);
 }
 
-// What a look at the header finds wrong; null if nothing.
+// Checks the header. Returns what is wrong with it, or null.
 inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
                               const LineLayout& layout) noexcept {
   if ((LoadU32(page + kMagicAt) & 0xffffff) != kPageMagic) {
@@ -305,8 +310,8 @@ inline const char* HeaderFlaw(const uint8_t* page, Kind kind, uint32_t block,
 
 // ---- the map of a filter that grows ------------------------------------------------
 
-inline constexpr size_t kPagesAt = kHeaderEnd;     // of the root: the number of main pages
-inline constexpr size_t kMapsAt = kHeaderEnd + 4;  // of the root: blocks of map pages
+inline constexpr size_t kPagesAt = kHeaderEnd;     // in the root: the number of main pages
+inline constexpr size_t kMapsAt = kHeaderEnd + 4;  // in the root: the blocks of map pages
 inline constexpr unsigned kPagesAMap = (kPageBytes - kHeaderEnd) / 4;
 inline constexpr unsigned kMostMaps = (kPageBytes - kMapsAt) / 4;
 static_assert(uint64_t{kMostMaps} * kPagesAMap >= kMostPages);
@@ -381,16 +386,16 @@ inline const char* FanFlaw(const uint8_t* fan) noexcept {
 struct Tag {
   uint64_t xid;
   uint32_t generation;
-  uint32_t base = 0;  // of forgotten entries
+  uint32_t base = 0;  // only for forgotten entries
 };
 
-// A transaction id from its low half and another id of about the same age.
+// Returns a transaction id from its low half and another id of about the same age.
 inline uint64_t WidenXid(uint32_t low, uint64_t near) noexcept {
   return near +
          static_cast<uint64_t>(int64_t{static_cast<int32_t>(low - static_cast<uint32_t>(near))});
 }
 
-// The id of a tag's base, or kNoXid.
+// Returns the id of a tag's base, or kNoXid.
 inline uint64_t BaseOf(const Tag& tag) noexcept {
   return tag.base == 0 ? kNoXid : WidenXid(tag.base, tag.xid);
 }
@@ -402,7 +407,7 @@ inline Tag LoadTag(const uint8_t* page, unsigned tag) noexcept {
   const uint8_t* at = page + TagAt(tag);
   return {LoadU64(at), LoadU32(at + 8), LoadU32(at + 12)};
 }
-// The bytes of a tag.
+// Writes the bytes of a tag.
 inline void PackTag(uint8_t* bytes, const Tag& tag) noexcept {
   StoreU64(bytes, tag.xid);
   StoreU32(bytes + 8, tag.generation);
@@ -412,7 +417,8 @@ inline void StoreTag(uint8_t* page, unsigned tag, const Tag& value) noexcept {
   PackTag(page + TagAt(tag), value);
 }
 
-// The tag with these contents, or a free one, or 0. `is_new`: no tag has them.
+// `tag` is the tag with the wanted contents, or a free one, or 0. `found` is false if no tag has
+// these contents.
 struct TagChoice {
   unsigned tag;
   bool found;
@@ -454,12 +460,12 @@ inline Entry UnpackEntry(uint64_t packed) noexcept {
 inline unsigned TagOf(uint64_t packed) noexcept { return packed & 0xff; }
 inline uint8_t EpochOf(uint64_t packed) noexcept { return packed >> 8 & 0xf; }
 
-// The bits that are the same in all entries of a key: line and rest.
+// Returns the bits that are the same in all entries of a key: line and rest.
 inline uint64_t KeyOf(uint64_t packed) noexcept { return packed >> 16 & ~uint64_t{0x80}; }
 inline uint64_t KeyOf(unsigned line, uint64_t rest) noexcept { return rest << 8 | line; }
 
-// The page's turn behind a new entry of this key, from the turn before it: moves on so often that
-// an area of this size, as it fills, sees all of them.
+// Returns the page's turn after a new entry of this key. `turn` is the turn before. It advances
+// often enough that an area of this size goes through all turns while it fills.
 inline uint8_t TurnBehind(uint8_t turn, const AreaShape& area, uint64_t rest) noexcept {
   const unsigned keys_a_turn = area.lines * kEntriesPerLine / (kLastTurn + 1);
   return turn < kLastTurn && (rest & 0xffff) * keys_a_turn >> 16 == 0 ? turn + 1 : turn;
@@ -469,7 +475,7 @@ inline size_t EntryAt(const AreaShape& area, unsigned place) noexcept {
   return area.lines_at + place * size_t{8};
 }
 
-// An entry that is taken back has this tag: the low byte of the entry becomes it.
+// The tag of an entry that is taken back. The low byte of the entry is set to it.
 inline constexpr uint8_t kTakenBack = 0;
 
 inline Entry LoadEntry(const uint8_t* page, const AreaShape& area, unsigned place) noexcept {
@@ -483,7 +489,7 @@ inline void TakeBack(uint8_t* page, const AreaShape& area, unsigned place) noexc
   page[EntryAt(area, place)] = kTakenBack;
 }
 
-// An entry that is there: of this epoch, and not taken back.
+// Returns whether an entry is valid: it has this epoch, and is not taken back.
 inline bool Present(uint64_t packed, uint8_t epoch) noexcept {
   return EpochOf(packed) == epoch && TagOf(packed) != kTakenBack;
 }
@@ -494,7 +500,7 @@ inline unsigned HomeLine(const AreaShape& area, unsigned line, uint64_t rest) no
   return static_cast<unsigned>(uint64_t{mixed} * area.lines >> 32);
 }
 
-// Runs visit(place, entry) over the entries of a key; it returns whether to stop.
+// Runs visit(place, entry) over the entries of a key, until visit returns true.
 template <typename Visit>
 inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
                      Visit visit) noexcept {
@@ -517,7 +523,7 @@ inline bool VisitKey(const uint8_t* page, const AreaShape& area, unsigned line, 
   return false;
 }
 
-// A place for a new entry of a key for which is_free(place) returns true, too, or -1.
+// Returns a place for a new entry of a key for which is_free(place) returns true, or -1.
 template <typename IsFree>
 inline int PlaceWhere(const uint8_t* page, const AreaShape& area, unsigned line, uint64_t rest,
                       IsFree is_free) noexcept {
@@ -534,7 +540,7 @@ inline int PlaceWhere(const uint8_t* page, const AreaShape& area, unsigned line,
   return -1;
 }
 
-// A place for a new entry of a key, or -1.
+// Returns a place for a new entry of a key, or -1.
 inline int PlaceFor(const uint8_t* page, const AreaShape& area, unsigned line,
                     uint64_t rest) noexcept {
   return PlaceWhere(page, area, line, rest, [](unsigned) { return true; });
@@ -572,7 +578,7 @@ inline bool PutEntry(uint8_t* page, const AreaShape& area, const Tag& tag, unsig
 
 // ---- checking -------------------------------------------------------------------
 
-// What a look at every byte finds wrong; null if nothing.
+// Checks every byte. Returns what is wrong, or null.
 inline const char* PageFlaw(const uint8_t* page, Kind kind, uint32_t block,
                             const Geometry& geometry) noexcept {
   const char* flaw = HeaderFlaw(page, kind, block, geometry.layout);

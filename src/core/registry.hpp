@@ -1,4 +1,4 @@
-// The methods there are: the only place that lists them.
+// The list of all methods. No other file lists them.
 
 #ifndef STREAMDEDUP_CORE_REGISTRY_HPP_
 #define STREAMDEDUP_CORE_REGISTRY_HPP_
@@ -10,7 +10,7 @@
 
 #include "method.hpp"
 
-// A new method is one line here.
+// To add a method, add one line here.
 // clang-format off
 #define DEDUP_METHODS(X) \
   X(blocked_bloom) \
@@ -53,7 +53,7 @@ inline constexpr const Method* kMethods[] = {DEDUP_METHODS(DEDUP_METHOD_ADDRESS)
 #undef DEDUP_METHOD_ADDRESS
 inline constexpr size_t kMethodCount = sizeof kMethods / sizeof kMethods[0];
 
-// The method with this code, or null.
+// Returns the method with this code, or null.
 inline const Method* MethodByCode(uint8_t code) noexcept {
   for (const Method* method : kMethods) {
     if (method->code == code) return method;
@@ -61,7 +61,7 @@ inline const Method* MethodByCode(uint8_t code) noexcept {
   return nullptr;
 }
 
-// The method with this name of `length` bytes, or null.
+// Returns the method with this name of `length` bytes, or null.
 inline const Method* MethodByName(const char* name, size_t length) noexcept {
   for (const Method* method : kMethods) {
     if (std::strlen(method->name) == length && std::memcmp(method->name, name, length) == 0) {
@@ -71,7 +71,7 @@ inline const Method* MethodByName(const char* name, size_t length) noexcept {
   return nullptr;
 }
 
-// Sizes a filter: fills every field of the shape, or says why it cannot be.
+// Sizes a filter: fills every field of the shape, or returns why the filter cannot be made.
 inline PlanStatus PlanFilter(const Method& method, const Request& request, uint64_t seed,
                              Shape* shape) noexcept {
   *shape = Shape{};
@@ -81,8 +81,8 @@ inline PlanStatus PlanFilter(const Method& method, const Request& request, uint6
   return method.plan(request, shape);
 }
 
-// Returns whether method, size, rate, hash and seed alone make this shape. If not, another
-// option has changed it.
+// Returns whether method, size, rate, hash and seed alone make this shape. If not, another option
+// has changed it.
 inline bool IsPlain(const Shape& shape) noexcept {
   const Method& method = *MethodByCode(shape.method);
   Request request;
@@ -98,8 +98,8 @@ inline bool IsPlain(const Shape& shape) noexcept {
   return PlanFilter(method, request, shape.seed, &plain) == PlanStatus::kOk && plain == shape;
 }
 
-// A filter's parameters in words: the method's own, and the hash of the keys where it
-// is not XXH3.
+// Writes a filter's parameters as text: those of the method, and the hash of the keys if it is not
+// XXH3.
 inline void DescribeParameters(const Shape& shape, char* text, size_t size) noexcept {
   MethodByCode(shape.method)->describe(shape, text, size);
   const size_t used = std::strlen(text);
@@ -109,21 +109,22 @@ inline void DescribeParameters(const Shape& shape, char* text, size_t size) noex
   }
 }
 
-// Below this rate a plain Bloom filter takes less room than a blocked one.
+// Below this rate a plain Bloom filter takes fewer bytes than a blocked one.
 inline constexpr double kBlockedBloomFrom = 0.0001;
 
-// What dedup_filter() picks: a filter that never forgets.
+// Returns the method that dedup_filter() picks for a number of keys. It never forgets.
 inline const Method& FilterMethod(double fpr) noexcept {
   return fpr < kBlockedBloomFrom ? bloom::kMethod : blocked_bloom::kMethod;
 }
 
-// What dedup_filter() picks without a number of keys: one that grows.
+// Returns the method that dedup_filter() picks without a number of keys. Its filters grow.
 inline const Method& GrowingMethod() noexcept { return infini::kMethod; }
 
-// What dedup_window() picks: a filter that remembers the last keys.
+// Returns the method that dedup_window() picks. It remembers the last keys.
 inline const Method& WindowMethod() noexcept { return recent::kMethod; }
 
-// What counts distinct keys in the fewest bytes. sketch.hpp adds to it without a call.
+// Returns the method that counts distinct keys in the fewest bytes. sketch.hpp adds keys to its
+// filters without a call.
 inline const Method& CountMethod() noexcept { return exaloglog::kMethod; }
 
 }  // namespace dedup

@@ -1,6 +1,6 @@
-// Settling a page of a live filter (core/page.hpp): what becomes of entries whose
-// transactions have ended. Functions over pages that the caller owns and has locked; nothing
-// here knows PostgreSQL, allocates or throws.
+// Settles a page of a live filter (core/page.hpp): handles the entries whose transactions have
+// ended. The functions work on pages that the caller owns and has locked. Nothing here knows
+// PostgreSQL, allocates or throws.
 
 #ifndef STREAMDEDUP_CORE_SETTLING_HPP_
 #define STREAMDEDUP_CORE_SETTLING_HPP_
@@ -9,21 +9,21 @@
 
 namespace dedup::live {
 
-// What is known of a tag's transaction.
+// The state of a tag's transaction, as far as it is known.
 enum class Verdict : uint8_t {
-  kKeep,       // in progress, or not yet seen by every snapshot
-  kCommitted,  // for every snapshot
+  kKeep,       // in progress, or not yet visible to every snapshot
+  kCommitted,  // visible to every snapshot
   kAborted
 };
 
 struct Settled {
   unsigned committed = 0;  // entries that were folded or frozen
   unsigned aborted = 0;    // entries dropped
-  unsigned kept = 0;       // entries still there, frozen ones included
-  unsigned early = 0;      // keys of a time window that gave way before their time
+  unsigned kept = 0;       // entries that remain, frozen ones included
+  unsigned early = 0;      // keys of a time window that were dropped before their time
 };
 
-// Moves the lines' clock on and drops what has expired by then.
+// Advances the clock of the lines and drops the keys that have expired by then.
 inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) noexcept {
   const uint32_t before = ClockOf(main);
   if (clock <= before) return;
@@ -35,11 +35,11 @@ inline void MoveClock(uint8_t* main, const LineLayout& layout, uint32_t clock) n
   SetClock(main, clock);
 }
 
-// Folds a committed key into its line. Returns false if the line is full and the filter
-// does not forget. A set keeps a fingerprint once, however often its key, or another with
-// the same fingerprint, was added: an exact guard adds a key anew whenever its row comes back.
-// A window of time keeps the last sight of it; one that grows does not forget a key of a full
-// line before its time either.
+// Folds a committed key into its line. Returns false if the line is full and the filter does not
+// forget. A set keeps each fingerprint once, even if its key, or another key with the same
+// fingerprint, was added several times: an exact guard adds a key again whenever its row comes
+// back. A time window keeps the last sight of a fingerprint. A time window that grows does not drop
+// a key of a full line before its time either.
 inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_t rest,
                  uint32_t generation, unsigned* early) noexcept {
   uint8_t* bytes = LineAt(main, line);
@@ -59,9 +59,9 @@ inline bool Fold(uint8_t* main, const Geometry& geometry, unsigned line, uint64_
   return true;
 }
 
-// Gives all entries of the area a new epoch's bytes: those in `entries`, with tags as
-// they are in the page. Returns false if one finds no place, which only a change of
-// order can cause; area, epoch and turn are then spoilt.
+// Replaces all entries of the area by those in `entries`, in a new epoch. Their tags are tags of
+// the page. Returns false if an entry finds no place, which can only happen if the order of entries
+// changes. Then area, epoch and turn are not valid any more.
 inline bool RebuildArea(uint8_t* page, const AreaShape& area, const Entry* entries,
                         unsigned count) noexcept {
   if (page[kEpochAt] == kLastEpoch) {
@@ -90,14 +90,15 @@ struct Settling {
   const Geometry* geometry;
   bool fold;
   Settled* settled;
-  Entry kept[kMaxEntries];  // that stay in the area
+  Entry kept[kMaxEntries];  // entries that stay in the area
   unsigned kept_count;
-  uint16_t left[kMaxEntries];  // places of the entries that leave it
+  uint16_t left[kMaxEntries];  // places of the entries that leave the area
   unsigned left_count;
   bool used[kMaxTags + 1];  // tags of the entries that stay
 };
 
-// Tags in use, the older transaction first; frozen ones come before all. Returns how many.
+// Sorts the tags in use by age of their transaction, the oldest first. Frozen tags come before all
+// others. Returns how many tags there are.
 inline unsigned OrderTags(const uint8_t* page, const AreaShape& area, unsigned* order) noexcept {
   unsigned tags = 0;
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
@@ -127,7 +128,7 @@ struct PlacesByTurn {
     });
   }
 
-  // Places of a tag's entries in the order of their turns. Returns how many.
+  // Writes the places of a tag's entries in the order of their turns. Returns how many there are.
   unsigned Of(unsigned tag, uint16_t* places) const noexcept {
     unsigned count = 0;
     for (unsigned turn = 0; turn < kTurns; ++turn) {
@@ -139,8 +140,8 @@ struct PlacesByTurn {
   }
 };
 
-// Gives an entry the tag of what is committed for all, which is made of a free tag, or else
-// of the entry's own.
+// Gives an entry the tag for committed entries. If there is no such tag, a free tag becomes it, or
+// else the entry's own tag.
 inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* frozen,
                    Entry* entry) noexcept {
   if (frozen->tag == 0) {
@@ -152,8 +153,8 @@ inline void Freeze(Settling* s, unsigned tag, uint32_t generation, TagChoice* fr
   entry->forgotten = false;
 }
 
-// Whether a page has a frozen entry of this key, besides that at `place`, and no older than a
-// generation, so that the one at `place` says nothing more.
+// Returns whether a page has another frozen entry of this key that is at least as young as
+// `generation`. Then the entry at `place` is redundant.
 inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place,
                       const Entry& entry, uint32_t generation) noexcept {
   return VisitKey(page, area, entry.line, entry.rest, [&](unsigned at, const Entry& other) {
@@ -162,7 +163,8 @@ inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place
   });
 }
 
-// Settles one entry of a transaction: it leaves the area, or is added to those that stay.
+// Settles one entry of a transaction that has ended: the entry leaves the area, or is added to
+// those that stay.
 inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict verdict,
                         uint16_t place, TagChoice* frozen) noexcept {
   Entry entry = LoadEntry(s->page, *s->area, place);
@@ -188,7 +190,8 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
       if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry, value.generation)) {
         ++s->settled->committed;
         s->left[s->left_count++] = place;
-        // At once: two entries whose tag was frozen in place must not both leave for the other.
+        // This is done at once, because two entries whose tag was frozen in place must not both be
+        // dropped as redundant.
         TakeBack(s->page, *s->area, place);
         return;
       }
@@ -250,9 +253,9 @@ inline Moved MoveEntries(uint8_t* from, uint8_t* to, Goes goes) noexcept {
   return moved;
 }
 
-// Settles the entries of `page` (the main page itself, or one of its chain): drops those
-// of aborted transactions, and either folds the committed ones into the lines of `main`
-// (`fold`), or only frees their tags.
+// Settles the entries of `page`, which is the main page itself or a page of its chain. Drops the
+// entries of aborted transactions. If `fold` is true, folds the committed ones into the lines of
+// `main`; else only frees their tags.
 inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const Verdict* verdicts,
                    bool fold, Settled* settled) noexcept {
   const AreaShape& area = AreaOf(page);
@@ -287,7 +290,7 @@ inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
   if (s.left_count > 0) CloseRanks(page, area, s.kept, s.kept_count, s.left, s.left_count);
 }
 
-// Gives the entries of a tag another one. `adds`: they are not forgotten any more.
+// Gives the entries of a tag another tag. `adds`: these entries are not forgotten any more.
 inline void Retag(uint8_t* page, unsigned tag, const Tag& value, bool adds) noexcept {
   const AreaShape& area = AreaOf(page);
   const TagChoice choice = ChooseTag(page, area, value);
@@ -303,7 +306,7 @@ inline void Retag(uint8_t* page, unsigned tag, const Tag& value, bool adds) noex
   StoreTag(page, tag, to == tag ? value : Tag{kNoXid, 0});
 }
 
-// Takes back the entries of a tag, which becomes free.
+// Takes back the entries of a tag. The tag becomes free.
 inline void DropTag(uint8_t* page, unsigned tag) noexcept {
   const AreaShape& area = AreaOf(page);
   ForEachEntry(page, area, [&](unsigned place, const Entry& entry) {

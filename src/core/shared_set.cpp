@@ -1,4 +1,4 @@
-// The set that several processes share: its gate, and its kernels.
+// The set that several processes share: the gate and the kernels.
 
 #include "shared_set.hpp"
 
@@ -18,7 +18,7 @@ std::atomic_ref<T> Atomic(T& value) noexcept {
   return std::atomic_ref<T>(value);
 }
 
-// A word of the set's bytes. They are little-endian, as those of a set of one process.
+// Returns a word of the set's bytes. Words are little-endian, as in the set of one process.
 std::atomic_ref<uint64_t> Word(const uint8_t* bytes) noexcept {
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(const_cast<uint8_t*>(bytes)));
 }
@@ -27,8 +27,8 @@ uint64_t Little(uint64_t value) noexcept {
   return std::endian::native == std::endian::big ? __builtin_bswap64(value) : value;
 }
 
-// A lock of one byte, held for some ten instructions. A holder that lost its processor gets it
-// back by the yields.
+// A lock of one byte, held for about ten instructions. A waiter yields, so that a holder that was
+// descheduled can continue.
 class Lock {
  public:
   explicit Lock(uint8_t& byte) noexcept : byte_(byte) {
@@ -62,7 +62,7 @@ void AskGroup(const uint8_t* body, uint64_t lines, const uint64_t* hashes, size_
   }
 }
 
-// As blocked_bloom::TestAndAdd(), beside others that add to the same body.
+// Does the same as blocked_bloom::TestAndAdd(), while other processes add to the same body.
 template <int kK>
 void AddGroup(uint8_t* body, uint64_t lines, uint8_t* locks, const uint64_t* hashes, size_t n,
               uint8_t* seen) noexcept {
@@ -78,7 +78,7 @@ void AddGroup(uint8_t* body, uint64_t lines, uint8_t* locks, const uint64_t* has
     if (AllSet<kK>(line, hashes[i])) continue;
     seen[i] = 0;
     blocked_bloom::ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
-      // Only holders of the lock write.
+      // Only holders of the lock write here.
       const auto at = Word(line + word);
       at.store(at.load(std::memory_order_relaxed) | Little(uint64_t{1} << bit),
                std::memory_order_relaxed);
@@ -95,7 +95,7 @@ struct Kernels {
 template <int kK>
 constexpr Kernels kOf = {AddGroup<kK>, AskGroup<kK>};
 
-// By k - 1.
+// Indexed by k - 1.
 constexpr Kernels kKernels[blocked_bloom::kMaxK] = {
     kOf<1>, kOf<2>,  kOf<3>,  kOf<4>,  kOf<5>,  kOf<6>,  kOf<7>,  kOf<8>,
     kOf<9>, kOf<10>, kOf<11>, kOf<12>, kOf<13>, kOf<14>, kOf<15>, kOf<16>};
@@ -124,8 +124,9 @@ void SharedSetView::Start(SharedSet* shared, int process) noexcept {
   set_ = DistinctSet{};
 }
 
-// A process says that it is inside and then looks whether the gate is closed; one that closes it
-// says so and then looks whether somebody is inside. So at least one of two sees the other.
+// A process first sets its flag that it is inside, and then checks whether the gate is closed. A
+// process that closes the gate first closes it, and then checks whether somebody is inside. So at
+// least one of the two sees the other.
 bool SharedSetView::Enter() noexcept {
   Atomic(mine_->inside).store(1, std::memory_order_seq_cst);
   if (!Closed()) return true;

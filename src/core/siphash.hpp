@@ -1,11 +1,11 @@
-// SipHash-2-4: a hash of keys for filters whose keys an enemy may choose.
+// SipHash-2-4: a key hash for filters whose keys an attacker may choose.
 //
-// Paper: Aumasson, Bernstein, "SipHash: a fast short-input PRF" (INDOCRYPT 2012). To
-// whoever does not know its key, its values cannot be told from random ones: not even
-// by one who chooses the inputs, and none of the 64 bits is easier to foresee than
-// another. XXH3 promises nothing of the kind (docs/operations.md, "Hostile keys").
+// Paper: Aumasson, Bernstein, "SipHash: a fast short-input PRF" (INDOCRYPT 2012). Without its
+// secret key, its values cannot be told from random values, even by an attacker who chooses the
+// inputs. No bit of the 64 is easier to predict than another. XXH3 makes no such promise
+// (docs/operations.md, "Hostile keys").
 //
-// Cost: 11 ns for 8 bytes and 17 ns for 36, where XXH3 takes 1.6 and 3.4.
+// Cost: 11 ns for 8 bytes and 17 ns for 36 bytes; XXH3 takes 1.6 and 3.4 ns.
 
 #ifndef STREAMDEDUP_CORE_SIPHASH_HPP_
 #define STREAMDEDUP_CORE_SIPHASH_HPP_
@@ -23,8 +23,9 @@ struct SipKey {
   uint64_t k1;
 };
 
-// SipHash's 128 bits from a filter's 64-bit seed: the first two numbers of its
-// SplitMix64 stream. That adds no secret: who can try 2^64 seeds finds the key.
+// Returns SipHash's 128-bit key for a filter's 64-bit seed: the first two numbers of the seed's
+// SplitMix64 stream. It is no more secret than the seed: an attacker who can try 2^64 seeds finds
+// the key.
 inline SipKey SipKeyOf(uint64_t seed) noexcept { return {Derived(seed, 0), Derived(seed, 1)}; }
 
 namespace sip {
@@ -60,7 +61,7 @@ inline uint64_t SipHash24(const void* data, size_t size, const SipKey& key) noex
                       key.k0 ^ 0x6c7967656e657261u, key.k1 ^ 0x7465646279746573u};
   const size_t whole = size & ~size_t{7};
   for (size_t i = 0; i < whole; i += 8) state.Absorb(LoadU64(bytes + i));
-  // The last word: what is left, and the length modulo 256 in its top byte.
+  // The last word has the remaining bytes, and the length modulo 256 in its top byte.
   uint64_t last = static_cast<uint64_t>(size) << 56;
   for (size_t i = whole; i < size; ++i) last |= uint64_t{bytes[i]} << (8 * (i - whole));
   state.Absorb(last);

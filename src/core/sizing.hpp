@@ -1,5 +1,5 @@
-// The search for the smallest filter that keeps a rate, and for the most keys
-// that a given filter holds at it, over the sizes and over k.
+// Searches for the smallest filter that keeps a rate, and for the most keys that a given filter
+// holds at that rate. The search is over the sizes and over k.
 
 #ifndef STREAMDEDUP_CORE_SIZING_HPP_
 #define STREAMDEDUP_CORE_SIZING_HPP_
@@ -11,8 +11,8 @@
 
 namespace dedup {
 
-// Least whole number in [low, high] for which `good` holds, or high + 1. `good`
-// is monotone: once true it stays true.
+// Returns the least whole number in [low, high] for which `good` holds, or high + 1. `good` is
+// monotone: if it is true for a number, it is true for all larger ones.
 template <typename Good>
 inline uint64_t LeastWhere(uint64_t low, uint64_t high, Good good) noexcept {
   if (!good(high)) return high + 1;
@@ -27,8 +27,8 @@ inline uint64_t LeastWhere(uint64_t low, uint64_t high, Good good) noexcept {
   return low;
 }
 
-// The same, starting from a guess that is near the answer, so that few of the
-// dear calls of `good` are needed.
+// Does the same from a guess near the answer, so that few of the expensive calls of `good` are
+// needed.
 template <typename Good>
 inline uint64_t LeastWhereNear(uint64_t guess, uint64_t low, uint64_t high, Good good) noexcept {
   if (guess < low) guess = low;
@@ -54,14 +54,15 @@ inline uint64_t LeastWhereNear(uint64_t guess, uint64_t low, uint64_t high, Good
   return high + 1;
 }
 
-// Range of k, the number of positions a key sets.
+// A range of k, the number of positions that a key sets.
 struct KRange {
   int low;
   int high;
 };
 
-// The k worth trying for a rate: the optimum without blocks is log2(1/rate), in
-// blocks it is up to half of that. A k that the user gave is the only one tried.
+// Returns the values of k that are worth trying for a rate. The optimum without blocks is
+// log2(1/rate); in blocks it is lower, down to half of that. If the user gave k, only that k is
+// tried.
 inline KRange WorthTrying(double rate, int most, const Options& options, int k_option) noexcept {
   if (options.given[k_option]) {
     const int k = static_cast<int>(options.value[k_option]);
@@ -75,19 +76,19 @@ inline KRange WorthTrying(double rate, int most, const Options& options, int k_o
   return range;
 }
 
-// Bits a key by Bloom's formula: where the search starts.
+// Returns the bits a key by Bloom's formula, from which the search starts.
 inline double BloomBits(double rate, int k) noexcept {
   return -k / std::log1p(-std::pow(rate, 1.0 / k));
 }
 
-// Of a rate that follows from options, not from the one asked for: what Shape::fpr takes.
+// Returns Shape::fpr for a rate that follows from options, not from a requested rate.
 inline double FprFrom(double rate) noexcept {
   return rate < kMinFpr ? kMinFpr : rate > kMaxFpr ? kMaxFpr : rate;
 }
 
-// Sizes a method that knows the shape of given bytes, a multiple of `granule`, and
-// with it the number of keys: for a request of keys, the fewest bytes that have as many.
-// `from_memory(bytes, shape)` fills the shape; its keys must not fall as bytes grow.
+// Sizes a method that computes the shape, and with it the number of keys, from a number of bytes (a
+// multiple of `granule`). For a request of keys, finds the fewest bytes that hold that many keys.
+// `from_memory(bytes, shape)` fills the shape; its keys must not fall as the bytes grow.
 template <typename FromMemory>
 inline PlanStatus PlanFromMemory(const Request& request, uint32_t granule, Shape* shape,
                                  FromMemory from_memory) noexcept {
@@ -114,17 +115,18 @@ inline PlanStatus PlanFromMemory(const Request& request, uint32_t granule, Shape
 }
 
 struct Sized {
-  uint64_t amount = 0;  // units, or keys; 0 if there is none
+  uint64_t amount = 0;  // units, or keys; 0 if there is no solution
   int k = 0;
 };
 
-// The fewest units in [least, most] for which rate(units, k) is at most `rate`,
-// and the k that has it. `guess(k)` is near the answer. amount 0: none has it.
+// Returns the fewest units in [least, most] for which rate(units, k) is at most `rate`, and the k
+// for which this is so. `guess(k)` is near the answer. If `amount` is 0, no number of units has
+// such a rate.
 template <typename Guess, typename Rate>
 inline Sized FewestUnits(double asked, KRange ks, uint64_t least, uint64_t most, Guess guess,
                          Rate rate) noexcept {
   Sized best;
-  uint64_t limit = most;  // more than this is of no interest
+  uint64_t limit = most;  // larger results are worse than the best one so far
   for (int k = ks.low; k <= ks.high; ++k) {
     auto good = [&](uint64_t units) { return rate(units, k) <= asked; };
     if (!good(limit)) continue;
@@ -136,7 +138,7 @@ inline Sized FewestUnits(double asked, KRange ks, uint64_t least, uint64_t most,
   return best;
 }
 
-// The most keys up to `most` for which rate(keys, k) is at most `rate`.
+// Returns the most keys up to `most` for which rate(keys, k) is at most `rate`.
 template <typename Guess, typename Rate>
 inline Sized MostKeys(double asked, KRange ks, uint64_t most, Guess guess, Rate rate) noexcept {
   Sized best;
@@ -148,18 +150,18 @@ inline Sized MostKeys(double asked, KRange ks, uint64_t most, Guess guess, Rate 
   return best;
 }
 
-// What an array of Bloom filters, or of one, is made of.
+// The parts that an array of one or more Bloom filters is made of.
 struct BloomUnit {
   uint64_t bytes;
   uint64_t positions;
   uint64_t least;      // units of the smallest array
-  double column_rate;  // that the bits for a key follow from, by Bloom's formula ...
-  double room;         // ... and how many times as many an array takes. Both only guess.
+  double column_rate;  // The number of bits a key follows from this rate by Bloom's formula ...
+  double room;         // ... and an array has this many times as many. Both are only guesses.
 };
 
-// Sizes it for `keys` keys, or, if that is 0, for the request's memory. Fills bytes and fpr of
-// the shape, and its keys with how many there are. `rate(keys, units, k)` is that of an array.
-// `k` is the number of positions that a key sets.
+// Sizes an array for `keys` keys, or, if `keys` is 0, for the memory of the request. Fills bytes
+// and fpr of the shape, and its keys with the number of keys. `rate(keys, units, k)` is the rate of
+// an array. `k` is the number of positions that a key sets.
 template <typename Rate>
 inline PlanStatus PlanBloom(const Request& request, uint64_t keys, const BloomUnit& unit, KRange ks,
                             Shape* shape, uint64_t* k, Rate rate) noexcept {

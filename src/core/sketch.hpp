@@ -1,5 +1,5 @@
-// Adding to a filter of CountMethod() where each key costs a few nanoseconds, and a call
-// through the method's table would be a good part of that.
+// Adds keys to a filter of CountMethod() without a call through the method's table. Each key costs
+// a few nanoseconds, and the call would be a large part of that.
 
 #ifndef STREAMDEDUP_CORE_SKETCH_HPP_
 #define STREAMDEDUP_CORE_SKETCH_HPP_

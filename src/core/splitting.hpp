@@ -1,7 +1,6 @@
-// Splitting a page of a live filter that grows (core/linear_hash.hpp): the bytes of two main
-// pages from those of one, and the moves of entries between overflow pages before that.
-// Functions over pages that the caller owns and has locked; nothing here knows PostgreSQL,
-// allocates or throws.
+// Splits a page of a live filter that grows (core/linear_hash.hpp). Computes the bytes of two main
+// pages from those of one, and first moves entries between overflow pages. The functions work on
+// pages that the caller owns and has locked. Nothing here knows PostgreSQL, allocates or throws.
 
 #ifndef STREAMDEDUP_CORE_SPLITTING_HPP_
 #define STREAMDEDUP_CORE_SPLITTING_HPP_
@@ -10,7 +9,7 @@
 
 namespace dedup::live {
 
-// Whether an entry goes to the new page when its page of this level splits.
+// Returns whether an entry goes to the new page when its page of this level splits.
 inline bool IsUpper(const Entry& entry, unsigned level) noexcept {
   return (PageBits(entry.rest) >> level & 1) != 0;
 }
@@ -22,9 +21,9 @@ inline void ReplaceEntries(uint8_t* page, const Entry* entries, unsigned count) 
   DropUnusedTags(page);
 }
 
-// Divides a main page whose entries and lines are valid. `low` becomes the page as it is after
-// the split, and may be the page itself; `high` the new page, at `block`. Neither has changed
-// where its chain begins: `low` has the page's, `high` none.
+// Divides a main page whose entries and lines are valid. `low` becomes the page after the split,
+// and may be the page itself. `high` becomes the new page, at `block`. `low` keeps the page's
+// chain, and `high` has no chain.
 inline void SplitMainPage(const uint8_t* page, const LineLayout& layout, uint32_t block,
                           uint8_t* low, uint8_t* high) noexcept {
   LineLayout before = LayoutIn(page, layout), after = before;
@@ -58,7 +57,7 @@ inline void SplitMainPage(const uint8_t* page, const LineLayout& layout, uint32_
   }
 }
 
-// What there is in an overflow page, when its chain's main page of this level is to split.
+// The entries of an overflow page, when its chain's main page of this level is about to split.
 struct Mixture {
   unsigned low;
   unsigned high;
@@ -71,8 +70,8 @@ inline Mixture MixtureOf(const uint8_t* overflow, unsigned level) noexcept {
   return mixture;
 }
 
-// Moves entries of an overflow page that go to the new page to another one, while that has
-// room. Returns whether all of them have moved.
+// Moves the entries that go to the new page from one overflow page to another, while that has room.
+// Returns whether all of them have moved.
 inline bool MoveUpper(uint8_t* from, uint8_t* to, unsigned level) noexcept {
   return MoveEntries(from, to, [&](const Entry& entry) { return IsUpper(entry, level); }).all;
 }

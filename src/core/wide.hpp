@@ -1,12 +1,12 @@
-// Wider SIMD than the one that is compiled for, behind a check at run time: the same results
-// from fewer instructions.
+// SIMD instructions that are wider than those of the compile target, used after a check at run
+// time. The results are the same, with fewer instructions.
 
 #ifndef STREAMDEDUP_CORE_WIDE_HPP_
 #define STREAMDEDUP_CORE_WIDE_HPP_
 
 #if defined(__x86_64__) && defined(__SSE2__)
 #define DEDUP_HAS_WIDE 1
-// gcc 12 takes its own header's undefined registers for a mistake of the caller's.
+// gcc 12 warns about uninitialized registers in its own header.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #ifndef __clang__

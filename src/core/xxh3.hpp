@@ -1,4 +1,4 @@
-// xxHash's 64-bit XXH3, inlined: the hash of keys, and of filters' checksums.
+// xxHash's 64-bit XXH3, inlined. It hashes keys, and computes filters' checksums.
 
 #ifndef STREAMDEDUP_CORE_XXH3_HPP_
 #define STREAMDEDUP_CORE_XXH3_HPP_
@@ -17,7 +17,7 @@ inline uint64_t Xxh3(const void* bytes, size_t size, uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(bytes, size, seed);
 }
 
-// The same number, with pauses.
+// Returns the same number, with pauses.
 inline uint64_t Xxh3InPieces(const uint8_t* bytes, size_t size, uint64_t seed) noexcept {
   if (size <= kPieceBytes) return Xxh3(bytes, size, seed);
   XXH3_state_t state;

@@ -1,14 +1,13 @@
 /*
- * Rows that a guarded table brings along.
+ * Rows that a table already has when it becomes guarded.
  *
- * A live filter does not learn the keys of rows that are in a table before the table is
- * guarded, or before it is attached as a partition. A WARNING then says how many rows
- * these are, and which statement loads their keys. An exact guard loads and checks them
- * instead (load.cpp).
+ * A live filter does not have the keys of rows that were in a table before the table was guarded,
+ * or before it was attached as a partition. A WARNING then says how many rows these are, and which
+ * statement loads their keys. An exact guard loads and checks them instead (load.cpp).
  *
- * ATTACH PARTITION clones the triggers of the guard, which the hook for new objects
- * reports (refuse.cpp). The server has opened the guard index of the partitioned table by
- * then, so the library is loaded.
+ * ATTACH PARTITION clones the triggers of the guard, which the hook for new objects reports
+ * (refuse.cpp). By then the server has opened the guard index of the partitioned table, so the
+ * library is loaded.
  */
 #include "guard/distributed.hpp"
 #include "guard/load.hpp"
@@ -35,7 +34,7 @@ extern "C" {
 /* ---- counting ----------------------------------------------------------------- */
 
 /*
- * At most 32 MB of a table are read, in pieces of 16 pages that are spread evenly: the
+ * At most 32 MB of a table are read, in pieces of 16 pages that are spread evenly, because the
  * table is locked meanwhile.
  */
 constexpr int64 MOST_BLOCKS = 4096;
@@ -44,7 +43,7 @@ constexpr BlockNumber PIECE = 16;
 namespace
 {
 
-/* The key that is looked for in several tables, and what was counted so far. */
+/* The key that is looked up in several tables, and the counts so far. */
 struct BroughtRows
 {
 	LiveFilter filter;
@@ -53,7 +52,7 @@ struct BroughtRows
 	TableKeys keys;
 	int64 blocks; /* of all tables */
 	int64 blocks_read;
-	double credit;   /* a piece is read when this comes to 1 */
+	double credit;   /* a piece is read when this reaches 1 */
 	uint64 *unknown; /* hashes that the filter does not have, one for each row */
 	int rows;
 	int room;
@@ -61,7 +60,7 @@ struct BroughtRows
 
 } /* namespace */
 
-/* Whether a row is older than the window: then the filter need not have its key. */
+/* Returns whether a row is older than the window. Then the filter need not have its key. */
 static bool
 IsOlder(const BroughtRows &brought, const GuardKey &key)
 {
@@ -93,8 +92,8 @@ CountRows(BroughtRows *brought, const KeyScan &scan)
 }
 
 /*
- * Counts in one table, as its owner, since a type's hash function can be a user's code.
- * Row-level security does not apply to a scan at this level.
+ * Counts in one table, with the rights of its owner, because a type's hash function can be a user's
+ * code. Row-level security does not apply to a scan at this level.
  */
 static void
 CountTable(BroughtRows *brought, Oid relid, Snapshot snapshot)
@@ -129,7 +128,7 @@ CompareHashes(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* Returns how many of the rows repeat the key of another. */
+/* Returns how many of the rows repeat the key of another row. */
 static int
 CountRepeated(BroughtRows *brought)
 {
@@ -163,7 +162,7 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 	const char *schema = get_namespace_name(get_func_namespace(function));
 	const Expr *time = brought.keys.clause.at;
 	const char *from = psprintf("FROM %s", QualifiedGuardName(relid));
-	/* As the guard has it: none, and one ahead of the clock, is now. */
+	/* The guard treats a missing time, and a time ahead of the clock, as the current time. */
 	const char *is_new =
 		psprintf("WHERE %s(%s::pg_catalog.regclass, %s%s)",
 				 quote_qualified_identifier(schema, time != NULL ? "is_new_at" : "is_new"),
@@ -175,25 +174,28 @@ LoadStatement(Relation rel, const BroughtRows &brought, Oid function)
 
 	if (where == NULL)
 		return psprintf("SELECT count(*) %s %s;", from, is_new);
-	/* In one WHERE the server could call is_new() first. */
+	/* In a single WHERE, the server could call is_new() first. */
 	return psprintf("SELECT count(*) FILTER (%s) %s WHERE %s;", is_new, from,
 					ExpressionText(relid, where));
 }
 
 /*
- * Returns the HINT: how the keys are loaded. is_new() gives a row with a NULL in its key none, so
- * where NULL is a value only dedup_guard() can.
+ * Returns the HINT, which says how to load the keys. is_new() assigns no key to a row with a NULL
+ * in its key. So if NULL is a value, only dedup_guard() can load the keys.
  */
 static char *
 LoadHint(Relation rel, const BroughtRows &brought, Oid function)
 {
 	if (brought.keys.clause.nulls == NullKeys::Equal)
-		return pstrdup(_("To load the keys, take the guard off with dedup_unguard(), and make it "
+		return pstrdup(_("To load the keys, remove the guard with dedup_unguard(), and make it "
 						 "again with load => true."));
 	return psprintf(_("To load the keys, run: %s"), LoadStatement(rel, brought, function));
 }
 
-/* Returns the DETAIL: what the guard does, and what the filter does with keys that are loaded. */
+/*
+ * Returns the DETAIL: what the guard does with such rows, and what the filter does with keys that
+ * are loaded.
+ */
 static char *
 BroughtDetail(const BroughtRows &brought, int repeated)
 {
@@ -268,12 +270,12 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 
 		brought.filter = OpenLiveUnchecked(clause.filter, AccessShareLock);
 		brought.now = GetCurrentTimestamp();
-		/* By the rows' own times the present is that of the newest one. */
+		/* If rows have times of their own, the present is the time of the newest row. */
 		if (brought.filter.parameters.ttl != 0)
 			brought.generation = clause.at != NULL ? LiveClock(brought.filter)
 												   : LiveGeneration(brought.filter, brought.now);
 		brought.keys = TableKeysOf(rel, clause, brought.filter);
-		/* Of large tables, reads the middle piece of each stretch; of others every piece. */
+		/* In large tables, reads the middle piece of each stretch; in others, every piece. */
 		brought.credit = brought.blocks > MOST_BLOCKS ? 0.5 : 0;
 		foreach(cell, tables)
 			CountTable(&brought, lfirst_oid(cell), snapshot);
@@ -289,9 +291,8 @@ WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function)
 /* ---- partitions that are attached ------------------------------------------------ */
 
 /*
- * Triggers BEFORE DELETE of guards that the command which is running has made, from the
- * uppermost table down. Only the uppermost counts: its rows are those of all partitions.
- * In TopTransactionContext.
+ * The triggers BEFORE DELETE of guards that the running command has made, from the uppermost table
+ * down. Only the uppermost is used: its rows are those of all partitions. In TopTransactionContext.
  */
 static List *made_triggers = NIL;
 
@@ -331,11 +332,11 @@ GuardTriggerCreated(HeapTuple tuple)
 		cloned ? lappend_oid(made_triggers, trigger->oid) : list_make1_oid(trigger->oid);
 	MemoryContextSwitchTo(old);
 
-	/* dedup_guard() looks at the rows itself; a restore has loaded the filter. */
+	/* dedup_guard() checks the rows itself, and a restore has loaded the filter. */
 	if (cloned || !OidIsValid(trigger->tgparentid) || !ReadClauseOf(tuple, &clause))
 		return;
 
-	/* The table's own trigger for INSERT need not be there yet. */
+	/* The table's own trigger for INSERT may not exist yet. */
 	const Oid guarded = GuardedTable(trigger->tgparentid);
 
 	ApplyOptions(ReadGuardRows(guarded).options, &clause);

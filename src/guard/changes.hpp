@@ -1,6 +1,4 @@
-/*
- * Finding the rows of a table that have come and gone between two snapshots (changes.cpp).
- */
+/* Finds the rows of a table that were inserted or deleted between two snapshots (changes.cpp). */
 #ifndef STREAMDEDUP_GUARD_CHANGES_HPP
 #define STREAMDEDUP_GUARD_CHANGES_HPP
 
@@ -12,35 +10,35 @@ extern "C" {
 #include "storage/bufmgr.h"
 }
 
-/* Between which moments changes are looked for. */
+/* The time span in which changes are searched. */
 struct ChangeSpan
 {
 	Snapshot before; /* registered; NULL: there was no row */
 	Snapshot now;
 
 	/*
-	 * Changes of rows that were logged before this position in the WAL are those of transactions
-	 * that had ended before the first snapshot was taken. InvalidXLogRecPtr: not known.
+	 * Changes of rows that were logged before this position in the WAL belong to transactions that
+	 * had ended before the first snapshot was taken. InvalidXLogRecPtr: unknown.
 	 */
 	XLogRecPtr settled;
 };
 
-/* A row of a page that one of the snapshots shows. */
+/* A row of a page that exactly one of the snapshots shows. */
 struct ChangedRow
 {
 	OffsetNumber offset;
 	bool gone;
 };
 
-/* What a search keeps between pages. */
+/* The state of a search between pages. */
 struct ChangeSearch
 {
 	Relation table;
 	ChangeSpan span;
 	BlockNumber blocks;
-	Buffer map;    /* a page of the visibility map that is pinned */
-	Buffer buffer; /* the page of the rows, pinned and not locked */
-	int64 read;    /* pages that had to be read */
+	Buffer map;    /* a pinned page of the visibility map */
+	Buffer buffer; /* the page of the rows, pinned but not locked */
+	int64 read;    /* number of pages that had to be read */
 	int count;
 	ChangedRow rows[MaxHeapTuplesPerPage];
 };
@@ -53,15 +51,15 @@ extern bool FindChanges(ChangeSearch *search, BlockNumber block);
 /* Makes `tuple` a row that was found. */
 extern void ReadChangedTuple(const ChangeSearch &search, const ChangedRow &row, HeapTuple tuple);
 
-/* Lets the block go. */
+/* Releases the block. */
 extern void ReleaseChanges(ChangeSearch *search);
 
 /* Returns how many pages were read. */
 extern int64 EndChangeSearch(ChangeSearch *search);
 
 /*
- * Runs visit(row, gone) over the rows of a table that count and have a key, and that are shown
- * by one snapshot alone, as VisitKeys() does. `gone`: by the first. Returns how many pages
+ * Runs visit(row, gone) over the rows that only one of the snapshots shows, if they count and have
+ * a key, as VisitKeys() does. `gone`: only the first snapshot shows the row. Returns how many pages
  * were read.
  */
 template <typename Visit>

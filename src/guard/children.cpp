@@ -1,14 +1,13 @@
 /*
- * Making and dropping the guards of tables that inherit from a guarded table: see inherit.hpp.
+ * Makes and drops the guards of tables that inherit from a guarded table; see inherit.hpp.
  *
- * A clone is made of what the server prints of the parent's triggers, as the owner of the
- * child: its objects are those that a dump of the child contains, and that TimescaleDB makes
- * for its chunks.
+ * A clone is made from the text that the server prints for the parent's triggers, with the rights
+ * of the child's owner. So its objects are those that a dump of the child contains, and that
+ * TimescaleDB makes for its chunks.
  *
- * Children that are made or attached later are found by the extension's event trigger at the
- * end of the command, so that this also holds in a session that has not loaded the library.
- * A restored dump makes all tables before it makes the first trigger, so nothing is cloned
- * then.
+ * Children that are made or attached later are found by the extension's event trigger at the end of
+ * the command, so that this also works in a session that has not loaded the library. A restored
+ * dump makes all tables before it makes the first trigger, so nothing is cloned then.
  */
 #include "guard/inherit.hpp"
 #include "guard/load.hpp"
@@ -43,7 +42,7 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* ---- what a table's guard consists of ------------------------------------------------- */
+/* ---- the objects of a table's guard -------------------------------------------------- */
 
 namespace
 {
@@ -57,7 +56,7 @@ struct RowTrigger
 
 } /* namespace */
 
-/* The triggers of a table's guard that fire for each row, or those of any kind. */
+/* Returns the triggers of a table's guard that fire for each row, or all of them. */
 static List *
 TriggersOfGuard(Oid table, bool all)
 {
@@ -86,7 +85,7 @@ TriggersOfGuard(Oid table, bool all)
 	return triggers;
 }
 
-/* The guard indexes of a table; `rel` is open. */
+/* Returns the guard indexes of a table; `rel` is open. */
 static List *
 IndexesOfGuard(Relation rel)
 {
@@ -107,7 +106,7 @@ IndexesOfGuard(Relation rel)
 	return found;
 }
 
-/* Whether a table has the triggers that every guard has. */
+/* Returns whether a table has the triggers that every guard has. */
 static bool
 HasGuard(Oid table)
 {
@@ -184,8 +183,8 @@ CloneGuardIndex(Oid parent, Oid child)
 }
 
 /*
- * Gives a table, which is locked, a clone of its parent's guard, unless it has it. As its
- * owner, as whom the server clones triggers for partitions, too.
+ * Gives a locked table a clone of its parent's guard, unless it has the guard. Does so with the
+ * rights of the table's owner, as the server does for triggers of partitions.
  */
 static void
 CloneGuard(Oid parent, Oid child)
@@ -195,7 +194,7 @@ CloneGuard(Oid parent, Oid child)
 	Oid user;
 	int security;
 
-	/* The index comes first: see UncoverUnseen() (emptied.cpp). */
+	/* The index is made first: see UncoverUnseen() (emptied.cpp). */
 	CloneGuardIndex(parent, child);
 	if (HasGuardOf(child, parent))
 		return;
@@ -282,7 +281,7 @@ RefuseChild(Oid child, Oid parent, const char *detail, const char *hint)
 }
 
 /*
- * The parent whose guard a table has to get, or InvalidOid. Raises an error if there are
+ * Returns the parent whose guard a table must get, or InvalidOid. Raises an error if there are
  * several guards.
  */
 static Oid
@@ -335,7 +334,7 @@ GuardChild(Oid child)
 	return parent;
 }
 
-/* Makes an index by which an exact guard can search a new table, like the parent's. */
+/* Makes an index like the parent's with which an exact guard can search a new table. */
 static void
 CloneSearchIndex(Oid parent, Oid child)
 {
@@ -364,7 +363,7 @@ CloneSearchIndex(Oid parent, Oid child)
 	table_close(rel, NoLock);
 }
 
-/* A table was made as a child. */
+/* Handles a table that was made as a child. */
 static void
 ChildMade(Oid child)
 {
@@ -374,7 +373,7 @@ ChildMade(Oid child)
 		CloneSearchIndex(parent, child);
 }
 
-/* Whether the guard of a table is that of a parent other than this one. */
+/* Returns whether the guard of a table is that of a parent other than this one. */
 static bool
 HasOtherGuardedParent(Oid child, Oid parent)
 {
@@ -387,7 +386,7 @@ HasOtherGuardedParent(Oid child, Oid parent)
 	return false;
 }
 
-/* A table, which is locked, has become a child: those below it get the guard, too. */
+/* Handles a locked table that has become a child: it and the tables below it get the guard. */
 static void
 ChildAttached(Oid child, Oid to)
 {
@@ -398,7 +397,10 @@ ChildAttached(Oid child, Oid to)
 	ListCell *cell;
 	Relation rel;
 
-	/* A guard that it has already may be one by hand, which has not seen all of its rows. */
+	/*
+	 * A guard that it has already may have been made by hand, and may not have seen all of its
+	 * rows.
+	 */
 	if (!OidIsValid(parent) || HasOtherGuardedParent(child, to))
 		return;
 	tables = find_all_inheritors(child, ShareRowExclusiveLock, NULL);
@@ -414,7 +416,7 @@ ChildAttached(Oid child, Oid to)
 	table_close(rel, NoLock);
 }
 
-/* A table, which is locked, is no child of another one any more. */
+/* Handles a locked table that is no longer a child of another one. */
 static void
 ChildDetached(Oid child, Oid parent)
 {
@@ -442,7 +444,7 @@ ChildDetached(Oid child, Oid parent)
 		bool stays = !HasGuardOf(table, parent);
 		ListCell *above;
 
-		/* It may be below the guarded table by another way. */
+		/* It may also be below the guarded table by another path. */
 		foreach(above, parents)
 			stays = stays || (!list_member_oid(left, lfirst_oid(above)) &&
 							  HasGuardOf(table, lfirst_oid(above)));
@@ -465,7 +467,7 @@ ChildDetached(Oid child, Oid parent)
 
 /* ---- the event trigger ------------------------------------------------------------------ */
 
-/* A table that a command has just made. */
+/* Handles a table that a command has just made. */
 static void
 TableMade(const CreateStmt *statement, Oid schema)
 {
@@ -481,7 +483,7 @@ TableMade(const CreateStmt *statement, Oid schema)
 	rel = OidIsValid(child) ? RelationIdGetRelation(child) : NULL;
 	if (!RelationIsValid(rel))
 		return;
-	/* IF NOT EXISTS: it may have been there, and is not locked then. */
+	/* IF NOT EXISTS: the table may have existed before, and is not locked then. */
 	made = rel->rd_createSubid != InvalidSubTransactionId;
 	RelationClose(rel);
 	if (made)
@@ -517,7 +519,7 @@ TableAltered(const AlterTableStmt *statement)
 		if (command->subtype != AT_AddInherit && command->subtype != AT_DropInherit)
 			continue;
 		child = RangeVarGetRelid(statement->relation, NoLock, true);
-		/* What the command has called can have changed what the name means. */
+		/* Code that the command has called may have changed the meaning of the name. */
 		if (!OidIsValid(child) || !OwnsTable(child))
 			continue;
 		parent = RangeVarGetRelid((const RangeVar *) command->def, NoLock, true);
@@ -531,7 +533,7 @@ TableAltered(const AlterTableStmt *statement)
 }
 
 /*
- * dedup_guard_inherited() returns event_trigger: at the end of commands that can make a table
+ * dedup_guard_inherited() returns event_trigger: fires at the end of commands that can make a table
  * the child of another one
  */
 DEDUP_FUNCTION(dedup_guard_inherited)

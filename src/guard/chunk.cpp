@@ -1,6 +1,4 @@
-/*
- * Chunks of TimescaleDB's hypertables: see chunk.hpp.
- */
+/* Chunks of TimescaleDB's hypertables; see chunk.hpp. */
 #include "guard/chunk.hpp"
 #include "guard/guard.hpp"
 #include "pg/catalog.hpp"
@@ -45,9 +43,10 @@ struct KnownBounds
 } /* namespace */
 
 static HTAB *known_bounds = NULL;
-static uint64 bounds_forgotten = 0; /* so many times, tables may have got other ones */
+/* counts how often the remembered bounds were dropped because tables may have other bounds now */
+static uint64 bounds_forgotten = 0;
 
-/* So many are kept. */
+/* The most bounds that are kept. */
 constexpr long BOUNDS_KEPT = 4096;
 
 static void
@@ -107,7 +106,7 @@ IsTime(const Node *node)
 	return IsA(constant, Const) && constant->consttype == TIMESTAMPTZOID && !constant->constisnull;
 }
 
-/* Narrows bounds by a condition, if it is a comparison of the column with a time. */
+/* Narrows bounds by a condition, if it compares the column with a time. */
 static void
 Narrow(TimeBounds *bounds, const OpExpr *condition, AttrNumber attnum)
 {
@@ -134,7 +133,7 @@ Narrow(TimeBounds *bounds, const OpExpr *condition, AttrNumber attnum)
 	time = DatumGetTimestampTz(((const Const *) right)->constvalue);
 	if (TIMESTAMP_NOT_FINITE(time))
 		return;
-	/* The next time after a finite one is one, too, or "infinity". */
+	/* The next time after a finite one is finite, too, or "infinity". */
 	switch (get_op_opfamily_strategy(operator_, type->btree_opf))
 	{
 		case BTLessStrategyNumber:
@@ -171,7 +170,7 @@ NarrowByAll(TimeBounds *bounds, const Node *condition, AttrNumber attnum)
 			NarrowByAll(bounds, (const Node *) lfirst(cell), attnum);
 }
 
-/* Whether a column is there, of type timestamptz, and never NULL. */
+/* Returns whether a column exists, has type timestamptz, and is never NULL. */
 static bool
 IsTimeColumn(Oid table, AttrNumber attnum)
 {
@@ -242,7 +241,7 @@ CheckedTimes(Oid table, const char *column)
 	WatchBounds();
 	forgotten = bounds_forgotten;
 	bounds.bounds = ReadBounds(table, column);
-	/* What has changed while they were read may not be in them. */
+	/* Changes that happened while the bounds were read may be missing from them. */
 	if (forgotten == bounds_forgotten)
 		KeepBounds(bounds);
 	return bounds.bounds;
@@ -250,7 +249,10 @@ CheckedTimes(Oid table, const char *column)
 
 /* ---- compressed rows ------------------------------------------------------------------- */
 
-/* TimescaleDB's list of chunks, or InvalidOid. A table of that name alone says nothing. */
+/*
+ * Returns TimescaleDB's list of chunks, or InvalidOid. The name of the table alone does not prove
+ * that it is this list.
+ */
 static Oid
 ListOfChunks(void)
 {
@@ -271,7 +273,7 @@ ListOfChunks(void)
 	return list;
 }
 
-/* Whether a row of that list says that the chunk has compressed rows. */
+/* Returns whether a row of that list says that the chunk has compressed rows. */
 static bool
 SaysCompressed(HeapTuple tuple, TupleDesc desc, Oid list)
 {
@@ -281,12 +283,12 @@ SaysCompressed(HeapTuple tuple, TupleDesc desc, Oid list)
 
 	if (status != InvalidAttrNumber)
 		value = heap_getattr(tuple, status, desc, &isnull);
-	/* The lowest bit; others say what else is the case with a compressed chunk. */
+	/* This is the lowest bit. The other bits have further information about a compressed chunk. */
 	return !isnull && TupleDescAttr(desc, status - 1)->atttypid == INT4OID &&
 		   (DatumGetInt32(value) & 1) != 0;
 }
 
-/* The index of the list by which a chunk is found by its name, or InvalidOid. */
+/* Returns the index of the list with which a chunk is found by its name, or InvalidOid. */
 static Oid
 IndexOfChunks(Relation rel, AttrNumber schema, AttrNumber table)
 {
@@ -308,7 +310,7 @@ IndexOfChunks(Relation rel, AttrNumber schema, AttrNumber table)
 	return found;
 }
 
-/* Whether a table is in the list; `compressed`: and has compressed rows. */
+/* Returns whether a table is in the list; `compressed`: and has compressed rows. */
 static bool
 IsListed(Oid table, bool *compressed)
 {
@@ -371,11 +373,12 @@ RequireUncompressed(Oid table)
 {
 	if (!IsCompressed(table))
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot look for keys in the compressed chunk \"%s\"", get_rel_name(table)),
-			 errdetail("A guard finds rows by an index of the table, and compressed rows "
-					   "are in none."),
-			 errhint("To decompress the chunk, run: SELECT decompress_chunk(%s);",
-					 quote_literal_cstr(QualifiedGuardName(table)))));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+		 errmsg("cannot look for keys in the compressed chunk \"%s\"", get_rel_name(table)),
+		 errdetail(
+			 "A guard finds rows with an index of the table, and compressed rows are in no index."),
+		 errhint("To decompress the chunk, run: SELECT decompress_chunk(%s);",
+				 quote_literal_cstr(QualifiedGuardName(table)))));
 }

@@ -1,6 +1,6 @@
 /*
- * What a guard goes by: see clause.hpp. Any role that owns a table can make triggers by hand,
- * so nothing that a clause says is taken for granted. A flaw is the DETAIL of an error.
+ * The definition of a guard; see clause.hpp. Every role that owns a table can make triggers by
+ * hand, so everything in a clause is checked. A flaw is the DETAIL of an error.
  */
 #include "guard/table_keys.hpp"
 
@@ -89,7 +89,7 @@ GuardModeName(GuardMode mode)
 static const char *const not_our_clause = gettext_noop(
 	"The WHEN condition of its trigger BEFORE DELETE is not one that dedup_guard() writes.");
 
-/* The relation of 'name'::regclass, or InvalidOid. */
+/* Returns the relation of 'name'::regclass, or InvalidOid. */
 static Oid
 RelationOfConst(const Expr *expr)
 {
@@ -109,7 +109,7 @@ IsPlainColumn(const Expr *expr)
 	return IsA(var, Var) && var->varno == PRS2_OLD_VARNO && var->varlevelsup == 0;
 }
 
-/* An element of the key. */
+/* Reads an element of the key. */
 static bool
 ReadElement(Expr *expr, GuardClause *clause)
 {
@@ -127,7 +127,7 @@ ReadElement(Expr *expr, GuardClause *clause)
 	return true;
 }
 
-/* The column for marks, or the time. */
+/* Reads the column for marks, or the time. */
 static bool
 ReadMarkOrTime(Expr *expr, GuardClause *clause)
 {
@@ -144,7 +144,7 @@ ReadMarkOrTime(Expr *expr, GuardClause *clause)
 	return ((const Var *) expr)->vartype == BOOLOID && clause->mark > 0;
 }
 
-/* A part of the clause behind the first. */
+/* Reads a part of the clause behind the first part. */
 static bool
 ReadPart(Node *node, GuardClause *clause)
 {
@@ -185,7 +185,7 @@ ReadFilter(Node *node, GuardClause *clause)
 	return OidIsValid(clause->filter);
 }
 
-/* Reads a clause whose parts are joined by `op`, and whose first part is `read_first`'s. */
+/* Reads a clause whose parts are joined by `op`, and whose first part is read by `read_first`. */
 static const char *
 ReadParts(const char *qual, BoolExprType op, bool (*read_first)(Node *node, GuardClause *clause),
 		  GuardClause *clause)
@@ -284,7 +284,7 @@ FindUsedColumns(GuardClause *clause)
 	return flaw;
 }
 
-/* Whether a column is there, can be used by triggers, and is of that type. */
+/* Returns whether a column exists, can be used by triggers, and has that type. */
 static bool
 IsUsableColumn(TupleDesc desc, AttrNumber attnum, Oid type, Oid collation)
 {
@@ -297,7 +297,7 @@ IsUsableColumn(TupleDesc desc, AttrNumber attnum, Oid type, Oid collation)
 		   column->attcollation == collation;
 }
 
-/* Whether all columns of an expression can be used. */
+/* Returns whether all columns of an expression can be used. */
 static bool
 HasUsableColumns(TupleDesc desc, const Expr *expression)
 {
@@ -325,9 +325,10 @@ IsMutable(const Expr *expression)
 }
 
 /*
- * As CREATE INDEX does: what can be inlined is looked at from the inside. That can call functions:
- * as the table's owner if he has less rights, but never with more than those of the role that
- * is here. The clause may be one of a role that may make triggers for the table, and no more.
+ * Returns whether an expression is mutable, as CREATE INDEX checks it: functions that can be
+ * inlined are examined inside. That can call functions. They run with the rights of the table's
+ * owner, if he has fewer rights, but never with more rights than the current role has. The clause
+ * may have been made by a role whose only right is to make triggers for the table.
  */
 static bool
 IsMutableForOwner(Relation rel, const Expr *expression)
@@ -416,7 +417,7 @@ FlawOfClause(Relation rel, const GuardClause &clause)
 	if (clause.mark != 0 && !IsUsableColumn(desc, clause.mark, BOOLOID, InvalidOid))
 		return gettext_noop("The column that marks duplicates is not a plain boolean column.");
 
-	/* The descriptor can be another after this, with the same columns. */
+	/* The descriptor may be a different one after this, with the same columns. */
 	if (!IsLiveRelationId(clause.filter))
 		return gettext_noop(
 			"The relation that its trigger BEFORE DELETE names is not a live filter.");
@@ -458,7 +459,7 @@ FlawOfFilter(const LiveParameters &parameters, const GuardOptions &options,
 
 /* ---- other tables --------------------------------------------------------------- */
 
-/* The column of a table that has the name and type of another's, or 0. */
+/* Returns the column of a table with the name and type of another table's column, or 0. */
 static AttrNumber
 ColumnLike(TupleDesc desc, Form_pg_attribute like)
 {
@@ -527,7 +528,7 @@ ExpressionText(Oid table, const Expr *expression)
 							  deparse_context_for(name == NULL ? "?" : name, table), false, false);
 }
 
-/* Whether parentheses enclose the whole of an expression. */
+/* Returns whether parentheses enclose the whole of an expression. */
 static bool
 IsInParentheses(const char *text)
 {
@@ -559,7 +560,7 @@ ElementText(Oid table, const GuardClause &clause, int element)
 	{
 		char *text = ExpressionText(table, clause.expressions[element]);
 
-		/* What an index takes as it is: a call of a function, or what is in parentheses. */
+		/* An index accepts these unchanged: a function call, and an expression in parentheses. */
 		return (IsA(clause.expressions[element], FuncExpr) &&
 				((const FuncExpr *) clause.expressions[element])->funcformat ==
 					COERCE_EXPLICIT_CALL) ||

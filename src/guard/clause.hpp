@@ -1,8 +1,8 @@
 /*
- * What a guard goes by, as its triggers say it (clause.cpp).
+ * The definition of a guard, as it is stored in its triggers (clause.cpp).
  *
- * The WHEN clause of the trigger BEFORE DELETE is always true. It names what the server
- * must keep track of through renames and dumps, and map for each partition: an OR of
+ * The WHEN clause of the trigger BEFORE DELETE is always true. It names the objects that the server
+ * must follow through renames and dumps, and map for each partition. It is an OR of
  *
  *   'filter'::regclass IS NOT NULL     the first
  *   (element) IS NULL                  for each element of the key: a column, or an
@@ -10,10 +10,10 @@
  *   OLD.column IS NOT NULL             the boolean column that marks duplicates
  *   (predicate) IS NOT TRUE            which rows are guarded
  *   (time) IS NOT NULL                 when the row's event was, timestamptz
- *   'table'::regclass IS NULL          where refused rows go
+ *   'table'::regclass IS NULL          the side table for refused rows
  *
- * Each wraps what the user wrote, so that no OR of his becomes one of ours. The server stops at
- * the first, so the rest is never computed there.
+ * Each part encloses the user's text in parentheses, so that an OR in it does not become one of
+ * ours. The server stops at the first part, so the others are never computed there.
  *
  * The arguments of the trigger BEFORE INSERT OR UPDATE are the mode, the constraint name for
  * errors, and the words of options.
@@ -34,27 +34,28 @@ extern "C" {
 enum class GuardMode
 {
 	Skip,   /* leave the row out */
-	Reject, /* 23505 */
+	Reject, /* raise 23505 */
 	Mark,   /* set a column */
 	Divert  /* put the row into another table */
 };
 
 struct GuardOptions
 {
-	bool exact;              /* what the filter may have seen is looked for in the table */
+	/* exact guard: if the filter may have seen a key, the table is searched for it */
+	bool exact;
 	bool nulls_not_distinct; /* NULL is a value like any other */
 	bool skip_too_old;       /* rows older than the window are left out */
-	bool forget;             /* rows that go free their keys */
+	bool forget;             /* deleted rows free their keys */
 };
 
-/* Whether a row has a key of its own only as long as it is not marked. */
+/* Returns whether a row has a key of its own only as long as it is not marked. */
 static inline bool
 FollowsMarks(const GuardOptions &options)
 {
 	return options.exact || options.forget;
 }
 
-/* What a NULL in the key means to a guard. */
+/* Returns what a NULL in the key means to a guard. */
 static inline NullKeys
 NullsOf(const GuardOptions &options)
 {
@@ -65,7 +66,7 @@ NullsOf(const GuardOptions &options)
 constexpr int kGuardOptions = 4;
 extern const char *const guard_option_words[kGuardOptions];
 
-/* The option of a number. */
+/* Returns the option with this number. */
 extern bool &GuardOption(GuardOptions *options, int number);
 
 /* Reads the words behind the mode and the constraint name. Returns a flaw, or NULL. */
@@ -77,24 +78,27 @@ extern const char *GuardModeName(GuardMode mode);
 struct GuardClause
 {
 	Oid filter;
-	Oid side;                           /* the table that refused rows go into, or InvalidOid */
+	Oid side;                           /* the side table for refused rows, or InvalidOid */
 	int columns;                        /* elements of the key */
 	AttrNumber attnums[INDEX_MAX_KEYS]; /* 0: the element is an expression */
 	Expr *expressions[INDEX_MAX_KEYS];  /* NULL: it is a column */
 	Oid types[INDEX_MAX_KEYS];
 	Oid collations[INDEX_MAX_KEYS];
-	AttrNumber mark; /* column that says whether the row is a duplicate, or 0 */
+	AttrNumber mark; /* the column that marks a row as a duplicate, or 0 */
 	Expr *where;     /* NULL: all rows are guarded */
 	Expr *at;        /* NULL: the time is the clock's */
-	NullKeys nulls;  /* an option: not in the clause itself */
-	bool needs_time; /* the same: rows without a time do not count */
+	NullKeys nulls;  /* from the options; it is not in the clause itself */
+	bool needs_time; /* from the options: rows without a time do not count */
 
-	/* The columns of key, predicate and time, each once; the guard index has these. */
+	/* The columns of key, predicate and time, each once. The guard index has these columns. */
 	int used_count;
 	AttrNumber used[INDEX_MAX_KEYS];
 };
 
-/* Whether a row is more than its key, or that more than columns. */
+/*
+ * Returns whether expressions must be computed to read a row: the clause has more than a key of
+ * columns.
+ */
 static inline bool
 IsComputed(const GuardClause &clause)
 {
@@ -106,7 +110,7 @@ IsComputed(const GuardClause &clause)
 	return false;
 }
 
-/* Sets what the options of a guard mean to its clause. */
+/* Applies the options of a guard to its clause. */
 static inline void
 ApplyOptions(const GuardOptions &options, GuardClause *clause)
 {
@@ -114,52 +118,53 @@ ApplyOptions(const GuardOptions &options, GuardClause *clause)
 	clause->needs_time = options.exact && clause->at != NULL;
 }
 
-/* Whether options and clause agree; returns a flaw, or NULL. */
+/* Checks whether options and clause are consistent. Returns a flaw, or NULL. */
 extern const char *FlawOfOptions(const GuardOptions &options, const GuardClause &clause);
 
-/* Why a live filter with these parameters cannot serve a guard; a flaw, or NULL. */
+/* Checks whether a live filter with these parameters can serve a guard. Returns a flaw, or NULL. */
 extern const char *FlawOfFilter(const LiveParameters &parameters, const GuardOptions &options,
 								const GuardClause &clause);
 
-/* Reads a clause as pg_trigger has it; returns a flaw, or NULL. Options are not filled in. */
+/* Reads a clause from pg_trigger. Returns a flaw, or NULL. Does not set the options. */
 extern const char *ReadClause(const char *qual, GuardClause *clause);
 extern bool ReadGuardClause(const char *qual, GuardClause *clause);
 
 /*
- * Reads the clause of a trigger that says how the shards of a distributed table are guarded
- * (distributed.hpp): the same without filter and side table, always false, and joined by AND.
+ * Reads the clause of a trigger that defines the guards of a distributed table's shards
+ * (distributed.hpp). It has the same parts except the filter and the side table, is always false,
+ * and its parts are joined by AND.
  */
 extern bool ReadClauseWithoutFilter(const char *qual, GuardClause *clause);
 
 /*
- * Sets `used` by the rest of a clause. Returns a flaw, or NULL: too many columns, a whole row,
- * a system column.
+ * Sets `used` from the other parts of a clause. Returns a flaw, or NULL. Flaws are too many
+ * columns, a whole row, and a system column.
  */
 extern const char *FindUsedColumns(GuardClause *clause);
 
-/* Holds a clause against the table and the filter as they are now. Returns a flaw, or NULL. */
+/* Checks a clause against the current table and filter. Returns a flaw, or NULL. */
 extern const char *FlawOfClause(Relation rel, const GuardClause &clause);
 
 /*
- * Why an expression over a table, or one of a clause, cannot be computed for a guard; a flaw, or
- * NULL. Functions of constants are called, as the table's owner.
+ * Checks whether an expression over a table, or one of a clause, can be computed for a guard.
+ * Returns a flaw, or NULL. Functions of constants are called, with the rights of the table's owner.
  */
 extern const char *FlawOfExpression(Relation rel, const Expr *expression);
 extern const char *FlawOfExpressions(Relation rel, const GuardClause &clause);
 
 /*
- * Makes the clause of a guard of `from` one of another table, by the names of columns, which
- * must have the same types. Returns false if `to` does not have them all. What is new lives in
- * the current memory.
+ * Maps the clause of a guard of `from` to another table, by the names of columns, which must have
+ * the same types. Returns false if `to` lacks one of them. New data is allocated in the current
+ * memory context.
  */
 extern bool MapGuardClause(const GuardClause &clause, Relation from, Relation to,
 						   GuardClause *mapped);
 
-/* An element of a key, or another expression of a clause, as SQL over the table. */
+/* Returns an element of a key, or another expression of a clause, as SQL over the table. */
 extern char *ElementText(Oid table, const GuardClause &clause, int element);
 extern char *ExpressionText(Oid table, const Expr *expression);
 
-/* "a, lower(b)" */
+/* Returns the elements of a key as SQL: "a, lower(b)". */
 extern char *ElementsText(Oid table, const GuardClause &clause);
 
 #endif /* STREAMDEDUP_GUARD_CLAUSE_HPP */

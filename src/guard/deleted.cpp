@@ -1,34 +1,33 @@
 /*
- * The rows that this transaction has deleted from guarded tables, so that each may be
- * inserted again although its key was seen.
+ * The rows that this transaction has deleted from guarded tables. Each may be inserted again
+ * although its key was seen.
  *
- * This is a multiset of keys. Each deleted row is an entry: its key, the subtransaction
- * that deleted it, and the one that inserted it again, if any did. ROLLBACK TO changes no
- * entry: it adds the subtransactions that it undoes to a list, and what those deleted or
- * used counts as not deleted or not used.
+ * The notes are a multiset of keys. Each deleted row is an entry: its key, the subtransaction that
+ * deleted it, and the one that inserted it again, if any did. ROLLBACK TO changes no entry. It adds
+ * the subtransactions that it rolls back to a list; what these deleted or used counts as not
+ * deleted or not used.
  *
- * Memory is bounded by what a hash table of a query may take (work_mem times
- * hash_mem_multiplier). New entries are only collected, in memory and then in a temporary
- * file: a transaction that does not insert pays no more than that, 16 bytes a row in
- * sequence. Before the first look-up they go into a table in the order of their keys, in
- * which a key's home is given by its upper bits; when that is full it is written to a file
- * as a sorted run. Runs are merged: 64 of one tier when the last of them is written, and
- * before a look-up as far as needed for each run to be larger than all younger ones
- * together. So a look-up reads one block of 8 kB or a few.
+ * Memory is limited to that of a hash table of a query (work_mem times hash_mem_multiplier). New
+ * entries are only collected, first in memory and then in a temporary file: a transaction that does
+ * not insert pays only for that, 16 bytes a row in sequence. Before the first lookup they are put
+ * into a table in the order of their keys, in which a key's home is given by its upper bits. When
+ * the table is full, it is written to a file as a sorted run. Runs are merged: 64 of one tier when
+ * the last of them is written, and before a lookup until each run is larger than all younger ones
+ * together. So a lookup reads one block of 8 kB or a few.
  */
 #include "guard/deleted_runs.hpp"
 
 namespace
 {
 
-/* Ids of subtransactions that were undone, both ends included. */
+/* Ids of subtransactions that were rolled back, both ends included. */
 struct Undone
 {
 	SubTransactionId from;
 	SubTransactionId to;
 };
 
-/* The greatest id with an entry that counts, when a subtransaction began. */
+/* The greatest id with an entry that counts, at the time when a subtransaction began. */
 struct Begun
 {
 	int level;
@@ -37,7 +36,10 @@ struct Begun
 
 } /* namespace */
 
-/* Places behind the table's last home; places that a key may be off its home. */
+/*
+ * The number of places behind the table's last home, and the largest distance of a key from its
+ * home.
+ */
 constexpr Size SLACK = 1024;
 constexpr Size FARTHEST = 1000;
 constexpr int FIRST_BITS = 8;
@@ -49,21 +51,21 @@ static int table_bits;
 static Size table_count;
 static int table_most_bits;
 
-/* Entries that were collected: in a file first, then in an array. */
+/* Entries that were only collected: in a file first, then in an array. */
 static DeletedRow *collected;
 static int collected_count;
 static int collected_room;
 static int collected_most;
 static File collected_file = -1;
 static uint64 collected_in_file;
-static uint64 collected_taken; /* from the file into the table */
+static uint64 collected_taken; /* number of entries moved from the file into the table */
 
 static Undone *undone;
 static int undone_count;
 static int undone_room;
-static SubTransactionId greatest; /* that any entry names */
-static SubTransactionId live;     /* the same, of those that were not undone */
-static bool used_awaited;         /* a row that is awaited was inserted again, some time */
+static SubTransactionId greatest; /* the greatest id in any entry */
+static SubTransactionId live;     /* the same, among those that were not rolled back */
+static bool used_awaited;         /* an awaited row was inserted again at some time */
 
 static Begun *begun;
 static int begun_count;
@@ -72,8 +74,8 @@ static int begun_room;
 /* ---- small things ----------------------------------------------------------- */
 
 /*
- * Room for what the aborts of all subtransactions that are running could add to the list
- * of those undone, since an abort must not fail.
+ * Reserves room for the ranges that aborts of all running subtransactions could add to the list of
+ * those rolled back, because an abort must not fail.
  */
 static void
 ReserveUndone(void)
@@ -98,7 +100,7 @@ Activate(void)
 	context = AllocSetContextCreateInternal(TopTransactionContext, "dedup_guard deleted rows",
 											ALLOCSET_DEFAULT_SIZES);
 
-	/* While the table grows, there are two. */
+	/* There are two tables while the table grows. */
 	most = get_hash_memory_limit() / 2 / sizeof(DeletedRow);
 	BeginDeletedRuns(context, most * 64); /* bits in a quarter of the memory */
 	collected_most = (int) Min(most / 2, (Size) 1 << 24);
@@ -141,9 +143,9 @@ IsUsed(const DeletedRow &row)
 }
 
 /*
- * Whether nothing can make the row count again, nor asks for it: its deletion was undone, or
- * is undone whenever its use is, since what is still running of the two is the current
- * subtransaction.
+ * Returns whether nothing can make the row count again, and nobody asks for it. Either its deletion
+ * was rolled back, or it will be rolled back whenever its use is, because the one of the two that
+ * is still running is the current subtransaction.
  */
 bool
 IsOver(const DeletedRow &row)
@@ -160,7 +162,7 @@ NoteSubtransaction(SubTransactionId id)
 	greatest = Max(greatest, id);
 	live = Max(live, id);
 
-	/* An entry of an outer subtransaction stays when an inner one is undone. */
+	/* An entry of an outer subtransaction stays when an inner one is rolled back. */
 	for (int i = begun_count - 1; i >= 0 && id < GetCurrentSubTransactionId(); i--)
 		begun[i].live = Max(begun[i].live, id);
 }
@@ -204,11 +206,16 @@ DeletedRowsSubtransactionAborts(int level, SubTransactionId id, SubTransactionId
 	if (greatest < id)
 		return;
 
-	/* Ids only grow: those from `id` on are this one's and of those inside of it. */
+	/*
+	 * Ids only increase: those from `id` on belong to this subtransaction and to those inside it.
+	 */
 	while (undone_count > 0 && undone[undone_count - 1].from >= id)
 		undone_count--;
 
-	/* One range with the last, if nobody in between has an entry or can get one. */
+	/*
+	 * It can be one range with the last, if no subtransaction in between has an entry or can get
+	 * one.
+	 */
 	if (undone_count > 0 && parent < undone[undone_count - 1].from &&
 		live <= undone[undone_count - 1].to)
 		from = undone[--undone_count].from;
@@ -222,7 +229,7 @@ ForgetDeletedRows(bool close)
 	if (close && collected_file >= 0)
 		FileClose(collected_file);
 
-	/* The memory is the transaction's. */
+	/* The memory belongs to the transaction. */
 	context = NULL;
 	collected = NULL;
 	collected_count = collected_room = 0;
@@ -253,7 +260,7 @@ HomeOf(uint64 key)
 	return (Size) (key >> (64 - table_bits));
 }
 
-/* The first place from its home on that does not hold a smaller key. */
+/* Returns the first place, from its home on, that does not hold a smaller key. */
 static Size
 PlaceOf(uint64 key)
 {
@@ -296,7 +303,7 @@ TakeFromTable(Size at)
 	table_count--;
 }
 
-/* A larger table, or one of the same size, without what is over. */
+/* Makes a larger table, or one of the same size, without the entries that are over. */
 static void
 RebuildTable(int bits)
 {
@@ -344,7 +351,7 @@ PutRow(const DeletedRow &row)
 			RebuildTable(table_bits + 1);
 		else
 		{
-			/* Much of it may be over; or many keys may have nearly one home. */
+			/* Many entries may be over; or many keys may have nearly the same home. */
 			RebuildTable(table_bits);
 			if (table_count > ((Size) 1 << table_bits) / 2 || !PutIntoTable(row))
 				SpillTable();
@@ -382,7 +389,7 @@ CollectRow(const DeletedRow &row)
 	collected[collected_count++] = row;
 }
 
-/* Puts what was collected into the table. If this fails, it goes on from where it was. */
+/* Puts the collected entries into the table. If this fails, the next call continues. */
 static void
 TakeCollected(void)
 {
@@ -420,8 +427,8 @@ TakeCollected(void)
 }
 
 /*
- * Runs visit(row, in_table) over the entries of a key until it returns true; a run's row
- * is written back then. Returns whether it did. `usable` as for VisitDeletedRuns().
+ * Runs visit(row, in_table) over the entries of a key until it returns true; a row of a run is then
+ * written back. Returns whether visit returned true. `usable`: as for VisitDeletedRuns().
  */
 template <typename Visit>
 static bool
@@ -452,12 +459,12 @@ IsAwaited(const DeletedRow &row)
 namespace
 {
 
-/* The deleted rows of a key that are awaited. */
+/* The awaited deleted rows of a key. */
 struct AwaitedRows
 {
 	int used;
 	int unused;
-	int again; /* of both */
+	int again; /* number of both kinds with kAgain */
 };
 
 } /* namespace */
@@ -478,7 +485,7 @@ CountAwaited(uint64 key)
 	return rows;
 }
 
-/* Whether a row is there that was inserted in place of one that is awaited. */
+/* Returns whether a row exists that was inserted in place of an awaited one. */
 static bool
 IsThereAgain(const AwaitedRows &rows)
 {
@@ -500,7 +507,7 @@ NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited, 
 	PutDeleted(key, deleted, flags);
 }
 
-/* The id of a subtransaction, which must leave room for the flags beside it. */
+/* Returns the id of the current subtransaction, which must leave room for the flags. */
 static SubTransactionId
 CurrentUser(void)
 {
@@ -569,8 +576,8 @@ RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted)
 /* ---- rows that free their keys ------------------------------------------------------- */
 
 /*
- * Nobody asks for one deleted row of a key any more, and it is not used again. Of those that are
- * used the last ones come first, so that those that stay tell whether a row is there.
+ * Ends the wait for one deleted row of a key, which is not used again. Of the used rows, the last
+ * ones come first, so that the remaining ones show whether a row exists.
  */
 static void
 StopAwaiting(uint64 key, bool used, bool again)
@@ -599,7 +606,10 @@ AskDeletedRow(Oid filter, uint64 hash)
 	rows = CountAwaited(key);
 	if (!IsThereAgain(rows))
 		return false;
-	/* Those that were inserted again tell the others of the key, which are asked for later. */
+	/*
+	 * Rows that were inserted again are kept for the other rows of the key, which are checked
+	 * later.
+	 */
 	StopAwaiting(key, rows.unused == 0, rows.unused == 0 && rows.again > 0);
 	return true;
 }

@@ -1,6 +1,4 @@
-/*
- * Files of deleted rows: see deleted_runs.hpp, and deleted.cpp for what they are for.
- */
+/* Files of deleted rows; see deleted_runs.hpp, and deleted.cpp for their purpose. */
 #include "guard/deleted_runs.hpp"
 
 extern "C" {
@@ -8,7 +6,7 @@ extern "C" {
 #include "utils/resowner.h"
 }
 
-/* So many runs of one tier become one of the next. */
+/* This many runs of one tier become one run of the next tier. */
 constexpr int MERGED_RUNS = 64;
 
 static MemoryContext context = NULL;
@@ -23,18 +21,18 @@ static int run_room;
 namespace
 {
 
-/* Writes a run, row by row. */
+/* Writes a run row by row. */
 struct RunWriter
 {
 	DeletedRun run;
-	int room; /* blocks that `first` has room for */
-	int rows; /* in `block` */
+	int room; /* number of blocks for which `first` has room */
+	int rows; /* number of rows in `block` */
 	DeletedRow *block;
 };
 
 } /* namespace */
 
-/* A file that lives as long as the transaction, whatever query writes it. */
+/* Opens a file that is kept until the end of the transaction, whatever query writes it. */
 File
 OpenDeletedFile(void)
 {
@@ -123,7 +121,7 @@ CloseRun(DeletedRun *run)
 		pfree(run->block);
 }
 
-/* Gives up what StartRun() began, after an error. */
+/* Abandons what StartRun() began, after an error. */
 static void
 AbandonRun(RunWriter *writer)
 {
@@ -144,7 +142,7 @@ FinishRun(RunWriter *writer, DeletedRun *run)
 	return false;
 }
 
-/* The rows of a block, through the run's cache. */
+/* Reads the rows of a block, through the run's cache. */
 DeletedRow *
 ReadBlock(DeletedRun *run, uint64 block, int *rows)
 {
@@ -159,14 +157,14 @@ ReadBlock(DeletedRun *run, uint64 block, int *rows)
 	return run->block;
 }
 
-/* Writes the cached block's row `at` back. */
+/* Writes row `at` of the cached block back. */
 void
 WriteBack(DeletedRun *run, int at)
 {
 	const uint64 block = run->cached - 1;
 	const uint64 row = block * BLOCK_ROWS + at;
 
-	/* Most rows are used up for good: then a bit in memory saves the writing. */
+	/* Most rows are used up permanently. Then a bit in memory saves the write. */
 	if (IsOver(run->block[at]))
 	{
 		if (run->over == NULL && run->rows <= most_rows_with_bits)
@@ -178,7 +176,7 @@ WriteBack(DeletedRun *run, int at)
 		}
 	}
 
-	/* If this fails, the cached block is not what is in the file. */
+	/* If the write fails, the cached block differs from the file. */
 	run->cached = 0;
 	WriteRows(run->file, &run->block[at], 1, row);
 	run->cached = block + 1;
@@ -189,7 +187,7 @@ WriteBack(DeletedRun *run, int at)
 namespace
 {
 
-/* Where a merge has got to in a run. */
+/* The position of a merge in a run. */
 struct Cursor
 {
 	DeletedRun *run;
@@ -218,7 +216,7 @@ NextRow(Cursor *cursor)
 	return false;
 }
 
-/* Moves the first cursor of a heap, ordered by key, to where it belongs. */
+/* Moves the first cursor of a heap, which is ordered by key, to its place. */
 static void
 SiftDown(Cursor *heap, int count)
 {
@@ -239,7 +237,7 @@ SiftDown(Cursor *heap, int count)
 	heap[at] = moving;
 }
 
-/* Makes one run of all from `from` on. If this fails, they are as they were. */
+/* Merges all runs from `from` on into one run. If this fails, they are unchanged. */
 static void
 MergeRuns(int from)
 {
@@ -305,7 +303,7 @@ MergeTiers(void)
 	}
 }
 
-/* Each run that is left is larger than all younger ones together. */
+/* Each remaining run is larger than all younger ones together. */
 DeletedRun *
 RunsForLookup(int *count)
 {
@@ -324,7 +322,10 @@ RunsForLookup(int *count)
 	return runs;
 }
 
-/* The last that begins below the key: its first row is there, or begins the next. */
+/*
+ * The block is the last one that begins below the key. The key's first row is there, or begins the
+ * next block.
+ */
 uint64
 FirstBlockOf(const DeletedRun *run, uint64 key)
 {
@@ -388,7 +389,7 @@ ForgetDeletedRuns(bool close)
 	for (int i = 0; i < run_count && close; i++)
 		FileClose(runs[i].file);
 
-	/* The memory is the transaction's. */
+	/* The memory belongs to the transaction. */
 	context = NULL;
 	runs = NULL;
 	run_count = run_room = 0;

@@ -1,6 +1,6 @@
 /*
- * Files of deleted rows (deleted.cpp): the sorted runs that its table is written to
- * when it is full. They live as long as the transaction.
+ * Files of deleted rows (deleted.cpp): the sorted runs to which its table is written when it is
+ * full. They are kept until the end of the transaction.
  */
 #ifndef STREAMDEDUP_LIVE_DELETED_RUNS_HPP
 #define STREAMDEDUP_LIVE_DELETED_RUNS_HPP
@@ -14,8 +14,9 @@ extern "C" {
 struct DeletedRow
 {
 	uint64 key;               /* see DeletedKeyOf() */
-	SubTransactionId deleted; /* by; invalid: an empty place */
-	SubTransactionId used;    /* inserted again by, or invalid; and flags */
+	SubTransactionId deleted; /* the subtransaction that deleted the row; invalid: an empty place */
+	/* the subtransaction that inserted the row again, or invalid; and flags */
+	SubTransactionId used;
 };
 static_assert(sizeof(DeletedRow) == 16, "rows are written to files");
 
@@ -29,7 +30,7 @@ constexpr SubTransactionId kAgain = (SubTransactionId) 1 << 30;
 constexpr SubTransactionId kInWindow = (SubTransactionId) 1 << 29;
 constexpr SubTransactionId kFlags = kAwaited | kAgain | kInWindow;
 
-/* Whether nothing can make the row count again; such rows need not be kept. */
+/* Returns whether nothing can make the row count again. Such rows need not be kept. */
 extern bool IsOver(const DeletedRow &row);
 
 constexpr int BLOCK_ROWS = BLCKSZ / sizeof(DeletedRow);
@@ -43,17 +44,17 @@ extern void ReadRows(File file, DeletedRow *rows, int count, uint64 at);
 /* ---- runs ----------------------------------------------------------------------- */
 
 /*
- * Memory comes from `context`. A run of at most so many rows has a bit in memory for each
- * that is over; in longer ones they are written back.
+ * Starts the files. Memory is allocated in `context`. A run of at most `rows_with_bits` rows has a
+ * bit in memory for each row that is over; in longer runs these rows are written back.
  */
 extern void BeginDeletedRuns(MemoryContext context, uint64 rows_with_bits);
 
-/* `close`: closes the files, too; else the end of the transaction does. */
+/* `close`: closes the files, too; otherwise the end of the transaction closes them. */
 extern void ForgetDeletedRuns(bool close);
 
 /*
- * Makes a run of the rows in so many places of a table, which are in the order of their
- * keys. If this fails, the runs are as they were.
+ * Makes a run of the rows in `count` places of a table, which are in the order of their keys. If
+ * this fails, the runs are unchanged.
  */
 extern void AddDeletedRun(const DeletedRow *places, Size count);
 
@@ -64,29 +65,29 @@ struct DeletedRun
 	int tier;
 	uint64 rows;
 	uint64 *first;     /* first key of each block */
-	uint8 *over;       /* a bit for each row that is over; NULL: they are written back */
-	uint64 hint_key;   /* of this key no row before `hint_row` can be used */
+	uint8 *over;       /* a bit for each row that is over; NULL: such rows are written back */
+	uint64 hint_key;   /* no row of this key before `hint_row` can be used */
 	uint64 hint_row;   /* 0: no hint */
-	uint64 cached;     /* block in `block` plus one, or 0 */
+	uint64 cached;     /* number of the block in `block` plus one, or 0 */
 	DeletedRow *block; /* or NULL */
 };
 
-/* The runs, merged as far as a look-up needs, the youngest last; and how many. */
+/* Returns the runs, merged as far as a lookup needs, the youngest last, and sets their number. */
 extern DeletedRun *RunsForLookup(int *count);
 
-/* The first block that can have a key. */
+/* Returns the first block that can have a key. */
 extern uint64 FirstBlockOf(const DeletedRun *run, uint64 key);
 
-/* The rows of a block, through the run's cache. */
+/* Returns the rows of a block, through the run's cache. */
 extern DeletedRow *ReadBlock(DeletedRun *run, uint64 block, int *rows);
 
-/* Uses of rows were undone: what the hints say no longer holds. */
+/* Must be called when uses of rows were rolled back: the hints are not valid any more. */
 extern void ForgetRunHints(void);
 
-/* Keeps the change of row `at` of the block that was read last. */
+/* Stores the change of row `at` of the block that was read last. */
 extern void WriteBack(DeletedRun *run, int at);
 
-/* Whether a row has its bit, so that it is over. */
+/* Returns whether a row's bit says that it is over. */
 static inline bool
 HasOverBit(const DeletedRun *run, uint64 at)
 {
@@ -94,9 +95,9 @@ HasOverBit(const DeletedRun *run, uint64 at)
 }
 
 /*
- * Runs visit(row) over the rows of a key until it returns true; the row is kept as it is
- * then. Returns whether it did. `usable`: only rows that can be used are looked for, and
- * the one that is found is used: so the next look-up of the key need not pass it.
+ * Runs visit(row) over the rows of a key until it returns true; the row is then stored with its
+ * changes. Returns whether visit returned true. `usable`: only rows that can be used are visited,
+ * and the one that is found is used up, so that the next lookup of the key can skip it.
  */
 template <typename Visit>
 static inline bool

@@ -1,6 +1,6 @@
 /*
- * dedup_guard_distributed() on the coordinator: makes the triggers that say how the shards of a
- * distributed table are guarded. See distributed.hpp.
+ * dedup_guard_distributed() on the coordinator: makes the triggers that define the guards of a
+ * distributed table's shards. See distributed.hpp.
  */
 #include "guard/distributed.hpp"
 #include "guard/search.hpp"
@@ -20,7 +20,7 @@ extern "C" {
 #include "utils/varlena.h"
 }
 
-/* ---- what Citus says -------------------------------------------------------------------- */
+/* ---- Citus's catalogs ------------------------------------------------------------------ */
 
 namespace
 {
@@ -28,14 +28,14 @@ namespace
 enum class Spread
 {
 	None,      /* not a table of Citus */
-	Local,     /* a table of the coordinator that Citus knows */
+	Local,     /* a table of the coordinator that Citus manages */
 	Reference, /* a copy on each node */
-	Shards,    /* by a column */
+	Shards,    /* distributed by a column */
 	OneShard,
 	Append /* any row may be in any shard */
 };
 
-/* How Citus has spread a table. */
+/* How Citus has distributed a table. */
 struct CitusTable
 {
 	Spread spread;
@@ -194,7 +194,7 @@ RequireDistributionColumn(Relation rel, const CitusTable &citus, const GuardClau
 							"expression. Or distribute the table by a column of the key.")));
 }
 
-/* Two placements must decide alike: an exact guard and an error do, false positives need not. */
+/* The placements of a shard must decide alike, as exact guards and errors do. */
 static void
 RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &request)
 {
@@ -203,16 +203,16 @@ RequireSameAnswers(Relation rel, const CitusTable &citus, const GuardRequest &re
 	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					errmsg("cannot guard \"%s\": its shards have several placements",
 						   RelationGetRelationName(rel)),
-					errdetail("A row that one placement takes for a duplicate by a false positive "
-							  "could land in another placement, so that they differ."),
+					errdetail("By a false positive, one placement could refuse a row that another "
+							  "placement accepts. The placements would then differ."),
 					errhint("Make the guard exact, or use on_duplicate => 'reject'.")));
 }
 
 /* ---- the triggers -------------------------------------------------------------------------- */
 
 /*
- * Settings for the commands that make or drop the triggers. Citus allows triggers on distributed
- * tables only with one of its own. `one_by_one`: over one connection to each node.
+ * Begins the commands that make or drop the triggers, with the setting that Citus needs for that.
+ * `one_by_one`: over one connection to each node.
  */
 static int
 BeginDistributedCommands(bool one_by_one)
@@ -255,13 +255,13 @@ DefinitionCommand(Relation rel, const char *function, const GuardRequest &reques
 	return command.data;
 }
 
-/* Makes the triggers, or makes them again; on each shard an event trigger does the rest. */
+/* Makes the triggers, or makes them again. On each shard an event trigger does the rest. */
 static void
 MakeTriggers(Relation rel, const char *schema, const GuardRequest &request, ShardPlan *plan)
 {
 	const char *function = quote_qualified_identifier(schema, DISTRIBUTED_FUNCTION);
 	const char *name = QualifiedGuardName(RelationGetRelid(rel));
-	/* Side tables with one name would be made by several connections at once. */
+	/* Otherwise several connections would make side tables with one name at the same time. */
 	const bool shares_table = strncmp(plan->arguments[SHARD_ON_DUPLICATE], "divert:", 7) == 0;
 	const int level = BeginDistributedCommands(shares_table);
 	char *commands[4] = {};
@@ -314,12 +314,12 @@ RunDistributed(char *const *commands, int n)
 namespace
 {
 
-/* What the filters of the shards are made by. */
+/* The model from which the filters of the shards are made. */
 struct FilterModel
 {
-	const char *base; /* of their names */
+	const char *base; /* the first part of their names */
 	LiveParameters parameters;
-	bool any_seed; /* the prototype has none: it was chosen at random */
+	bool any_seed; /* the prototype has no seed: a random seed was chosen */
 	bool unlogged;
 };
 
@@ -331,7 +331,7 @@ OnOff(bool value)
 	return value ? "on" : "off";
 }
 
-/* Reads on_duplicate. A side table is not looked for here: each node has its own. */
+/* Reads on_duplicate. Does not look for the side table, because each node has its own. */
 static const char *
 ReadMode(Relation rel, const char *text, GuardRequest *request)
 {
@@ -363,7 +363,7 @@ ReadMode(Relation rel, const char *text, GuardRequest *request)
 	return psprintf("divert:%s", quote_qualified_identifier(side->schemaname, side->relname));
 }
 
-/* The shortest text that is read as the same number. */
+/* Returns the shortest text that is read as the same number. */
 static const char *
 ShortestText(double number)
 {
@@ -397,7 +397,7 @@ FillPlan(FunctionCallInfo fcinfo, Relation rel, const FilterModel &model, const 
 	plan->arguments[SHARD_LOAD] = PG_ARGISNULL(ARG_LOAD) ? NULL : OnOff(PG_GETARG_BOOL(ARG_LOAD));
 }
 
-/* The rules that dedup_guard() checks by a filter, and those for shards. */
+/* Checks the rules that dedup_guard() checks for a filter, and those for shards. */
 static void
 CheckRequest(Relation rel, const CitusTable &citus, const FilterModel &model,
 			 const GuardRequest &request)
@@ -415,10 +415,7 @@ CheckRequest(Relation rel, const CitusTable &citus, const FilterModel &model,
 		RequireSearchIndex(rel, request.clause, rel, RelationGetRelid(rel));
 }
 
-/*
- * What the nodes report about rows that are there reaches no client. So it is said here that a
- * window of keys, or of time by the clock, does not have their keys.
- */
+/* Warns about windows of keys, or of time by the clock: the nodes' own warnings do not reach us. */
 static void
 WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &request)
 {
@@ -432,15 +429,15 @@ WarnOfRows(const char *table, const FilterModel &model, const GuardRequest &requ
 	if (has_rows)
 		ereport(WARNING,
 				(errmsg("the filters do not have the keys of the rows of table %s", table),
-				 errdetail("They are windows, and the rows do not say when their keys came. The "
-						   "guard does not refuse new rows with these keys."),
+				 errdetail(
+					 "The filters are windows, and the rows do not show when their keys came. The "
+					 "guard does not refuse new rows with these keys."),
 				 errhint("To load the keys as of now, call dedup_unguard(), and "
 						 "dedup_guard_distributed() with load => true.")));
 }
 
 /*
- * Takes over what an earlier call has made; returns false if there was none. Raises an error if
- * that was something else.
+ * Takes over an earlier definition. Returns false if there is none; raises an error if it differs.
  */
 static bool
 CompareWithEarlier(Relation rel, bool any_seed, ShardPlan *plan)
@@ -501,7 +498,7 @@ OpenDistributed(FunctionCallInfo fcinfo, CitusTable *citus)
 	return rel;
 }
 
-/* The filters are to be like one that dedup_create() has made. */
+/* Makes guards whose filters are like a filter that dedup_create() has made. */
 static void
 GuardLikeFilter(FunctionCallInfo fcinfo, Oid filter)
 {
@@ -524,7 +521,7 @@ GuardLikeFilter(FunctionCallInfo fcinfo, Oid filter)
  *                         exact boolean, load boolean, where text, nulls_not_distinct boolean,
  *                         at text, too_old text, on_delete text) returns void
  *
- * The same with the filter's name, and with a prototype.
+ * There are also forms with the filter's name, and with a prototype.
  */
 DEDUP_FUNCTION(dedup_guard_distributed)
 {
@@ -544,8 +541,8 @@ DEDUP_FUNCTION(dedup_guard_distributed_name)
 	if (!OidIsValid(filter))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
 						errmsg("live filter \"%s\" does not exist", name->relname),
-						errhint("dedup_create() makes the filter that those of the shards are to "
-								"be like. Or give a prototype, such as dedup_filter(1000000, "
+						errhint("Make a filter with dedup_create() as the model for the filters of "
+								"the shards. Or give a prototype, such as dedup_filter(1000000, "
 								"0.0001).")));
 	GuardLikeFilter(fcinfo, filter);
 	PG_RETURN_VOID();
@@ -567,7 +564,7 @@ DEDUP_FUNCTION(dedup_guard_distributed_prototype)
 /*
  * dedup_guard_distributed(table regclass) returns void
  *
- * Mends the guard: shards that have none get one.
+ * Repairs the guard: shards without a guard get one.
  */
 DEDUP_FUNCTION(dedup_guard_distributed_again)
 {
@@ -609,9 +606,9 @@ CheckDefinition(const RangeVar *table)
 		relation_close(rel, NoLock);
 }
 
-/* ---- what became of it --------------------------------------------------------------------- */
+/* ---- the state of the shards --------------------------------------------------------------- */
 
-/* What is wrong with the guard of a distributed table on all shards; NULL if nothing is. */
+/* Returns what is wrong with the guard of a distributed table on all shards, or NULL. */
 static const char *
 ProblemOfDefinition(Oid table)
 {
@@ -628,7 +625,7 @@ ProblemOfDefinition(Oid table)
 	return problem;
 }
 
-/* A text as it stands in a template of format(). */
+/* Returns a text escaped for a template of format(). */
 static const char *
 DoublePercents(const char *text)
 {
@@ -645,7 +642,7 @@ DoublePercents(const char *text)
 /*
  * dedup_guard_placements(table regclass) returns setof record
  *
- * What the view dedup_guards_distributed shows of a table: asks each placement of its shards.
+ * Returns a table's rows of dedup_guards_distributed. Queries each placement of its shards.
  */
 DEDUP_FUNCTION(dedup_guard_placements)
 {
@@ -663,7 +660,10 @@ DEDUP_FUNCTION(dedup_guard_placements)
 		PG_RETURN_NULL();
 	texts[0] = psprintf("%u", PG_GETARG_OID(0));
 	texts[2] = ProblemOfDefinition(PG_GETARG_OID(0));
-	/* Not over pg_class, where Citus can hide shards. Citus puts the name of the shard in. */
+	/*
+	 * The query does not read pg_class, where Citus can hide shards. Citus inserts the shard's
+	 * name.
+	 */
 	texts[1] = psprintf("SELECT pg_catalog.json_build_object('carried', (SELECT pg_catalog.count(*)"
 						" FROM pg_catalog.pg_trigger WHERE tgrelid OPERATOR(pg_catalog.=) "
 						"%%1$L::pg_catalog.regclass"

@@ -1,12 +1,12 @@
 /*
- * Writing refused rows into side tables: see divert.hpp.
+ * Writes refused rows into side tables; see divert.hpp.
  *
- * A row goes straight into a heap table that has nothing but columns: no index, trigger, rule,
- * constraint, default, policy. That is what dedup_guard() makes. Into all other tables it goes by
- * an INSERT, which is prepared once a query.
+ * A row is put directly into a heap table that has only columns: no index, trigger, rule,
+ * constraint, default or policy. dedup_guard() makes such a table. For all other tables, an INSERT
+ * is used, which is prepared once in a query.
  *
- * Others cannot change the table as long as the query holds its lock. This session can: by a
- * trigger that runs between two rows. So the table is looked at for each row.
+ * Other sessions cannot change the table as long as the query holds its lock. But this session can,
+ * by a trigger that runs between two rows. So the table is checked for each row.
  */
 #include "guard/divert.hpp"
 
@@ -29,7 +29,10 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* Where the value of a column of the side table comes from, if not from a column. */
+/*
+ * The source of the value for a column of the side table, if it is not a column of the guarded
+ * table.
+ */
 constexpr AttrNumber FROM_NOWHERE = 0;
 constexpr AttrNumber FROM_CLOCK = -1;
 constexpr AttrNumber FROM_GUARD = -2;
@@ -38,12 +41,12 @@ constexpr AttrNumber FROM_REST = -3;
 namespace
 {
 
-/* How a value is written as JSON. */
+/* The way to write a value as JSON. */
 enum class JsonForm
 {
-	Bare,  /* its text is that of a JSON value: boolean, integer */
-	Jsonb, /* its text is, but a scalar could be mistaken for another value */
-	Text   /* a string of its text */
+	Bare,  /* its text is a JSON value: boolean, integer */
+	Jsonb, /* its text is JSON, but a scalar could be mistaken for another value */
+	Text   /* as a JSON string of its text */
 };
 
 /* A column of the guarded table that the side table does not have. */
@@ -62,22 +65,22 @@ struct DivertSite
 	MemoryContextCallback over;
 	const GuardPlan *plan;
 	Oid owner;        /* of the guarded table */
-	Oid refused_by;   /* where the row belongs if it comes back */
-	TupleDesc desc;   /* of the side table; counts as used until the query is over */
-	AttrNumber *from; /* for each of its columns */
-	bool all_columns; /* each of these has a source */
+	Oid refused_by;   /* the table into which the row can be brought back */
+	TupleDesc desc;   /* of the side table; pinned until the query is over */
+	AttrNumber *from; /* for each column of the side table */
+	bool all_columns; /* each of these columns has a source */
 	int rest_count;
 	RestColumn *rest;
-	Datum *values; /* of a row of the side table */
+	Datum *values; /* the values of a row of the side table */
 	bool *isnull;
-	SPIPlanPtr insert; /* NULL: not made yet */
+	SPIPlanPtr insert; /* NULL: not prepared yet */
 	int parameters;
-	AttrNumber *parameter_columns; /* of the side table */
+	AttrNumber *parameter_columns; /* columns of the side table */
 };
 
 /* ---- sites -------------------------------------------------------------------------- */
 
-/* The query is over, or the table has changed. Runs in aborts; cannot fail. */
+/* Called when the query is over, or the table has changed. Runs in aborts, so it cannot fail. */
 static void
 DivertSiteOver(void *arg)
 {
@@ -91,11 +94,13 @@ DivertSiteOver(void *arg)
 	site->desc = NULL;
 }
 
-/* Whether a column of the side table can have the values of one of the guarded table. */
+/*
+ * Returns whether a column of the side table can hold the values of a column of the guarded table.
+ */
 static bool
 CanHold(Form_pg_attribute side, Form_pg_attribute column)
 {
-	/* One of another typmod would round values. */
+	/* A column with another typmod would round values. */
 	return side->atttypid == column->atttypid && side->attgenerated == '\0' &&
 		   (side->atttypmod == -1 || side->atttypmod == column->atttypmod);
 }
@@ -174,7 +179,7 @@ FindRest(DivertSite *site, TupleDesc table)
 	}
 }
 
-/* Learns how rows go into the side table as it is now. */
+/* Reads how rows must be written into the side table in its current state. */
 static void
 ReadSide(DivertSite *site, Relation side, TupleDesc table)
 {
@@ -185,7 +190,7 @@ ReadSide(DivertSite *site, Relation side, TupleDesc table)
 	if (flaw != NULL)
 		ReportSideTable(RelationGetRelid(side), site->plan->guarded, flaw);
 	DivertSiteOver(site);
-	/* Not by PinTupleDesc(): resource owners come and go within a query. */
+	/* PinTupleDesc() cannot be used, because resource owners are released within a query. */
 	desc->tdrefcount++;
 	site->desc = desc;
 	site->all_columns = true;
@@ -226,7 +231,10 @@ MakeDivertSite(MemoryContext query, const GuardPlan *plan, Relation rel)
 	return site;
 }
 
-/* Opens the side table. Its lock, which is kept, is taken by who may insert only. */
+/*
+ * Opens the side table. Its lock is kept. The privilege INSERT is checked before the table is
+ * locked.
+ */
 static Relation
 OpenSide(const DivertSite *site)
 {
@@ -294,7 +302,7 @@ RestOf(const DivertSite *site, TupleTableSlot *slot)
 	StringInfoData json;
 
 	SetPortableText();
-	/* Names of objects get their schemas. */
+	/* With this setting, names of objects are written with their schemas. */
 	SetForNow("search_path", "pg_catalog");
 	initStringInfo(&json);
 	for (int i = 0; i < site->rest_count; i++)
@@ -345,7 +353,7 @@ FillRow(DivertSite *site, TupleTableSlot *slot)
 	}
 }
 
-/* Whether a row needs nothing but to be put into the table. */
+/* Returns whether a row can be put directly into the table. */
 static bool
 IsBareTable(const DivertSite *site, Relation side)
 {
@@ -386,9 +394,10 @@ PrepareInsert(DivertSite *site)
 }
 
 /*
- * A command runs what the owners of the side table and its partitions have made for it, as the
- * owner of the guarded table. So they must have his rights anyway. Whoever may make triggers for
- * the guarded table, and no more, can name a side table of his own.
+ * A command runs triggers and other code that the owners of the side table and its partitions have
+ * made, as the owner of the guarded table. So these owners must already have his rights. Otherwise
+ * a role whose only right is to make triggers for the guarded table could name a side table of its
+ * own.
  */
 static void
 RequireTrusted(const DivertSite *site)
@@ -442,12 +451,13 @@ InsertByCommand(DivertSite *site)
 	if (result < 0)
 		elog(ERROR, "could not insert a row: %s", SPI_result_code_string(result));
 	if (result != SPI_OK_INSERT || SPI_processed != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" has not kept a row that the guard of table \"%s\" refuses",
-						get_rel_name(plan->clause.side), get_rel_name(plan->guarded)),
-				 errdetail("A trigger or rule of \"%s\" has left the row out, so it would be lost.",
-						   get_rel_name(plan->clause.side))));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" has not kept a row that the guard of table \"%s\" refuses",
+					get_rel_name(plan->clause.side), get_rel_name(plan->guarded)),
+			 errdetail("A trigger or rule of \"%s\" has left the row out. The row would be lost.",
+					   get_rel_name(plan->clause.side))));
 	SPI_finish();
 	SetUserIdAndSecContext(user, security);
 }

@@ -1,14 +1,14 @@
 /*
  * TRUNCATE of the filter of an exact guard, and an unlogged filter of a logged table.
  *
- * The filter of an exact guard is truncated only together with its table, as a table that a
- * foreign key refers to is. Then it is empty, and so is the table, all of whose keys it has.
+ * The filter of an exact guard may be truncated only together with its table, like a table that a
+ * foreign key refers to. Then both are empty, and the filter has all keys of the table.
  *
- * A session that has not loaded the library does not call our hooks for the statement, but it
- * loads the library when it opens the filter, before the filter gets its new file. It does not
- * know then what else the statement names; but that holds the locks of all of it. So a
- * filter whose table is not locked is an error at once. Otherwise a note is made; and when it
- * is asked next whether the filter covers its table, or when the transaction commits, the
+ * A session that has not loaded the library does not call our hooks for the statement. But it loads
+ * the library when it opens the filter, before the filter gets its new file. Our code does not know
+ * then which other tables the statement names; but the statement holds the locks of all of them. So
+ * a filter whose table is not locked raises an error at once. Otherwise this is recorded. When the
+ * filter is next checked for whether it covers its table, or when the transaction commits, the
  * table must have no rows.
  */
 #include "guard/truncation.hpp"
@@ -30,15 +30,20 @@ struct Emptied
 {
 	Oid filter;
 	SubTransactionId subid;
-	List *tables;             /* with the exact guard; this transaction has locked all of them */
-	Oid not_empty;            /* the one that has had rows last, or InvalidOid */
-	bool all_empty;           /* already then; nothing lands without asking about the filter */
-	SubTransactionId covered; /* that has said so, or InvalidSubTransactionId */
+	List *tables;  /* with the exact guard; this transaction has locked all of them */
+	Oid not_empty; /* the last table that was found to have rows, or InvalidOid */
+	/* the tables were empty at that time; no row is inserted without checking the filter */
+	bool all_empty;
+	/*
+	 * the subtransaction that has recorded that the filter covers its table, or
+	 * InvalidSubTransactionId
+	 */
+	SubTransactionId covered;
 };
 
 } /* namespace */
 
-/* In TopTransactionContext; the last note of a filter comes first. */
+/* In TopTransactionContext. The last note of a filter comes first. */
 static List *emptied = NIL;
 
 static Emptied *
@@ -52,7 +57,7 @@ FindEmptied(Oid filter)
 	return NULL;
 }
 
-/* ---- what has no rows ---------------------------------------------------------------- */
+/* ---- tables without rows -------------------------------------------------------------- */
 
 bool
 HasNoBlocks(Oid table)
@@ -69,8 +74,8 @@ HasNoBlocks(Oid table)
 }
 
 /*
- * Whether no table has rows. TRUNCATE asks after each, so that usually it is enough to look at
- * one; the last ones are truncated last.
+ * Returns whether no table has rows. TRUNCATE calls this after each table, so usually one check is
+ * enough: the last tables are truncated last.
  */
 static bool
 AllEmpty(Emptied *note)
@@ -133,7 +138,7 @@ FilterCoversAnew(const LiveFilter &filter)
 	if (likely(emptied == NIL))
 		return false;
 	note = FindEmptied(RelationGetRelid(filter.rel));
-	/* The guard may have been taken off since. */
+	/* The guard may have been removed since. */
 	if (note == NULL || note->covered != InvalidSubTransactionId ||
 		!(note->all_empty || AllEmpty(note)) || TablesOfExactGuard(note->filter, &guarded) == NIL)
 		return false;
@@ -142,7 +147,7 @@ FilterCoversAnew(const LiveFilter &filter)
 	return true;
 }
 
-/* `fail`: an error for a filter that covers nothing. */
+/* `fail`: raises an error for a filter that covers nothing. */
 static void
 AskAll(bool fail)
 {
@@ -202,9 +207,9 @@ ForgetEmptied(SubTransactionId id)
 /* ---- the table ------------------------------------------------------------------------ */
 
 /*
- * A table with rows gets the index of its exact guard after its triggers: dedup_guard() and
- * ATTACH PARTITION do not do that. So nobody has loaded the keys of these rows. TimescaleDB does
- * when a table becomes a chunk.
+ * Handles a table with rows that gets the index of its exact guard after its triggers.
+ * dedup_guard() and ATTACH PARTITION do not do that, so nobody has loaded the keys of these rows.
+ * TimescaleDB does it when a table becomes a chunk.
  */
 static void
 UncoverUnseen(Oid filter)

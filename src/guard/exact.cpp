@@ -1,26 +1,26 @@
 /*
- * Exact guards: see exact.hpp.
+ * Exact guards; see exact.hpp.
  *
- * Why the rule holds. Every row that lands has its key in the filter: loaded, or put there
- * before the row's transaction can commit. So a key that the filter has not seen has no row,
- * and test-and-add puts it in flight in the same step. Otherwise:
+ * Why the rule is correct. Every inserted row has its key in the filter: the key was loaded, or was
+ * put there before the row's transaction can commit. So a key that the filter has not seen has no
+ * row, and test-and-add puts it in flight in the same step. Otherwise:
  *
- *   1. A look at the table finds most duplicates. It proves nothing if it finds none: a row
- *      can move behind it, and another session may be about to insert.
- *   2. The key is put in flight. Of two sessions the second to do so waits for the first.
- *   3. A look by a snapshot taken after that. It shows every row that was committed before,
- *      wherever it moves meanwhile; who comes later meets our key in flight.
+ *   1. A search of the table finds most duplicates. If it finds no row, this proves nothing: a row
+ *      can move behind the search, and another session may be about to insert.
+ *   2. The key is put in flight. If two sessions do so, the second waits for the first.
+ *   3. The table is searched with a snapshot taken after that. The snapshot shows every row that
+ *      was committed before, wherever it moves meanwhile; later sessions find our key in flight.
  *
- * Nobody waits with the key in flight: a transaction that deletes the row and inserts it
+ * No session waits while its key is in flight: a transaction that deletes the row and inserts it
  * again would wait for us.
  *
- * In a window of time rows whose times are a ttl or more apart have a key together. The search
- * passes over them. The filter has the key of each row until that has left the window, as the
- * key's page knows it; LiveAddIfNew() says when a key that is not there is proof. All other rows
- * are looked for in the table, those that are late or older than the window among them. They,
- * too, put their keys in flight before the last look: so two of them do not miss each other. A
- * row of ours that we have deleted keeps nobody out whose time is far from its own, but near to
- * the new row's: so there the third step is taken then, too.
+ * In a window of time, rows whose times are a ttl or more apart may have the same key. The search
+ * skips them. The filter has the key of each row until the row has left the window, by the clock of
+ * the key's page. LiveAddIfNew() decides when a missing key is proof. All other rows are searched
+ * in the table, among them late rows and rows older than the window. Their keys are also put in
+ * flight before the last search, so that two such rows do not miss each other. A row that this
+ * transaction has deleted does not keep a row out whose time is far from the deleted row's time,
+ * but near to the new row's. So the third step is also done in that case.
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
@@ -45,11 +45,12 @@ OpenExactFilter(const ExactSite *site)
 }
 
 /*
- * Whether this transaction may have attached a partition, or one that it is in. Others see
- * the rows that it inserts there as soon as it has committed, and that the partition is there
- * a moment later: so they must not search in between. Tables that inherit are looked up by the
- * snapshot that shows the rows, so that TimescaleDB can make chunks side by side; but the
- * constraints of one that was there before, by which it may be passed over, are not.
+ * Returns whether this transaction may have attached a partition, or a partition above the table.
+ * Other sessions see the rows that it inserts there as soon as it has committed, but see the
+ * partition a moment later. So they must not search in between. Tables that inherit are looked up
+ * by the snapshot that shows the rows, so that TimescaleDB can make chunks concurrently. But the
+ * constraints of an existing table, which allow the search to skip it, are not looked up by that
+ * snapshot.
  */
 static bool
 IsNewPartition(Relation rel)
@@ -84,7 +85,7 @@ PrepareExactSite(ExactSite *site, Relation rel)
 
 	if (OidIsValid(site->owner))
 		return;
-	/* A row that goes straight into a partition has not locked the guarded table yet. */
+	/* A row that is inserted directly into a partition has not locked the guarded table yet. */
 	if (site->plan->guarded != RelationGetRelid(rel))
 		LockRelationOid(site->plan->guarded,
 						IsNewPartition(rel) ? ShareRowExclusiveLock : RowExclusiveLock);
@@ -116,7 +117,7 @@ RequireCovered(const ExactSite *site)
 
 /* ---- judging --------------------------------------------------------------------------- */
 
-/* The snapshot is ours alone, so it can be changed. */
+/* Only this code uses the snapshot, so it can be changed. */
 Snapshot
 TakeSnapshot(void)
 {
@@ -147,14 +148,14 @@ SearchForProof(const SearchKey &key, TransactionId *deleter)
 	return result;
 }
 
-/* The generation of a row; 0 without times. */
+/* Returns the generation of a row; 0 without times. */
 static uint32
 GenerationOf(const LiveFilter &filter, const GuardKey &row)
 {
 	return filter.parameters.ttl == 0 ? 0 : LiveGeneration(filter, row.at);
 }
 
-/* Warns if a row that is to land has moved the window ahead of the clock. */
+/* Warns if a row that will be inserted has moved the window ahead of the clock. */
 static void
 WarnAhead(const LiveFilter &filter, bool ahead)
 {
@@ -163,10 +164,9 @@ WarnAhead(const LiveFilter &filter, bool ahead)
 				(errmsg("time of a row is ahead of the clock and moves the window of live filter "
 						"\"%s\"",
 						LiveName(filter)),
-				 errdetail(
-					 "When the transaction commits, that time becomes the present of the "
-					 "filter. Rows with earlier times are looked for in the table then, which "
-					 "is slower.")));
+				 errdetail("When the transaction commits, that time becomes the present of the "
+						   "filter. Rows with earlier times are then searched in the table, which "
+						   "is slower.")));
 }
 
 ExactVerdict
@@ -187,7 +187,7 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 		uint32 put_as;
 		LivePut put;
 
-		/* A row that has not landed cannot be found, and keeps its key all the same. */
+		/* A row that was not inserted yet cannot be found, but keeps its key. */
 		if (IsKeyInHand(site->plan, row.hash, *row.key, ttl, row.row))
 			return {true, false, false, 0, InvalidOid};
 		if (LiveAddIfNew(filter, row.hash, generation))
@@ -205,9 +205,9 @@ JudgeExactRow(const ExactSite *site, const LiveFilter &filter, const ExactRow &r
 			continue;
 		}
 		/*
-		 * Nobody else can take the key as long as we run: whoever looks finds the row that we
-		 * have deleted, and waits for us. So he may have the key in flight for his last look,
-		 * and to wait for that would be a deadlock.
+		 * No other session can take the key while this transaction runs: it finds the row that we
+		 * have deleted, and waits for us. It may have the key in flight for its last search, so
+		 * waiting for it would be a deadlock.
 		 */
 		if (result == SearchResult::Ours)
 			return {false, true, false, 0, InvalidOid};
@@ -242,9 +242,9 @@ CountExactSearch(const LiveFilter &filter, const ExactVerdict &verdict, bool now
 		CountLive(filter, counter, 1);
 }
 
-/* ---- rows that land ---------------------------------------------------------------------- */
+/* ---- rows that were inserted ------------------------------------------------------------- */
 
-/* What a query that inserts into a guard index keeps of its table's guard. */
+/* Returns the data that a query that inserts into a guard index keeps about its table's guard. */
 static ExactSite *
 LandingSite(Relation heap, IndexInfo *info)
 {
@@ -277,13 +277,13 @@ LandsWithKey(const GuardRow *row, Relation heap, Relation index, const Datum *va
 {
 	GuardKey key;
 
-	/* An index that does not tell is not the guard's. */
+	/* An index that does not have all columns is not the guard's. */
 	return !ReadLandedKey(*row->reader, heap, index, values, isnull, &key, NULL) ||
 		   (key.counts && EqualGuardKeys(row->plan, row->key, key.columns) &&
 			key.has_time == row->has_time && (!key.has_time || key.at == row->at));
 }
 
-/* Puts the key of a row in flight that stays, whatever else has its key. */
+/* Puts the key of a row in flight that stays, whatever other rows have its key. */
 static bool
 AddLandedKey(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
@@ -298,7 +298,7 @@ AddLandedKey(const LiveFilter &filter, uint64 hash, uint32 generation)
 	return put == LivePut::Added;
 }
 
-/* Judges a row that has landed. Raises 23505 if it may not stay. */
+/* Judges an inserted row. Raises 23505 if it may not stay. */
 static void
 JudgeLanded(const ExactSite *site, const LiveFilter &filter, const ExactRow &landed, GuardRow *row)
 {
@@ -340,21 +340,21 @@ ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *i
 	uint64 hash;
 	bool marked;
 
-	/* A new index is told of rows that are there already, until it is valid. */
+	/* A new index gets rows that already exist until it is valid. */
 	if (site == NULL || site->plan == NULL || !index->rd_index->indisvalid)
 		return;
 	SettleGuardRows();
 	PrepareExactSite(site, heap);
 	if (!site->covers)
 	{
-		/* What no trigger has seen, a restore, lands: dedup_rebuild() will look at it. */
+		/* A row that no trigger has seen, as in a restore, stays: dedup_rebuild() will check it. */
 		if (row != NULL)
 			RequireCovered(site);
 		return;
 	}
 	/*
-	 * The server calls us in the query's memory, and functions of types leave copies behind.
-	 * What these run may bring a row here, too.
+	 * The server calls this function in the query's memory context, and functions of types leave
+	 * copies behind. Code that these run may insert a row and call this function again, too.
 	 */
 	memory = site->memory;
 	site->memory = NULL;

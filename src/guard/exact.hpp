@@ -1,10 +1,10 @@
 /*
- * Exact guards: what the filter may have seen is looked for in the table (exact.cpp).
+ * Exact guards: if the filter may have seen a key, the table is searched for it (exact.cpp).
  *
- * A row that is found is proof; none found is not, so the key is put in flight before the
- * last look. Rows are judged where it is still possible to do what the mode says: inserted
- * ones by the BEFORE trigger if they can be left out or marked, all others where they
- * land, as a unique index does.
+ * A row that is found is proof. If no row is found, this is not proof, so the key is put in flight
+ * before the last search. Rows are judged where the mode can still be applied: inserted rows by the
+ * BEFORE trigger if they can be left out or marked, all others when they are in the table, as a
+ * unique index does.
  */
 #ifndef STREAMDEDUP_GUARD_EXACT_HPP
 #define STREAMDEDUP_GUARD_EXACT_HPP
@@ -15,79 +15,78 @@ extern "C" {
 #include "nodes/execnodes.h"
 }
 
-/* What a query keeps of an exact guard for one table. */
+/* The data that a query keeps about an exact guard of one table. */
 struct ExactSite
 {
 	const GuardPlan *plan; /* NULL: the table has no exact guard */
-	MemoryContext query;   /* where the site is */
-	MemoryContext memory;  /* below that, for one row that lands at a time */
-	Oid owner;             /* of the guarded table; valid: all of the site is known */
-	bool covers;           /* the filter has the key of every row that it is to have */
-	bool may_kill;         /* ON CONFLICT can kill a row that has landed */
-	KeyReader reader;      /* of rows that land */
+	MemoryContext query;   /* the memory context of the site */
+	MemoryContext memory;  /* below that, for one inserted row at a time */
+	Oid owner;             /* of the guarded table; if it is valid, the site is complete */
+	bool covers;           /* the filter has the key of every row that it must have */
+	bool may_kill;         /* ON CONFLICT can delete a row after it was inserted */
+	KeyReader reader;      /* for inserted rows */
 };
 
 /*
- * Prepares a site for a query: locks the guarded table, so that no partition comes while we
- * search, and looks at the filter.
+ * Prepares a site for a query: locks the guarded table, so that no partition is added during a
+ * search, and checks the filter.
  */
 extern void PrepareExactSite(ExactSite *site, Relation rel);
 
-/* 55000 unless the filter covers the table. */
+/* Raises 55000 unless the filter covers the table. */
 extern void RequireCovered(const ExactSite *site);
 
-/* A row that is to be judged. */
+/* A row that must be judged. */
 struct ExactRow
 {
-	Relation rel; /* where it goes */
+	Relation rel; /* the table that it goes into */
 	const GuardKey *key;
 	uint64 hash;
-	ItemPointer self;    /* where it has landed already, or NULL */
-	const GuardRow *row; /* in hand, or NULL */
+	ItemPointer self;    /* its place if it was inserted already, or NULL */
+	const GuardRow *row; /* its entry in the list of rows in progress, or NULL */
 };
 
 struct ExactVerdict
 {
 	bool duplicate;
-	bool searched;     /* the table was asked */
+	bool searched;     /* the table was searched */
 	bool added;        /* the key is in flight for this row, as this subtransaction's */
-	uint32 generation; /* under which, in a window of time */
+	uint32 generation; /* in a window of time: the key's generation */
 	Oid found;         /* the table of the row that has the key, if it was found */
 };
 
 /*
- * Judges a row whose key has no NULL. Waits, with nothing locked and the key not in flight,
- * for transactions that can decide. Counts nothing.
+ * Judges a row whose key has no NULL. Waits, with nothing locked and the key not in flight, for
+ * transactions that can decide. Counts nothing.
  */
 extern ExactVerdict JudgeExactRow(const ExactSite *site, const LiveFilter &filter,
 								  const ExactRow &row);
 
-/*
- * Takes a snapshot of now in which all that this transaction has done counts; to be
- * unregistered.
- */
+/* Takes a current snapshot that includes all work of this transaction. It must be unregistered. */
 extern Snapshot TakeSnapshot(void);
 
 /*
- * Looks for live rows in all tables of a guard so that none found is proof, as long as nobody
- * can insert one: the key is in flight, or writers are kept out. Returns None or Live; Deleting
- * if `deleter` must be waited for.
+ * Searches live rows in all tables of a guard. If there is none, this is proof as long as no other
+ * session can insert one: the key must be in flight, or writers must be kept out. Returns None or
+ * Live; or Deleting if the caller must wait for `deleter`.
  */
 extern SearchResult SearchForProof(const SearchKey &key, TransactionId *deleter);
 
-/* Counts a search by its verdict; `now`: an error is about to be raised. */
+/* Counts a search by its verdict. `now`: an error is about to be raised. */
 extern void CountExactSearch(const LiveFilter &filter, const ExactVerdict &verdict, bool now);
 
-/* The filter of a site. */
+/* Opens the filter of a site. */
 extern LiveFilter OpenExactFilter(const ExactSite *site);
 
-/* Whether a row lands with the key that it has taken, by what a guard index is told. */
+/*
+ * Returns whether a row is inserted with the key that it has taken, by the values of a guard index.
+ */
 extern bool LandsWithKey(const GuardRow *row, Relation heap, Relation index, const Datum *values,
 						 const bool *isnull);
 
 /*
- * A row has got into a table that may have an exact guard. `row` is the one in hand that it
- * is, or NULL: then no trigger has seen it.
+ * Called when a row was inserted into a table that may have an exact guard. `row` is its entry in
+ * the list of rows in progress, or NULL: then no trigger has seen it.
  */
 extern void ExactRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
 						   ItemPointer tid, IndexInfo *info, GuardRow *row);

@@ -1,6 +1,6 @@
 /*
- * Reading expressions that dedup_guard() is given as text: elements of the key, the predicate,
- * and the time. They are parsed as those of an index are, and may be what those may be.
+ * Reads expressions that dedup_guard() gets as text: elements of the key, the predicate, and the
+ * time. They are parsed as expressions of an index are, and have the same restrictions.
  */
 #include "guard/request.hpp"
 
@@ -22,7 +22,7 @@ extern "C" {
 #include "utils/ruleutils.h"
 }
 
-/* What stands before the user's text when it is parsed. */
+/* The text before the user's text when it is parsed. */
 static const char before_text[] = "SELECT (";
 
 namespace
@@ -37,7 +37,7 @@ struct ParsedText
 
 } /* namespace */
 
-/* Makes a position in what was parsed one in the user's text, and says where that stands. */
+/* Converts a position in the parsed text to one in the user's text, and adds a context line. */
 static void
 ParsedTextContext(void *arg)
 {
@@ -53,7 +53,7 @@ ParsedTextContext(void *arg)
 	errcontext("argument \"%s\" of dedup_guard()", parsed->argument);
 }
 
-/* The expression that is all of a text, before it is analysed. */
+/* Parses a text that must be a single expression. Does not analyse it. */
 static Node *
 ParseText(const ParsedText &parsed)
 {
@@ -77,9 +77,9 @@ ParseText(const ParsedText &parsed)
 	return target->val;
 }
 
-/* ---- what an expression may be --------------------------------------------------- */
+/* ---- restrictions ------------------------------------------------------------------ */
 
-/* The expression of a generated column, as text, or NULL. */
+/* Returns the expression of a generated column as text, or NULL. */
 static char *
 GenerationText(Relation rel, AttrNumber attnum)
 {
@@ -109,7 +109,7 @@ RefuseGeneratedColumn(Relation rel, AttrNumber attnum)
 						  : 0));
 }
 
-/* Refuses what is not a plain column of the row's own. */
+/* Refuses everything except plain columns of the row itself. */
 static void
 CheckColumns(Relation rel, const Expr *expression, const ParsedText &parsed)
 {
@@ -138,7 +138,7 @@ CheckImmutable(Relation rel, const Expr *expression, const ParsedText &parsed)
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Reads an expression; `boolean`: a condition. */
+/* Reads an expression; `boolean`: it is a condition. */
 static Expr *
 ReadText(Relation rel, const ParsedText &parsed, bool boolean)
 {

@@ -1,5 +1,5 @@
 /*
- * What the parts of the guard share.
+ * The common declarations of the guard.
  *
  * A guarded table has these objects:
  *
@@ -9,16 +9,17 @@
  *                                 always true, describes the guard (clause.hpp)
  *   trigger ~dedup_guard_forget   AFTER DELETE OR UPDATE, each row; and
  *   trigger ~dedup_guard_truncate AFTER TRUNCATE, each statement, not on partitions: both only
- *                                 where rows that go free their keys (freed.cpp)
- *   index <table>_dedup_guard     of access method streamdedup_guard on the columns that
- *                                 the guard goes by, and on the column for marks if it is
- *                                 exact: stores nothing, tells us that a row landed
+ *                                 if deleted rows free their keys (freed.cpp)
+ *   index <table>_dedup_guard     of access method streamdedup_guard, on the columns that
+ *                                 the guard uses, and on the column for marks if the guard is
+ *                                 exact. It stores nothing; with it, the guard is called for
+ *                                 each inserted row
  *
- * The index has no expressions: an UPDATE of a column that only an expression names would
- * not reach it. The server keeps the references of the clause through renames and dumps,
- * maps them for each partition, and refuses to drop or alter what they point to. The clause
- * is on the trigger that single-row statements fire least, since the server reads a clause
- * anew for every statement that fires its trigger.
+ * The index has no expressions, because an UPDATE of a column that only an expression names would
+ * not reach it. The server keeps the references of the clause through renames and dumps, maps them
+ * for each partition, and refuses to drop or alter the referenced objects. The clause is on the
+ * trigger that single-row statements fire least, because the server reads a clause again for every
+ * statement that fires its trigger.
  */
 #ifndef STREAMDEDUP_GUARD_GUARD_HPP
 #define STREAMDEDUP_GUARD_GUARD_HPP
@@ -38,7 +39,7 @@ struct ExactSite;
 struct GuardKey;
 struct KeyReader;
 
-/* One more element of an array that doubles. */
+/* Adds an element to an array that is enlarged by doubling. */
 template <typename Element>
 static inline Element *
 OneMore(MemoryContext context, Element **array, int *count, int *room)
@@ -59,63 +60,63 @@ OneMore(MemoryContext context, Element **array, int *count, int *room)
 /* The argument of the write trigger that makes a guard exact. */
 #define GUARD_EXACT "exact"
 
-/* Triggers fire in the order of their names' bytes: these after every usual one. */
+/* Triggers fire in the order of their names' bytes: these fire after those with usual names. */
 #define GUARD_TRIGGER "~dedup_guard"
 #define GUARD_DELETE_TRIGGER "~dedup_guard_delete"
 #define GUARD_FORGET_TRIGGER "~dedup_guard_forget"
 #define GUARD_TRUNCATE_TRIGGER "~dedup_guard_truncate"
 
-/* Registers callbacks and hooks; once, from _PG_init (init.cpp). */
+/* Registers callbacks and hooks. Called once, by _PG_init (init.cpp). */
 extern void InitGuard(void);
 
-/* ---- what a table's guard is (plan.cpp) ------------------------------- */
+/* ---- the definition of a table's guard (plan.cpp) ---------------------- */
 
 /* The triggers of a guarded table. */
 struct GuardTriggers
 {
 	const Trigger *write;    /* BEFORE INSERT OR UPDATE */
 	const Trigger *remove;   /* BEFORE DELETE */
-	const Trigger *forget;   /* AFTER DELETE OR UPDATE, if rows that go free their keys */
-	const Trigger *truncate; /* AFTER TRUNCATE, of the table that dedup_guard() was called for */
+	const Trigger *forget;   /* AFTER DELETE OR UPDATE, if deleted rows free their keys */
+	const Trigger *truncate; /* AFTER TRUNCATE, of the table for which dedup_guard() was called */
 };
 
 /*
- * Finds the triggers of a table that call `function`; either can be missing. A trigger
- * that cannot be part of a guard, or is its second one of a kind, is an error (55000).
+ * Finds the triggers of a table that call `function`. Each can be missing. Raises an error (55000)
+ * for a trigger that cannot be part of a guard, or is the second one of its kind.
  */
 extern GuardTriggers FindGuardTriggers(Relation rel, Oid function);
 
 /*
- * Whether an index is a guard index that is in use and sees every change that matters: of
- * plain columns, with those that the clause uses among them, and the mark if the guard
- * follows it, and of all rows.
+ * Returns whether an index is a guard index that is in use and is called for every relevant change.
+ * It must be on plain columns, include those that the clause uses (and the mark if the guard
+ * follows it), and cover all rows.
  */
 extern bool IsUsableGuardIndex(Oid index, Oid access_method, const GuardClause &clause,
 							   const GuardOptions &options);
 
 /*
- * The function of the table's first trigger that is a guard's and fires when a row is
- * deleted, or InvalidOid. `fires`: only of triggers that fire in this session as it is now.
+ * Returns the function of the table's first trigger that belongs to a guard and fires when a row is
+ * deleted, or InvalidOid. `fires`: only triggers that fire in this session now.
  */
 extern Oid FindGuardFunction(Relation rel, bool fires);
 
 /*
- * The table whose trigger this one was cloned from, for a partition or a table that inherits;
- * 0 if a trigger is gone.
+ * Returns the table whose trigger this one was cloned from, for a partition or a table that
+ * inherits. Returns 0 if a trigger was dropped.
  */
 extern Oid GuardedTable(Oid trigger);
 
-/* Whether a clause can be that of a valid guard of this table, which is locked. */
+/* Returns whether a clause can be that of a valid guard of this locked table. */
 extern bool IsGuardClauseOf(Relation rel, const GuardClause &clause);
 
-/* What a guard does on one table, by its triggers. Cached by the write trigger. */
+/* The guard of one table, as its triggers define it. Cached by the write trigger. */
 struct GuardPlan
 {
-	const char *qual; /* the clause and the arguments that it was made from */
+	const char *qual; /* the clause and the arguments from which it was made */
 	int argument_count;
 	const char **arguments;
 	const char *constraint;
-	Oid guarded;  /* the table that dedup_guard() was called for */
+	Oid guarded;  /* the table for which dedup_guard() was called */
 	Oid function; /* of its triggers */
 	GuardMode mode;
 	GuardOptions options;
@@ -126,63 +127,64 @@ struct GuardPlan
 };
 
 /*
- * The plan of a table's guard, whose triggers call `function`; kept until the end of the
- * transaction at least. Call it once a query: it holds the guard against the table's
- * columns as they are now. 55000 if there is no guard, or one that dedup_guard() does not
- * make, by whoever it was made or altered.
+ * Returns the plan of a table's guard, whose triggers call `function`. It is kept at least until
+ * the end of the transaction. Must be called once in each query, because it checks the guard
+ * against the table's current columns. Raises 55000 if there is no guard, or one that dedup_guard()
+ * does not make, whoever made or altered it.
  */
 extern const GuardPlan *GetGuardPlan(Relation rel, Oid function);
 
 /*
- * The same, but NULL where GetGuardPlan() raises an error. `deletes`: for a row that is
- * deleted, so that it does not matter whether the other trigger is enabled, too.
+ * Does the same, but returns NULL where GetGuardPlan() raises an error. `deletes`: for a deleted
+ * row, for which it does not matter whether the other trigger is enabled.
  */
 extern const GuardPlan *FindGuardPlan(Relation rel, Oid function, bool deletes = false);
 
 /*
- * Checks, once a query, that we will be told what lands in this table; learns whether
- * that is final: `may_kill` becomes true if not, and is left alone otherwise.
+ * Checks, once in a query, that the guard index is called for rows that are inserted into this
+ * table. Sets `may_kill` to true if ON CONFLICT can still delete them; otherwise does not change
+ * it.
  */
 extern void CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill);
 
-/* 55000. `flaw` is the DETAIL: a sentence, not translated yet. */
+/* Raises 55000. `flaw` is the DETAIL: a sentence that is not translated yet. */
 [[noreturn]] extern void ReportIncompleteGuard(Relation rel, const char *flaw = NULL);
 [[noreturn]] extern void ReportNoGuardTrigger(Relation rel, const Trigger *trigger,
 											  const char *flaw);
 
-/* Between transactions: throws the plans away if they have become too many. */
+/* Called between transactions: drops the plans if there are too many. */
 extern void TrimGuardPlans(void);
 
-/* A relation's name with its schema, quoted; palloc'd. */
+/* Returns a relation's name with its schema, quoted; palloc'd. */
 extern char *QualifiedGuardName(Oid relid);
 
-/* The owner of a table, or InvalidOid if it is gone. */
+/* Returns the owner of a table, or InvalidOid if the table was dropped. */
 extern Oid OwnerOfTable(Oid table);
 
-/* Whether the owner of a guarded table may add keys to the filter, as its guard does. */
+/* Returns whether the owner of a guarded table may add keys to the filter, as its guard does. */
 extern bool TableOwnerMayAdd(Oid table, Oid filter);
 extern bool GuardOwnerMayAdd(const GuardPlan *plan);
 
-/* Whether a function is that of a guard's triggers (triggers.cpp). */
+/* Returns whether a function is that of a guard's triggers (triggers.cpp). */
 extern bool IsGuardTriggerFunction(Oid function);
 
-/* The table of an enabled guard that uses the filter, or InvalidOid (guarded_by.cpp). */
+/* Returns the table of an enabled guard that uses the filter, or InvalidOid (guarded_by.cpp). */
 extern Oid GuardedBy(Oid filter);
 
-/* The table that dedup_guard() was called for of some guard, enabled or not, or InvalidOid. */
+/* Returns the table dedup_guard() was called for, of any guard of the filter, or InvalidOid. */
 extern Oid TableOfAnyGuard(Oid filter);
 
-/* The table of some guard, enabled or not, whose refused rows go into this one, or InvalidOid. */
+/* Returns the table of any guard whose refused rows are put into this table, or InvalidOid. */
 extern Oid TableOfSide(Oid side);
-/* The tables that dedup_guard() was called for of all guards, enabled or not, each once. */
+/* Returns the tables dedup_guard() was called for, of all guards of the filter, each once. */
 extern List *TablesOfGuards(Oid filter);
 
-/* Reads the clause of a row of pg_trigger; false if it is no delete trigger of a guard. */
+/* Reads the clause of a row of pg_trigger. Returns false if no guard has this delete trigger. */
 extern bool ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause);
 
 /*
- * What pg_trigger says of a table's guard, whatever it is worth: reads the catalog alone, and
- * so needs no lock. OIDs are invalid where there is no such trigger.
+ * The contents of pg_trigger about a table's guard, valid or not. Only the catalog is read, so no
+ * lock is needed. An OID is invalid if there is no such trigger.
  */
 struct GuardRows
 {
@@ -201,41 +203,41 @@ struct GuardRows
 extern GuardRows ReadGuardRows(Oid table);
 
 /*
- * Whether the rows of a guarded table are all that its filter has to know: the guard is no
+ * Returns whether the filter needs only the keys of the rows in a guarded table: the guard is not a
  * ledger, whose keys outlive their rows.
  */
 extern bool MayBeRebuilt(const GuardRows &rows);
 
-/* The table of an enabled exact guard that uses the filter, or InvalidOid. */
+/* Returns the table of an enabled exact guard that uses the filter, or InvalidOid. */
 extern Oid ExactlyGuardedBy(Oid filter);
 
 /*
- * All tables and partitions whose exact guard, enabled or not, uses the filter; NIL if there
- * are none. `guarded` is the table that dedup_guard() was called for.
+ * Returns all tables and partitions whose exact guard, enabled or not, uses the filter; NIL if
+ * there are none. `guarded` is the table for which dedup_guard() was called.
  */
 extern List *TablesOfExactGuard(Oid filter, Oid *guarded);
 
-/* Whether a table other than `guarded` has an exact guard that uses the filter, enabled or not. */
+/* Returns whether a table other than `guarded` has an exact guard that uses the filter. */
 extern bool IsExactElsewhere(Oid filter, Oid guarded);
 
 /*
- * The table whose exact guard, enabled or not, uses the filter, or InvalidOid. Raises 55000 if
- * there are two such tables: triggers that were made by hand can lead to that.
+ * Returns the table whose exact guard, enabled or not, uses the filter, or InvalidOid. Raises 55000
+ * if there are two such tables, which can be the result of triggers made by hand.
  */
 extern Oid TableOfExactGuard(Oid filter);
 
-/* The filter that a table's exact guard uses, enabled or not, or InvalidOid. */
+/* Returns the filter that a table's exact guard uses, enabled or not, or InvalidOid. */
 extern Oid FilterOfExactGuard(Oid table);
 
-/* Whether a trigger fires in this session as its role for replication is now. */
+/* Returns whether a trigger fires in this session with its current role for replication. */
 extern bool GuardTriggerFires(char enabled);
 
-/* The uppermost table of the partition tree that a table is in; itself, if in none. */
+/* Returns the uppermost table of a table's partition tree; the table itself if it is in none. */
 extern Oid RootOfPartition(Relation rel);
 
 /* ---- rows that were deleted (deleted.cpp) ------------------------------ */
 
-/* One key for a filter and a hash in it, spread over all 64 bits. */
+/* Combines a filter and a hash in it into one key, spread over all 64 bits. */
 static inline uint64
 DeletedKeyOf(Oid filter, uint64 hash)
 {
@@ -256,9 +258,9 @@ extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bo
 						   bool own = false, bool in_window = false);
 
 /*
- * What has become of a deleted row, when the statement that deleted it is over. Returns true if
- * it, or another deleted row of its key, was inserted again; then the note is gone. Otherwise
- * the key is free, and DropDeletedRow() drops the note once nobody needs it any more.
+ * Checks a deleted row when the statement that deleted it is over. Returns true if it, or another
+ * deleted row of its key, was inserted again; then the note is removed. Otherwise the key is free,
+ * and DropDeletedRow() must remove the note when it is not needed any more.
  */
 extern bool AskDeletedRow(Oid filter, uint64 hash);
 extern void DropDeletedRow(Oid filter, uint64 hash);
@@ -272,35 +274,37 @@ struct DeletedRowUse
 	bool in_window; /* as it was noted */
 };
 
-/*
- * Uses one deleted row of this key up, for the current subtransaction. Returns false if
- * there is none.
- */
+/* Uses up one deleted row of this key, for this subtransaction. Returns false if there is none. */
 extern bool UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use);
 
-/* The row that used it did not land: it can be used again. */
+/* Makes the deleted row usable again, because the row that used it was not inserted. */
 extern void ReturnDeletedRow(const DeletedRowUse &use);
 
-/* The row was not deleted after all. Without effect if it was inserted again already. */
+/*
+ * Takes a note back because the row was not deleted after all. Has no effect if the row was
+ * inserted again already.
+ */
 extern void RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
 
-/* Rows that this subtransaction has deleted may be noted yet, later. */
+/* Announces that rows that this subtransaction has deleted may be noted later. */
 extern void KeepDeletedRowsOf(SubTransactionId id);
 
-/* What subtransactions at this nesting level do, and the end of the transaction. */
+/*
+ * Must be called when subtransactions at this level begin and end, and when the transaction ends.
+ */
 extern void DeletedRowsSubtransactionBegins(int level);
 extern void DeletedRowsSubtransactionCommits(int level);
 extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
 											SubTransactionId parent);
-/* `close`: closes the files, too; else the end of the transaction does. */
+/* `close`: closes the files, too; otherwise the end of the transaction closes them. */
 extern void ForgetDeletedRows(bool close);
 
 /* ---- rows that free their keys (freed.cpp) ------------------------------------- */
 
-/* The trigger AFTER DELETE OR UPDATE of a guard fires. */
+/* Called by the trigger AFTER DELETE OR UPDATE of a guard. */
 extern void GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger);
 
-/* The trigger AFTER TRUNCATE of a guard fires. */
+/* Called by the trigger AFTER TRUNCATE of a guard. */
 extern void GuardTruncated(const TriggerData *trigger);
 
 /* Whether a guard by times frees the keys of its rows, and a row is in the window. */
@@ -322,8 +326,8 @@ extern void ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, c
 extern bool IsSharedFilter(Oid filter, Oid guarded);
 
 /*
- * Whether the TRUNCATE that is running removes all rows of the table that dedup_guard() was
- * called for, so that the filter is emptied.
+ * Returns whether the running TRUNCATE removes all rows of the table for which dedup_guard() was
+ * called, so that the filter is emptied.
  */
 extern bool TruncateEmptiesFilter(const GuardPlan *plan);
 
@@ -333,104 +337,105 @@ extern bool TruncateEmptiesFilter(const GuardPlan *plan);
  */
 extern bool EmptyFilterOf(const GuardPlan *plan);
 
-/* The NOTICE that a filter keeps keys of rows that went with their whole table. */
+/* Raises the NOTICE that a filter keeps the keys of rows that a whole table has lost. */
 extern void NoticeKeptKeys(Oid table, Oid filter);
 
-/* At the end of a transaction. */
+/* Called at the end of a transaction. */
 extern void ForgetFreeing(void);
 
 /* ---- rows that TRUNCATE has removed (truncate.cpp) ---------------------- */
 
 /*
- * Called when the guard index of a table is built: if it is because the table was
- * truncated, this transaction may insert the removed rows again.
+ * Called when the guard index of a table is built. If the reason is that the table was truncated,
+ * this transaction may insert the removed rows again.
  */
 extern void GuardIndexBuilt(Relation heap);
 
 /*
- * Makes deleted rows (above) of those that this transaction has removed by TRUNCATE under
- * a filter, by reading them once. Called before a key is added to the filter.
+ * Makes deleted rows (above) of the rows that this transaction has removed by TRUNCATE under a
+ * filter, by reading them once. Called before a key is added to the filter.
  */
 extern void ReadTruncatedRows(const LiveFilter &filter);
 
 /*
- * Whether this transaction has removed rows under a filter of which nobody knows the keys,
- * so that none may be refused.
+ * Returns whether this transaction has removed rows under a filter whose keys are not known, so
+ * that no row may be refused.
  */
 extern bool MayBeRemovedRow(Oid filter);
 
 /*
- * Before a transaction commits: empties filters whose tables are empty, and warns of keys that it
- * leaves behind.
+ * Called before a transaction commits: empties filters whose tables are empty, and warns about keys
+ * that remain.
  */
 extern void WarnOfTruncatedKeys(void);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+/* Drops the state of a subtransaction that aborts, or of the transaction at its end. */
 extern void ForgetTruncations(SubTransactionId id);
 
-/* Installs a hook; once, from InitGuard(). */
+/* Installs a hook. Called once, by InitGuard(). */
 extern void InitGuardTruncate(void);
 
 /* ---- a filter that is truncated with its table (emptied.cpp) --------------------- */
 
-/* Functions of LiveGuard: see live.hpp. */
+/* Functions of LiveGuard; see live.hpp. */
 extern void FilterEmptied(Relation rel);
 extern bool FilterCoversAnew(const LiveFilter &filter);
 
-/* A statement TRUNCATE is over. */
+/* Called when a TRUNCATE statement is over. */
 extern void CoverEmptied(void);
 
-/* Before a transaction commits: the same, and an error for a filter that covers nothing. */
+/* Called before a transaction commits: also raises an error for a filter that covers nothing. */
 extern void CheckEmptied(void);
 
 /*
- * Called when the guard index of a table is built: when the table was truncated, when it has
- * become logged, which it must not if the filter of its exact guard is not, and when the index
- * comes to a table with rows that has an exact guard already, which then does not know them.
+ * Called when the guard index of a table is built. There are three cases. The table was truncated.
+ * The table has become logged, which is not allowed if the filter of its exact guard is unlogged.
+ * Or the index is made on a table with rows that already has an exact guard, which does not know
+ * these rows.
  */
 extern void ExactGuardIndexBuilt(Relation heap, Relation index);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+/* Drops the state of a subtransaction that aborts, or of the transaction at its end. */
 extern void ForgetEmptied(SubTransactionId id);
 
-/* ---- rows that a table brings along (brought.cpp) ----------------------- */
+/* ---- rows that a table already has (brought.cpp) ------------------------ */
 
 /*
- * Warns if a table that is guarded from now on, or its partitions, have rows with keys
- * that the filter does not have. All of the tables are locked. `function` is the guard's
- * trigger function, beside which is_new() is found.
+ * Warns if a newly guarded table, or its partitions, have rows with keys that the filter does not
+ * have. All of the tables are locked. `function` is the guard's trigger function; is_new() is found
+ * in its schema.
  */
 extern void WarnOfBroughtRows(Relation rel, const GuardClause &clause, Oid function);
 
 /*
- * A trigger was created on a table: a row of pg_trigger. If it is a guard's and was cloned
- * for a partition that is attached, warns as above.
+ * Called when a trigger was created: a row of pg_trigger. If it is a guard's and was cloned for a
+ * partition that is being attached, warns as above.
  */
 extern void GuardTriggerCreated(HeapTuple tuple);
 
-/* A command begins, or the transaction has ended. */
+/* Called when a command begins, and after the transaction has ended. */
 extern void ForgetMadeTriggers(void);
 
 /* ---- tables that look guarded (unguarded.cpp) --------------------------- */
 
 /*
- * The event trigger was called for a statement: if that has loaded the library, and detaches
- * nothing, then nothing was detached before.
+ * Called when the event trigger was called for a statement. If that call has loaded the library,
+ * and the statement detaches nothing, then nothing was detached before.
  */
 extern void NothingDetachedBy(const Node *statement);
 
-/* Before a transaction commits: says what this transaction has left without a guard. */
+/* Called before a transaction commits: reports the tables that are not guarded any more. */
 extern void LookAtUnguarded(void);
 
-/* What ends at the end of the transaction. */
+/* Drops the state at the end of the transaction. */
 extern void ForgetUnguarded(void);
 
-/* Installs a hook; once, from InitGuard(). */
+/* Installs a hook. Called once, by InitGuard(). */
 extern void InitGuardUnguarded(void);
 
-/* ---- rows that have not landed yet (rows.cpp) ------------------------------- */
+/* ---- rows that were not inserted yet (rows.cpp) ----------------------------- */
 
-/* A key, and the filter that it is for. */
+/* A key, and the filter that it belongs to. */
 struct GuardedKey
 {
 	bool exists; /* no column of it is NULL */
@@ -441,257 +446,264 @@ struct GuardedKey
 };
 
 /*
- * A row that a query is working on; lives in the query's per-tuple memory, and in the
- * list until that is reset.
+ * A row that a query is processing ("in progress"). It is in the query's per-tuple memory, and in
+ * the list until that is reset.
  */
 struct GuardRow
 {
 	MemoryContextCallback over;
 	GuardRow *below;
 	MemoryContext context;
-	int level; /* nesting of the query's (sub)transaction */
-	int depth; /* of triggers, where the row lands */
-	Oid heap;  /* where it goes, by the guard `plan` */
+	int level; /* nesting level of the query's (sub)transaction */
+	int depth; /* nesting depth of triggers at which the row is inserted */
+	Oid heap;  /* the table that it goes into, by the guard `plan` */
 	const GuardPlan *plan;
 	const KeyReader *reader; /* of its query */
 	dedup::KeySeed seed;
-	bool has_key; /* that it is to land with */
+	bool has_key; /* the key with which it must be inserted */
 	uint64 hash;
-	ExactSite *exact;         /* NULL: the guard is not exact */
-	bool judged;              /* exact: it needs no judgement where it lands */
-	const NullableDatum *key; /* exact: that it takes, if it has not landed yet; or NULL */
-	bool has_time;            /* the same */
+	ExactSite *exact; /* NULL: the guard is not exact */
+	bool judged;      /* exact guard: the row needs no judgement when it is inserted */
+	/* exact guard: the key that it takes, if it was not inserted yet; or NULL */
+	const NullableDatum *key;
+	bool has_time; /* exact guard: the time */
 	TimestampTz at;
 	bool changeable; /* by triggers that fire after the guard's */
 
-	/* The row of a partition that BEFORE UPDATE has fired for: only it can move. */
+	/* The row of a partition for which BEFORE UPDATE has fired. Only this row can move. */
 	Oid updated_in;
 	ItemPointerData updated;
 
-	/* The key that an UPDATE takes out of the table when it lands. */
+	/* The key that an UPDATE removes from the table. */
 	GuardedKey freed;
 
-	/* Deleted, and not inserted elsewhere yet: its key then. */
+	/* The row was deleted, and not inserted elsewhere yet: its key at that time. */
 	bool moving;
 	bool marked; /* as a duplicate */
-	Oid root;    /* of the partitions that it moves between */
+	Oid root;    /* the root of the partitions between which it moves */
 	GuardedKey moved;
 };
 
-/* The row that the calling trigger is fired for, if an earlier trigger entered it. */
+/* Returns the row of the calling trigger, if an earlier trigger has entered it. */
 extern GuardRow *FindGuardRow(void);
 
 /*
- * Enters that row, unless `row` is it already, as on its way to `rel` with a key, or with
- * none.
+ * Enters the row of the calling trigger, unless `row` is that already. It goes into `rel`, with a
+ * key or without one.
  */
 extern GuardRow *EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan,
 							   const KeyReader *reader, dedup::KeySeed seed, bool has_key,
 							   uint64 hash);
 
-/* Whether any row is in hand: then each that may land is entered, so that it is found. */
+/* Returns whether any row is in progress. Then each row that may be inserted must be entered. */
 extern bool HaveGuardRows(void);
 
-/* What counts unless the row does not land. */
+/* The effects of a row, which are undone if the row is not inserted. */
 struct GuardEffect
 {
 	bool counts;              /* in `counter` */
 	LiveCounter counter;      /* New: the key was added, too */
 	const DeletedRowUse *use; /* or NULL */
-	uint32 generation;        /* exact: that the key was put under, in a window of time; or 0 */
+	/* exact guard, in a window of time: the generation under which the key was put; or 0 */
+	uint32 generation;
 };
 extern void NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 						 uint64 hash, bool may_kill);
 
 /*
- * The same for a row that has just landed. `may_kill`: ON CONFLICT may kill it yet, and its
- * key is taken back then.
+ * Does the same for a row that was just inserted. `may_kill`: ON CONFLICT may still delete it, and
+ * its key is taken back then.
  */
 extern void NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, uint32 generation,
 						  Relation heap, ItemPointer tid, bool may_kill);
 
 /*
- * Whether a row that has not landed yet, another than this one, has taken a key of `plan`;
- * `ttl`: not if their times are as far apart, unless it is 0.
+ * Returns whether a row that was not inserted yet, other than `except`, has taken a key of `plan`.
+ * `ttl`: not if their times are at least this far apart, unless it is 0.
  */
 extern bool IsKeyInHand(const GuardPlan *plan, uint64 hash, const GuardKey &key, int64 ttl,
 						const GuardRow *except);
 
 /*
- * A row is left out whose key a row in hand has. If that one does not land, both would be lost:
- * it is an error then.
+ * Records that a row is left out because a row in progress has its key. If that row is not
+ * inserted, both rows would be lost: this raises an error then.
  */
 extern void NoteLeftOut(const LiveFilter &filter, uint64 hash);
 
 /*
- * Whether this key was added for the row, and noted. If so, the note goes along with the
- * row: it is now about the table that the row was entered for last.
+ * Returns whether this key was added for the row, and noted. If so, the note moves with the row: it
+ * is then about the table for which the row was last entered.
  */
 extern bool MoveGuardNote(const GuardRow *row, Oid filter, uint64 hash);
 
-/* Takes back the keys of rows that did not land, of queries that have ended. */
+/* Takes back the keys of rows that were not inserted, of queries that have ended. */
 extern void SettleGuardRows(void);
 
-/* Decides about the key of a row in hand, if not NULL, which did not land as it was. */
+/* Decides about the key of a row in progress (or NULL) that was not inserted as entered. */
 extern void SettleGuardRow(GuardRow *row);
 
 /*
- * The row in hand is about to be deleted, but a trigger that fires later could keep it:
- * when it is over, NoteDeletedRow() is taken back if it is still there.
+ * The row in progress is about to be deleted, but a trigger that fires later could prevent that.
+ * When the deletion is over, NoteDeletedRow() is taken back if the row still exists.
  */
 extern void CheckDeletionLater(GuardRow *row, Relation rel, ItemPointer tid, Oid filter,
 							   uint64 hash);
 
-/* Whether this row is one for which that was said already, by a trigger around this one. */
+/* Returns whether an enclosing trigger has called CheckDeletionLater() for this row. */
 extern bool IsDeletionPending(Relation rel, ItemPointer tid);
 
-/* Before a (sub)transaction of this nesting level commits. */
+/* Called before a (sub)transaction of this nesting level commits. */
 extern void SettleGuardLevel(int level);
 
-/* After it has ended. */
+/* Called after it has ended. */
 extern void ForgetGuardLevel(int level);
 
-/* A filter that the caller may use because it is in use, by his own guard. */
+/* Opens a filter without checking privileges: the caller's own guard uses the filter. */
 extern LiveFilter OpenLiveUnchecked(Oid filter, LOCKMODE lock);
 
-/* Installs a hook; once, from InitGuard(). */
+/* Installs a hook. Called once, by InitGuard(). */
 extern void InitGuardRows(void);
 
-/* The pages of a filter are being copied to another file: its keys are the same. */
+/* Called when the pages of a filter are copied to another file. Its keys stay the same. */
 extern void NoteFileCopied(Relation rel, Oid to);
 
-/* Whether one file of a relation goes on as another: it was moved, not truncated. */
+/* Returns whether a file of a relation was copied to another one, and not truncated. */
 extern bool IsSameFile(Oid before, Oid now);
 
-/* Whether the row has a note. */
+/* Returns whether the row has a note. */
 extern bool HasGuardNote(const GuardRow *row);
 
-/* The row has landed: its note, if it has one, goes, unless ON CONFLICT may kill the row yet. */
+/*
+ * Called when the row was inserted: its note, if any, is removed, unless ON CONFLICT may still
+ * delete the row.
+ */
 extern void GuardNoteLanded(const GuardRow *row, Relation heap, ItemPointer tid);
 
 /*
- * The row in hand that has just landed in a table: the innermost that goes there, if no trigger
- * is running inside of which another query could have inserted it without the guard's triggers.
+ * Returns the row in progress that was just inserted into a table: the innermost that goes there.
+ * Returns none if a running trigger has an inner query that could have inserted the row without the
+ * guard's triggers.
  */
 extern GuardRow *FindLandedRow(Relation heap);
 
-/*
- * Called by the guard index for every row that has got into a table (landed.cpp).
- */
+/* Called by the guard index for every row that was inserted into a table (landed.cpp). */
 extern void GuardRowLanded(Relation heap, Relation index, const Datum *values, const bool *isnull,
 						   ItemPointer tid, IndexInfo *info);
 
 /* ---- rows that are read ahead (read_ahead.cpp) -------------------------- */
 
-/* Installs a hook; once, from InitGuard(). */
+/* Installs a hook. Called once, by InitGuard(). */
 extern void InitGuardReadAhead(void);
 
 /* ---- rows that move to another partition (moves.cpp) ------------------- */
 
-/* Partitions beside a guarded one that the same filter does not guard just now. */
+/* Partitions of a guarded partition's tree that the same filter does not guard at the moment. */
 struct UnguardedPartitions
 {
 	MemoryContextCallback over;
 	bool may_move;    /* the query may move rows, as far as is known */
 	bool only_moves;  /* every row that it inserts is one that it moves */
 	List *partitions; /* OIDs */
-	int64 *deleted;   /* rows, from each, when it was asked last */
+	int64 *deleted;   /* number of deleted rows, of each partition, at the last check */
 };
 
-/* What the calling BEFORE INSERT trigger of a partition has to look at, for its query. */
+/* Returns the partitions that the calling BEFORE INSERT trigger must check, for its query. */
 extern UnguardedPartitions *FindUnguardedPartitions(MemoryContext context, Relation rel,
 													const GuardPlan *plan, Oid function);
 
 /*
- * Whether the row that the trigger is fired for may come from one of these, where no guard
- * has seen it go. To be asked for every row; in a worker that applies changes, where each
- * row is a query of its own, for duplicates only.
+ * Returns whether the row of the trigger may come from one of these, where no guard has seen its
+ * deletion. Must be called for every row; in a worker that applies changes, where each row is a
+ * query of its own, only for duplicates.
  */
 extern bool MayComeFromUnguarded(UnguardedPartitions *unguarded);
 
 /*
- * The table with rows of its own and the same filter that a table inherits from, not as a
- * partition; or InvalidOid. A duplicate may be a copy of one of these rows, which are to be
+ * Returns a table with rows of its own and the same filter from which a table inherits, not as a
+ * partition; or InvalidOid. A duplicate may be a copy of one of these rows, which are about to be
  * removed there.
  */
 extern Oid GuardedParentWithRows(Relation rel, Oid filter, Oid function);
 
-/* The same of an exact guard, which has found the row with the key in a table. */
+/* Does the same for an exact guard, which has found the row with the key in a table. */
 extern Oid FoundInParent(Relation rel, Oid found);
 
-/* 55000: a duplicate cannot be left out of a table that inherits from such a parent. */
+/* Raises 55000: a duplicate cannot be left out of a table that inherits from such a parent. */
 [[noreturn]] extern void RefuseWhileParentHasRows(Relation rel, Oid parent);
 
-/* A duplicate is marked instead: then the parent must not be truncated in this transaction. */
+/* Records that a duplicate is marked instead: the parent must not be truncated then. */
 extern void NoteMarkedCopy(Oid parent);
 
-/* Called when the guard index of a table is built: if the table was truncated, checks that. */
+/* Called when the guard index of a table is built: checks this if the table was truncated. */
 extern void CheckMarkedCopies(Relation heap);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+/* Drops the state of a subtransaction that aborts, or of the transaction at its end. */
 extern void ForgetMarkedCopies(SubTransactionId id);
 
-/* Installs a hook; once, from InitGuard(). */
+/* Installs a hook. Called once, by InitGuard(). */
 extern void InitGuardMoves(void);
 
 /* ---- tables that are dropped or detached (left.cpp) --------------------- */
 
-/* A trigger is about to be dropped: perhaps with its table, or when that is detached. */
+/* Called when a trigger is about to be dropped, perhaps with its table, or by a DETACH. */
 extern void GuardTriggerGoes(Oid trigger);
 
-/* The same of a table that does not inherit from a guarded one any more, or soon does not. */
+/* Does the same for a table that does not inherit from a guarded table any more, or soon. */
 extern void GuardedTableLeaves(Oid table);
 
 /*
- * Makes deleted rows (above) of those of guarded tables that this transaction has dropped or
- * detached under a filter, by reading them once. Called before a row is refused. Returns
- * whether anything was read.
+ * Makes deleted rows (above) of the rows of guarded tables that this transaction has dropped or
+ * detached under a filter, by reading them once. Called before a row is refused. Returns whether
+ * anything was read.
  */
 extern bool ReadLeftRows(const LiveFilter &filter);
 
 /*
- * The same, called before a key is added: where the filter may not have the key of such a row any
- * more, the row that comes again is none that is refused, and must use it up all the same.
+ * Does the same, and is called before a key is added. If the filter may not have the key of such a
+ * row any more, the row that is inserted again would not be refused; it must use the deleted row up
+ * all the same.
  */
 extern void ReadLeftRowsFirst(const LiveFilter &filter);
 
-/* A function of LiveGuard: see live.hpp. */
+/* A function of LiveGuard; see live.hpp. */
 extern void KeyForgotten(void);
 
-/* TRUNCATE is about to shorten the file of a table in place: reads the rows that have left with it.
+/*
+ * Called when TRUNCATE is about to shorten the file of a table in place: reads the rows that are
+ * removed with it.
  */
 extern void LeftTableShrinks(Relation heap);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+/* Drops the state of a subtransaction that aborts, or of the transaction at its end. */
 extern void ForgetLeft(SubTransactionId id);
 
 /* ---- rows that are left out and whose twin is deleted (lost.cpp) -------- */
 
 /*
- * Remembers that a row with this key was left out. Not in a plain INSERT, inside of which
- * nothing is deleted that was there when it began.
+ * Remembers that a row with this key was left out. Does nothing in a plain INSERT, in which no row
+ * is deleted that existed when it began.
  */
 extern void RememberLeftOut(Oid filter, uint64 hash);
 
-/* Whether the query that fires the calling trigger, or something inside of it, has left out any. */
+/* Returns whether the query of the calling trigger, or a query inside it, has left out a row. */
 extern bool HaveLeftOut(void);
 
 /*
- * A row with this key is deleted, or `updates`: gets another one. Raises 55000 if the query that
- * does so has left a row with this key out, or something inside of it has; or if so many rows
- * were left out that this cannot be told. Called from the trigger.
+ * Called from the trigger when a row with this key is deleted, or (`updates`) gets another key.
+ * Raises 55000 if the query that does so, or a query inside it, has left a row with this key out,
+ * or if so many rows were left out that this is not known.
  */
 extern void CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates);
 
-/* What ends at the end of a subtransaction that aborts, and of the transaction. */
+/* Drops the state of a subtransaction that aborts, or of the transaction at its end. */
 extern void ForgetLeftOut(SubTransactionId id);
 
-/* Installs hooks; once, from InitGuard(). */
+/* Installs hooks. Called once, by InitGuard(). */
 extern void InitGuardLost(void);
 
 /* ---- WITH clauses that delete rows (with.cpp) --------------------------- */
 
-/* Installs a hook; once, from InitGuard(). */
+/* Installs a hook. Called once, by InitGuard(). */
 extern void InitGuardWith(void);
 
 #endif /* STREAMDEDUP_GUARD_GUARD_HPP */

@@ -1,6 +1,6 @@
 /*
- * Which tables a filter guards: a filter with an enabled guard is not restored, and that of an
- * exact guard keeps its keys. Reads catalogs alone.
+ * Finds the tables that a filter guards. A filter with an enabled guard is not restored, and the
+ * filter of an exact guard keeps its keys. Only catalogs are read.
  */
 #include "guard/inherit.hpp"
 #include "pg/catalog.hpp"
@@ -22,10 +22,10 @@ extern "C" {
 }
 
 /*
- * Whether a trigger is the delete trigger of a guard that uses the filter.
- * Anybody can make a trigger that names the filter, so that alone means nothing: the
- * clause must be a guard's, and the owner of the guarded table must have the right to add
- * keys. Partitions can have other owners.
+ * Returns whether a trigger is the delete trigger of a guard that uses the filter. Every user can
+ * make a trigger that names the filter, so this alone means nothing: the clause must be that of a
+ * guard, and the owner of the guarded table must have the right to add keys. Partitions can have
+ * other owners.
  */
 static bool
 IsGuardOf(HeapTuple tuple, TupleDesc desc, Oid filter)
@@ -53,7 +53,7 @@ ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause)
 
 /*
  * Runs visit(row of pg_trigger, its descriptor) over the triggers that depend on a relation, until
- * it is true.
+ * it returns true.
  */
 template <typename Visit>
 static void
@@ -93,7 +93,9 @@ VisitTriggersNaming(Oid relid, Visit visit)
 	table_close(depend, AccessShareLock);
 }
 
-/* Runs visit(trigger) over the delete triggers of guards that use a filter, until it is true. */
+/*
+ * Runs visit(trigger) over the delete triggers of guards that use a filter, until it returns true.
+ */
 template <typename Visit>
 static void
 VisitGuardsOf(Oid filter, Visit visit)
@@ -108,7 +110,7 @@ TableOfSide(Oid side)
 {
 	Oid table = InvalidOid;
 
-	/* Anybody can name a table: it counts if the guard could write there. */
+	/* Every user can name a table. It counts only if the guard could write there. */
 	VisitTriggersNaming(side, [&](HeapTuple tuple, TupleDesc desc) {
 		GuardClause clause;
 		Oid guarded;
@@ -129,7 +131,7 @@ GuardedBy(Oid filter)
 	Oid table = InvalidOid;
 
 	VisitGuardsOf(filter, [&](Form_pg_trigger trigger) {
-		/* In a session that applies changes, one that fires there. */
+		/* In a session that applies changes, only triggers that fire there count. */
 		if (trigger->tgenabled != TRIGGER_DISABLED &&
 			(SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
 			 trigger->tgenabled != TRIGGER_FIRES_ON_ORIGIN))
@@ -174,7 +176,7 @@ IsSharedFilter(Oid filter, Oid guarded)
 
 /* ---- exact guards ---------------------------------------------------------------- */
 
-/* The arguments of a trigger as pg_trigger has them: so many strings, one after the other. */
+/* Reads the arguments of a trigger from pg_trigger, where they are strings one after the other. */
 static List *
 ReadTriggerArguments(HeapTuple tuple, TupleDesc desc)
 {
@@ -216,7 +218,7 @@ VisitTriggersOf(Oid table, Visit visit)
 	table_close(triggers, AccessShareLock);
 }
 
-/* The options among the arguments of a write trigger; none if they are not valid. */
+/* Reads the options among the arguments of a write trigger; none if they are not valid. */
 static GuardOptions
 OptionsOf(const List *arguments)
 {
@@ -263,7 +265,7 @@ ReadGuardRows(Oid table)
 			found.write = trigger->oid;
 			found.write_enabled = trigger->tgenabled;
 			found.mode = arguments == NIL ? "" : (const char *) linitial(arguments);
-			/* One by hand that is too much makes it no other guard. */
+			/* An additional trigger made by hand does not change the guard. */
 			if (!found.options.exact)
 				found.options = OptionsOf(arguments);
 		}
@@ -319,7 +321,7 @@ TablesOfExactGuard(Oid filter, Oid *guarded)
 	return tables;
 }
 
-/* A filter, and the table that it guards, for which no other exact guard was found last. */
+/* A filter and the table that it guards, for which the last search found no other exact guard. */
 static Oid only_filter = InvalidOid;
 static Oid only_guarded = InvalidOid;
 
@@ -337,7 +339,7 @@ IsExactElsewhere(Oid filter, Oid guarded)
 	List *below = NIL;
 	bool found = false;
 
-	/* Each of the tables that inherit asks for itself. */
+	/* Each of the tables that inherit does this check itself. */
 	if (only_guarded == guarded && only_filter == filter)
 		return false;
 	if (!watching)
@@ -354,7 +356,7 @@ IsExactElsewhere(Oid filter, Oid guarded)
 			below = InheritorsOf(guarded, NULL);
 		if (table == guarded || list_member_oid(below, table))
 			return false;
-		/* Whoever may not add to the filter has no say in who uses it. */
+		/* A user who may not add to the filter cannot decide who uses it. */
 		found = IsGuardOf(tuple, desc, filter) && ReadGuardRows(table).options.exact &&
 				GuardedTable(trigger->oid) != guarded;
 		return found;
@@ -384,7 +386,7 @@ TableOfExactGuard(Oid filter)
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("live filter \"%s\" is that of the exact guards of tables \"%s\" and \"%s\"",
+			 errmsg("live filter \"%s\" is used by the exact guards of tables \"%s\" and \"%s\"",
 					get_rel_name(filter), get_rel_name(table), get_rel_name(other)),
 			 errdetail("The filter of an exact guard has the keys of one table."),
 			 errhint("Run dedup_unguard() for one of the tables.")));
@@ -392,9 +394,9 @@ TableOfExactGuard(Oid filter)
 }
 
 /*
- * Whether the guard of a table, which is exact, has a say in what its filter covers. One whose
- * owner may not add keys has, too, unless another one that may relies on the filter: rows that
- * come while the guard is not there would be unknown when he may again.
+ * Returns whether the exact guard of a table counts for what its filter covers. It counts even if
+ * its owner may not add keys, unless another guard whose owner may do so relies on the filter.
+ * Otherwise, rows that come while the guard is missing would be unknown when he may add keys again.
  */
 static bool
 CountsForFilter(Oid guarded, Oid filter)
@@ -407,7 +409,7 @@ FilterOfExactGuard(Oid table)
 {
 	const GuardRows rows = ReadGuardRows(table);
 
-	/* Without its other trigger nobody knows what it was. */
+	/* Without its other trigger it is not known what kind of guard it was. */
 	return OidIsValid(rows.remove) && (rows.options.exact || !OidIsValid(rows.write)) &&
 				   IsLiveRelationId(rows.clause.filter) &&
 				   CountsForFilter(GuardedTable(rows.remove), rows.clause.filter)

@@ -1,10 +1,9 @@
 /*
- * Sorting the hashes of many keys by the server's tuplesort, in a bounded amount of memory.
+ * Sorts the hashes of many keys with the server's tuplesort, in a limited amount of memory.
  *
- * A hash can carry an age: the number of the partition that its row is in, or the time of its
- * row. Equal hashes come in the order of their ages. Hashes without ages are sorted as int8, the
- * fastest sort; those with ages as uuid, which the server compares by their first 8 bytes: the
- * hash.
+ * A hash can carry an age: the number of its row's partition, or the time of its row. Equal hashes
+ * come in the order of their ages. Hashes without ages are sorted as int8, the fastest sort. Hashes
+ * with ages are sorted as uuid, which the server compares first by 8 bytes: the hash.
  */
 #ifndef STREAMDEDUP_GUARD_HASH_SORT_HPP
 #define STREAMDEDUP_GUARD_HASH_SORT_HPP
@@ -32,7 +31,7 @@ SortableHash(uint64 hash)
 	return (int64) (hash ^ UINT64CONST(1) << 63);
 }
 
-/* Starts a sort that takes `memory` kB at most. */
+/* Starts a sort that takes at most `memory` kB. */
 static inline HashSort
 StartHashSort(bool aged, int memory)
 {
@@ -43,7 +42,7 @@ StartHashSort(bool aged, int memory)
 			aged};
 }
 
-/* The same for times. */
+/* Does the same for times. */
 static inline uint64
 SortableTime(int64 at)
 {

@@ -1,6 +1,4 @@
-/*
- * Which tables inherit from which, and whose guard is a clone: see inherit.hpp.
- */
+/* Finds out which tables inherit from which, and whose guard is a clone; see inherit.hpp. */
 #include "guard/inherit.hpp"
 
 extern "C" {
@@ -65,7 +63,7 @@ InheritorsOf(Oid table, Snapshot snapshot)
 	}
 	table_close(catalog, AccessShareLock);
 	found = list_delete_first(found);
-	/* Tables with several parents come twice. */
+	/* Tables with several parents are in the list twice. */
 	list_sort(found, list_oid_cmp);
 	list_deduplicate_oid(found);
 	for (int i = 0, j = list_length(found) - 1; i < j; i++, j--)
@@ -95,12 +93,12 @@ InheritsFrom(Oid table, Oid from)
 namespace
 {
 
-/* What two guards must have in common for one to be a clone of the other. */
+/* The properties that two guards must share so that one is a clone of the other. */
 struct GuardSignature
 {
 	Oid write; /* functions; InvalidOid: the trigger is missing */
 	Oid remove;
-	Datum arguments; /* of the write trigger, as pg_trigger has them: mode, name, options */
+	Datum arguments; /* of the write trigger, from pg_trigger: mode, name, options */
 	GuardClause clause;
 };
 
@@ -144,7 +142,7 @@ ReadSignature(Oid table, GuardSignature *signature)
 	return OidIsValid(signature->write) && signature->write == signature->remove;
 }
 
-/* The columns of a table that have the names of those that a clause of another one uses. */
+/* Finds the columns of a table with the names of those that another table's clause uses. */
 static AttrMap *
 MapColumns(const GuardClause &clause, Oid from, Oid to)
 {
@@ -179,7 +177,9 @@ SameColumn(AttrNumber one, AttrNumber other, const AttrMap *map)
 	return other == 0 ? one == 0 : one == map->attnums[other - 1];
 }
 
-/* Whether one clause is what the other is for another table, by the names of columns. */
+/*
+ * Returns whether one clause is the same as the other for another table, by the names of columns.
+ */
 static bool
 SameClause(const GuardClause &one, const GuardClause &other, const AttrMap *map)
 {

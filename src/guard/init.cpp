@@ -1,5 +1,5 @@
 /*
- * Where the guard is called: by live filters, at the ends of transactions, and when
+ * The places where the guard is called: by live filters, at the ends of transactions, and when
  * commands have changed a catalog.
  */
 #include "guard/guard.hpp"
@@ -110,8 +110,8 @@ static const LiveGuard guard_of_live = {SettleGuardRows,  NoteFileCopied, Guarde
 										KeyForgotten};
 
 /*
- * Comes after InitLiveCounters(): the server calls the callback that was registered last
- * first, and taking keys back changes the counters. Comes after InitLiveRefusals(): our hook
+ * This is called after InitLiveCounters(): the server calls the callback that was registered last
+ * first, and taking keys back changes the counters. It is called after InitLiveRefusals(): our hook
  * calls the one that was installed before it first.
  */
 void

@@ -1,15 +1,14 @@
 /*
- * Rows that have got into a guarded table: what the guard index is told of each (rows.cpp
- * says what a note is).
+ * Rows that were inserted into a guarded table: the calls of the guard index for each of them.
+ * (rows.cpp describes the notes.)
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
 
-/* ---- rows that land ------------------------------------------------------------- */
+/* ---- rows that were inserted --------------------------------------------------- */
 
 /*
- * Whether the index has all columns that the guard goes by, and if so, whether the row's key is
- * the one that is expected.
+ * Returns whether the index has all columns that the guard uses, and the row has the expected key.
  */
 static bool
 ReadsKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values,
@@ -26,7 +25,9 @@ ReadsKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *valu
 	return true;
 }
 
-/* Runs `read` in memory of its own: the server calls us in the query's, and expressions leave some.
+/*
+ * Runs `read` in a memory context of its own. The server calls this code in the query's context, in
+ * which expressions leave memory allocated.
  */
 template <typename Read>
 static bool
@@ -55,7 +56,7 @@ HasKeyOf(const GuardRow *row, Relation heap, Relation index, const Datum *values
 					   [&] { return ReadsKeyOf(row, heap, index, values, isnull, expected); });
 }
 
-/* Whether the key of a row can change between its trigger and its landing. */
+/* Returns whether the key of a row can change between its trigger and its insertion. */
 static bool
 CanChange(const GuardRow *row)
 {
@@ -66,13 +67,13 @@ CanChange(const GuardRow *row)
 ReportChangedKey(const GuardRow *row, Relation heap)
 {
 	if (!row->changeable)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the key of a row of table \"%s\" is another one after the guard has "
-						"tested it",
-						RelationGetRelationName(heap)),
-				 errdetail("A function that the guard's key or predicate calls is declared "
-						   "IMMUTABLE, and returns different results for the same row.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the key of a row of table \"%s\" has changed after the guard has tested it",
+					RelationGetRelationName(heap)),
+			 errdetail("A function that the guard's key or predicate calls is declared "
+					   "IMMUTABLE, and returns different results for the same row.")));
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -85,7 +86,7 @@ ReportChangedKey(const GuardRow *row, Relation heap)
 	pg_unreachable();
 }
 
-/* A row of a guard that is not exact has landed. */
+/* Handles an inserted row of a guard that is not exact. */
 static void
 ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *values,
 					 const bool *isnull, ItemPointer tid)
@@ -111,9 +112,9 @@ ApproximateRowLanded(GuardRow *row, Relation heap, Relation index, const Datum *
 }
 
 /*
- * Whether a row of an exact guard has landed as it was judged. A new one whose key was
- * changed since is an error: it could have been left out. Others that later triggers may have
- * changed, in their key or mark, are judged anew.
+ * Returns whether a row of an exact guard was inserted as it was judged. Raises an error for a new
+ * row whose key was changed since, because that row could have been left out. Rows whose key or
+ * mark later triggers may have changed are judged again.
  */
 static bool
 LandedAsJudged(GuardRow *row, Relation heap, Relation index, const Datum *values,

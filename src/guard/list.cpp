@@ -1,6 +1,7 @@
 /*
- * What the view dedup_guards shows of a guard. Reads catalogs without locks on what they name:
- * so it never waits, and what is dropped or altered meanwhile is shown as one of both.
+ * The contents of the view dedup_guards. It reads catalogs without locking the objects that they
+ * name. So it never waits, and an object that is dropped or altered meanwhile is shown in its old
+ * or its new state.
  */
 #include "guard/inherit.hpp"
 #include "guard/divert.hpp"
@@ -25,7 +26,7 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* Columns of what dedup_guard_state() returns. */
+/* The number of columns of the result of dedup_guard_state(). */
 static constexpr int COLUMNS = 16;
 
 /* ---- whether a table is guarded ------------------------------------------------------ */
@@ -50,7 +51,7 @@ HasUsableGuardIndex(Oid table, Oid access_method, const GuardRows &rows)
 	return usable;
 }
 
-/* Whether a trigger fires for what clients do. */
+/* Returns whether a trigger fires for clients' statements. */
 static bool
 Fires(Oid trigger, char enabled)
 {
@@ -58,7 +59,7 @@ Fires(Oid trigger, char enabled)
 		   (enabled == TRIGGER_FIRES_ON_ORIGIN || enabled == TRIGGER_FIRES_ALWAYS);
 }
 
-/* Why a table or partition is not guarded by a filter; NULL if it is. */
+/* Returns why a table or partition is not guarded by a filter, or NULL if it is. */
 static const char *
 FlawOfTable(Oid table, Oid filter, Oid access_method)
 {
@@ -83,8 +84,8 @@ FlawOfTable(Oid table, Oid filter, Oid access_method)
 }
 
 /*
- * Counts the tables that can hold rows below a table, at all levels: partitions, or what
- * inherits from it, and then itself, too.
+ * Counts the tables below a table that can hold rows, at all levels: partitions, or tables that
+ * inherit, and in that case the table itself.
  */
 static void
 CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *unguarded)
@@ -109,8 +110,8 @@ CountPartitions(Oid table, Oid filter, Oid access_method, int *guarded, int *ung
 /* ---- the row ---------------------------------------------------------------------------- */
 
 /*
- * Whether expressions over a table can be shown: the server opens the table for that, which must
- * neither wait nor fail. The lock is to be let go.
+ * Returns whether expressions over a table can be shown. The server opens the table for that, which
+ * must neither wait nor fail. The caller must release the lock.
  */
 static bool
 LockToShow(Oid table, const GuardClause &clause)
@@ -123,7 +124,7 @@ LockToShow(Oid table, const GuardClause &clause)
 	return false;
 }
 
-/* A text; NULL is shown as NULL. */
+/* Shows a text. NULL is shown as NULL. */
 static void
 ShowText(const char *text, Datum *value, bool *isnull)
 {
@@ -131,14 +132,14 @@ ShowText(const char *text, Datum *value, bool *isnull)
 	*value = text == NULL ? (Datum) 0 : CStringGetTextDatum(text);
 }
 
-/* An expression; NULL if it cannot be shown just now. */
+/* Returns an expression as text, or NULL if it cannot be shown at the moment. */
 static const char *
 ShownExpression(Oid table, const Expr *expression, bool locked)
 {
 	return expression != NULL && locked ? ExpressionText(table, expression) : NULL;
 }
 
-/* The elements of the key; a column that is gone is NULL. */
+/* Returns the elements of the key. A column that was dropped is NULL. */
 static Datum
 ColumnNames(Oid table, const GuardClause &clause, bool locked)
 {
@@ -159,7 +160,10 @@ ColumnNames(Oid table, const GuardClause &clause, bool locked)
 		construct_md_array(names, isnull, 1, &n, &from, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* What dedup_guard() was given: mark with the name of its column, divert with that of its table. */
+/*
+ * Returns the argument on_duplicate of dedup_guard(): mark with the name of its column, divert with
+ * that of its table.
+ */
 static const char *
 OnDuplicate(Oid table, const GuardRows &rows)
 {
@@ -173,7 +177,9 @@ OnDuplicate(Oid table, const GuardRows &rows)
 															: rows.mode;
 }
 
-/* What dedup_guard() was given for the options behind exact; returns how many columns they are. */
+/*
+ * Shows the arguments of dedup_guard() for the options behind exact. Returns the number of columns.
+ */
 static int
 ShowOptions(Oid table, const GuardRows &rows, bool locked, Datum *values, bool *isnull)
 {
@@ -197,7 +203,7 @@ ShowOptions(Oid table, const GuardRows &rows, bool locked, Datum *values, bool *
 	return n;
 }
 
-/* The first thing that is wrong with a guard, or NULL. */
+/* Returns the first problem of a guard, or NULL. */
 static const char *
 FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, bool uncovered)
 {
@@ -232,8 +238,9 @@ FlawOfGuard(Oid table, const GuardRows &rows, Oid access_method, int unguarded, 
 /*
  * dedup_guard_state(trigger oid) returns record
  *
- * What the view dedup_guards shows of the guard with this trigger for DELETE. A row of NULLs
- * for what is not the trigger of a guard, is gone, or belongs to the guard of a table above.
+ * Returns the row of the view dedup_guards for the guard with this trigger for DELETE. Returns a
+ * row of NULLs if this is not the trigger of a guard, was dropped, or belongs to the guard of a
+ * table above.
  */
 DEDUP_FUNCTION(dedup_guard_state)
 {

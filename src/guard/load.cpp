@@ -1,22 +1,22 @@
 /*
- * Adding the keys of the rows that are there to the filter of a guard.
+ * Adds the keys of existing rows to the filter of a guard.
  *
- * One scan of the tables hashes the keys. The hashes are sorted, which is the order of the
- * filter's pages, so that each page is written once (live/bulk.cpp). Memory is bounded by
+ * One scan of the tables hashes the keys. The hashes are sorted, which is the order of the filter's
+ * pages, so that each page is written once (live/bulk.cpp). Memory is limited by
  * maintenance_work_mem.
  *
- * A line of the filter shall have its keys in the order of their arrival, as if the rows had
- * come one by one. The best guess is the order of the partitions' bounds: each hash carries the
+ * A line of the filter should have its keys in the order of their arrival, as if the rows had come
+ * one by one. The best estimate is the order of the partitions' bounds: each hash carries the
  * number of its partition as its age.
  *
- * Where rows have times, each hash carries that of its row, and the filter gets the last one of
- * each key. Rows that are older than the window are passed over. A row of a partition that is
- * attached to an exact guard is looked for in the other partitions, however old it is: the
- * filter would not tell.
+ * If rows have times, each hash carries the time of its row, and the filter gets the last time of
+ * each key. Rows that are older than the window are skipped. A row of a partition that is attached
+ * to an exact guard is searched in the other partitions, however old it is, because the filter does
+ * not have the keys of old rows.
  *
- * Where keys must be unique, hashes that occur twice are looked for in a second scan, which
- * compares the keys (twins.cpp). When a partition is attached to an exact guard, the same is
- * done with the keys that the filter may have had already, in the other partitions, too.
+ * If keys must be unique, hashes that occur twice are searched in a second scan, which compares the
+ * keys (twins.cpp). When a partition is attached to an exact guard, the same is done, also in the
+ * other partitions, with the keys that the filter may have had already.
  */
 #include "guard/load.hpp"
 #include "guard/chunk.hpp"
@@ -42,22 +42,22 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-/* As many hashes that occur twice are looked at together. */
+/* The number of hashes that occur twice that are checked together. */
 constexpr int64 REPEATED_AT_ONCE = 64;
 
-/* A NOTICE each tenth tells how far the load of a table of this size is. */
+/* For tables of this size, a NOTICE at each tenth reports how far the load is. */
 constexpr int64 LARGE_TABLE = 64 * 1024 * 1024;
 
 namespace
 {
 
-/* How far a load is. The scan is one half of the work, writing the other. */
+/* The progress of a load. The scan is one half of the work, and writing is the other half. */
 struct Progress
 {
 	const char *table;
 	bool notices;
-	int64 blocks; /* of all tables */
-	int64 before; /* of the tables that have been read */
+	int64 blocks; /* blocks of all tables */
+	int64 before; /* blocks of the tables that were read */
 	BlockNumber block;
 	int tenths;
 };
@@ -70,21 +70,21 @@ struct Load
 	LiveFilter filter;
 	TableKeys keys;
 	List *tables; /* oldest bounds first */
-	List *others; /* the other partitions, if one is attached */
+	List *others; /* the other partitions, if a partition is attached */
 	Progress progress;
 	HashSort sort;
 	bool by_time;
 	TimestampTz now;
-	uint32 newest;  /* by time: the newest generation of a row, or of the filter */
-	uint32 from;    /* the same: rows of earlier generations may have been passed over */
-	int64 rows;     /* with a key */
-	int64 repeated; /* whose key is that of another one */
+	uint32 newest;  /* with times: the newest generation of a row, or of the filter */
+	uint32 from;    /* with times: rows of earlier generations may have been skipped */
+	int64 rows;     /* rows with a key */
+	int64 repeated; /* rows whose key is also that of another row */
 
 	/* See RebuildLoad; or NULL. */
 	void (*repeats_hash)(void *arg, uint64 hash, uint32 before, uint32 generation);
 	void *repeats_arg;
 
-	HashList repeats; /* hashes that occur twice; keys are still to be compared */
+	HashList repeats; /* hashes that occur twice; their keys must still be compared */
 	HashList known;   /* hashes of an attached partition that the filter may have had */
 	MemoryContext context;
 };
@@ -130,7 +130,10 @@ AdvanceScan(Progress *progress, BlockNumber block)
 
 /* ---- sorting --------------------------------------------------------------------------- */
 
-/* The time of a row. What an approximate guard cannot know by the row is as of now. */
+/*
+ * Returns the time of a row. If the row does not tell an approximate guard its time, it is the
+ * current time.
+ */
 static TimestampTz
 TimeOfRow(const GuardKey &key, bool exact, TimestampTz now)
 {
@@ -187,7 +190,7 @@ ReadKeys(Load *load, Snapshot snapshot)
 
 /* ---- rows with equal keys -------------------------------------------------------------- */
 
-/* Compares the keys of rows with the hashes that were found twice. */
+/* Compares the keys of rows whose hashes were found twice. */
 static void
 CheckRepeats(Load *load)
 {
@@ -214,8 +217,8 @@ NoteRepeat(Load *load, uint64 hash)
 }
 
 /*
- * Whether keys that the filter may have had are looked for by the search indexes: a look-up
- * in a table takes a fourth of the time that a page takes to be read, or less.
+ * Returns whether keys that the filter may have had are searched with the search indexes: a lookup
+ * in a table takes at most a fourth of the time of reading a page.
  */
 static bool
 FewSuspects(const Load &load)
@@ -247,7 +250,7 @@ HasTwin(Oid guarded, const TableKeys &keys, const KeyRow &row)
 	}
 }
 
-/* Looks in the other partitions for keys that the filter may have had. */
+/* Searches the other partitions for keys that the filter may have had. */
 static void
 CheckKnown(Load *load)
 {
@@ -285,7 +288,7 @@ CheckKnown(Load *load)
 	EmptyHashList(&load->known);
 }
 
-/* Looks in the other partitions for the keys of rows that have times. */
+/* Searches the other partitions for the keys of rows that have times. */
 static void
 CheckTimes(Load *load)
 {
@@ -318,14 +321,14 @@ NoteKnown(void *arg, uint64 hash)
 
 /* ---- loading --------------------------------------------------------------------------- */
 
-/* Whether a row repeats the key of the one before it, as far as their hashes tell. */
+/* Returns whether a row repeats the key of the row before it, as far as their hashes show. */
 static bool
 IsRepeated(const Load &load, uint64 age, uint64 before)
 {
 	return !load.by_time || !AreApart(TimeOf(age), TimeOf(before), load.filter.parameters.ttl);
 }
 
-/* Adds a key by the time of its last row, unless that is older than the window. */
+/* Adds a key with the time of its last row, unless that is older than the window. */
 static void
 AddTimedKey(Load *load, LiveBulk *bulk, uint64 hash, uint64 age)
 {
@@ -409,7 +412,7 @@ ReportRows(const Load &load)
 					errhint("Leave the argument load out, or set it to true.")));
 }
 
-/* Returns the tables below a guarded table that are not among those that are loaded. */
+/* Returns the tables below a guarded table that are not among the loaded ones. */
 static List *
 OtherTables(Oid guarded, const List *tables)
 {
@@ -487,7 +490,7 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 	Load load = {};
 	ListCell *cell;
 
-	/* Nobody may forget a key between its load and the word that it is there. */
+	/* No key may be forgotten between its load and the mark that the filter covers the table. */
 	if (how.exact && !OidIsValid(how.guarded))
 		LockRelationOid(clause.filter, ShareRowExclusiveLock);
 	load.how = &how;
@@ -501,7 +504,7 @@ LoadGuardedRows(Relation rel, const GuardClause &clause, const GuardLoad &how)
 		load.from = Max(load.from, RequireReadable(load.keys, load.filter, lfirst_oid(cell)));
 	load.by_time = clause.at != NULL;
 	load.now = load.by_time ? GetCurrentTimestamp() : 0;
-	/* A filter that does not cover its table is loaded as a whole, later. */
+	/* A filter that does not cover its table is loaded as a whole later. */
 	if (BlocksOfTables(load.tables) > 0 && (!OidIsValid(how.guarded) || LiveCovers(load.filter)))
 		LoadRows(&load);
 	RaiseLiveCoversFrom(load.filter, how.exact ? load.from : 0);
@@ -586,7 +589,9 @@ ExactlyGuarded(Oid relid)
 	return guarded;
 }
 
-/* Raises an error unless an exact guard can have a table, which is attached with or below `rel`. */
+/*
+ * Raises an error unless an exact guard can cover a table, which is attached with or below `rel`.
+ */
 static void
 CheckAttached(Oid relid, Relation rel, const GuardClause &clause, Oid guarded)
 {
@@ -617,7 +622,7 @@ LoadAttachedRows(Relation rel, const GuardClause &clause, Oid guarded, const cha
 	return true;
 }
 
-/* Whether a table that is to be attached can have rows. It is not locked yet. */
+/* Returns whether a table that will be attached can have rows. It is not locked yet. */
 static bool
 MayHaveRows(Oid relid)
 {

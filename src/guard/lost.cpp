@@ -1,23 +1,24 @@
 /*
- * Rows that were left out as duplicates of a row that goes next, by the same query.
+ * Rows that were left out as duplicates of a row that the same query deletes afterwards.
  *
- * A trigger BEFORE DELETE that fires before the guard's copies the row to another table of the
- * same filter; or a function in the condition of a DELETE inserts the row anew; or MERGE inserts
- * a row before it deletes the one with its key. The row that is inserted is a duplicate then,
- * since the other one is still there. Under `skip` it is left out, and both would be lost.
+ * Examples: a trigger BEFORE DELETE that fires before the guard's trigger copies the row to another
+ * table of the same filter; a function in the condition of a DELETE inserts the row again; MERGE
+ * inserts a row before it deletes the row with the same key. The inserted row is a duplicate at
+ * that time, because the other row still exists. In mode `skip` it is left out, and both rows would
+ * be lost.
  *
  * So the keys of rows that were left out are kept for a while, each with the command that was
- * running. A query that deletes a row has left it out, or something inside of it has, if that
- * command is not older than the query's snapshot. An earlier statement is older: this marks
- * its command as one that has changed something, so that the next one has another id. What ON
- * DELETE CASCADE deletes at the end of a query is deleted by that query. Queries that a rule has
- * made out of one statement count as one query (statement.cpp). A function or trigger inside of
- * such a query deletes rows for the statement, too: a row counts that an earlier query has left
- * out.
+ * running. A query that deletes a row has left it out, itself or in a query inside it, if that
+ * command is not older than the query's snapshot. An earlier statement is older: this code marks
+ * its command as one that has changed something, so that the next command has another id. Rows that
+ * ON DELETE CASCADE deletes at the end of a query are deleted by that query. Queries that a rule
+ * has made from one statement count as one query (statement.cpp). A function or trigger inside such
+ * a query deletes rows for the statement, too, so rows that an earlier query of the statement has
+ * left out count.
  *
- * The memory is bounded by what a hash table of a query may take. Beyond it the keys are
- * forgotten, all at once; and a query that deletes a row after it has left out more rows than
- * that is an error, since the row may be the twin of one of them.
+ * Memory is limited to that of a hash table of a query. Beyond that all keys are dropped. A query
+ * that then deletes a row, after it has left out more rows than that, raises an error, because the
+ * row may be the twin of one of them.
  */
 #include "guard/guard.hpp"
 #include "guard/statement.hpp"
@@ -37,35 +38,35 @@ namespace
 {
 
 /*
- * A row that was left out. Those of a subtransaction, and of all that are inside of it, are the
- * last ones when it aborts.
+ * A row that was left out. The rows of a subtransaction, and of all inside it, are the last ones
+ * when it aborts.
  */
 struct LeftOut
 {
 	uint64 key; /* see DeletedKeyOf() */
 	CommandId command;
 	SubTransactionId subid;
-	uint32 next; /* the one before it in the same chain, plus one; or 0 */
+	uint32 next; /* the row before it in the same chain, plus one; or 0 */
 };
 
-/* A filter of rows that were left out. */
+/* A filter whose rows were left out. */
 struct LeftOutOf
 {
 	Oid filter;
 	CommandId last;
 	bool has_forgotten;
-	CommandId forgotten; /* the last one whose rows were forgotten */
+	CommandId forgotten; /* the last command whose rows were dropped */
 };
 
 /*
- * A query that runs or ends as a part of a statement: by ON DELETE CASCADE, or a rule has made
- * it. On the stack.
+ * A query that runs or ends as a part of a statement: by ON DELETE CASCADE, or because a rule has
+ * made it. On the stack.
  */
 struct Part
 {
 	MemoryContext query; /* or NULL, if it ends */
 	CommandId since;     /* the snapshot of the first query of the statement */
-	CommandId own;       /* the query's own snapshot, if a rule has made it; or `since` */
+	CommandId own;       /* the query's own snapshot, if a rule has made it; else `since` */
 	const Part *outer;
 };
 
@@ -73,14 +74,14 @@ struct Part
 
 constexpr uint32 FEWEST_ROWS = 64;
 
-/* All in TopTransactionContext; the numbers are powers of two. */
+/* All are in TopTransactionContext. The numbers are powers of two. */
 static LeftOut *rows = NULL;
 static uint32 row_count;
 static uint32 row_room;
 static uint32 most_rows;
-static uint32 *chains = NULL; /* for look-ups */
+static uint32 *chains = NULL; /* for lookups */
 static uint32 chain_count;
-static uint32 chained; /* so many rows are in one */
+static uint32 chained; /* number of rows that are in a chain */
 static LeftOutOf *filters = NULL;
 static int filter_count;
 static int filter_room;
@@ -93,8 +94,8 @@ static ExecutorFinish_hook_type previous_executor_finish = NULL;
 static ExecutorRun_hook_type previous_executor_run = NULL;
 
 /*
- * Whether the calling trigger is fired by the query of the client's statement itself, and that
- * is an INSERT that only inserts, or COPY.
+ * Returns whether the calling trigger is fired by the query of the client's statement itself, and
+ * that is COPY or an INSERT that only inserts.
  */
 static bool
 IsPlainInsert(void)
@@ -129,7 +130,7 @@ ChainOf(uint64 key)
 	return &chains[key & (chain_count - 1)];
 }
 
-/* Puts the rows into chains that are not in one yet. */
+/* Puts the rows that are not in a chain yet into chains. */
 static void
 ChainRows(void)
 {
@@ -155,9 +156,9 @@ ChainRows(void)
 }
 
 /*
- * Whether a command's rows are those that matter to a deletion: it is not older than `since`, or
- * it belongs to an earlier query of a statement of which the deletion is a part, or is inside of
- * one.
+ * Returns whether a command's rows matter to a deletion. They do if the command is not older than
+ * `since`, or belongs to an earlier query of a statement of which the deletion is a part, or in
+ * which it is nested.
  */
 static bool
 Matters(CommandId command, CommandId since)
@@ -170,7 +171,7 @@ Matters(CommandId command, CommandId since)
 	return false;
 }
 
-/* Whether a row up to this command may be one that matters to something inside of a part. */
+/* Returns whether a row up to this command may matter to a deletion inside a part. */
 static bool
 MayMatter(CommandId command)
 {
@@ -249,7 +250,10 @@ RememberLeftOut(Oid filter, uint64 hash)
 	rows[row_count++] = {key, last_command, subid, 0};
 }
 
-/* The snapshot of the query that fires the calling trigger, or of the one that it is part of. */
+/*
+ * Returns the snapshot of the query that fires the calling trigger, or of the statement that it is
+ * part of.
+ */
 static CommandId
 SnapshotOfQuery(void)
 {
@@ -281,19 +285,19 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 		return;
 	since = SnapshotOfQuery();
 	if (IsLeftOut(DeletedKeyOf(filter, hash), since))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 updates
-					 ? errmsg("cannot change the key of a row of table \"%s\" after the same "
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 updates ? errmsg("cannot change the key of a row of table \"%s\" after the same "
 							  "statement has left out a duplicate of it",
 							  RelationGetRelationName(rel))
 					 : errmsg("cannot delete a row of table \"%s\" after the same statement has "
 							  "left out a duplicate of it",
 							  RelationGetRelationName(rel)),
-				 errdetail("The row that was left out would be lost."),
-				 errhint(
-					 "Insert the row after the other one is gone, for example in a trigger AFTER "
-					 "DELETE OR UPDATE.")));
+			 errdetail("The row that was left out would be lost."),
+			 errhint(
+				 "Insert the row after the other row was removed, for example in a trigger AFTER "
+				 "DELETE OR UPDATE.")));
 	if (of->has_forgotten && (of->forgotten >= since || MayMatter(of->forgotten)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -301,14 +305,14 @@ CheckLeftOut(Relation rel, Oid filter, uint64 hash, bool updates)
 						"its key is changed",
 						RelationGetRelationName(rel)),
 				 errdetail("One of the rows that the statement has left out may be a duplicate of "
-						   "this row, and would be lost."),
+						   "this row, and it would be lost."),
 				 errhint("Raise work_mem, or delete the rows in a statement of its own, before "
 						 "others are inserted.")));
 }
 
 /* ---- queries that are a part of a statement ---------------------------------------------- */
 
-/* Whether a query can delete rows at its end, by cascade. */
+/* Returns whether a query can delete rows at its end, by cascade. */
 static bool
 MayCascade(const QueryDesc *query)
 {
@@ -334,7 +338,7 @@ GuardExecutorFinish(QueryDesc *query)
 	const Part part = {NULL, SnapshotOfStatement(query), OwnSnapshot(query), parts};
 	const bool continues = part.since < part.own;
 
-	/* Those of a query without triggers of its own fire at the end of the outer one. */
+	/* Triggers of a query without triggers of its own fire at the end of the outer query. */
 	if ((!MayCascade(query) && !continues) ||
 		(query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0 || query->snapshot == NULL)
 	{
@@ -370,7 +374,9 @@ RunQuery(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 static void
 GuardExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count ONCE_PARAMETER)
 {
-	/* The server runs what cascades without triggers of its own, at the end of another query. */
+	/*
+	 * The server runs cascading queries without triggers of their own, at the end of another query.
+	 */
 	const bool cascades =
 		is_finishing && (query->estate->es_top_eflags & EXEC_FLAG_SKIP_TRIGGERS) != 0;
 	const CommandId since = cascades ? finishing_since : SnapshotOfStatement(query);

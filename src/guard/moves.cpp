@@ -1,17 +1,17 @@
 /*
- * Rows that move to a guarded partition from one that is not guarded, or to a table from
- * one that it inherits from.
+ * Rows that move to a guarded partition from one that is not guarded, or to a table from a table
+ * that it inherits from.
  *
- * An UPDATE or MERGE that moves a row to another partition deletes it there and inserts it
- * here. Where the guard's triggers fire for both, the row is known by them (triggers.cpp).
- * Where the partition that it leaves has no guard of that filter, or its triggers do not
- * fire, a BEFORE INSERT trigger looks the same as for a new row; to leave that row out
- * would lose it. So such a row, if its key was seen, is an error.
+ * An UPDATE or MERGE that moves a row to another partition deletes it there and inserts it here. If
+ * the guard's triggers fire for both, the row is known by them (triggers.cpp). If the partition
+ * that it leaves has no guard of that filter, or its triggers do not fire, a BEFORE INSERT trigger
+ * cannot distinguish it from a new row, and leaving that row out would lose it. So such a row
+ * raises an error if its key was seen.
  *
- * What tells it from a new row: the kind of the query, and the server's own count of the
- * rows that this transaction has deleted from each table, which goes up just before a
- * moved row is inserted. Queries are known from the executor's hook; but a query that was
- * running when the library was loaded is not, nor is a worker that applies changes.
+ * Two things distinguish it from a new row: the kind of the query, and the server's own count of
+ * the rows that this transaction has deleted from each table, which is incremented just before a
+ * moved row is inserted. Queries are known from the executor's hook. But a query that was running
+ * when the library was loaded is not known, nor is a worker that applies changes.
  */
 #include "guard/inherit.hpp"
 #include "pg/compat_storage.hpp"
@@ -45,12 +45,15 @@ extern "C" {
 namespace
 {
 
-/* A query that is known: those that move rows, and all of the statement that loaded us. */
+/*
+ * A query that is known: those that move rows, and all queries of the statement that loaded the
+ * library.
+ */
 struct GuardQuery
 {
 	MemoryContextCallback over;
 	GuardQuery *below;
-	MemoryContext context; /* of the query; holds this too */
+	MemoryContext context; /* of the query; this struct is also in it */
 	bool may_move;
 	bool only_moves;
 };
@@ -72,7 +75,7 @@ GuardQueryOver(void *arg)
 		}
 }
 
-/* Whether a plan changes rows of a partitioned table in place. */
+/* Returns whether a plan changes rows of a partitioned table in place. */
 static bool
 MovesRows(const Plan *plan)
 {
@@ -83,7 +86,10 @@ MovesRows(const Plan *plan)
 	return modify->operation == CMD_UPDATE || IS_MERGE(modify->operation);
 }
 
-/* The same of a whole statement; and whether every row that it inserts is one that moves. */
+/*
+ * Does the same for a whole statement, and sets whether every row that it inserts is one that
+ * moves.
+ */
 static bool
 MovesInside(const PlannedStmt *statement, bool *only_moves)
 {
@@ -96,7 +102,7 @@ MovesInside(const PlannedStmt *statement, bool *only_moves)
 	may_move = MovesRows(statement->planTree);
 	*only_moves = may_move && statement->commandType == CMD_UPDATE && !statement->hasModifyingCTE;
 
-	/* A WITH clause's UPDATE is a plan of its own. */
+	/* The UPDATE of a WITH clause is a separate plan. */
 	if (statement->hasModifyingCTE)
 		foreach(cell, statement->subplans)
 			may_move = may_move || MovesRows((const Plan *) lfirst(cell));
@@ -130,7 +136,10 @@ GuardExecutorStart(QueryDesc *query, int eflags)
 	}
 }
 
-/* Whether a query, which runs in this context, may move rows, and only moves them. */
+/*
+ * Returns whether a query that runs in this context may move rows, and sets whether it only moves
+ * rows.
+ */
 static bool
 MayMove(MemoryContext context, bool *only_moves)
 {
@@ -146,7 +155,7 @@ MayMove(MemoryContext context, bool *only_moves)
 	if (loading_statement != GetCurrentStatementStartTimestamp())
 		return false;
 
-	/* The statement itself, not one inside of it: then the portal has its plan. */
+	/* For the statement itself, not for one inside it, the portal has the plan. */
 	if (ActivePortal != NULL && MemoryContextGetParent(context) == ActivePortal->portalContext)
 	{
 		ListCell *cell;
@@ -156,7 +165,7 @@ MayMove(MemoryContext context, bool *only_moves)
 			const PlannedStmt *statement = (const PlannedStmt *) lfirst(cell);
 			bool only;
 
-			/* A utility statement, as EXPLAIN is, can run any query. */
+			/* A utility statement, such as EXPLAIN, can run any query. */
 			if (statement->commandType == CMD_UTILITY || MovesInside(statement, &only))
 				return true;
 		}
@@ -193,7 +202,7 @@ RootOfPartition(Relation rel)
 	return root;
 }
 
-/* Whether rows that leave this partition are seen by the guard of a filter. */
+/* Returns whether the guard of a filter sees rows that leave this partition. */
 static bool
 IsGuardedBy(Relation rel, Oid filter, Oid function)
 {
@@ -207,7 +216,7 @@ IsGuardedBy(Relation rel, Oid filter, Oid function)
 		   GuardTriggerFires(triggers.remove->tgenabled);
 }
 
-/* What was found last: for a query, a tree of partitions and a filter. */
+/* The last result: for a query, a tree of partitions and a filter. */
 static MemoryContext found_in = NULL;
 static Oid found_root;
 static Oid found_filter;
@@ -221,8 +230,8 @@ FoundPartitionsOver(void *arg)
 }
 
 /*
- * The target is one of the partitions that are looked at: it is guarded, or its guard's
- * trigger would not ask. All targets of a query share what was found.
+ * The target is one of the partitions that are checked: it is guarded, or its guard's trigger would
+ * not call this. All targets of a query share the result.
  */
 UnguardedPartitions *
 FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *plan, Oid function)
@@ -243,7 +252,7 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 
 		foreach(cell, tables)
 		{
-			/* Only looked at, and only for its triggers: it needs no lock. */
+			/* The table is only read for its triggers, so it needs no lock. */
 			Relation table = RelationIdGetRelation(lfirst_oid(cell));
 
 			if (!RelationIsValid(table))
@@ -270,9 +279,9 @@ FindUnguardedPartitions(MemoryContext context, Relation rel, const GuardPlan *pl
 /* ---- deleted rows, by the server's own count ---------------------------------- */
 
 /*
- * How many rows this session has ever deleted from a table, whatever became of that: it
- * never goes down while the table's statistics are not sent away, at the end of the
- * transaction. -1: nobody counts.
+ * Returns how many rows this session has ever deleted from a table, committed or not. The count
+ * never decreases before the table's statistics are sent, at the end of the transaction. -1:
+ * nothing is counted.
  */
 static int64
 CountDeleted(Oid table)
@@ -296,8 +305,8 @@ CountDeleted(Oid table)
 }
 
 /*
- * The partition that a moved row comes from is open in the query, so its count is there and
- * has changed since the last look, whatever has happened to others.
+ * The partition that a moved row comes from is open in the query. So its count exists and has
+ * changed since the last check, whatever has happened to others.
  */
 bool
 MayComeFromUnguarded(UnguardedPartitions *unguarded)
@@ -320,7 +329,7 @@ MayComeFromUnguarded(UnguardedPartitions *unguarded)
 
 /* ---- tables that inherit ---------------------------------------------------- */
 
-/* Whether a table itself holds a row that we can see. */
+/* Returns whether a table itself holds a row that is visible to us. */
 static bool
 HasRows(Relation rel)
 {
@@ -335,7 +344,10 @@ HasRows(Relation rel)
 	return found;
 }
 
-/* Whether a table has a trigger that calls a function: of a guard that may be incomplete. */
+/*
+ * Returns whether a table has a trigger that calls a function: that of a guard which may be
+ * incomplete.
+ */
 static bool
 HasTriggerOf(Relation rel, Oid function)
 {
@@ -355,18 +367,17 @@ RefuseWhileParentHasRows(Relation rel, Oid parent)
 			 errmsg("cannot leave a duplicate out of table \"%s\" while its parent \"%s\" has rows",
 					RelationGetRelationName(rel), get_rel_name(parent)),
 			 errdetail("If the rows of the parent are being moved here, they would be lost."),
-			 errhint(
-				 "To move them, delete and insert them in one transaction, for example by one "
-				 "statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or take "
-				 "the guard off with dedup_unguard() first.")));
+			 errhint("To move them, delete and insert them in one transaction, for example by one "
+					 "statement WITH moved AS (DELETE FROM ONLY ... RETURNING *) INSERT ..., or "
+					 "remove the guard with dedup_unguard() first.")));
 	pg_unreachable();
 }
 
 /*
- * Rows are moved from a table to one that inherits from it by copying them and truncating
- * the parent afterwards. The copies are duplicates while the parent has the rows; to leave
- * them out would lose them. So while a parent with the same filter has rows of its own,
- * a duplicate is an error.
+ * Rows are moved from a table to one that inherits from it by copying them and truncating the
+ * parent afterwards. The copies are duplicates while the parent has the rows, and leaving them out
+ * would lose them. So while a parent with the same filter has rows of its own, a duplicate raises
+ * an error.
  */
 Oid
 GuardedParentWithRows(Relation rel, Oid filter, Oid function)
@@ -450,7 +461,7 @@ CheckMarkedCopies(Relation heap)
 							"in a table that inherits from it",
 							RelationGetRelationName(heap)),
 					 errdetail("If its rows were moved there, they are no duplicates."),
-					 errhint("Take the guard off with dedup_unguard() first.")));
+					 errhint("Remove the guard with dedup_unguard() first.")));
 }
 
 void

@@ -1,6 +1,6 @@
 /*
- * What a table's guard is, read from its triggers and indexes (guard.hpp), and the
- * session's cache of it.
+ * Reads the definition of a table's guard from its triggers and indexes (guard.hpp), and caches it
+ * in the session.
  */
 #include "guard/inherit.hpp"
 #include "pg/keys.hpp"
@@ -33,7 +33,7 @@ struct GuardPlanEntry
 {
 	Oid trigger;
 	Oid table;
-	bool changed; /* the table, perhaps: it may have another parent */
+	bool changed; /* the table may have changed: it may have another parent */
 	GuardPlan *plan;
 };
 
@@ -43,13 +43,12 @@ static MemoryContext guard_plan_context = NULL;
 static HTAB *guard_plans = NULL;
 static long guard_plans_made = 0;
 
-/* So many plans are kept; more are thrown away together, between transactions. */
+/* The most plans that are kept; if there are more, all are dropped between transactions. */
 constexpr long GUARD_PLANS_KEPT = 256;
 
 /*
- * A flaw is the DETAIL of an error: what is wrong with a guard. Any role that owns a
- * table can make triggers and indexes for it by hand, so nothing that they say is
- * taken for granted.
+ * A flaw is the DETAIL of an error: what is wrong with a guard. Every role that owns a table can
+ * make triggers and indexes for it by hand, so everything in them is checked.
  */
 
 /* ---- triggers --------------------------------------------------------------- */
@@ -78,7 +77,7 @@ IsTruncateTrigger(const Trigger *trigger)
 	return trigger->tgtype == TRIGGER_TYPE_TRUNCATE;
 }
 
-/* Why a trigger that fires afterwards is not one of a guard, or NULL if it is. */
+/* Returns why a trigger that fires afterwards is not one of a guard, or NULL if it is. */
 static const char *
 FlawOfLateTrigger(const Trigger *trigger)
 {
@@ -93,7 +92,7 @@ FlawOfLateTrigger(const Trigger *trigger)
 	return NULL;
 }
 
-/* Why a trigger is not one of a guard, or NULL if it is. */
+/* Returns why a trigger is not one of a guard, or NULL if it is. */
 static const char *
 FlawOfTrigger(const Trigger *trigger)
 {
@@ -130,7 +129,7 @@ FlawOfTrigger(const Trigger *trigger)
 		"ROW and one AFTER TRUNCATE, too.");
 }
 
-/* Where a trigger belongs that is one of a guard. */
+/* Returns the field for a trigger of a guard. */
 static const Trigger **
 PlaceOfTrigger(GuardTriggers *triggers, const Trigger *trigger)
 {
@@ -141,8 +140,8 @@ PlaceOfTrigger(GuardTriggers *triggers, const Trigger *trigger)
 }
 
 /*
- * Finds the triggers that call `function`. Returns a flaw of one of them, which is then
- * in `odd`, or NULL.
+ * Finds the triggers that call `function`. Returns a flaw of one of them, which is then in `odd`,
+ * or NULL.
  */
 static const char *
 FindTriggers(Relation rel, Oid function, GuardTriggers *found, const Trigger **odd)
@@ -201,7 +200,7 @@ FindGuardFunction(Relation rel, bool fires)
 	List *functions = NIL;
 	ListCell *cell;
 
-	/* The list can go when a function is looked up. */
+	/* A lookup of a function can free the list of triggers. */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 		if (TRIGGER_FOR_DELETE(triggers->triggers[i].tgtype) &&
 			TRIGGER_FOR_BEFORE(triggers->triggers[i].tgtype) &&
@@ -245,8 +244,8 @@ GuardedTable(Oid trigger)
 /* ---- the clause ------------------------------------------------------------- */
 
 /*
- * Why the live filter that a guard names cannot serve it; a flaw, or NULL. Needs no lock: the
- * filter cannot be dropped while the trigger that names it is there.
+ * Returns why the live filter that a guard names cannot serve it: a flaw, or NULL. Needs no lock,
+ * because the filter cannot be dropped while the trigger that names it exists.
  */
 static const char *
 FlawOfItsFilter(const GuardOptions &options, const GuardClause &clause)
@@ -339,7 +338,7 @@ HasArguments(const GuardPlan *plan, const Trigger *write)
 	return true;
 }
 
-/* The plan that was made for a write trigger, if nothing of it has changed since. */
+/* Returns the plan that was made for a write trigger, if nothing about it has changed since. */
 static const GuardPlan *
 FindCachedPlan(const GuardTriggers &triggers)
 {
@@ -352,7 +351,7 @@ FindCachedPlan(const GuardTriggers &triggers)
 		!HasArguments(entry->plan, triggers.write) ||
 		entry->plan->function != triggers.write->tgfoid)
 		return NULL;
-	/* What is said below can move the triggers. */
+	/* The calls below can move the triggers. */
 	if (unlikely(entry->changed))
 	{
 		entry->changed = false;
@@ -363,9 +362,9 @@ FindCachedPlan(const GuardTriggers &triggers)
 }
 
 /*
- * Makes a plan and puts it into the cache; returns a flaw, or NULL. A plan that is
- * replaced stays, since a query may be using it. A plan that has a flaw, or whose making
- * fails, goes with the caller's memory.
+ * Makes a plan and puts it into the cache. Returns a flaw, or NULL. A replaced plan is kept,
+ * because a query may be using it. A plan with a flaw, or whose making fails, is freed with the
+ * caller's memory.
  */
 static const char *
 MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **made)
@@ -390,7 +389,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	plan->constraint = plan->arguments[1];
 	plan->function = triggers.write->tgfoid;
 
-	/* The relation's triggers can be others, at another place, after any look-up. */
+	/* After any lookup, the relation's triggers can be different ones, at another place. */
 	flaw = ReadClause(plan->qual, &plan->clause);
 	MemoryContextSwitchTo(old);
 	if (flaw == NULL)
@@ -418,7 +417,9 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	plan->guarded = GuardedTable(trigger);
 	if (!OidIsValid(plan->guarded))
 		return gettext_noop("One of its triggers has just been dropped.");
-	/* It could make the filter forget keys, or take it for one that has those of its own table. */
+	/*
+	 * This guard could make the filter forget keys, or assume that it has those of its own table.
+	 */
 	if (IsExactElsewhere(plan->clause.filter, plan->guarded))
 		return gettext_noop("Its live filter is that of the exact guard of another table.");
 
@@ -440,7 +441,7 @@ MakeGuardPlan(Relation rel, const GuardTriggers &triggers, const GuardPlan **mad
 	return NULL;
 }
 
-/* What is wrong with the triggers by which a guard forgets, or NULL. */
+/* Returns what is wrong with the triggers by which a guard forgets, or NULL. */
 static const char *
 FlawOfForgetting(Oid relid, const GuardTriggers &triggers, const GuardPlan *plan, bool deletes)
 {
@@ -452,7 +453,10 @@ FlawOfForgetting(Oid relid, const GuardTriggers &triggers, const GuardPlan *plan
 				   : NULL;
 	if (triggers.forget == NULL)
 		return no_forget_trigger;
-	/* TRUNCATE fires no triggers of rows; the trigger of the guarded table is for all below it. */
+	/*
+	 * TRUNCATE fires no triggers for rows. The trigger of the guarded table is for all tables below
+	 * it.
+	 */
 	if (triggers.truncate == NULL && !write->tgisclone && plan->guarded == relid)
 		return no_truncate_trigger;
 	if (!deletes &&
@@ -464,10 +468,9 @@ FlawOfForgetting(Oid relid, const GuardTriggers &triggers, const GuardPlan *plan
 }
 
 /*
- * Finds the plan of a table's guard, from this session's cache if its triggers are as
- * they were, and holds it against the table. Returns a flaw, or NULL. If the flaw is
- * that of one trigger, it is in `odd`; a table that has no guard has the flaw of no
- * triggers.
+ * Finds the plan of a table's guard, in this session's cache if its triggers are unchanged, and
+ * checks it against the table. Returns a flaw, or NULL. If the flaw is that of one trigger, it is
+ * in `odd`. A table without a guard has the flaw that it has no triggers.
  */
 static const char *
 ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan, GuardTriggers *triggers,
@@ -494,7 +497,7 @@ ReadGuard(Relation rel, Oid function, bool deletes, const GuardPlan **plan, Guar
 	flaw = *plan != NULL ? FlawOfClause(rel, (*plan)->clause) : MakeGuardPlan(rel, *triggers, plan);
 	if (flaw != NULL)
 		return flaw;
-	/* The relation's triggers can be others, at another place, after a look-up. */
+	/* After a lookup, the relation's triggers can be different ones, at another place. */
 	flaw = FindTriggers(rel, function, triggers, odd);
 	return flaw != NULL ? flaw : FlawOfForgetting(RelationGetRelid(rel), *triggers, *plan, deletes);
 }
@@ -541,20 +544,21 @@ GetGuardPlan(Relation rel, Oid function)
 	if (flaw == not_enabled_alike)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
+				 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
 						RelationGetRelationName(rel)),
 				 errdetail_internal("%s", _(flaw)),
 				 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" in the same way.",
 						 triggers.write->tgname, triggers.remove->tgname)));
 	if (flaw == not_forgetting_alike)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("the triggers of the guard of table \"%s\" are not enabled alike",
-							   RelationGetRelationName(rel)),
-						errdetail_internal("%s", _(flaw)),
-						errhint("ALTER TABLE ... ENABLE TRIGGER each of \"%s\", \"%s\", \"%s\" and "
-								"\"%s\" in the same way.",
-								GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
-								GUARD_TRUNCATE_TRIGGER)));
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
+						RelationGetRelationName(rel)),
+				 errdetail_internal("%s", _(flaw)),
+				 errhint("ALTER TABLE ... ENABLE TRIGGER each of \"%s\", \"%s\", \"%s\" and "
+						 "\"%s\" in the same way.",
+						 GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
+						 GUARD_TRUNCATE_TRIGGER)));
 	if (flaw == not_a_heap_table)
 		ReportUnguardable(rel);
 	ReportIncompleteGuard(rel, flaw);
@@ -655,7 +659,7 @@ CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" has no valid guard index", RelationGetRelationName(rel)),
-				 errdetail("Without it a key would count even if its row did not land."),
+				 errdetail("Without it, a key would count even if its row was not inserted."),
 				 errhint(
 					 "REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
 }

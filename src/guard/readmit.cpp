@@ -1,9 +1,9 @@
 /*
- * dedup_readmit(): rows that were refused wrongly come back from the side table (divert.hpp).
+ * dedup_readmit(): brings rows that were refused wrongly back from the side table (divert.hpp).
  *
- * Writers of the guarded table are kept out meanwhile. refused.cpp finds the rows that come back.
- * They are inserted one by one, past the filter: the guard's trigger lets the one row pass that
- * this session is bringing back. An exact guard judges them as any rows.
+ * Writers of the guarded table are kept out meanwhile. refused.cpp finds the rows to bring back.
+ * They are inserted one by one and bypass the filter: the guard's trigger lets the one row pass
+ * that this session is bringing back. An exact guard judges them like all rows.
  */
 #include "guard/chunk.hpp"
 #include "guard/inherit.hpp"
@@ -27,7 +27,7 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-/* ---- the row that comes back ----------------------------------------------------------- */
+/* ---- the row that is brought back ----------------------------------------------------- */
 
 namespace
 {
@@ -35,18 +35,18 @@ namespace
 struct Returning
 {
 	Oid guarded;
-	int depth; /* of triggers, where the row is inserted */
+	int depth; /* nesting depth of triggers at which the row is inserted */
 	bool has_key;
 	uint64 hash;
-	bool refused; /* in turn */
+	bool refused; /* it was refused again */
 };
 
 } /* namespace */
 
-/* NULL: dedup_readmit() inserts no row just now. */
+/* NULL: dedup_readmit() is not inserting a row. */
 static Returning *returning = NULL;
 
-/* Whether the calling trigger is fired for a row of the INSERT itself. */
+/* Returns whether the calling trigger is fired for a row of the INSERT itself. */
 static bool
 IsReturning(const GuardPlan *plan)
 {
@@ -81,7 +81,7 @@ Prepare(const char *command, int parameters, Oid *types)
 	return plan;
 }
 
-/* The INSERT of the columns that the row has values for. */
+/* Prepares the INSERT of the columns for which the row has values. */
 static void
 PrepareReturn(Readmission *readmission)
 {
@@ -104,7 +104,7 @@ PrepareReturn(Readmission *readmission)
 		appendStringInfo(&values, "%s$%d", n == 0 ? "" : ", ", n + 1);
 		types[n++] = column->atttypid;
 	}
-	/* A row without columns has no key, and no guard that refuses it. */
+	/* A row without columns has no key, and no guard refuses it. */
 	readmission->insert =
 		Prepare(psprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE VALUES (%s)",
 						 QualifiedGuardName(RelationGetRelid(readmission->rel)), columns.data,
@@ -169,7 +169,7 @@ InsertRow(Readmission *readmission, const Refused &refused)
 	return true;
 }
 
-/* Takes the row out of the side table. */
+/* Deletes the row from the side table. */
 static void
 RemoveRefused(Readmission *readmission, Refused *refused)
 {
@@ -187,15 +187,18 @@ RemoveRefused(Readmission *readmission, Refused *refused)
 	if (result < 0)
 		elog(ERROR, "could not delete a row: %s", SPI_result_code_string(result));
 	if (result != SPI_OK_DELETE || SPI_processed != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("could not delete a row from table \"%s\"",
-						RelationGetRelationName(leaf->rel)),
-				 errdetail("Another transaction, or a trigger, rule or policy of the table, is in "
-						   "the way.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("could not delete a row from table \"%s\"", RelationGetRelationName(leaf->rel)),
+			 errdetail(
+				 "Another transaction, or a trigger, rule or policy of the table, prevents it.")));
 }
 
-/* Reads a row as it was refused; its functions run as the table's owner. */
+/*
+ * Reads a row as it was when it was refused. Its functions run with the rights of the table's
+ * owner.
+ */
 static bool
 ReadAsOwner(Readmission *readmission, const Refused &refused)
 {
@@ -241,7 +244,10 @@ BringBack(Readmission *readmission)
 
 /* ---- the call ------------------------------------------------------------------------- */
 
-/* Raises an error if a running query of this session uses a table, beside so many references. */
+/*
+ * Raises an error if a running query of this session uses a table, apart from `references`
+ * references.
+ */
 static void
 RequireUnused(Relation rel, int references)
 {
@@ -253,8 +259,8 @@ RequireUnused(Relation rel, int references)
 }
 
 /*
- * Raises an error if rows would land in a table, which may be a partition, without its guard, or
- * in the middle of a query.
+ * Raises an error if rows would be inserted into a table (which may be a partition) without its
+ * guard, or during a query on it.
  */
 static void
 RequireEnabled(Oid relid, Oid function, bool is_guarded)
@@ -267,11 +273,11 @@ RequireEnabled(Oid relid, Oid function, bool is_guarded)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the guard of table \"%s\" is not enabled", RelationGetRelationName(rel)),
-				 errdetail("Rows that are brought back would not be judged.")));
+				 errdetail("Rows that are brought back would not be checked.")));
 	relation_close(rel, NoLock);
 }
 
-/* The guarded table, with those below it locked and their guards enabled. */
+/* Opens the guarded table. The tables below it are locked, and their guards must be enabled. */
 static void
 OpenGuarded(Oid relid, Readmission *readmission)
 {
@@ -334,7 +340,7 @@ CheckSide(const Readmission *readmission)
 	relation_close(side, NoLock);
 }
 
-/* Opens the side table's rows as those of the table that they come back into. */
+/* Opens the side table's rows as rows of the table into which they are brought back. */
 static void
 OpenRows(Readmission *readmission, Relation rel, const GuardPlan *plan)
 {
@@ -347,7 +353,7 @@ OpenRows(Readmission *readmission, Relation rel, const GuardPlan *plan)
 	OpenSideRows(&readmission->side, rel, plan->clause);
 }
 
-/* Reads the refused rows, and finds those that come back. */
+/* Reads the refused rows, and finds those to bring back. */
 static void
 FindRows(Readmission *readmission, const LiveFilter &filter)
 {
@@ -374,7 +380,10 @@ WhereRowsReturn(const GuardPlan *plan, Relation rel)
 																				   : relid;
 }
 
-/* The tables into which rows can come back: the guarded table, and those that inherit from it. */
+/*
+ * Returns the tables into which rows can be brought back: the guarded table, and those that inherit
+ * from it.
+ */
 static List *
 TargetsOf(Readmission *readmission)
 {
@@ -420,8 +429,8 @@ ReturnTo(Readmission *readmission, Oid target)
 /*
  * dedup_readmit(table regclass) returns bigint
  *
- * Brings back the rows that the guard of a table has refused although there is no row of their
- * key in it. As the owner of the table. Returns how many.
+ * Brings back the rows that the guard of a table has refused although the table has no row with
+ * their key. Runs with the rights of the table's owner. Returns the number of rows.
  */
 DEDUP_FUNCTION(dedup_readmit)
 {
@@ -439,7 +448,7 @@ DEDUP_FUNCTION(dedup_readmit)
 	OpenGuarded(PG_GETARG_OID(0), &readmission);
 	CheckSide(&readmission);
 
-	/* All that has committed until now, and that this transaction has done. */
+	/* It shows everything that was committed until now, and this transaction's own work. */
 	CommandCounterIncrement();
 	readmission.snapshot = RegisterSnapshot(GetTransactionSnapshot());
 	readmission.context = AllocSetContextCreateInternal(CurrentMemoryContext, "dedup_readmit",

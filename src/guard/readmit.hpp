@@ -1,5 +1,6 @@
 /*
- * What the parts of dedup_readmit() share: readmit.cpp brings rows back that refused.cpp has found.
+ * The common declarations of dedup_readmit(): refused.cpp finds the rows, and readmit.cpp brings
+ * them back.
  */
 #ifndef STREAMDEDUP_GUARD_READMIT_HPP
 #define STREAMDEDUP_GUARD_READMIT_HPP
@@ -16,8 +17,8 @@ extern "C" {
 struct Refused
 {
 	uint64 hash;
-	TimestampTz at; /* refused_at; or the latest time there is, if that is NULL */
-	int table;      /* of the side table's */
+	TimestampTz at; /* refused_at; or the latest possible time, if that is NULL */
+	int table;      /* index among the side table's tables */
 	ItemPointerData tid;
 	bool has_key;
 	bool stays;
@@ -27,11 +28,12 @@ struct Readmission
 {
 	Relation guarded;       /* the guarded table */
 	const GuardPlan *guard; /* its guard */
-	Relation rel;           /* into which rows come back: that one, or one that inherits from it */
-	const GuardPlan *plan;  /* of its guard */
+	/* the table into which rows are brought back: the guarded one, or one that inherits from it */
+	Relation rel;
+	const GuardPlan *plan; /* of its guard */
 	KeyReader reader;
 	dedup::KeySeed seed;
-	int64 ttl; /* rows with times so far apart have nothing to do with each other; or 0 */
+	int64 ttl; /* rows whose times are at least this far apart are independent; or 0 */
 	Snapshot snapshot;
 	SideRows side;
 	MemoryContext context;
@@ -39,7 +41,7 @@ struct Readmission
 	Refused *refused;
 	int count;
 	int room;
-	SPIPlanPtr insert;          /* NULL: not made yet */
+	SPIPlanPtr insert;          /* NULL: not prepared yet */
 	Bitmapset *insert_defaults; /* columns that it leaves out */
 	SPIPlanPtr *remove;         /* DELETE, from each of the side table's tables */
 };
@@ -47,16 +49,16 @@ struct Readmission
 /* Returns the tables that the refused rows name. */
 extern List *RefusingTables(const Readmission *readmission);
 
-/* Reads the rows that come back into `rel`. Runs as the owner of the guarded table. */
+/* Reads the rows to bring back into `rel`. Runs with the rights of the guarded table's owner. */
 extern void ScanSide(Readmission *readmission);
 
 /*
- * Lets those stay that have a row in the table, or an older refused row, with their key, unless the
- * guard is exact. Sorts all by their age.
+ * Keeps a row in the side table if the table has a row with its key, or if an older refused row has
+ * its key, unless the guard is exact. Sorts all by their age.
  */
 extern void ChooseRows(Readmission *readmission, const LiveFilter &filter);
 
-/* Reads a refused row again, as ReadSideRow() does. Returns false if it is gone. */
+/* Reads a refused row again, as ReadSideRow() does. Returns false if the row is gone. */
 extern bool FetchRefused(Readmission *readmission, const Refused &refused, bool all);
 
 #endif /* STREAMDEDUP_GUARD_READMIT_HPP */

@@ -1,28 +1,28 @@
 /*
- * dedup_rebuild(): fills the filter of guards anew from the rows of their tables, in the same
- * size or another, while others write to the tables.
+ * dedup_rebuild(): fills the filter of guards again from the rows of their tables, in the same size
+ * or another, while other sessions write to the tables.
  *
- *   1. A second file is filled with the keys of all rows that a snapshot shows, as loading does
- *      it (load.cpp). Writers go on with the old file.
- *   2. What has changed since is made up for, still while writers go on: keys of rows that have
- *      come are added, and keys of rows that have gone are taken out (changes.cpp).
- *   3. Writers are locked out (rebuild_locks.cpp), and the rest is made up for.
+ *   1. A second file is filled with the keys of all rows that a snapshot shows, as in a load
+ *      (load.cpp). Writers continue with the old file.
+ *   2. Changes since then are applied, still while writers continue: keys of new rows are
+ *      added, and keys of deleted rows are removed (changes.cpp).
+ *   3. Writers are locked out (rebuild_locks.cpp), and the remaining changes are applied.
  *   4. The filter gets the new file (live/replace.cpp).
  *
- * All of it is one transaction: whatever ends it early leaves the filter as it was.
+ * All of this is one transaction: if it ends early for any reason, the filter is unchanged.
  *
- * Why nothing is missing in the end. Whoever lands a row with a key has opened the filter in
- * RowExclusiveLock, and holds that lock to the end of his transaction. So when dedup_rebuild()
- * holds AccessExclusiveLock, each such row is committed, or of this transaction, or was rolled
- * back; and the last snapshot, which is taken then, shows which. No key is in flight in the old
- * file but for this transaction, whose rows that snapshot shows too. Whoever waits for the
- * lock has not looked at the filter yet, and finds the new file.
+ * Why no key is missing at the end. A transaction that inserts a row with a key has opened the
+ * filter in RowExclusiveLock, and holds that lock to its end. So when dedup_rebuild() holds
+ * AccessExclusiveLock, each such row is committed, or belongs to this transaction, or was rolled
+ * back. The last snapshot, which is taken then, shows which rows exist. No key is in flight in the
+ * old file except for this transaction, whose rows that snapshot shows too. A session that waits
+ * for the lock has not read the filter yet, and finds the new file.
  *
- * Snapshots are of now, also in a transaction of isolation level REPEATABLE READ: its own
- * snapshot does not show rows whose keys the old file has. If this transaction rolls back to a
- * savepoint, the rows that it has inserted since are gone. If dedup_rebuild() was called since,
- * too, the old file is back. If it was called before, the keys of those rows were in flight in
- * the new file, and are taken back as always.
+ * Snapshots are current, even in a transaction of isolation level REPEATABLE READ: its own snapshot
+ * does not show rows whose keys the old file has. If this transaction rolls back to a savepoint,
+ * the rows that it has inserted since then are removed. If dedup_rebuild() was also called since
+ * then, the old file is restored. If it was called before, the keys of those rows were in flight in
+ * the new file, and are taken back as usual.
  */
 #include "guard/changes.hpp"
 #include "guard/exact.hpp"
@@ -49,33 +49,35 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* If a pass finds as many changes, there is another one before writers are locked out. */
+/*
+ * If a pass finds at least this many changes, there is another pass before writers are locked out.
+ */
 constexpr int64 MANY_CHANGES = 10000;
 constexpr int MOST_PASSES = 4;
 
 namespace
 {
 
-/* Where a row is, in 64 bits: the number of its table, block and offset. */
+/* The place of a row in 64 bits: the number of its table, block and offset. */
 struct Place
 {
 	int table;
 	ItemPointerData tid;
 };
 
-/* A row that has come, and may have the key of another one. */
+/* A new row that may have the key of another row. */
 struct Suspect
 {
 	uint64 hash;
 	uint64 place;
 };
 
-/* Rows that have come or gone, by hash. */
+/* New and deleted rows, sorted by hash. */
 struct ChangeSorts
 {
-	HashSort come;  /* with their places */
+	HashSort come;  /* new rows with their places */
 	HashSort times; /* the same rows with their generations, in a window of time */
-	HashSort gone;  /* with their generations there */
+	HashSort gone;  /* deleted rows, in a window of time with their generations */
 };
 
 /* The next row of a sort. */
@@ -101,20 +103,20 @@ struct Rebuild
 	Oid filter;
 	LiveFilter old;
 	LiveFilter made;
-	bool exact;    /* the guard; else all guards forget */
+	bool exact;    /* the guard is exact; else all guards forget */
 	List *sources; /* KeySource: guarded tables */
-	List *tables;  /* OIDs of those with rows, whose rows were read; they are known by number */
+	List *tables;  /* OIDs of tables with rows that were read; a table is known by its index here */
 	ChangeSpan span;
 	XLogRecPtr settled;
 	RebuiltKeys keys;
-	TimestampTz now; /* when the pass in hand has begun */
+	TimestampTz now; /* the time when the current pass began */
 	Suspect *suspects;
 	int suspect_count;
 	int suspect_room;
-	Ages<uint64> places; /* of the hash in hand: rows that have come */
+	Ages<uint64> places; /* of the current hash: places of the new rows */
 	Ages<uint32> come_in;
 	Ages<uint32> gone_in;
-	int64 changes; /* of the pass in hand */
+	int64 changes; /* number of changes in the current pass */
 	int64 pages;
 	MemoryContext context;
 };
@@ -159,8 +161,8 @@ CannotRebuild(Oid filter, const char *detail)
 }
 
 /*
- * Raises an error if the rows of the tables do not say when the filter has seen their keys, and
- * that matters: it forgets the oldest.
+ * Raises an error if the rows of the tables do not show when the filter has seen their keys, and
+ * this matters because the filter forgets the oldest keys.
  */
 static void
 CheckTimes(const LiveFilter &filter, const List *tables)
@@ -184,7 +186,7 @@ CheckTimes(const LiveFilter &filter, const List *tables)
 										  get_rel_name(lfirst_oid(cell))));
 }
 
-/* Raises an error unless the rows of the tables are all that the filter has to know. */
+/* Raises an error unless the filter needs only the keys of the tables' rows. */
 static void
 CheckGuards(Oid filter, const List *tables)
 {
@@ -203,8 +205,8 @@ CheckGuards(Oid filter, const List *tables)
 }
 
 /*
- * Raises an error if a running query of this session uses the filter, or a table, of which it
- * may have rows that are not seen yet.
+ * Raises an error if a running query of this session uses the filter or a table, because its rows
+ * may not be visible yet.
  */
 static void
 CheckNotInUse(Oid filter, Oid relid)
@@ -232,7 +234,7 @@ CheckTablesNotInUse(Oid filter, const List *tables)
 
 /* ---- the tables ------------------------------------------------------------------------- */
 
-/* Opens a guarded table. Raises an error if its guard is not whole. */
+/* Opens a guarded table. Raises an error if its guard is incomplete. */
 static KeySource *
 OpenSource(Rebuild *rebuild, Oid table)
 {
@@ -273,7 +275,7 @@ CloseSources(Rebuild *rebuild)
 	rebuild->sources = NIL;
 }
 
-/* The number of a table with rows; `known`: its rows were read before. */
+/* Returns the number of a table with rows. `known`: its rows were read before. */
 static int
 NumberOfTable(Rebuild *rebuild, Oid table, bool *known)
 {
@@ -320,7 +322,7 @@ LoadRows(Rebuild *rebuild)
 
 /* ---- changes ---------------------------------------------------------------------------- */
 
-/* Rows that have the key of another one are looked for when no other row can come. */
+/* Rows that have the key of another row are searched later, when no more rows can be inserted. */
 static void
 SuspectRows(Rebuild *rebuild, uint64 hash)
 {
@@ -377,7 +379,7 @@ ApplyChanges(Rebuild *rebuild, const ChangeSorts &sorts)
 	}
 }
 
-/* Sorts a row that has come or gone. `table`: the number of its table. */
+/* Sorts a new or deleted row. `table` is the number of its table. */
 static void
 PutChange(Rebuild *rebuild, const ChangeSorts &sorts, int table, const KeyRow &row, bool gone)
 {
@@ -413,7 +415,7 @@ ReadChanges(Rebuild *rebuild, const ChangeSorts &sorts)
 			bool known;
 			const int number = NumberOfTable(rebuild, lfirst_oid(table), &known);
 
-			/* A partition that is new is read as a whole. */
+			/* A new partition is read as a whole. */
 			if (!known)
 				span.before = NULL;
 			rebuild->pages += VisitChanges(source->keys, lfirst_oid(table), span,
@@ -425,8 +427,8 @@ ReadChanges(Rebuild *rebuild, const ChangeSorts &sorts)
 }
 
 /*
- * Makes up for what has changed since the last snapshot, as a new one shows it. `settled` is a
- * position in the WAL: transactions that had written to the tables before have ended.
+ * Applies the changes since the last snapshot, up to a new one. `settled` is a position in the WAL:
+ * transactions that had written to the tables before it have ended.
  */
 static void
 CatchUp(Rebuild *rebuild, XLogRecPtr settled)
@@ -459,7 +461,7 @@ CatchUp(Rebuild *rebuild, XLogRecPtr settled)
 									 rebuild->changes, rebuild->pages)));
 }
 
-/* While writers go on. */
+/* Does so while writers continue. */
 static void
 CatchUpUnlocked(Rebuild *rebuild, const List *tables)
 {
@@ -477,7 +479,7 @@ CatchUpUnlocked(Rebuild *rebuild, const List *tables)
 
 /* ---- rows with equal keys ----------------------------------------------------------------- */
 
-/* Raises 23505 if a row that has come while keys were loaded has the key of another one. */
+/* Raises 23505 if a row that was inserted while keys were loaded has the key of another row. */
 static void
 CheckSuspects(Rebuild *rebuild)
 {
@@ -492,7 +494,7 @@ CheckSuspects(Rebuild *rebuild)
 		bool twin = false;
 
 		CHECK_FOR_INTERRUPTS();
-		/* The partition may have gone. */
+		/* The partition may have been dropped. */
 		if (!list_member_oid(source->tables, table))
 			continue;
 
@@ -539,7 +541,7 @@ StartRebuild(Rebuild *rebuild, const List *tables, bool same_size, Datum prototy
 	OpenSources(rebuild, tables);
 }
 
-/* What is done while nobody else writes. */
+/* Does the part during which no other session writes. */
 static void
 FinishRebuild(Rebuild *rebuild)
 {
@@ -571,7 +573,7 @@ FinishRebuild(Rebuild *rebuild)
 /*
  * dedup_rebuild(filter regclass, prototype dedup_filter) returns void
  *
- * The caller must own the tables that the filter guards, and the filter. LockToRebuild() says
+ * The caller must own the tables that the filter guards, and the filter. LockToRebuild() describes
  * when the right to add keys to the filter is enough.
  */
 DEDUP_FUNCTION(dedup_rebuild)

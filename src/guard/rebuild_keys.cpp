@@ -1,14 +1,16 @@
 /*
- * What becomes of a key when rows come and go while a file is filled: see rebuild_keys.hpp.
+ * Applies new and deleted rows to a key while a file is filled; see rebuild_keys.hpp.
  *
- * The filter of an exact guard keeps a key whose row has gone. It costs a look at the table, no
- * more. Another row can have the same hash, and its key must not go. For guards that forget,
- * hashes that several rows have are counted, so that the last of them takes the key along.
+ * The filter of an exact guard keeps the key of a deleted row. This only costs a search of the
+ * table. Another row can have the same hash, and its key must not be removed. For guards that
+ * forget, hashes that several rows have are counted, so that the key is removed with the last of
+ * them.
  *
- * In a window of time a key has the generation of its newest row. For guards that forget, rows
- * of one hash are counted by generation: when the newest has gone, the key gets the generation
- * of the next one. Rows that are too old for the window count for nothing. A row without a time,
- * or ahead of the clock, was loaded as of then; later it is looked for there, too.
+ * In a window of time, a key has the generation of its newest row. For guards that forget, rows of
+ * one hash are counted by generation: when the newest row is deleted, the key gets the generation
+ * of the next one. Rows that are too old for the window do not count. A row without a time, or
+ * ahead of the clock, was loaded with the generation at that time, and is later searched there,
+ * too.
  */
 #include "guard/rebuild_keys.hpp"
 #include "live/replace.hpp"
@@ -18,14 +20,14 @@ using dedup::live::Alive;
 namespace
 {
 
-/* Rows with one hash, of one generation. */
+/* The rows of one hash and one generation. */
 struct RowsOfGeneration
 {
 	uint32 generation; /* 0 without times */
 	int64 rows;
 };
 
-/* Rows with one hash, if they may be more than one: one group, or an array of them. */
+/* The rows of one hash, if there may be more than one: one group, or an array of groups. */
 struct RowsOfHash
 {
 	uint64 hash;
@@ -69,7 +71,7 @@ AddRow(const RebuiltKeys *keys, RowsOfHash *rows, uint32 generation)
 	*OneMore(keys->context, &rows->more, &rows->count, &rows->room) = {generation, 1};
 }
 
-/* A row that was loaded as of an earlier moment is in the newest generation before its own. */
+/* If the row was loaded at an earlier time, it is in the newest generation before its own. */
 static void
 RemoveRow(RowsOfHash *rows, uint32 generation)
 {
@@ -80,7 +82,7 @@ RemoveRow(RowsOfHash *rows, uint32 generation)
 		if (groups[i].generation <= generation &&
 			(nearest == NULL || groups[i].generation > nearest->generation))
 			nearest = &groups[i];
-	/* What the filter seemed to have may be the key of another row. */
+	/* The filter may seem to have the key because of another row. */
 	if (nearest == NULL)
 		return;
 	if (--nearest->rows == 0)
@@ -109,7 +111,7 @@ NewestOf(RowsOfHash *rows)
 	return newest;
 }
 
-/* Gets what is known of a hash; empty, if nothing is. */
+/* Returns what is known about a hash; empty, if nothing is. */
 static RowsOfHash
 KnownRows(const RebuiltKeys *keys, uint64 hash)
 {
@@ -119,7 +121,7 @@ KnownRows(const RebuiltKeys *keys, uint64 hash)
 	return found != NULL ? *found : RowsOfHash{hash, 0, 0, {}, NULL};
 }
 
-/* Keeps what is known, if that is more than the filter tells. */
+/* Keeps this, if it is more than the filter shows. */
 static void
 KeepRows(RebuiltKeys *keys, RowsOfHash *rows)
 {
@@ -160,14 +162,14 @@ IsTimed(const RebuiltKeys *keys)
 	return keys->filter.parameters.ttl != 0;
 }
 
-/* Whether rows of a generation are in the window. */
+/* Returns whether rows of a generation are in the window. */
 static bool
 InWindow(const RebuiltKeys *keys, uint32 generation)
 {
 	return generation != 0 && Alive(generation, keys->newest);
 }
 
-/* Puts a key under a generation; `last`: it has that one, or 0. */
+/* Puts a key under a generation. `last` is its generation so far, or 0. */
 static void
 PutTimedKey(RebuiltKeys *keys, uint64 hash, uint32 generation, uint32 last)
 {
@@ -179,8 +181,8 @@ PutTimedKey(RebuiltKeys *keys, uint64 hash, uint32 generation, uint32 last)
 }
 
 /*
- * The same for an exact guard, whose filter keeps the keys of rows that have gone. What the
- * filter cannot prove to be new is looked for in the table.
+ * Does the same for an exact guard, whose filter keeps the keys of deleted rows. Keys that the
+ * filter cannot prove to be new are searched in the table.
  */
 static bool
 ApplyExactTimes(RebuiltKeys *keys, uint64 hash, const KeyChanges &changes)
@@ -208,7 +210,7 @@ ApplyExactTimes(RebuiltKeys *keys, uint64 hash, const KeyChanges &changes)
 	return true;
 }
 
-/* The same for guards that forget. */
+/* Does the same for guards that forget. */
 static void
 ApplyTimes(RebuiltKeys *keys, uint64 hash, const KeyChanges &changes)
 {
@@ -251,7 +253,7 @@ static bool
 ApplyToSet(RebuiltKeys *keys, uint64 hash, const KeyChanges &changes)
 {
 	RowsOfHash known = KnownRows(keys, hash);
-	/* A row that has gone was counted; without one it is not known whether there was any. */
+	/* A deleted row was counted. Without a count, it is not known whether there was one. */
 	const int64 had = Max(CountRows(&known), changes.gone);
 	int64 rows = had + changes.come - changes.gone;
 
@@ -265,14 +267,14 @@ ApplyToSet(RebuiltKeys *keys, uint64 hash, const KeyChanges &changes)
 	return rows > 1 && changes.come > 0;
 }
 
-/* ---- all --------------------------------------------------------------------------------- */
+/* ---- both kinds -------------------------------------------------------------------------- */
 
 void
 NoteRepeatedRows(RebuiltKeys *keys, uint64 hash, uint32 before, uint32 generation)
 {
 	RowsOfHash rows = KnownRows(keys, hash);
 
-	/* The rows of an exact guard are looked for in its table. */
+	/* An exact guard searches its table for the rows. */
 	if (IsTimed(keys) && keys->exact)
 		return;
 	if (rows.count == 0)

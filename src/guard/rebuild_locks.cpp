@@ -1,21 +1,20 @@
 /*
- * The locks of dedup_rebuild(): see rebuild_locks.hpp.
+ * The locks of dedup_rebuild(); see rebuild_locks.hpp.
  *
- * Everybody who writes locks the table first, then the filter. But a transaction can ask a
- * filter, or write to one table under it, and then write to another one. So there is no order
- * in which several of these locks could be waited for without a deadlock, whose victim could
- * be a writer. Neither may writers queue behind a lock that waits for a long transaction.
+ * A session that writes locks the table first, then the filter. But a transaction can use a filter,
+ * or write to one table under it, and then write to another table. So in whatever order
+ * dedup_rebuild() waited for several of these locks, there could be a deadlock, and a writer could
+ * be its victim. Also, writers must not queue behind a lock that waits for a long transaction.
  *
- * So dedup_rebuild() never waits for a strong lock for long. It waits for the transactions
- * that are in its way, while it holds no lock that is in theirs, nor is in the queue of one.
- * Then it tries to get all locks together, within half of deadlock_timeout: nobody who waits
- * for it looks for a deadlock before that. If it does not get them, it gives those back that
- * it has, and begins again.
+ * So dedup_rebuild() never waits long for a strong lock. It waits for the transactions that block
+ * it, while it holds no lock that blocks them, and is in no lock queue. Then it tries to get all
+ * locks together, within half of deadlock_timeout: no session that waits for it checks for a
+ * deadlock before that. If it does not get them, it releases those that it has, and starts again.
  *
- * The locks of the load, AccessShareLock on the tables and ShareUpdateExclusiveLock on the
- * filter, are in the way of no reader and no writer. They keep out TRUNCATE, DROP, rewrites and
- * dedup_unguard(), and VACUUM and other rebuilds of the filter. Those wait before they hold
- * anything that dedup_rebuild() wants later.
+ * The locks of the load, AccessShareLock on the tables and ShareUpdateExclusiveLock on the filter,
+ * block no reader and no writer. They block TRUNCATE, DROP, rewrites and dedup_unguard(), and
+ * VACUUM and other rebuilds of the filter. Those wait before they hold any lock that
+ * dedup_rebuild() needs later.
  */
 #include "guard/rebuild_locks.hpp"
 #include "guard/request.hpp"
@@ -34,10 +33,10 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* A pause, in microseconds, before locks are tried again whose holders have just gone. */
+/* A pause, in microseconds, before the next attempt after the holders of the locks have ended. */
 constexpr long PAUSE = 1000;
 
-/* The tables of a list with those below them, each once. */
+/* Returns the tables of a list with those below them, each once. */
 static List *
 WithInheritors(const List *tables, LOCKMODE lock)
 {
@@ -58,9 +57,9 @@ SameTables(const List *some, const List *others)
 /* ---- at the beginning ------------------------------------------------------------------- */
 
 /*
- * Locks the filter. To repair that of an exact guard, which has no keys but those of the rows, is
- * a matter of who owns the table and may add keys. Other filters, and other sizes, are their
- * owner's.
+ * Locks the filter. Repairing the filter of an exact guard, which has only the keys of the rows, is
+ * allowed to a user who owns the table and may add keys. Other filters, and other sizes, require
+ * the filter's owner.
  */
 static void
 LockFilter(Oid filter, bool resizes)
@@ -121,7 +120,7 @@ WaitForUsers(const List *tables, Oid filter)
 
 /* ---- trying ----------------------------------------------------------------------------- */
 
-/* Locks a relation. Raises 55P03 if that is not done at a certain time. */
+/* Locks a relation. Raises 55P03 if this is not done before `end`. */
 static void
 LockUntil(Oid relid, LOCKMODE lock, TimestampTz end, int own_timeout)
 {
@@ -133,7 +132,7 @@ LockUntil(Oid relid, LOCKMODE lock, TimestampTz end, int own_timeout)
 	LockRelationOid(relid, lock);
 }
 
-/* Locks everything. Returns the tables that are guarded, or NIL if these have changed since. */
+/* Locks everything. Returns the guarded tables, or NIL if they have changed since. */
 static List *
 LockAll(Oid filter, TimestampTz end, int own_timeout)
 {
@@ -151,8 +150,8 @@ LockAll(Oid filter, TimestampTz end, int own_timeout)
 }
 
 /*
- * Tries to lock everything in a subtransaction: if that fails, its locks go with it. Returns
- * NIL if it has failed.
+ * Tries to lock everything in a subtransaction. If that fails, its locks are released, and the
+ * result is NIL.
  */
 static List *
 TryToLockAll(Oid filter)
@@ -180,7 +179,7 @@ TryToLockAll(Oid filter)
 		ErrorData *error = RollBackError(context, owner);
 
 		LockTimeout = own_timeout;
-		/* The user's own lock_timeout is an error, as elsewhere. */
+		/* If the user's own lock_timeout expires, this is an error, as elsewhere. */
 		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE ||
 			(own_timeout > 0 && own_timeout <= patience))
 			ReThrowError(error);

@@ -1,9 +1,9 @@
 /*
- * Which refused rows have no row of their key in the guarded table: see readmit.hpp.
+ * Finds the refused rows whose key no row of the guarded table has; see readmit.hpp.
  *
- * A guard that is not exact cannot say whether a row with a key is there. So the keys of the
- * refused rows are hashed, and the table is read once; or each is looked for by an index, if there
- * is one and the rows are few. Nobody else writes to the table meanwhile.
+ * A guard that is not exact does not know whether a row with a key exists. So the keys of the
+ * refused rows are hashed, and the table is read once. If there is an index and there are few rows,
+ * each is searched with the index instead. No other session writes to the table meanwhile.
  */
 #include "guard/exact.hpp"
 #include "guard/readmit.hpp"
@@ -14,10 +14,10 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-/* What a look into an index costs, in pages of a table that is read from its begin to its end. */
+/* The cost of an index lookup, in pages of a sequential scan. */
 constexpr int PAGES_OF_A_LOOK = 4;
 
-/* Adds the row in the slot to those that are looked at. */
+/* Adds the row in the slot to the refused rows. */
 static void
 AddRefused(Readmission *readmission, int table, MemoryContext context)
 {
@@ -97,7 +97,7 @@ FetchRefused(Readmission *readmission, const Refused &refused, bool all)
 	return true;
 }
 
-/* ---- which rows come back -------------------------------------------------------------------- */
+/* ---- which rows are brought back -------------------------------------------------------- */
 
 static int
 Compare(int64 a, int64 b)
@@ -105,7 +105,7 @@ Compare(int64 a, int64 b)
 	return a < b ? -1 : a > b;
 }
 
-/* By their age; those of one instant by their place. */
+/* Compares by age; for equal times by place. */
 static int
 CompareAges(const void *a, const void *b)
 {
@@ -121,7 +121,7 @@ CompareAges(const void *a, const void *b)
 	return result;
 }
 
-/* By their keys' hashes; those of one hash by their age. */
+/* Compares by the hashes of the keys; for equal hashes by age. */
 static int
 CompareHashes(const void *a, const void *b)
 {
@@ -135,7 +135,7 @@ CompareHashes(const void *a, const void *b)
 	return CompareAges(a, b);
 }
 
-/* Returns the first row with a hash, of so many that have a key, or `keyed`. */
+/* Returns the first row with a hash, among the `keyed` rows that have a key; or `keyed`. */
 static int
 FindHash(const Readmission *readmission, int keyed, uint64 hash)
 {
@@ -154,7 +154,9 @@ FindHash(const Readmission *readmission, int keyed, uint64 hash)
 	return low;
 }
 
-/* Whether the times of two rows are so far apart that neither is the other's duplicate. */
+/*
+ * Returns whether the times of two rows are so far apart that neither is a duplicate of the other.
+ */
 static bool
 HaveNothingInCommon(const Readmission *readmission, const GuardKey &one, const GuardKey &other)
 {
@@ -162,7 +164,7 @@ HaveNothingInCommon(const Readmission *readmission, const GuardKey &one, const G
 		   AreApart(one.at, other.at, readmission->ttl);
 }
 
-/* Whether a refused row has a key, exactly. In the row's memory. */
+/* Returns whether a refused row has exactly this key. Allocates in the row's memory. */
 static bool
 HasThatKey(Readmission *readmission, const Refused &refused, const GuardKey &other)
 {
@@ -175,7 +177,9 @@ HasThatKey(Readmission *readmission, const Refused &refused, const GuardKey &oth
 		   EqualGuardKeys(readmission->plan, key.columns, other.columns);
 }
 
-/* Lets stay what has the key of an older one, or of a row of the table. Sorted by hashes. */
+/*
+ * Keeps rows in the side table that have the key of an older one. The rows must be sorted by hash.
+ */
 static void
 FindRepeats(Readmission *readmission, int keyed)
 {
@@ -211,8 +215,8 @@ FindRepeats(Readmission *readmission, int keyed)
 }
 
 /*
- * Returns a table of the guard whose rows can be searched, if that is cheaper than to read all
- * tables: each has an index, and the rows that are looked for are few. Else NULL.
+ * Returns a table of the guard whose rows can be searched, if that is cheaper than reading all
+ * tables: each table has an index, and there are few rows to search. Otherwise returns NULL.
  */
 static Relation
 OpenSearched(const Readmission *readmission, const List *tables, int keyed)
@@ -221,7 +225,7 @@ OpenSearched(const Readmission *readmission, const List *tables, int keyed)
 	Relation first = NULL;
 	ListCell *cell;
 
-	/* An index does not know of rows without a time. */
+	/* Rows without a time are not in an index. */
 	if (tables == NIL || readmission->ttl != 0 || looks > (double) BlocksOfTables(tables))
 		return NULL;
 	foreach(cell, tables)
@@ -245,7 +249,7 @@ OpenSearched(const Readmission *readmission, const List *tables, int keyed)
 	return first;
 }
 
-/* Lets stay what has the key of a row of the table, by its indexes. */
+/* Keeps rows in the side table whose key a row of the table has, by its indexes. */
 static void
 SearchTable(Readmission *readmission, Relation target, int keyed)
 {
@@ -264,7 +268,7 @@ SearchTable(Readmission *readmission, Relation target, int keyed)
 			const SearchKey search = {plan, target, &key, 0, NULL, NULL, refused->hash, NULL};
 
 			ReadGuardKey(readmission->reader, readmission->side.row, &key);
-			/* Nobody else can be deleting a row just now. */
+			/* No other session can be deleting a row now. */
 			refused->stays = SearchForProof(search, &deleter) != SearchResult::None;
 		}
 		MemoryContextSwitchTo(old);
@@ -272,7 +276,9 @@ SearchTable(Readmission *readmission, Relation target, int keyed)
 	}
 }
 
-/* Lets stay what has the key of a row of the table. Sorted by hashes. */
+/*
+ * Keeps rows in the side table whose key a row of the table has. The rows must be sorted by hash.
+ */
 static void
 FindInTable(Readmission *readmission, const LiveFilter &filter, int keyed)
 {

@@ -1,6 +1,4 @@
-/*
- * Reading what dedup_guard() is asked for: see request.hpp.
- */
+/* Reads and checks the arguments of dedup_guard(); see request.hpp. */
 #include "guard/request.hpp"
 #include "guard/divert.hpp"
 #include "guard/inherit.hpp"
@@ -56,7 +54,7 @@ WhyUnguardable(Relation rel)
 	return NULL;
 }
 
-/* A table, one of its partitions, or one that inherits from it. */
+/* `rel` is the table, one of its partitions, or a table that inherits from it. */
 void
 CheckTable(Relation rel, Oid function)
 {
@@ -132,7 +130,7 @@ CheckFilter(Relation rel, Oid filter)
 				 errhint("TRUNCATE the filter then, or make an unlogged one.")));
 }
 
-/* The filter of an exact guard guards nothing else, not even under a guard that is disabled. */
+/* The filter of an exact guard must guard nothing else, not even under a disabled guard. */
 static void
 CheckOnlyGuard(Oid filter, bool exact)
 {
@@ -155,13 +153,13 @@ CheckOnlyGuard(Oid filter, bool exact)
 ReportNotExact(Relation live, const char *detail, const char *hint)
 {
 	ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					errmsg("live filter \"%s\" cannot be that of an exact guard",
+					errmsg("live filter \"%s\" cannot be used by an exact guard",
 						   RelationGetRelationName(live)),
 					errdetail_internal("%s", _(detail)), errhint("%s", _(hint))));
 	pg_unreachable();
 }
 
-/* Whether the filter knows time as the guard does. */
+/* Checks whether the filter has time if the guard uses it. */
 static void
 CheckWindow(const GuardRequest &request)
 {
@@ -199,7 +197,7 @@ RequireLoggedAlike(Relation table, Oid filter)
 	if (get_rel_persistence(filter) == RELPERSISTENCE_UNLOGGED &&
 		table->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("unlogged live filter \"%s\" cannot be that of an exact guard of "
+						errmsg("unlogged live filter \"%s\" cannot be used by an exact guard of "
 							   "table \"%s\"",
 							   get_rel_name(filter), RelationGetRelationName(table)),
 						errdetail("After a crash the filter is empty, and the table is not.")));
@@ -216,7 +214,7 @@ CheckExact(Relation rel, const GuardRequest &request)
 	if (!request.options.exact)
 		return;
 	leaves = LeavesOf(RelationGetRelid(rel));
-	/* What inherits from a table gets an index with it where that is its extension's way. */
+	/* Tables that inherit get such an index with the parent if their extension does that. */
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 		leaves = lcons_oid(RelationGetRelid(rel), leaves);
 	foreach(cell, leaves)
@@ -231,7 +229,7 @@ CheckExact(Relation rel, const GuardRequest &request)
 	}
 }
 
-/* A column by its name, or NULL. An error if triggers cannot use it. */
+/* Finds a column by its name, or NULL. Raises an error if triggers cannot use it. */
 static Form_pg_attribute
 FindColumnIfAny(Relation rel, const char *name)
 {
@@ -249,7 +247,7 @@ FindColumnIfAny(Relation rel, const char *name)
 	return NULL;
 }
 
-/* A column whose name differs from a text by upper and lower case, or NULL. */
+/* Finds a column whose name differs from a text only in case, or NULL. */
 static const char *
 ColumnInOtherCase(Relation rel, const char *name)
 {
@@ -287,7 +285,7 @@ FindColumn(Relation rel, const char *name)
 	return column;
 }
 
-/* Whether a text can only be the name of a column. */
+/* Returns whether a text can only be the name of a column. */
 static bool
 IsName(const char *text)
 {
@@ -304,7 +302,7 @@ ColumnExpression(Form_pg_attribute column)
 							column->attcollation, 0);
 }
 
-/* A column by its exact name, or an expression. */
+/* Reads a column by its exact name, or an expression. */
 static Expr *
 ReadColumnOrExpression(Relation rel, const char *text, const char *argument)
 {
@@ -385,7 +383,7 @@ ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 		AddElement(ReadColumnOrExpression(rel, element, "columns"), element, clause);
 	}
 
-	/* Complains about types that have no hash function. */
+	/* This raises an error for types without a hash function. */
 	MakeColumnsKeyPlan(CurrentMemoryContext, n, clause->types, clause->collations);
 }
 
@@ -407,18 +405,18 @@ ReadTime(Relation rel, const char *text, GuardRequest *request)
 	if (getBaseType(exprType((Node *) time)) != TIMESTAMPTZOID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("\"%s\" is to be the time of a row but is of type %s", text,
+				 errmsg("\"%s\" cannot be the time of a row because it is of type %s", text,
 						format_type_be(exprType((Node *) time))),
 				 getBaseType(exprType((Node *) time)) == TIMESTAMPOID
 					 ? errhint("Give its time zone: %s AT TIME ZONE 'UTC'.", text)
 					 : errhint("Use a column or an expression of type timestamp with time zone.")));
-	/* The clause tells it by its type. */
+	/* In the clause, the time is recognized by its type. */
 	if (exprType((Node *) time) != TIMESTAMPTZOID)
 		time = (Expr *) makeRelabelType(time, TIMESTAMPTZOID, -1, InvalidOid, COERCE_EXPLICIT_CAST);
 	request->clause.at = time;
 }
 
-/* Reads an argument that is one of two words; returns whether it is the second. */
+/* Reads an argument that is one of two words. Returns whether it is the second. */
 static bool
 IsSecondWord(const char *text, const char *argument, const char *first, const char *second)
 {
@@ -436,7 +434,8 @@ ReadTooOld(const char *text, GuardRequest *request)
 	if (request->options.skip_too_old && request->clause.at == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("too_old is given without at"),
-				 errdetail("No row is older than the window if its time is the clock's.")));
+				 errdetail("Without at, the time of a row is the clock's, so no row is older than "
+						   "the window.")));
 	if (request->options.skip_too_old && request->options.exact)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("too_old is 'skip' for an exact guard"),
@@ -517,8 +516,8 @@ ReadMarkColumn(Relation rel, const char *name, GuardRequest *request)
 		column = FindColumn(rel, name);
 		if (column->atttypid != BOOLOID)
 			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("column \"%s\" is to mark duplicates but is of type %s", name,
-								   format_type_be(column->atttypid)),
+							errmsg("column \"%s\" cannot mark duplicates because it is of type %s",
+								   name, format_type_be(column->atttypid)),
 							errhint("Name a column of type boolean.")));
 		if (UsesColumn(request->clause, column->attnum))
 			ereport(ERROR,
@@ -554,8 +553,8 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 }
 
 /*
- * ON CONFLICT DO UPDATE on a unique index of the table's own never gets to see a row
- * that the guard left out.
+ * ON CONFLICT DO UPDATE on another unique index of the table never sees a row that the guard has
+ * left out.
  */
 static bool
 WarnUnique(Relation rel, bool exact)
@@ -596,7 +595,7 @@ WarnUnique(Relation rel, bool exact)
 	return true;
 }
 
-/* Checks the table, all of its partitions and what inherits from it. */
+/* Checks the table, all of its partitions and the tables that inherit from it. */
 void
 CheckTables(Relation rel, Oid function, const GuardRequest &request)
 {

@@ -1,6 +1,4 @@
-/*
- * The key of a guarded row: see row_key.hpp.
- */
+/* The key of a guarded row; see row_key.hpp. */
 #include "guard/row_key.hpp"
 #include "pg/equality.hpp"
 
@@ -74,7 +72,7 @@ ReadUsedColumns(const KeyReader &reader, TupleDesc desc, const NullableDatum *us
 
 	if (reader.context == NULL)
 	{
-		/* Then these are the elements of the key. */
+		/* Then the used columns are the elements of the key. */
 		Assert(clause.used_count == clause.columns);
 		key->counts = true;
 		key->has_time = false;
@@ -90,7 +88,7 @@ ReadUsedColumns(const KeyReader &reader, TupleDesc desc, const NullableDatum *us
 	}
 	ExecStoreVirtualTuple(slot);
 	ComputeGuardKey(reader, slot, key);
-	/* The values are those of the columns, or new. */
+	/* The values are those of the columns, or new ones. */
 	ExecDropSingleTupleTableSlot(slot);
 }
 
@@ -197,11 +195,11 @@ EqualGuardKeys(const GuardPlan *plan, const NullableDatum *one, const NullableDa
 
 /* ---- duplicates ------------------------------------------------------------------ */
 
-/* Bytes of a column that an error shows. */
+/* The most bytes of a column that an error shows. */
 constexpr int DESCRIBED_BYTES = 256;
 
 /*
- * "(a, b)=(1, x)", or NULL if the user may not see that, by the rules of unique
+ * Returns "(a, b)=(1, x)", or NULL if the user may not see the values, by the rules of unique
  * indexes.
  */
 static char *

@@ -1,8 +1,8 @@
 /*
- * Finding the live rows of a key in the tables of an exact guard: see search.hpp.
+ * Finds the live rows of a key in the tables of an exact guard; see search.hpp.
  *
- * Each table is searched by an index that the user has made, read with SnapshotAny: so no
- * predicate locks are taken, and every version of a row is judged here.
+ * Each table is searched with an index that the user has made. The index is read with SnapshotAny,
+ * so no predicate locks are taken, and every version of a row is judged here.
  */
 #include "guard/chunk.hpp"
 #include "guard/inherit.hpp"
@@ -36,7 +36,7 @@ extern "C" {
 namespace
 {
 
-/* What is read of the rows that an index gives, where that cannot be known by the index. */
+/* The parts of a row that must be read from the table, because the index does not show them. */
 struct RowCheck
 {
 	GuardClause clause; /* of the table that is searched */
@@ -63,7 +63,10 @@ PrepareCheck(RowCheck *check, const SearchKey &key, Relation rel)
 	MemoryContextSwitchTo(old);
 }
 
-/* Whether a row that an index gives for the key has it: a hash index gives others, too. */
+/*
+ * Returns whether a row that an index returns for the key has the key: a hash index returns others,
+ * too.
+ */
 static bool
 HasKey(const ScanKeyData *keys, const SearchIndex &with, const NullableDatum *columns)
 {
@@ -80,7 +83,7 @@ HasKey(const ScanKeyData *keys, const SearchIndex &with, const NullableDatum *co
 	return true;
 }
 
-/* Whether the index alone tells that a row that it gives counts and has the key. */
+/* Returns whether the index alone shows that a row that it returns counts and has the key. */
 static bool
 NeedsNoCheck(const SearchKey &key, const SearchIndex &with, bool recheck)
 {
@@ -88,8 +91,8 @@ NeedsNoCheck(const SearchKey &key, const SearchIndex &with, bool recheck)
 }
 
 /*
- * Whether a row has the key, and counts. Only for rows that some snapshot shows: the values of
- * others can be gone, and expressions can fail for them.
+ * Returns whether a row has the key, and counts. Only for rows that some snapshot shows: the values
+ * of others may be gone, and expressions may fail for them.
  */
 static bool
 PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, const SearchIndex &with,
@@ -113,7 +116,7 @@ PassesCheck(RowCheck *check, const SearchKey &key, const ScanKeyData *keys, cons
 	return passes;
 }
 
-/* Fills in what an index is asked for. */
+/* Fills in the scan keys for an index. */
 static void
 FillScanKeys(const SearchKey &key, const SearchIndex &with, Relation index, ScanKeyData *keys)
 {
@@ -142,7 +145,7 @@ IsMarked(const SearchIndex &with, TupleTableSlot *slot)
 	return !isnull && DatumGetBool(mark);
 }
 
-/* The next version of a row. The slot is made for the first: most tables have none. */
+/* Returns the next version of a row. The slot is made for the first: most tables have none. */
 static bool
 NextVersion(IndexScanDesc scan, Relation rel, TupleTableSlot **slot)
 {
@@ -159,7 +162,8 @@ NextVersion(IndexScanDesc scan, Relation rel, TupleTableSlot **slot)
 
 /*
  * Runs look(table, slot, passes) over all versions of the rows of a table, which is locked, that
- * may have the key, until it returns true. passes() says whether one has it, and counts.
+ * may have the key, until it returns true. passes() returns whether a version has the key and
+ * counts.
  */
 template <typename Look>
 static void
@@ -207,10 +211,10 @@ struct Partition
 	bool apart; /* by its bounds no row of it can count */
 };
 
-/* The rows that count, where rows have times: which are less than the ttl away. */
+/* The rows that count by their times: those less than the ttl away. */
 struct Near
 {
-	const char *column; /* the name of the column that is the time; NULL: none is, or no ttl */
+	const char *column; /* the name of the time column; NULL: there is none, or no ttl */
 	TimestampTz at;
 	int64 ttl;
 };
@@ -228,7 +232,10 @@ NearOf(const SearchKey &key)
 			key.row->at, key.ttl};
 }
 
-/* Whether a table is partitioned by ranges of a column, first of all, in the usual order. */
+/*
+ * Returns whether a table is partitioned by ranges, whose first column is this one, in the usual
+ * order.
+ */
 static bool
 IsByRangeOf(Relation parent, const char *column)
 {
@@ -242,8 +249,8 @@ IsByRangeOf(Relation parent, const char *column)
 }
 
 /*
- * Copies the partitions of a table, since the server can replace its list while other tables are
- * opened. Marks the partitions whose bounds say that each of their rows is a ttl or more away.
+ * Copies the partitions of a table, because the server can replace its list while other tables are
+ * opened. Marks the partitions all of whose rows are a ttl or more away, by their bounds.
  */
 static Partition *
 CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
@@ -265,7 +272,7 @@ CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
 		bound = DatumGetTimestampTz(bounds->datums[i][0]);
 		if (!AreApart(bound, near.at, near.ttl))
 			continue;
-		/* The range before a bound, or behind it; there may be no partition for it. */
+		/* These are the ranges before and behind a bound; there may be no partition for them. */
 		if (bound < near.at && bounds->indexes[i] >= 0)
 			copy[bounds->indexes[i]].apart = true;
 		if (bound > near.at && bounds->indexes[i + 1] >= 0)
@@ -276,7 +283,7 @@ CopyPartitions(Relation parent, PartitionDesc partitions, const Near &near)
 
 static void AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving);
 
-/* Adds a partition, or the tables below it, unless it is all too far away. */
+/* Adds a partition, or the tables below it, unless all its rows are too far away. */
 static void
 AddPartition(const Partition &partition, const Near &near, List **leaves, List **leaving)
 {
@@ -297,8 +304,8 @@ AddPartition(const Partition &partition, const Near &near, List **leaves, List *
 }
 
 /*
- * Adds the tables below a partitioned one, those with the newest bounds first. Those that are
- * being detached concurrently go into another list, if there is one.
+ * Adds the tables below a partitioned one, those with the newest bounds first. Tables that are
+ * being detached concurrently are put into another list, if there is one.
  */
 static void
 AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
@@ -330,7 +337,7 @@ AddLeaves(Relation parent, const Near &near, List **leaves, List **leaving)
 	pfree(partitions);
 }
 
-/* Whether no row of a table that inherits is near, by the CHECK constraints of its time. */
+/* Returns whether no row of a table that inherits is near, by the CHECK constraints of its time. */
 static bool
 IsApart(Oid table, const Near &near)
 {
@@ -344,8 +351,8 @@ IsApart(Oid table, const Near &near)
 }
 
 /*
- * The tables that inherit from one and are near, without the temporary ones of other sessions,
- * which nobody else sees.
+ * Returns the tables that inherit from a table and are near. Leaves out temporary tables of other
+ * sessions, which only these can see.
  */
 static List *
 InheritingLeaves(Oid table, Snapshot snapshot, const Near &near)
@@ -361,9 +368,9 @@ InheritingLeaves(Oid table, Snapshot snapshot, const Near &near)
 }
 
 /*
- * Returns the tables of a guard that are near; `leaving`: where those go that are being detached,
- * or NULL. Tables that inherit are those that a snapshot shows: so they are there as soon as a
- * row in them is.
+ * Returns the tables of a guard that are near. `leaving` receives those that are being detached, or
+ * is NULL. The tables that inherit are those that a snapshot shows. So if a row in such a table is
+ * visible, the table is included.
  */
 static List *
 AllLeavesOf(Oid table, Snapshot snapshot, const Near &near, List **leaving)
@@ -385,7 +392,7 @@ LeavesOf(Oid table)
 	return AllLeavesOf(table, NULL, {}, NULL);
 }
 
-/* The pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
+/* Returns the pages of a table as of the last VACUUM, ANALYZE or build of an index; at least 1. */
 static double
 KnownPages(Oid table)
 {
@@ -401,14 +408,16 @@ KnownPages(Oid table)
 }
 
 /*
- * Which of some leaves, newest first, has rows that came when the key did, if rows go into
- * them one after the other. How many pages each has is looked up for every so many searches.
+ * Returns which of some leaves, newest first, has rows that came when the key did, if rows are put
+ * into them one after the other. The numbers of pages are looked up again after a number of
+ * searches.
  */
 static int
 LikelyLeaf(const List *leaves, double age)
 {
 	constexpr int SEARCHES = 256;
-	static double *newer = NULL; /* pages of the leaves before this one; the sum at last */
+	/* pages of the leaves before this one; the last element is the sum */
+	static double *newer = NULL;
 	static int room = 0;
 	static int known = 0;
 	static Oid last = InvalidOid;
@@ -449,8 +458,8 @@ LikelyLeaf(const List *leaves, double age)
 }
 
 /*
- * Searches a partition. Returns false if it is locked so that one would have to wait, and
- * `wait` is false. `proves`: that nothing is found must mean that there is nothing.
+ * Searches a partition. Returns false if its lock is not available at once and `wait` is false.
+ * `proves`: if nothing is found, this must mean that there is nothing.
  */
 template <typename Look>
 static bool
@@ -463,8 +472,9 @@ ScanLeaf(Oid table, bool wait, bool proves, const SearchKey &key, SearchResult *
 	leaf = try_relation_open(table, wait ? AccessShareLock : NoLock);
 
 	/*
-	 * It may have been detached since the list was made: its rows are another table's. To
-	 * do that, the server has waited for transactions whose rows we have passed over.
+	 * The partition may have been detached since the list was made; its rows then belong to another
+	 * table. Before detaching it, the server has waited for the transactions whose rows we have
+	 * skipped.
 	 */
 	if (leaf == NULL || (!leaf->rd_rel->relispartition &&
 						 get_rel_relkind(key.plan->guarded) == RELKIND_PARTITIONED_TABLE))
@@ -473,7 +483,7 @@ ScanLeaf(Oid table, bool wait, bool proves, const SearchKey &key, SearchResult *
 		ScanTable(leaf, key, look);
 	if (proves && *result == SearchResult::None && !leaf->rd_rel->relispartition)
 		RequireUncompressed(table);
-	/* The same of a table that inherited. Only one that has something is asked. */
+	/* The same is done for a table that inherited. It is only checked if something was found. */
 	if (*result != SearchResult::None && leaf != NULL && !leaf->rd_rel->relispartition &&
 		table != key.plan->guarded && !InheritsFrom(table, key.plan->guarded))
 		*result = SearchResult::Gone;
@@ -485,8 +495,8 @@ ScanLeaf(Oid table, bool wait, bool proves, const SearchKey &key, SearchResult *
 }
 
 /*
- * Searches partitions one by one until one has something: first those around the one where the
- * key is likely to be, as far as that needs no waiting for locks; then the rest, newest bounds
+ * Searches partitions one by one until one has something. First come those around the one that is
+ * likely to have the key, if their locks are available at once; then the others, newest bounds
  * first.
  */
 template <typename Look>
@@ -502,7 +512,7 @@ ScanLeaves(const SearchKey &key, const List *leaves, bool proves, SearchResult *
 	{
 		const int likely = LikelyLeaf(leaves, LiveAgeOf(*key.filter, key.hash));
 
-		/* likely, likely + 1, likely - 1, likely + 2, ... */
+		/* the order is likely, likely + 1, likely - 1, likely + 2, ... */
 		for (int step = 0; step < 2 * n && *result == SearchResult::None; step++)
 		{
 			const int i = step % 2 == 0 ? likely - step / 2 : likely + (step + 1) / 2;
@@ -518,8 +528,8 @@ ScanLeaves(const SearchKey &key, const List *leaves, bool proves, SearchResult *
 }
 
 /*
- * Whether a guarded table consists of the target alone. As far as the session knows, or, for a
- * proof, as a snapshot shows.
+ * Returns whether a guarded table consists of the target alone: as far as the session knows or, for
+ * a proof, as a snapshot shows.
  */
 static bool
 IsAlone(const SearchKey &key, Snapshot snapshot)
@@ -538,11 +548,10 @@ IsAlone(const SearchKey &key, Snapshot snapshot)
 }
 
 /*
- * Searches the target, then the other partitions of the guarded table, or what inherits from
- * it. look(table, slot, passes,
- * leaving) sets `result`, and returns whether that is all; `leaving`: the partition is being
- * detached concurrently. A row of that is none of the guarded table, but whoever deletes it
- * may count on us to wait for him (exact.cpp).
+ * Searches the target, then the other partitions of the guarded table, or the tables that inherit
+ * from it. look(table, slot, passes, leaving) sets `result`, and returns whether to stop.
+ * `leaving`: the partition is being detached concurrently. Its rows do not belong to the guarded
+ * table, but a session that deletes one may rely on us to wait for it (exact.cpp).
  */
 template <typename Look>
 static void
@@ -571,7 +580,7 @@ ScanAll(const SearchKey &key, Snapshot snapshot, SearchResult *result, Look look
 	list_free(leaving);
 }
 
-/* What a version of a row is just now. */
+/* Returns the current state of a version of a row. */
 static SearchResult
 JudgeNow(Relation rel, TupleTableSlot *slot, bool *inserting, TransactionId *deleter)
 {
@@ -588,7 +597,10 @@ JudgeNow(Relation rel, TupleTableSlot *slot, bool *inserting, TransactionId *del
 	return SearchResult::Deleting;
 }
 
-/* Whether a version of a row was committed before, and is deleted or updated by us. */
+/*
+ * Returns whether a version of a row was committed before, and is deleted or updated by this
+ * transaction.
+ */
 static bool
 IsDeletedByUs(TupleTableSlot *slot)
 {
@@ -641,7 +653,7 @@ SearchBySnapshot(const SearchKey &key, Snapshot snapshot, TransactionId *deleter
 	SearchResult result = SearchResult::None;
 	SearchKey proof = key;
 
-	/* Nearly always there is nothing: then the order does not matter. */
+	/* Nearly always there is no row; then the order does not matter. */
 	proof.filter = NULL;
 	ScanAll(proof, snapshot, &result,
 			[&](Relation rel, TupleTableSlot *slot, auto passes, bool leaving) {

@@ -1,6 +1,4 @@
-/*
- * Choosing the index by which an exact guard searches a table: see search_index.hpp.
- */
+/* Chooses the index with which an exact guard searches a table; see search_index.hpp. */
 #include "guard/search_index.hpp"
 #include "guard/table_keys.hpp"
 #include "pg/equality.hpp"
@@ -25,10 +23,13 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* How tables were searched in this session; forgotten when a table or its indexes change. */
+/*
+ * The indexes with which this session has searched tables. An entry is dropped when its table or
+ * the table's indexes change.
+ */
 static HTAB *search_indexes = NULL;
 
-/* So many are kept. */
+/* The most entries that are kept. */
 constexpr long SEARCH_INDEXES_KEPT = 4096;
 
 static void
@@ -77,7 +78,7 @@ IsDeterministic(Oid collation)
 	return !OidIsValid(collation) || get_collation_isdeterministic(collation);
 }
 
-/* Whether two collations call the same values equal. */
+/* Returns whether two collations call the same values equal. */
 static bool
 AgreeOnEquality(Oid a, Oid b)
 {
@@ -104,7 +105,7 @@ AddNullTest(List *list, Expr *column, NullTestType type)
 	return lappend(list, test);
 }
 
-/* An expression as the server has those of indexes, where a collation is the column's. */
+/* Returns an expression in the form of index expressions, where a collation is the column's. */
 static Node *
 AsIndexHasIt(const Expr *expression)
 {
@@ -118,7 +119,7 @@ AsIndexHasIt(const Expr *expression)
 	return node;
 }
 
-/* A predicate as the server has those of indexes: an implicit AND. */
+/* Returns a predicate in the form of index predicates: an implicit AND. */
 static List *
 AsPredicate(const Expr *expression)
 {
@@ -127,7 +128,10 @@ AsPredicate(const Expr *expression)
 	return make_ands_implicit((Expr *) canonicalize_qual((Expr *) node, false));
 }
 
-/* That an expression is not NULL, and so its columns are not, if all in it is strict. */
+/*
+ * Adds that an expression is not NULL, and that its columns are not NULL, if all functions in it
+ * are strict.
+ */
 static List *
 AddNotNull(List *list, Relation rel, Expr *expression)
 {
@@ -147,8 +151,8 @@ AddNotNull(List *list, Relation rel, Expr *expression)
 }
 
 /*
- * What is true of all rows that count: their predicate, that no element of their key is NULL,
- * and that their mark is not true.
+ * Returns conditions that hold for all rows that count: their predicate, that no element of their
+ * key is NULL, and that their mark is not true.
  */
 static List *
 KnownOfRows(Relation rel, const GuardClause &clause)
@@ -174,7 +178,7 @@ KnownOfRows(Relation rel, const GuardClause &clause)
 	return known;
 }
 
-/* Whether a column of an index is an element of the key, in whatever collation. */
+/* Returns whether a column of an index is an element of the key, in any collation. */
 static bool
 IsElement(const GuardClause &clause, int i, AttrNumber attnum, const Node *expression)
 {
@@ -188,7 +192,7 @@ IsElement(const GuardClause &clause, int i, AttrNumber attnum, const Node *expre
 	return equal(expression, element);
 }
 
-/* Whether one of the first columns of an index is that element. */
+/* Returns whether one of the first columns of an index is that element. */
 static bool
 IsTaken(const SearchIndex &chosen, int columns, int element)
 {
@@ -199,8 +203,8 @@ IsTaken(const SearchIndex &chosen, int columns, int element)
 }
 
 /*
- * Which element of the key, that none of the columns before is, a column of an index is; or
- * clause.columns.
+ * Returns which element of the key a column of an index is, among the elements that are not in the
+ * columns before; or clause.columns.
  */
 static int
 ElementOf(const GuardClause &clause, const SearchIndex &chosen, int at, AttrNumber attnum,
@@ -216,8 +220,8 @@ ElementOf(const GuardClause &clause, const SearchIndex &chosen, int at, AttrNumb
 }
 
 /*
- * Whether an index's first columns are the elements of the key, and compare as the key does.
- * Fills in what depends on the index; `equal` has the functions of the key's elements.
+ * Returns whether an index's first columns are the elements of the key, and compare as the key
+ * does. Sets the fields that depend on the index. `equal` has the functions of the key's elements.
  */
 static bool
 HasKeyColumns(Relation index, const GuardClause &clause, const Oid *equal, SearchIndex *chosen)
@@ -249,7 +253,7 @@ HasKeyColumns(Relation index, const GuardClause &clause, const Oid *equal, Searc
 	return true;
 }
 
-/* Whether a table can be searched by an index, which is locked. */
+/* Returns whether a table can be searched with an index, which is locked. */
 static bool
 CanSearch(Relation rel, Relation index, const GuardClause &clause, const Oid *equal,
 		  SearchIndex *chosen)
@@ -275,7 +279,7 @@ CanSearch(Relation rel, Relation index, const GuardClause &clause, const Oid *eq
 	return predicate == NIL || predicate_implied_by(predicate, KnownOfRows(rel, clause), false);
 }
 
-/* Chooses the index that a table, which is locked, is searched by. */
+/* Chooses the index with which a table, which is locked, is searched. */
 static bool
 ChooseIndex(Relation rel, const GuardClause &clause, SearchIndex *chosen)
 {

@@ -1,6 +1,6 @@
 /*
- * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) by
- * the DDL that a user would write, as the user who asks.
+ * dedup_guard(), dedup_unguard(): make and drop the objects of a guard (guard.hpp) with the DDL
+ * that a user would write, with the rights of the calling user.
  */
 #include "guard/inherit.hpp"
 #include "guard/distributed.hpp"
@@ -31,7 +31,10 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-/* A guard has up to four triggers and an index; whoever made more calls twice. */
+/*
+ * A guard has up to four triggers and an index. If a user has made more, dedup_unguard() must be
+ * called again.
+ */
 constexpr int MAX_DROPPED = 8;
 
 char *
@@ -55,7 +58,7 @@ RunAll(char *const *commands, int n)
 	SPI_finish();
 }
 
-/* The trigger function that belongs to this function: in the same schema. */
+/* Finds the trigger function that belongs to this function: it is in the same schema. */
 static Oid
 GuardFunctionOf(FunctionCallInfo fcinfo, char **schema)
 {
@@ -72,7 +75,10 @@ OwnsTable(Oid relid)
 	return OWNS_RELATION(relid, GetUserId());
 }
 
-/* Before the table is locked, so that nobody can lock what is not his, and after. */
+/*
+ * Checked before the table is locked, so that nobody can lock another user's table, and again
+ * afterwards.
+ */
 static void
 CheckOwner(Oid relid)
 {
@@ -81,7 +87,7 @@ CheckOwner(Oid relid)
 					   get_rel_name(relid));
 }
 
-/* The table that the caller wants guarded or not. */
+/* Opens the table to be guarded or not guarded any more. */
 Relation
 OpenOwnTable(Oid relid, LOCKMODE lock)
 {
@@ -108,8 +114,8 @@ CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
 /* ---- making --------------------------------------------------------------- */
 
 /*
- * The command that makes the index, or NULL if DETACH PARTITION or a former guard has
- * left one. Its name is the one that errors give as that of the constraint.
+ * Returns the command that makes the index, or NULL if DETACH PARTITION or a former guard has left
+ * one. Errors report the index's name as that of the constraint.
  */
 static char *
 IndexCommand(Relation rel, const GuardRequest &request, char **name)
@@ -135,7 +141,10 @@ IndexCommand(Relation rel, const GuardRequest &request, char **name)
 		appendStringInfo(&command, "%s%s", i == 0 ? "" : ", ",
 						 quote_identifier(
 							 get_attname(RelationGetRelid(rel), request.clause.used[i], false)));
-	/* Guards whose rows free their keys are told when a row is marked, or no longer. */
+	/*
+	 * Guards whose deleted rows free their keys must be called when a row is marked, or not marked
+	 * any more.
+	 */
 	if (FollowsMarks(request.options) && request.mark != NULL)
 		appendStringInfo(&command, ", %s", quote_identifier(request.mark));
 	appendStringInfoChar(&command, ')');
@@ -162,7 +171,7 @@ WriteTriggerCommand(Relation rel, const char *function, const GuardRequest &requ
 	return command.data;
 }
 
-/* An expression over a table's columns as one over OLD. */
+/* Returns an expression over a table's columns as one over OLD. */
 static char *
 OverOld(Relation rel, const Expr *expression)
 {
@@ -191,7 +200,7 @@ AppendClauseParts(StringInfo command, Relation rel, const GuardRequest &request,
 		appendStringInfo(command, "%s(%s) IS NOT NULL", joiner, OverOld(rel, clause.at));
 }
 
-/* See clause.hpp. */
+/* clause.hpp describes the clause. */
 static char *
 DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &request)
 {
@@ -209,7 +218,10 @@ DeleteTriggerCommand(Relation rel, const char *function, const GuardRequest &req
 	return command.data;
 }
 
-/* A trigger of a guard whose rows free their keys; NULL for others. */
+/*
+ * Returns the command for a trigger of a guard whose deleted rows free their keys; NULL for other
+ * guards.
+ */
 static char *
 LateTriggerCommand(Relation rel, const char *function, const GuardRequest &request,
 				   const char *name, const char *event, const char *each)
@@ -236,7 +248,7 @@ CheckGuardArguments(FunctionCallInfo fcinfo)
 	CheckNotNull(fcinfo, lengthof(names), names);
 }
 
-/* Reads what a call asks for; the table is locked. */
+/* Reads the arguments of a call. The table is locked. */
 static void
 ReadRequest(FunctionCallInfo fcinfo, Relation rel, GuardRequest *request)
 {
@@ -260,7 +272,7 @@ ReadRequest(FunctionCallInfo fcinfo, Relation rel, GuardRequest *request)
  *             exact boolean, load boolean, where text, nulls_not_distinct boolean,
  *             at text, too_old text, on_delete text) returns void
  *
- * As the user who calls it: the table has to be his.
+ * Runs with the rights of the calling user, who must own the table.
  */
 DEDUP_FUNCTION(dedup_guard)
 {
@@ -299,7 +311,7 @@ DEDUP_FUNCTION(dedup_guard)
 				 errhint("To guard all partitions, call dedup_guard() for \"%s\".",
 						 get_rel_name(RootOfPartition(rel)))));
 
-	/* DDL refuses tables that are in use; the lock stays. */
+	/* DDL refuses tables that are in use, so the table is closed; its lock is kept. */
 	relation_close(rel, NoLock);
 	RunAll(commands, lengthof(commands));
 	GuardInheritors(PG_GETARG_OID(0));
@@ -316,7 +328,7 @@ DEDUP_FUNCTION(dedup_guard)
 
 /* ---- dropping ------------------------------------------------------------- */
 
-/* Commands that drop the table's guard indexes, but those that belong to a parent's. */
+/* Adds the commands that drop the table's guard indexes, except those that belong to a parent's. */
 static int
 DropIndexCommands(Relation rel, char **commands)
 {
@@ -376,7 +388,7 @@ DropTriggerCommands(Relation rel, Oid function, char **commands)
 /*
  * dedup_unguard(table regclass) returns void
  *
- * What the filter has seen it keeps.
+ * The filter keeps the keys that it has seen.
  */
 DEDUP_FUNCTION(dedup_unguard)
 {
@@ -393,7 +405,7 @@ DEDUP_FUNCTION(dedup_unguard)
 	CheckNotNull(fcinfo, lengthof(names), names);
 	function = GuardFunctionOf(fcinfo, &schema);
 
-	/* DROP INDEX takes this lock, and to take it second would invite a deadlock. */
+	/* DROP INDEX takes this lock. Taking it later, as a stronger lock, could cause a deadlock. */
 	rel = OpenOwnTable(PG_GETARG_OID(0), AccessExclusiveLock);
 	n = DropTriggerCommands(rel, function, commands);
 	n += DropIndexCommands(rel, commands + n);

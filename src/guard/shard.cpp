@@ -1,6 +1,4 @@
-/*
- * The guard of a shard, on the node where the shard is: see distributed.hpp.
- */
+/* The guard of a shard, on the node where the shard is; see distributed.hpp. */
 #include "guard/distributed.hpp"
 #include "guard/site.hpp"
 #include "guard/table_keys.hpp"
@@ -25,7 +23,7 @@ extern "C" {
 
 /* ---- the filter of a shard ---------------------------------------------------------------- */
 
-/* The name that the filter of a shard has, in the schema of the shard. */
+/* Returns the name of a shard's filter, in the schema of the shard. */
 static const char *
 ShardFilterName(const ShardPlan &plan, const char *shard)
 {
@@ -33,8 +31,8 @@ ShardFilterName(const ShardPlan &plan, const char *shard)
 }
 
 /*
- * The filter goes when the shard goes: after a move, a split, DROP TABLE. Citus drops the shard,
- * and knows nothing of the filter.
+ * Makes the filter depend on the shard, so that it is dropped with the shard: after a move, a
+ * split, or DROP TABLE. Citus drops the shard, and does not know the filter.
  */
 static void
 BindFilter(Oid filter, Oid table)
@@ -49,7 +47,7 @@ BindFilter(Oid filter, Oid table)
 	recordDependencyOn(&object, &owner, DEPENDENCY_AUTO);
 }
 
-/* Whether the filter goes with the table. */
+/* Returns whether the filter is dropped with the table. */
 static bool
 IsBoundTo(Oid filter, Oid table)
 {
@@ -92,7 +90,7 @@ CreateShardFilter(const char *schema, const char *qualified, const ShardPlan &pl
 
 /* ---- keys of the shard's other placement --------------------------------------------------- */
 
-/* Whether keys can be taken over that the rows of the shard do not have. */
+/* Returns whether there can be keys to take over that the rows of the shard do not have. */
 static bool
 OutlivesRows(const ShardPlan &plan, const LiveFilter &filter)
 {
@@ -102,7 +100,7 @@ OutlivesRows(const ShardPlan &plan, const LiveFilter &filter)
 
 /*
  * Adds the keys of the filter of another placement of the shard, from which Citus copies or moves
- * it: keys of rows that were deleted, and the times of keys. Returns whether there is one.
+ * it: keys of deleted rows, and the times of keys. Returns whether there is one.
  */
 static bool
 TakeOverKeys(const char *schema, const char *qualified, const char *shard)
@@ -154,7 +152,7 @@ TakeOverKeys(const char *schema, const char *qualified, const char *shard)
 
 /* ---- making the guard ----------------------------------------------------------------------- */
 
-/* The key as dedup_guard() takes it, as a text that is an array. */
+/* Returns the key as dedup_guard() takes it, as the text of an array. */
 static char *
 ColumnsText(Oid table, const GuardClause &clause)
 {
@@ -176,9 +174,9 @@ TextOfExpression(Oid table, const Expr *expression)
 }
 
 /*
- * Whether the rows that are there are loaded, as dedup_guard() takes it. A window that is not by
- * the time of the rows cannot say when their keys came: unless the keys were taken over, a WARNING
- * says that they are unknown.
+ * Returns, as dedup_guard() takes it, whether existing rows are loaded. A window that does not use
+ * the time of the rows does not know when their keys came. Unless the keys were taken over, a
+ * WARNING says that they are unknown.
  */
 static const char *
 LoadText(const ShardPlan &plan, const LiveFilter &filter, bool taken_over)
@@ -214,7 +212,7 @@ CallGuard(const char *schema, Oid table, Oid filter, const ShardPlan &plan, bool
 						   arguments[SHARD_TOO_OLD],
 						   arguments[SHARD_ON_DELETE]};
 
-	/* An expression that is a column goes as the column's name. */
+	/* An expression that is only a column is passed as the column's name. */
 	if (plan.clause.at != NULL && IsA(plan.clause.at, Var))
 		texts[8] = get_attname(table, ((const Var *) plan.clause.at)->varattno, false);
 	(void) CallWithTexts(
@@ -226,7 +224,7 @@ CallGuard(const char *schema, Oid table, Oid filter, const ShardPlan &plan, bool
 		lengthof(texts), texts);
 }
 
-/* The filter that a shard is to have: the one that is there, or a new one, which is filled. */
+/* Returns the filter for a shard: the existing one, or a new one, which is filled. */
 static Oid
 ProvideFilter(const char *schema, Relation rel, const ShardPlan &plan, const char *shard,
 			  bool *taken_over)
@@ -243,7 +241,7 @@ ProvideFilter(const char *schema, Relation rel, const ShardPlan &plan, const cha
 		if (!IsLiveRelationId(filter) || !IsBoundTo(filter, RelationGetRelid(rel)))
 			ereport(ERROR, (errcode(ERRCODE_DUPLICATE_TABLE),
 							errmsg("relation \"%s\" already exists", name),
-							errdetail("The filter of shard \"%s\" is to have this name.",
+							errdetail("The filter of shard \"%s\" must have this name.",
 									  RelationGetRelationName(rel))));
 		return filter;
 	}
@@ -257,7 +255,7 @@ ProvideFilter(const char *schema, Relation rel, const ShardPlan &plan, const cha
 	return filter;
 }
 
-/* Whether a guard is there, and what is wrong with it: NULL if nothing is. */
+/* Returns whether there is a guard. Sets what is wrong with it, or NULL. */
 static bool
 HasGuard(const char *schema, Oid table, const char **problem)
 {
@@ -291,7 +289,10 @@ CallUnguard(const char *schema, Oid table)
 	(void) CallWithTexts(psprintf("SELECT %s.dedup_unguard($1::pg_catalog.oid)", schema), 1, texts);
 }
 
-/* Makes the guard of a shard, unless it is whole. Runs as the owner of the shard. */
+/*
+ * Makes the guard of a shard, unless there is a complete one. Runs with the rights of the shard's
+ * owner.
+ */
 static void
 MakeShardGuard(Relation rel, const ShardPlan &plan, const char *schema, const char *shard)
 {
@@ -318,7 +319,7 @@ MakeShardGuard(Relation rel, const ShardPlan &plan, const char *schema, const ch
 	SPI_finish();
 }
 
-/* The schema of our functions, by one of them. */
+/* Returns the schema of our functions, from one of them. */
 static const char *
 SchemaOf(Oid function)
 {
@@ -326,8 +327,8 @@ SchemaOf(Oid function)
 }
 
 /*
- * A trigger was made that says how a shard is guarded. The role that makes it must own the table:
- * the right to make triggers is not enough, since functions run as the owner.
+ * Called when a trigger was made that defines a shard's guard. The role that makes it must own the
+ * table: the right to make triggers is not enough, because functions run with the owner's rights.
  */
 static void
 ShardTriggerMade(const CreateTrigStmt *statement)
@@ -362,9 +363,7 @@ ShardTriggerMade(const CreateTrigStmt *statement)
 	BecomeAgain(before);
 }
 
-/*
- * dedup_guard_shard_made() returns event_trigger: at the end of CREATE TRIGGER
- */
+/* dedup_guard_shard_made() returns event_trigger: called at the end of CREATE TRIGGER */
 DEDUP_FUNCTION(dedup_guard_shard_made)
 {
 	const EventTriggerData *data = (const EventTriggerData *) fcinfo->context;
@@ -388,8 +387,9 @@ DEDUP_FUNCTION(dedup_guard_shard_made)
 /* ---- dropping it ----------------------------------------------------------------------------- */
 
 /*
- * The trigger that refuses rows is about to be dropped, and the one that says how the shard is
- * guarded is gone, as after DROP COLUMN ... CASCADE: what is left of the guard goes, too.
+ * Called when the trigger that refuses rows is about to be dropped. If the trigger that defines the
+ * guard was dropped, as after DROP COLUMN ... CASCADE, the remaining objects of the guard are
+ * dropped, too.
  */
 static void
 DropRemnants(Relation rel, const char *name)
@@ -431,7 +431,7 @@ DropRemnants(Relation rel, const char *name)
 	SPI_finish();
 }
 
-/* Whether a trigger is the one of a shard that refuses rows. */
+/* Returns whether a trigger is the one of a shard that refuses rows. */
 static bool
 RefusesRows(const char *trigger, const char *shard)
 {
@@ -499,7 +499,7 @@ IsGuardedShard(Oid table)
 
 /* ---- the trigger that comes with a shard ---------------------------------------------------- */
 
-/* The name of the table that a shard belongs to; a guess if this node does not know. */
+/* Returns the name of the table to which a shard belongs; a guess if this node does not know it. */
 static const char *
 TableOfShard(Relation rel, const char *shard)
 {
@@ -543,7 +543,7 @@ ReportUnguardedShard(const TriggerData *trigger)
 						 "guarded.")));
 	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					errmsg("shard \"%s\" has lost its guard", RelationGetRelationName(rel)),
-					errdetail("Rows with a key that is taken could land in it."),
+					errdetail("Rows with a duplicate key could be inserted into it."),
 					errhint("On the coordinator, run: SELECT %s.dedup_guard_distributed(%s);",
 							SchemaOf(trigger->tg_trigger->tgfoid),
 							quote_literal_cstr(TableOfShard(rel, shard)))));
@@ -553,11 +553,11 @@ ReportUnguardedShard(const TriggerData *trigger)
 namespace
 {
 
-/* What the trigger keeps for a query. */
+/* The data that the trigger keeps for a query. */
 struct ShardSite
 {
 	bool guarded;          /* the guard of the shard judges the rows */
-	bool follows;          /* what follows is known: for rows that logical replication copies */
+	bool follows;          /* the fields below are set: for rows that logical replication copies */
 	const GuardPlan *plan; /* NULL: there is nothing to do */
 	KeyReader reader;
 	GuardKey key;
@@ -569,7 +569,7 @@ struct ShardSite
 static ShardSite *
 GetShardSite(FunctionCallInfo fcinfo)
 {
-	/* We are called in the per-tuple memory of the query. */
+	/* This function is called in the per-tuple memory of the query. */
 	if (unlikely(fcinfo->flinfo->fn_extra == NULL))
 		fcinfo->flinfo->fn_extra =
 			MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext), sizeof(ShardSite));
@@ -595,7 +595,7 @@ RequireGuard(ShardSite *site, const TriggerData *trigger)
 	site->guarded = true;
 }
 
-/* Finds out what is to be done for rows that logical replication copies. */
+/* Finds out what must be done for rows that logical replication copies. */
 static void
 PrepareToFollow(ShardSite *site, const TriggerData *trigger)
 {
@@ -616,7 +616,7 @@ PrepareToFollow(ShardSite *site, const TriggerData *trigger)
 	site->follows = true;
 }
 
-/* The key of a row that is its own. */
+/* Returns the key of a row, if the row has a key of its own. */
 static bool
 FollowedKey(const ShardSite *site, const LiveFilter &filter, TupleTableSlot *slot, GuardKey *key,
 			uint64 *hash)
@@ -628,8 +628,8 @@ FollowedKey(const ShardSite *site, const LiveFilter &filter, TupleTableSlot *slo
 }
 
 /*
- * Logical replication applies to a copy of a shard what the guard of the shard has allowed. So the
- * filter follows the rows: nothing is refused.
+ * Logical replication applies to a copy of a shard the changes that the guard of the shard has
+ * allowed. So the filter is updated by the rows, and nothing is refused.
  */
 static void
 FollowRow(ShardSite *site, const TriggerData *trigger)

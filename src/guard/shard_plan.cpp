@@ -1,6 +1,6 @@
 /*
- * What the guard of a shard is to be, as a trigger that Citus makes on each shard says it: see
- * distributed.hpp.
+ * The definition of a shard's guard, as it is stored in a trigger that Citus makes on each shard;
+ * see distributed.hpp.
  */
 #include "guard/distributed.hpp"
 #include "pg/catalog.hpp"
@@ -44,7 +44,7 @@ FindShardDefinition(Relation rel)
 	return NULL;
 }
 
-/* Reads the arguments. Returns whether each is known, and all are there that must be. */
+/* Reads the arguments. Returns whether each of them is known, and no required one is missing. */
 static bool
 ReadArguments(const Trigger *trigger, ShardPlan *plan)
 {

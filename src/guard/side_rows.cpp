@@ -1,6 +1,4 @@
-/*
- * Reading the rows of side tables: see side_rows.hpp.
- */
+/* Reads the rows of side tables; see side_rows.hpp. */
 #include "guard/side_rows.hpp"
 
 extern "C" {
@@ -102,7 +100,7 @@ CloseSideRows(const SideRows &rows)
 	ExecDropSingleTupleTableSlot(rows.row);
 }
 
-/* The text of a JSON value. */
+/* Returns the text of a JSON value. */
 static char *
 TextOf(JsonbValue *value)
 {
@@ -121,7 +119,7 @@ TextOf(JsonbValue *value)
 	}
 }
 
-/* The value of a column in `rest`, if it is there. */
+/* Reads the value of a column in `rest`. Returns false if there is none. */
 static bool
 ReadFromRest(ReturnedColumn *returned, Jsonb *rest, Datum *value, bool *isnull)
 {
@@ -134,13 +132,13 @@ ReadFromRest(ReturnedColumn *returned, Jsonb *rest, Datum *value, bool *isnull)
 	if (found == NULL)
 		return false;
 	*isnull = found->type == jbvNull;
-	/* The input function of a domain checks NULL, too. */
+	/* The input function of a domain also checks NULL. */
 	*value = InputFunctionCall(&returned->input, *isnull ? NULL : TextOf(found),
 							   returned->typioparam, returned->column->atttypmod);
 	return true;
 }
 
-/* A column of the table was renamed, or so it seems: its values would be lost. */
+/* A column of the table seems to have been renamed: its values would be lost. */
 static void
 CheckNothingIsLost(const SideRows *rows, const SideLeaf *leaf, const ReturnedColumn *returned)
 {

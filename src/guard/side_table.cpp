@@ -1,6 +1,4 @@
-/*
- * Side tables, which refused rows go into: see divert.hpp.
- */
+/* Side tables, into which refused rows are put; see divert.hpp. */
 #include "guard/distributed.hpp"
 #include "guard/divert.hpp"
 #include "guard/request.hpp"
@@ -45,7 +43,7 @@ ColumnByName(TupleDesc desc, const char *name)
 
 /* ---- checks ------------------------------------------------------------------------ */
 
-/* Whether a table has a plain column of a name and type. */
+/* Returns whether a table has a plain column of a name and type. */
 static bool
 HasColumnOfType(TupleDesc desc, const char *name, Oid type)
 {
@@ -55,7 +53,9 @@ HasColumnOfType(TupleDesc desc, const char *name, Oid type)
 		   TupleDescAttr(desc, attnum - 1)->attgenerated == '\0';
 }
 
-/* Whether one of two tables inherits from the other, or both are in one tree of partitions. */
+/*
+ * Returns whether one of two tables inherits from the other, or both are in one tree of partitions.
+ */
 static bool
 AreRelated(Relation side, Oid guarded)
 {
@@ -74,7 +74,10 @@ AreRelated(Relation side, Oid guarded)
 	return same_tree;
 }
 
-/* Whether the rows of a table are gone after a crash; of a partitioned table nobody knows. */
+/*
+ * Returns whether the rows of a table are lost after a crash. For a partitioned table this is not
+ * known.
+ */
 static bool
 IsUnlogged(Oid table)
 {
@@ -193,7 +196,7 @@ CheckIsNoSideTable(Relation rel)
 
 /* ---- making ------------------------------------------------------------------------ */
 
-/* Finds the side table that is asked for; leaves clause.side alone if there is none yet. */
+/* Finds the requested side table. Does not change clause.side if there is none yet. */
 void
 ReadSideTable(Relation rel, const char *name, GuardRequest *request)
 {
@@ -208,7 +211,10 @@ ReadSideTable(Relation rel, const char *name, GuardRequest *request)
 	request->clause.side = RangeVarGetRelid(request->side, NoLock, true);
 	if (request->side->schemaname != NULL || OidIsValid(request->clause.side))
 		return;
-	/* What the search path does not have is, or will be, beside the table. */
+	/*
+	 * A table that is not found in the search path is, or will be, in the schema of the guarded
+	 * table.
+	 */
 	request->side->schemaname = schema;
 	request->clause.side = RangeVarGetRelid(request->side, NoLock, true);
 }

@@ -1,27 +1,29 @@
 /*
- * Queries that belong to one statement, since a rule has made several out of it.
+ * Queries that belong to one statement because a rule has made several from it.
  *
  *   CREATE RULE r AS ON DELETE TO t DO ALSO INSERT INTO archive VALUES (old.k)
  *
- * DELETE FROM t then runs two queries, one after the other, each under a snapshot of its own.
- * The server does not tell the executor which queries were made out of one statement. They have
- * the same source text. They run one directly after the other, in the same level of nesting,
- * and all of them are planned before the first one runs. So the last query of the current level
- * is kept, with the snapshot of the first query of its statement.
+ * DELETE FROM t then runs two queries, one after the other, each under a snapshot of its own. The
+ * server does not tell the executor which queries were made from one statement. But they have the
+ * same source text, they run directly one after the other, at the same level of nesting, and all of
+ * them are planned before the first one runs. So the last query of the current level is kept, with
+ * the snapshot of the first query of its statement.
  *
  * The next query belongs to another statement, or to another run of the same statement, if
  *   - it is the first query of a portal,
  *   - its plan is the one with which the previous run began (a plan that is kept),
  *   - a query was planned since the previous query ended (a plan that is made for each run), or
- *   - the previous query is the original one, and is no INSERT: rules put their queries before it.
- * Only the original query has a place in the source text. EXPLAIN plans each query directly
- * before the query runs. Such queries are recognized, since one was planned before each of them.
+ *   - the previous query is the original one, and is not an INSERT: rules put their queries
+ *     before it.
+ * Only the original query has a place in the source text. EXPLAIN plans each query directly before
+ * the query runs. Such queries are recognized, because one was planned before each of them.
  *
- * In an SQL function the queries of two statements can still look like those of one. A statement
+ * In an SQL function, the queries of two statements can still look like those of one. A statement
  * has at most one query whose rows the server counts for the client, and at most one place in the
- * source text. A second such query, or another place, begins another statement. Its first query
- * is then the one after the counted query of the previous statement. Until then a row that the
- * previous statement has left out counts as left out by this one: an error, but no lost row.
+ * source text. A second such query, or another place, begins another statement. Its first query is
+ * then the one after the counted query of the previous statement. Until that point, a row that the
+ * previous statement has left out counts as left out by this one: this may raise an error, but
+ * loses no row.
  */
 #include "guard/statement.hpp"
 
@@ -37,27 +39,28 @@ extern "C" {
 namespace
 {
 
-/* The pointers are for comparisons only: what they point to may be gone. */
+/* The pointers are only compared: their targets may be freed. */
 struct Statement
 {
 	const char *source;
 	int location;      /* of the original query, or -1 */
-	TimestampTz began; /* the client's command */
+	TimestampTz began; /* the time of the client's command */
 	const PlannedStmt *first;
-	const QueryDesc *query; /* the last one that has started */
+	const QueryDesc *query; /* the last query that has started */
 	CommandId since;        /* the snapshot of the first query */
-	bool is_over;           /* no query of this statement comes any more */
+	bool is_over;           /* no more queries of this statement follow */
 	bool has_counted;       /* a query whose rows the server counts for the client */
 	bool has_later;
 	CommandId since_later; /* the snapshot of the first query after that one, if `has_later` */
 	bool plans_each;       /* each query so far was planned directly before it ran */
-	uint32 planned;        /* queries planned before the first one, among them perhaps others */
-	uint32 plans;          /* queries planned since `query` has started */
+	/* number of queries planned before the first one; others may be among them */
+	uint32 planned;
+	uint32 plans; /* number of queries planned since `query` has started */
 };
 
 } /* namespace */
 
-/* In the current level of nesting. Each hook puts back what nested queries have changed. */
+/* For the current level of nesting. Each hook restores what nested queries have changed. */
 static Statement current;
 
 static planner_hook_type previous_planner = NULL;
@@ -71,7 +74,7 @@ OwnSnapshot(const QueryDesc *query)
 	return query->snapshot != NULL ? query->snapshot->curcid : FirstCommandId;
 }
 
-/* Whether the query is the first one of a portal. */
+/* Returns whether the query is the first one of a portal. */
 static bool
 BeginsPortal(const QueryDesc *query)
 {
@@ -79,7 +82,7 @@ BeginsPortal(const QueryDesc *query)
 		   linitial(ActivePortal->stmts) == query->plannedstmt;
 }
 
-/* Whether a query that starts belongs to the statement of the previous one. */
+/* Returns whether a query that starts belongs to the statement of the previous one. */
 static bool
 Continues(const QueryDesc *query)
 {
@@ -95,7 +98,7 @@ static void
 StartStatement(const QueryDesc *query)
 {
 	const PlannedStmt *plan = query->plannedstmt;
-	/* The library may have been loaded while the very first one was planned. */
+	/* The library may have been loaded while the very first query was planned. */
 	const uint32 planned = current.source != NULL ? current.plans : PG_UINT32_MAX;
 
 	current = {};
@@ -108,7 +111,10 @@ StartStatement(const QueryDesc *query)
 	current.planned = planned;
 }
 
-/* Whether a query that continues belongs to another run all the same, or to another statement. */
+/*
+ * Returns whether a query that seems to continue a statement belongs to another run, or to another
+ * statement.
+ */
 static bool
 IsAnother(const PlannedStmt *plan)
 {

@@ -1,4 +1,4 @@
-/* Queries that belong to one statement, since a rule has made several out of it. */
+/* Queries that belong to one statement because a rule has made several from it. */
 #ifndef STREAMDEDUP_GUARD_STATEMENT_HPP
 #define STREAMDEDUP_GUARD_STATEMENT_HPP
 
@@ -17,7 +17,7 @@ extern CommandId OwnSnapshot(const QueryDesc *query);
  */
 extern CommandId SnapshotOfStatement(const QueryDesc *query);
 
-/* Installs hooks; once, from InitGuard(). */
+/* Installs hooks. Called once, by InitGuard(). */
 extern void InitGuardStatement(void);
 
 #endif /* STREAMDEDUP_GUARD_STATEMENT_HPP */

@@ -1,6 +1,4 @@
-/*
- * Reading the keys of rows: see table_keys.hpp.
- */
+/* Reads the keys of rows; see table_keys.hpp. */
 #include "guard/table_keys.hpp"
 #include "guard/search.hpp"
 
@@ -95,7 +93,7 @@ OpenKeyTable(const TableKeys &keys, Oid table, KeyScan *scan)
 	if (!MapGuardClause(keys.clause, keys.from, scan->table, scan->clause))
 		elog(ERROR, "table \"%s\" does not have the columns of the guard",
 			 RelationGetRelationName(scan->table));
-	/* That calls functions of constants. */
+	/* This calls functions of constants, so it runs with the owner's rights. */
 	before = BecomeOwner(scan->table);
 	MakeKeyReader(&scan->reader, scan->clause);
 	BecomeAgain(before);
@@ -109,7 +107,7 @@ StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot)
 	OpenKeyTable(keys, table, &scan);
 	scan.owner = BecomeOwner(scan.table);
 	scan.slot = table_slot_create(scan.table, NULL);
-	/* From the first page on, so that the number of pages read can be told. */
+	/* The scan starts at the first page, so that the number of pages read is known. */
 	scan.scan = table_beginscan_strat(scan.table, snapshot, 0, NULL, true, false);
 	return scan;
 }

@@ -1,6 +1,4 @@
-/*
- * Reading the keys of the rows that are in guarded tables (table_keys.cpp).
- */
+/* Reads the keys of the rows in guarded tables (table_keys.cpp). */
 #ifndef STREAMDEDUP_GUARD_TABLE_KEYS_HPP
 #define STREAMDEDUP_GUARD_TABLE_KEYS_HPP
 
@@ -13,17 +11,17 @@ extern "C" {
 }
 
 /*
- * Returns the tables with rows of their own that a guard of this one covers, those with the
+ * Returns the tables with rows of their own that a guard of this table covers, those with the
  * oldest bounds first. All are locked.
  */
 extern List *CoveredTables(Relation rel);
 
-/* The pages of these tables. */
+/* Returns the number of pages of these tables. */
 extern int64 BlocksOfTables(const List *tables);
 
 /* ---- as the table's owner -------------------------------------------------------------- */
 
-/* Who the session was before BecomeOwner(). An error restores that, too. */
+/* The session's user before BecomeOwner(). An error restores it, too. */
 struct AsOwner
 {
 	Oid user;
@@ -32,7 +30,7 @@ struct AsOwner
 };
 
 /*
- * What a type's functions do may be a user's code. It runs as the owner of the table, in a
+ * Functions of types may be a user's code. They run with the rights of the table's owner, in a
  * security-restricted operation, as in CREATE INDEX.
  */
 extern AsOwner BecomeOwner(Relation table);
@@ -40,18 +38,20 @@ extern void BecomeAgain(const AsOwner &before);
 
 /* ---- keys ------------------------------------------------------------------------------ */
 
-/* The key of a guard, whose columns are found in each table by their names. */
+/* The key of a guard. Its columns are found in each table by their names. */
 struct TableKeys
 {
-	Relation from;      /* the clause is that of its guard; it stays open */
-	GuardClause clause; /* rows that are marked as duplicates do not count if it has a mark */
+	Relation from;      /* the clause belongs to the guard of this table, which stays open */
+	GuardClause clause; /* if it has a mark, rows that are marked as duplicates do not count */
 	KeyPlan *plan;
 	dedup::KeySeed seed;
-	int64 ttl; /* rows with times so far apart have nothing to do with each other; or 0 */
+	int64 ttl; /* rows whose times are at least this far apart are independent; or 0 */
 	MemoryContext row_context; /* reset for each row */
 };
 
-/* The clause is that of the guard of `rel`. The result lives in the current context. */
+/*
+ * The clause is that of the guard of `rel`. The result is allocated in the current memory context.
+ */
 extern TableKeys TableKeysOf(Relation rel, const GuardClause &clause, const LiveFilter &filter);
 
 /* A row that counts and has a key. Its values are in the slot, or in the row's context. */
@@ -77,11 +77,14 @@ struct KeyScan
 /* Opens a table, which is locked, and makes a reader of its keys. */
 extern void OpenKeyTable(const TableKeys &keys, Oid table, KeyScan *scan);
 
-/* Between the two the session is the table's owner. Row-level security does not apply. */
+/*
+ * Between these two calls the session has the rights of the table's owner. Row-level security does
+ * not apply.
+ */
 extern KeyScan StartKeyScan(const TableKeys &keys, Oid table, Snapshot snapshot);
 extern void EndKeyScan(const KeyScan &scan);
 
-/* Reads the key of the row in the slot. Returns false if it has none, or does not count. */
+/* Reads the key of the row in the slot. Returns false if the row has no key, or does not count. */
 static inline bool
 ReadRowKey(const TableKeys &keys, const KeyScan &scan, GuardKey *key, uint64 *hash)
 {
@@ -100,8 +103,8 @@ ReadRowKey(const TableKeys &keys, const KeyScan &scan, GuardKey *key, uint64 *ha
 }
 
 /*
- * Runs visit(row) over the rows of a table that count and have a key, until it returns true.
- * It runs as the table's owner, in the row's memory context.
+ * Runs visit(row) over the rows of a table that count and have a key, until it returns true. Runs
+ * with the rights of the table's owner, in the row's memory context.
  */
 template <typename Visit>
 static inline void

@@ -1,18 +1,18 @@
 /*
- * Rows that TRUNCATE removes from guarded tables: the same transaction may insert them
- * again, as it may those that it deletes.
+ * Rows that TRUNCATE removes from guarded tables. The same transaction may insert them again, like
+ * rows that it deletes.
  *
- * Triggers on TRUNCATE are not cloned to partitions, and no hook is called in a session
- * that has not loaded the library. But a table's indexes are built anew when it is
- * truncated, the guard's too: that is the event. The table has a new, empty file then, and
- * the old one stays until the transaction commits. So TRUNCATE only makes a note of the
- * old file, and costs no more than without a guard; the first row that the transaction
- * inserts under the same filter then reads that file once, for the keys in it.
+ * Triggers on TRUNCATE are not cloned to partitions, and no hook is called in a session that has
+ * not loaded the library. But a table's indexes are rebuilt when it is truncated, including the
+ * guard's: this call shows the TRUNCATE. The table has a new, empty file then, and the old one is
+ * kept until the transaction commits. So TRUNCATE only records the old file, and costs no more than
+ * without a guard. The first row that the transaction then inserts under the same filter causes
+ * that file to be read once, for its keys.
  *
- * Where a table was created or truncated in the same subtransaction before, TRUNCATE
- * shortens its file in place. The library is loaded by then, so its rows are read before,
- * in a hook. A worker that applies changes does not call that: there it is known that rows
- * were removed, but not which, and so all keys of the filter may come again.
+ * If the table was created or truncated in the same subtransaction before, TRUNCATE shortens its
+ * file in place. The library is loaded by then, so the rows are read before that, in a hook. A
+ * worker that applies changes does not call that hook. There, only the fact that rows were removed
+ * is known, but not which; so all keys of the filter may be inserted again.
  */
 #include "guard/inherit.hpp"
 #include "guard/truncation.hpp"
@@ -46,7 +46,7 @@ extern "C" {
 namespace
 {
 
-/* Rows were removed under a filter, and nobody knows which. */
+/* A filter under which unknown rows were removed. */
 struct UnknownRows
 {
 	Oid filter;
@@ -61,7 +61,7 @@ static List *truncations = NIL;
 /* In TopTransactionContext, too. */
 static List *unknown_rows = NIL;
 
-/* All relations that the statement which is running truncates, as far as it is known. */
+/* All relations that the running statement truncates, as far as known. */
 static List *truncating = NIL;
 
 static ProcessUtility_hook_type previous_process_utility = NULL;
@@ -122,8 +122,8 @@ ReadClass(Oid relid, Snapshot snapshot)
 }
 
 /*
- * The file that a table had before this transaction gave it the one that it has, and the
- * command that did. False if it did not.
+ * Finds the file of a table before this transaction gave it the current file, and the command that
+ * did so. Returns false if it did not.
  */
 static bool
 FileBefore(Relation heap, FileLocator *file, CommandId *since)
@@ -135,7 +135,7 @@ FileBefore(Relation heap, FileLocator *file, CommandId *since)
 		return false;
 	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(now->t_data)))
 	{
-		/* What the commands before that one have left. */
+		/* This snapshot shows the state before that command. */
 		Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
 		HeapTuple before;
 
@@ -172,7 +172,7 @@ IsTruncated(Oid relid)
 	return truncating != NIL ? list_member_oid(truncating, relid) : HoldsExclusively(relid);
 }
 
-/* The uppermost table that is truncated as a whole, and this one with it. */
+/* Returns the uppermost table that is truncated as a whole, with this one. */
 static Oid
 TruncatedWhole(Oid table)
 {
@@ -197,8 +197,8 @@ TruncatedWhole(Oid table)
 }
 
 /*
- * Says once a statement that the filter keeps the keys. Of a whole partitioned table that
- * is truncated only the table itself is named.
+ * Reports, once in a statement, that the filter keeps the keys. If a whole partitioned table is
+ * truncated, only that table is named.
  */
 static void
 WarnOfKeys(Oid table, const GuardPlan *plan)
@@ -221,7 +221,7 @@ WarnOfKeys(Oid table, const GuardPlan *plan)
 	warned_filter = filter;
 	if (plan->options.forget)
 	{
-		/* Else the filter is emptied next. */
+		/* Otherwise the filter is emptied next. */
 		if (!TruncateEmptiesFilter(plan))
 			NoticeKeptKeys(table, filter);
 		return;
@@ -233,14 +233,14 @@ WarnOfKeys(Oid table, const GuardPlan *plan)
 		 errdetail("This transaction may insert the removed rows again. After it their keys are "
 				   "duplicates."),
 		 get_rel_relispartition(table)
-			 ? errhint("dedup_forget() takes single keys out of the filter.")
+			 ? errhint("dedup_forget() removes single keys from the filter.")
 			 : errhint("To empty both, use TRUNCATE %s, %s.", QualifiedGuardName(table),
 					   QualifiedGuardName(filter))));
 }
 
 /* ---- TRUNCATE in place ------------------------------------------------------------ */
 
-/* How many rows this transaction has inserted into a table, whatever became of them. */
+/* Returns how many rows this transaction has inserted into a table, committed or not. */
 static int64
 CountInserted(Relation heap)
 {
@@ -254,8 +254,8 @@ CountInserted(Relation heap)
 }
 
 /*
- * A worker has removed rows by TRUNCATE that it had inserted in the same transaction. To
- * refuse one of them when it comes again would lose it.
+ * A worker has removed rows by TRUNCATE that it had inserted in the same transaction. If such a row
+ * is inserted again and refused, it would be lost.
  */
 static void
 NoteUnknownRows(Relation heap, const Truncation *truncation)
@@ -272,7 +272,7 @@ NoteUnknownRows(Relation heap, const Truncation *truncation)
 	MemoryContextSwitchTo(old);
 }
 
-/* Whether the filter got its file by the command that is running, too. */
+/* Returns whether the filter got its file by the running command, too. */
 static bool
 IsTruncatedTogether(Relation filter)
 {
@@ -284,7 +284,7 @@ IsTruncatedTogether(Relation filter)
 			since >= GetActiveSnapshot()->curcid);
 }
 
-/* A note of a TRUNCATE, whose rows are not to be read, for a start. */
+/* Makes a note of a TRUNCATE. At first, its rows are not to be read. */
 static Truncation *
 AddTruncation(Relation heap, const GuardPlan *plan)
 {
@@ -304,7 +304,7 @@ AddTruncation(Relation heap, const GuardPlan *plan)
 	return truncation;
 }
 
-/* TRUNCATE, or a rewrite that has left nothing, has given the table a new file. */
+/* TRUNCATE, or a rewrite that has left no row, has given the table a new file. */
 static void
 NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 {
@@ -330,7 +330,7 @@ NoteTruncation(Relation heap, const GuardPlan *plan, const FileLocator &before)
 	truncation->done = IsTruncatedTogether(filter.rel) || !HasTruncatedRows(truncation);
 	CloseLive(filter);
 
-	/* Where the statement is not known, TRUNCATE has at least locked all of its tables. */
+	/* If the statement is not known, the locks show which tables TRUNCATE names. */
 	truncation->warn =
 		!truncation->done && truncating == NIL && HoldsExclusively(plan->clause.filter);
 	if (!truncation->done && !truncation->warn)
@@ -401,7 +401,7 @@ ReadBeforeTruncate(Relation heap, const GuardPlan *plan)
 		WarnOfKeys(RelationGetRelid(heap), plan);
 }
 
-/* Whether a trigger could still change what the table holds when it is truncated. */
+/* Returns whether a trigger could still change the table's rows when it is truncated. */
 static bool
 HasTruncateTrigger(Relation heap)
 {
@@ -416,8 +416,8 @@ HasTruncateTrigger(Relation heap)
 }
 
 /*
- * TRUNCATE works in place on tables that this subtransaction has created or truncated, so
- * it has locked them exclusively before.
+ * TRUNCATE works in place on tables that this subtransaction has created or truncated. So it has
+ * locked them exclusively before.
  */
 static void
 BeforeTruncate(const TruncateStmt *statement)
@@ -503,7 +503,7 @@ ReadTruncatedRows(const LiveFilter &filter)
 	{
 		Truncation *truncation = (Truncation *) lfirst(cell);
 
-		/* If the filter was truncated since, its keys went along. */
+		/* If the filter was truncated since, its keys were removed, too. */
 		if (!truncation->done && truncation->plan->clause.filter == RelationGetRelid(filter.rel) &&
 			IsSameFile(truncation->filter_file, FileNumberOf(filter.rel)) &&
 			!EmptyFilterOf(truncation->plan))

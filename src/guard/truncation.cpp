@@ -1,6 +1,6 @@
 /*
- * Reads the rows that a TRUNCATE has removed, from the files that the table and its TOAST
- * table had before: those stay until the transaction commits.
+ * Reads the rows that a TRUNCATE has removed, from the former files of the table and its TOAST
+ * table. These are kept until the transaction commits.
  */
 #include "guard/truncation.hpp"
 #include "pg/keys.hpp"
@@ -19,7 +19,7 @@ extern "C" {
 namespace
 {
 
-/* A value that is stored out of line, while it is being put together. */
+/* A value that is stored out of line, while it is being read. */
 struct ExternalValue
 {
 	Oid id;
@@ -43,7 +43,7 @@ IsMarkedTuple(const GuardPlan *plan, HeapTuple tuple, TupleDesc desc)
 	return !isnull && DatumGetBool(mark);
 }
 
-/* Whether a value is stored out of line; reads where. */
+/* Returns whether a value is stored out of line, and reads its pointer. */
 static bool
 IsExternal(TupleDesc desc, AttrNumber attnum, const NullableDatum &value,
 		   struct varatt_external *pointer)
@@ -86,8 +86,8 @@ NoteRemovedRow(const GuardPlan *plan, const KeyReader &reader, TupleDesc desc,
 /* ---- reading the old files ---------------------------------------------------------- */
 
 /*
- * Runs visit(tuple) over the rows of a block of a relation's old file that a snapshot sees,
- * from an offset on. The page is not locked then: a pin is enough for its rows to stay.
+ * Runs visit(tuple) over the rows of a block of a relation's old file that a snapshot sees, from an
+ * offset on. The page is not locked during visit: a pin is enough to keep its rows.
  */
 template <typename Visit>
 static void
@@ -181,7 +181,7 @@ CompareExternalValues(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* Puts values together, which are sorted, by reading the TOAST table's old file once. */
+/* Reads values, which are sorted, by scanning the TOAST table's old file once. */
 static void
 ReadExternalValues(const Truncation *truncation, ExternalValue *values, int count,
 				   Snapshot snapshot, BufferAccessStrategy strategy)
@@ -189,7 +189,7 @@ ReadExternalValues(const Truncation *truncation, ExternalValue *values, int coun
 	BlockNumber blocks = smgrnblocks(OpenFile(truncation->toast), MAIN_FORKNUM);
 	TupleDesc desc = CreateTemplateTupleDesc(3);
 
-	/* TOAST tables are alike. */
+	/* All TOAST tables have the same columns. */
 	TupleDescInitEntry(desc, 1, "chunk_id", OIDOID, -1, 0);
 	TupleDescInitEntry(desc, 2, "chunk_seq", INT4OID, -1, 0);
 	TupleDescInitEntry(desc, 3, "chunk_data", BYTEAOID, -1, 0);
@@ -225,7 +225,7 @@ ReadExternalValues(const Truncation *truncation, ExternalValue *values, int coun
 	}
 }
 
-/* Rows whose keys are stored out of line, in part, that are read together. */
+/* The number of rows with out-of-line parts of their keys that are read together. */
 constexpr int EXTERNAL_ROWS = 1024;
 
 namespace
@@ -242,7 +242,7 @@ struct ExternalBatch
 
 } /* namespace */
 
-/* Adds a value that is to be put together. */
+/* Adds a value that must be read. */
 static void
 AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
 {
@@ -258,7 +258,7 @@ AddExternalValue(ExternalBatch *batch, const struct varatt_external &pointer)
 	value->id = pointer.va_valueid;
 	value->size = EXTERNAL_SIZE(pointer);
 	value->value = (struct varlena *) palloc0(value->size + VARHDRSZ);
-	if (value->size < pointer.va_rawsize - (int32) VARHDRSZ) /* compressed */
+	if (value->size < pointer.va_rawsize - (int32) VARHDRSZ) /* the value is compressed */
 		SET_VARSIZE_COMPRESSED(value->value, value->size + VARHDRSZ);
 	else
 		SET_VARSIZE(value->value, value->size + VARHDRSZ);
@@ -290,7 +290,7 @@ CollectExternalRows(const Truncation *truncation, BlockNumber block, Snapshot sn
 				  });
 }
 
-/* Notes the rows of a batch whose values were read, but for those that are noted already. */
+/* Notes the rows of a batch whose values were read, except those that are noted already. */
 static void
 NoteExternalRows(Truncation *truncation, const KeyReader &reader, const LiveFilter &filter,
 				 const ExternalBatch *batch)
@@ -326,8 +326,8 @@ NoteExternalRows(Truncation *truncation, const KeyReader &reader, const LiveFilt
 }
 
 /*
- * Notes rows with a key that is stored out of line, some at a time: those of one block or
- * more, until they are many or long.
+ * Notes rows with a key that is stored out of line, a batch at a time: those of one block or more,
+ * until there are many or they are long.
  */
 static void
 ReadExternalRows(Truncation *truncation, BlockNumber blocks, const KeyReader &reader,

@@ -1,6 +1,4 @@
-/*
- * Finding rows with equal keys: see twins.hpp.
- */
+/* Finds rows with equal keys; see twins.hpp. */
 #include <algorithm>
 
 #include "guard/twins.hpp"
@@ -59,7 +57,7 @@ IndexHashes(HashList *list)
 		bits++;
 	buckets = (int64) 1 << bits;
 	list->shift = 64 - bits;
-	/* It lives as long as the list does. */
+	/* It is freed with the list. */
 	list->directory = (uint32 *) MemoryContextAllocHuge(GetMemoryChunkContext(list->hashes),
 														sizeof(uint32) * (Size) (buckets + 1));
 	for (int64 bucket = 0; bucket <= buckets; bucket++)
@@ -75,7 +73,7 @@ IndexHashes(HashList *list)
 namespace
 {
 
-/* How the columns of a key are compared. */
+/* The way to compare the columns of a key. */
 struct KeyEquality
 {
 	int columns;
@@ -93,15 +91,16 @@ struct TwinRow
 	NullableDatum columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
-/* What the scans have found so far. */
+/* The rows that the scans have found so far. */
 struct Twins
 {
 	const TwinSearch *search;
-	TableKeys keys; /* with memory of its own: we may be called for a row of another scan */
+	/* with memory of its own, because this code may be called for a row of another scan */
+	TableKeys keys;
 	const HashList *hashes;
 	KeyEquality equality;
-	TwinRow **rows;         /* by hash */
-	MemoryContext context;  /* theirs */
+	TwinRow **rows;         /* indexed by hash */
+	MemoryContext context;  /* of the rows */
 	bool hidden;            /* row-level security hides rows from this role */
 	TransactionId wait_for; /* is about to delete a row that has a twin */
 };
@@ -124,7 +123,7 @@ MakeKeyEquality(const GuardClause &clause, KeyEquality *equality)
 	}
 }
 
-/* A NULL is there only if it is a value like any other. */
+/* A NULL occurs only if it is a value like any other. */
 static bool
 KeysEqual(KeyEquality *equality, const NullableDatum *one, const NullableDatum *other)
 {
@@ -185,7 +184,7 @@ ReportTwins(const Twins &twins, const NullableDatum *columns)
 /* ---- searching ------------------------------------------------------------------------- */
 
 /*
- * Whether a row is still there. Remembers the transaction that is deleting it, if there is
+ * Returns whether a row still exists. Remembers the transaction that is deleting it, if there is
  * one.
  */
 static bool
@@ -210,7 +209,7 @@ TimeOf(const TwinSearch &search, const KeyRow &row)
 	return row.key->has_time ? row.key->at : search.now;
 }
 
-/* Keeps a row, whose key others are held against. */
+/* Keeps a row for comparisons with others. */
 static void
 KeepRow(Twins *twins, int64 at, const KeyRow &row)
 {
@@ -233,8 +232,8 @@ KeepRow(Twins *twins, int64 at, const KeyRow &row)
 }
 
 /*
- * Looks at a row; `kept`: it is one of the rows that others are held against. Returns whether
- * the search is over.
+ * Compares a row; `kept`: it is one of the rows that are kept for comparisons. Returns whether the
+ * search is over.
  */
 static bool
 LookAtRow(Twins *twins, const KeyRow &row, bool kept)
@@ -292,7 +291,7 @@ CheckNoTwins(const TwinSearch &search, HashList *hashes)
 	twins.hashes = hashes;
 	twins.context = AllocSetContextCreateInternal(context, "dedup_guard duplicate rows",
 												  ALLOCSET_DEFAULT_SIZES);
-	/* The role that the scans run as is another. */
+	/* The scans run as another role. */
 	twins.hidden =
 		check_enable_rls(RelationGetRelid(search.table), InvalidOid, true) == RLS_ENABLED;
 	MakeKeyEquality(search.clause, &twins.equality);

@@ -1,8 +1,8 @@
 /*
- * Finding rows with equal keys among the rows of tables (twins.cpp).
+ * Finds rows with equal keys among the rows of tables (twins.cpp).
  *
- * Equal keys have equal hashes, but not the other way round. So the hashes say which rows to
- * look at, and the equality of the columns decides.
+ * Equal keys have equal hashes, but different keys can have equal hashes, too. So the hashes
+ * determine which rows are read, and the equality of the columns decides.
  */
 #ifndef STREAMDEDUP_GUARD_TWINS_HPP
 #define STREAMDEDUP_GUARD_TWINS_HPP
@@ -10,7 +10,7 @@
 #include "guard/table_keys.hpp"
 
 /*
- * Some hashes, each once, in ascending order once they are indexed, with a directory by their
+ * Hashes, each once. After they are indexed, they are in ascending order, with a directory by their
  * first bits.
  */
 struct HashList
@@ -26,7 +26,7 @@ extern HashList MakeHashList(int64 room);
 extern void AppendHash(HashList *list, uint64 hash);
 extern void EmptyHashList(HashList *list);
 
-/* To be called when all hashes are in the list, and before FindHash(). */
+/* Must be called when all hashes are in the list, before FindHash(). */
 extern void IndexHashes(HashList *list);
 
 /* Returns the place of a hash in the list, or -1. */
@@ -46,15 +46,15 @@ struct TwinSearch
 {
 	const TableKeys *keys;
 	Relation table;     /* named by the error */
-	const char *filter; /* the same */
+	const char *filter; /* named by the error */
 	GuardClause clause; /* of `table` */
-	int64 ttl;          /* rows whose times are as far apart do not count; 0: no times */
+	int64 ttl;          /* rows whose times are at least this far apart do not count; 0: no times */
 	TimestampTz now;    /* the time of rows without one */
-	const List *tables; /* each row of these is held against the others, */
-	const List *others; /* and against those of these, which can be deleted meanwhile */
+	const List *tables; /* each row of these tables is compared with the others, */
+	const List *others; /* and with the rows of these tables, which can be deleted meanwhile */
 };
 
-/* Raises 23505 if two of the rows that have one of these hashes have equal keys. */
+/* Raises 23505 if two of the rows with one of these hashes have equal keys. */
 extern void CheckNoTwins(const TwinSearch &search, HashList *hashes);
 
 #endif /* STREAMDEDUP_GUARD_TWINS_HPP */

@@ -1,13 +1,12 @@
 /*
  * Tables that look guarded and are not.
  *
- * A NOTICE says that a partition which was detached is not guarded any more, and that
- * CREATE TABLE ... LIKE does not copy a guard: it would copy the index, and no trigger.
+ * A NOTICE reports that a detached partition is not guarded any more, and that CREATE TABLE ...
+ * LIKE does not copy a guard: it would copy the index, but no trigger.
  *
- * CREATE TABLE ... LIKE opens the index that it copies before it runs the command that
- * makes the copy, so the library is loaded for that command. DETACH PARTITION opens the
- * index too late for any hook; so the end of the transaction that has loaded the library
- * looks at all guard indexes.
+ * CREATE TABLE ... LIKE opens the index that it copies before it runs the command that makes the
+ * copy, so the library is loaded for that command. DETACH PARTITION opens the index too late for
+ * any hook. So the end of the transaction that has loaded the library checks all guard indexes.
  */
 #include "guard/inherit.hpp"
 #include "guard/load.hpp"
@@ -89,7 +88,10 @@ IdleGuardIndex(Oid relid)
 	return idle;
 }
 
-/* The same, and NoticeKeptKeys() if its rows would have freed their keys one by one. */
+/*
+ * Reports such a table, and calls NoticeKeptKeys() if its rows would have freed their keys when
+ * deleted one by one.
+ */
 static void
 NoticeDetached(Oid relid, Oid parent)
 {
@@ -100,18 +102,18 @@ NoticeDetached(Oid relid, Oid parent)
 		NoticeKeptKeys(relid, rows.clause.filter);
 	if (OidIsValid(index))
 		ereport(NOTICE, (errmsg("table \"%s\" is not guarded any more", get_rel_name(relid)),
-						 errdetail("Its guard was that of the partitioned table. Index \"%s\" "
-								   "stays, and refuses nothing without the guard's triggers.",
+						 errdetail("It had the guard of the partitioned table. Index \"%s\" "
+								   "remains, but refuses nothing without the guard's triggers.",
 								   get_rel_name(index)),
 						 errhint("Call dedup_guard() to guard the table, or DROP INDEX %s.",
 								 QualifiedGuardName(index))));
 }
 
 /*
- * Whether this is a transaction of the statement that has loaded the library, whether a
- * relation has changed in it, and before which command the hook has seen no statement.
- * DETACH PARTITION CONCURRENTLY consists of several transactions, so this holds until the
- * end of the statement.
+ * Three facts: whether this is a transaction of the statement that has loaded the library, whether
+ * a relation has changed in it, and before which command the hook has seen no statement. DETACH
+ * PARTITION CONCURRENTLY consists of several transactions, so the first holds until the end of the
+ * statement.
  */
 static bool first_transaction = false;
 static TimestampTz loaded_at;
@@ -150,7 +152,7 @@ LookAtDetached(const AlterTableStmt *statement)
 	}
 }
 
-/* The table that a table was a partition of before this transaction's first command. */
+/* Returns the table of which a table was a partition before this transaction's first command. */
 static Oid
 FormerParent(Oid relid)
 {
@@ -188,7 +190,7 @@ WasDetachedUnseen(HeapTuple index)
 		!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(index->t_data)) ||
 		HeapTupleHeaderGetCmin(index->t_data) >= unseen_before)
 		return false;
-	/* The index as it was before this transaction's first command. */
+	/* This snapshot shows the index as it was before this transaction's first command. */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	snapshot->curcid = FirstCommandId;
 	before = ReadClass(((Form_pg_class) GETSTRUCT(index))->oid, snapshot);
@@ -197,7 +199,7 @@ WasDetachedUnseen(HeapTuple index)
 	return was_attached;
 }
 
-/* Reports the tables that the statement which has loaded the library has detached. */
+/* Reports the tables that were detached by the statement which has loaded the library. */
 static void
 LookAtFirstTransaction(void)
 {
@@ -256,7 +258,7 @@ UnguardedProcessUtility(PlannedStmt *statement, const char *query,
 	{
 		const RangeVar *table = ((const IndexStmt *) tree)->relation;
 
-		/* A table that inherits, too, gets the guard of its parent in a moment. */
+		/* A table that inherits will also get the guard of its parent. */
 		if (!InheritsGuard(RangeVarGetRelid(table, NoLock, true)))
 			ereport(NOTICE, (errmsg("the guard of the table in LIKE is not copied to table \"%s\"",
 									table->relname),

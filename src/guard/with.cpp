@@ -3,14 +3,14 @@
  *
  *   WITH d AS (DELETE FROM t WHERE ...) INSERT INTO t VALUES ...
  *
- * The server runs a clause that nobody reads after the main statement, and one that is read
- * as far as its reader has come. A row that is inserted before its predecessor is deleted would
- * be a duplicate: a guard would leave it out, and the row that it repeats would be deleted next.
- * The order of the parts of such a statement is not specified. So the clauses that delete rows
- * of guarded tables, or update them, run first. All parts see the same snapshot.
+ * The server runs a clause that is not read after the main statement, and a clause that is read
+ * only as far as its reader has come. A row that is inserted before its predecessor is deleted
+ * would be a duplicate: a guard would leave it out, and then its predecessor would be deleted. The
+ * order of the parts of such a statement is not specified. So the clauses that delete or update
+ * rows of guarded tables are run first. All parts see the same snapshot.
  *
- * The planner opens the indexes of tables that a statement deletes from, so the library is
- * loaded by then, in the first statement of a session too.
+ * The planner opens the indexes of tables from which a statement deletes. So the library is loaded
+ * by then, even in the first statement of a session.
  */
 #include "guard/guard.hpp"
 #include "pg/walker.hpp"
@@ -30,7 +30,7 @@ MayInsert(CmdType operation)
 	return operation == CMD_INSERT || IS_MERGE(operation);
 }
 
-/* Whether a part of a statement deletes or updates rows, of a guarded table among others. */
+/* Returns whether a part of a statement deletes or updates rows of a guarded table. */
 static bool
 RemovesGuarded(const ModifyTableState *node)
 {
@@ -55,7 +55,7 @@ RemovesAnyGuarded(const QueryDesc *query)
 	return false;
 }
 
-/* Whether a statement has a part that may insert rows. */
+/* Returns whether a statement has a part that may insert rows. */
 static bool
 StatementInserts(const QueryDesc *query)
 {
@@ -111,8 +111,8 @@ ReaderOf(PlanState *top, const PlanState *clause)
 }
 
 /*
- * Runs a WITH clause as a whole, or the rest of one. Its rows are kept for those who read them,
- * wherever they are in what is kept.
+ * Runs a WITH clause as a whole, or the rest of it. Its rows are kept for its readers, wherever
+ * these are in the kept rows.
  */
 static void
 RunClause(EState *estate, ModifyTableState *node, CteScanState *reader)
@@ -140,12 +140,12 @@ RunClause(EState *estate, ModifyTableState *node, CteScanState *reader)
 namespace
 {
 
-/* A statement that has yet to run its clauses: in its memory. */
+/* A statement whose clauses must still be run. It is in the statement's memory. */
 struct Waiting
 {
 	MemoryContextCallback over;
 	PlanState *top;
-	ExecProcNodeMtd run_top; /* as the server does */
+	ExecProcNodeMtd run_top; /* does what the server does */
 	Waiting *below;
 };
 
@@ -153,7 +153,7 @@ struct Waiting
 
 static Waiting *waiting = NULL; /* innermost statement first */
 
-/* The statement's memory goes. */
+/* The statement's memory is being freed. */
 static void
 WaitingOver(void *arg)
 {
@@ -165,7 +165,7 @@ WaitingOver(void *arg)
 		}
 }
 
-/* Stands in for the plan's uppermost node when that is asked for its first row. */
+/* Replaces the plan's uppermost node when its first row is requested. */
 static TupleTableSlot *
 RunClausesFirst(PlanState *top)
 {
@@ -182,7 +182,7 @@ RunClausesFirst(PlanState *top)
 	{
 		ModifyTableState *node = lfirst_node(ModifyTableState, cell);
 
-		/* It may have begun: another clause reads it. */
+		/* The clause may have begun, because another clause reads it. */
 		if (!node->mt_done && RemovesGuarded(node))
 			RunClause(estate, node, ReaderOf(top, &node->ps));
 	}
@@ -190,7 +190,7 @@ RunClausesFirst(PlanState *top)
 	return top->ExecProcNodeReal(top);
 }
 
-/* So that all that measures the statement sees its clauses run as a part of it. */
+/* This way, everything that measures the statement sees its clauses run as a part of it. */
 static void
 LetClausesRunFirst(const QueryDesc *query)
 {

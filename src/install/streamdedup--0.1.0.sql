@@ -156,7 +156,7 @@ CREATE FUNCTION dedup_advise(keys bigint DEFAULT NULL, fpr float8 DEFAULT 0.01, 
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 100 ROWS 10;
 
-COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods that fulfil the wishes, best first, with their sizes and false-positive rates';
+COMMENT ON FUNCTION dedup_advise(bigint, float8, boolean, boolean, boolean, boolean) IS 'methods with the requested properties, best first, with their sizes and false-positive rates';
 
 -- ---- one filter ----
 
@@ -537,8 +537,8 @@ AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE CO
 CREATE FUNCTION dedup_forget(name regclass, VARIADIC key "any") RETURNS boolean
 AS 'MODULE_PATHNAME', 'dedup_live_forget' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100;
 
-COMMENT ON FUNCTION dedup_forget(text, "any") IS 'takes a key out of the live filter; returns whether it was there; a parameter as a key needs a type: $1::bigint';
-COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'takes a key out of the live filter; returns whether it was there; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_forget(text, "any") IS 'removes a key from the live filter; returns whether it was there; a parameter as a key needs a type: $1::bigint';
+COMMENT ON FUNCTION dedup_forget(regclass, "any") IS 'removes a key from the live filter; returns whether it was there; a parameter as a key needs a type: $1::bigint';
 
 CREATE FUNCTION dedup_new_keys(name text, keys anyarray) RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME', 'dedup_live_new_keys' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100;
@@ -636,7 +636,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 CREATE ACCESS METHOD streamdedup_guard TYPE INDEX HANDLER dedup_guard_handler;
 
-COMMENT ON ACCESS METHOD streamdedup_guard IS 'index without data, which tells a guard that a row has landed';
+COMMENT ON ACCESS METHOD streamdedup_guard IS 'index without data, by which a guard is called for each inserted row';
 
 -- The index compares nothing, so one class serves for every type.
 CREATE OPERATOR CLASS dedup_guard_ops
@@ -650,12 +650,12 @@ CREATE FUNCTION dedup_guard("table" regclass, filter regclass, columns text[], o
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a table, its partitions and its children, by a live filter; exact: looks for the key in the table before it refuses a row';
+COMMENT ON FUNCTION dedup_guard(regclass, regclass, text[], text, boolean, boolean, text, boolean, text, text, text) IS 'keeps duplicate rows out of a table, its partitions and its children, by a live filter; exact: searches the table for the key before it refuses a row';
 
 CREATE FUNCTION dedup_unguard("table" regclass) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_unguard(regclass) IS 'takes the guard off a table';
+COMMENT ON FUNCTION dedup_unguard(regclass) IS 'removes the guard from a table';
 
 CREATE FUNCTION dedup_rebuild(filter regclass, prototype dedup_filter DEFAULT NULL) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C;
@@ -667,8 +667,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON FUNCTION dedup_readmit(regclass) IS 'brings back the diverted rows whose key no row of the table has; returns their number';
 
--- Sees that a part of a guard is dropped or replaced by hand, and that a partition is dropped whose
--- keys stay. Loads the library before a table is dropped or detached.
+-- Called when a part of a guard is dropped or replaced by hand, and when a partition is dropped
+-- whose keys stay. Loads the library before a table is dropped or detached.
 CREATE FUNCTION dedup_guard_dropped() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
@@ -679,12 +679,12 @@ WHEN TAG IN ('DROP TRIGGER', 'DROP INDEX', 'DROP TABLE', 'DROP SCHEMA', 'DROP OW
 EXECUTE FUNCTION dedup_guard_dropped();
 ALTER EVENT TRIGGER streamdedup_guard_dropped ENABLE ALWAYS;
 
--- Sees that a table begins or ceases to inherit from a guarded table, also in a session that has
+-- Called when a table begins or ceases to inherit from a guarded table, also in a session that has
 -- not loaded the library.
 CREATE FUNCTION dedup_guard_inherited() RETURNS event_trigger
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger function: guards tables that begin to inherit from a guarded table, and takes the guard off when they cease to inherit';
+COMMENT ON FUNCTION dedup_guard_inherited() IS 'event trigger function: guards tables that begin to inherit from a guarded table, and removes the guard when they cease to inherit';
 
 CREATE EVENT TRIGGER streamdedup_guard_inherited ON ddl_command_end
 WHEN TAG IN ('CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'ALTER TABLE', 'ALTER FOREIGN TABLE')
@@ -704,7 +704,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 1000;
 COMMENT ON FUNCTION dedup_guard_state(oid) IS 'what the view dedup_guards shows of a guard';
 
 -- A row for each trigger BEFORE DELETE of a guard. Triggers of partitions, which have a parent,
--- belong to the guard of the table above. dedup_guard_state() passes over those of children.
+-- belong to the guard of the table above. dedup_guard_state() skips those of children.
 CREATE VIEW dedup_guards AS
 SELECT t.tgrelid::regclass AS "table", s.*
 FROM pg_catalog.pg_trigger t

@@ -1,14 +1,13 @@
 /*
  * Test-and-add of many keys at once.
  *
- * The keys are taken in the order of their pages, and in one page in the order of the batch. Up
+ * The keys are taken in the order of their pages, and within a page in the order of the batch. Up
  * to kMostChanged main pages are locked together, in the order of their blocks. Their keys are
  * looked up, the entries of the new ones are collected, and all of them are written in one WAL
- * record of short fragments. Nothing is copied, and a page whose keys are all known stays as it
- * is.
+ * record of short fragments. Nothing is copied, and a page whose keys are all known is not changed.
  *
- * A page that needs more than that is taken alone, by AddPiece(): one with a chain of overflow
- * pages, one that has no room, or one with a key that another transaction has in flight.
+ * AddPiece() handles pages that need more than that, one at a time: a page with a chain of overflow
+ * pages, a page without room, and a page with a key that another transaction has in flight.
  */
 #include <utility>
 
@@ -20,44 +19,50 @@ using namespace dedup::live;
 namespace
 {
 
-/* A batch, and where it is. */
+/* A batch, and how far it was processed. */
 struct Batch
 {
 	const LiveFilter *filter;
 	const uint64 *hashes;
-	uint64 *order; /* the page of a key << 32 | its place in the batch */
+	uint64 *order; /* the page of a key << 32 | the key's place in the batch */
 	size_t n;
-	uint32 pages; /* by which keys have their pages: a filter that grows can have more by now */
+	/*
+	 * the number of pages by which the keys were ordered; a filter that grows can have more by now
+	 */
+	uint32 pages;
 	LiveAnswer *answers;
 	uint32 generation;
 	TransactionId own;
-	bool own_is_new; /* got its id while this batch was added */
+	bool own_is_new; /* the subtransaction got its id while this batch was added */
 	bool added;
 };
 
-/* Some keys of one page, which follow each other in the order: all, or as many as fit. */
+/* Consecutive keys of one page: all of its keys, or as many as fit. */
 struct Piece
 {
 	size_t from;
 	int count;
 };
 
-/* What became of a piece whose page is held. */
+/* The result of trying a piece whose page is held. */
 enum class Tried
 {
 	Done,
 	NeedsId, /* it has a new key, and this subtransaction has no id yet */
-	Alone    /* it has to be added by AddPiece() */
+	Alone    /* it must be added by AddPiece() */
 };
 
-/* The bits of a digit of the radix sort. */
+/* The number of bits of a digit of the radix sort. */
 constexpr int kDigitBits = 11;
 
-/* Fewer keys are sorted by SortFew(), which takes the square of their number if all goes wrong. */
+/*
+ * Fewer keys are sorted by SortFew(), which in the worst case takes time in proportion to the
+ * square of their number.
+ */
 constexpr size_t kFewToSort = 2048;
 constexpr size_t kBuckets = 256;
 
-/* So many keys ahead of the one at work, what it will read is fetched, in two halves. */
+/* The memory that a key will read is prefetched this many keys ahead, in two halves. */
 constexpr size_t kAhead = 64;
 
 } /* namespace */
@@ -82,7 +87,7 @@ AddressAt(const Batch &batch, size_t at)
 
 /* ---- the order ------------------------------------------------------------------------ */
 
-/* Sorts by one digit. What is equal in it stays in its order. */
+/* Sorts by one digit. Keys with equal digits keep their order. */
 static void
 SortByDigit(const uint64 *from, uint64 *to, size_t n, int shift)
 {
@@ -108,8 +113,8 @@ SortByDigit(const uint64 *from, uint64 *to, size_t n, int shift)
 }
 
 /*
- * Sorts a few. Pages come from hashes, so one look at a key tells about where it belongs; what is
- * left is done by insertion.
+ * Sorts a few keys. Pages come from hashes, so a key shows about where it belongs. The rest is done
+ * by insertion.
  */
 static void
 SortFew(const uint64 *from, uint64 *to, size_t n, uint64 pages)
@@ -140,7 +145,7 @@ SortFew(const uint64 *from, uint64 *to, size_t n, uint64 pages)
 	}
 }
 
-/* Makes the order. There is room for two of them. */
+/* Sorts the keys. `order` has room for two copies. */
 static void
 MakeOrder(Batch *batch)
 {
@@ -161,7 +166,7 @@ MakeOrder(Batch *batch)
 		batch->order = other;
 		return;
 	}
-	/* The places are in order already, and so are those of the keys of each page. */
+	/* The places are in order already, and so are the places of the keys of each page. */
 	for (int shift = 32; shift < 64 && (pages - 1) >> (shift - 32) != 0; shift += kDigitBits)
 	{
 		SortByDigit(order, other, batch->n, shift);
@@ -170,7 +175,7 @@ MakeOrder(Batch *batch)
 	batch->order = order;
 }
 
-/* Gives the subtransaction an id: duplicates use none up, so it is only now that it needs one. */
+/* Gives the subtransaction an id. Duplicates need no id, so this is not done earlier. */
 static void
 GetId(Batch *batch)
 {
@@ -180,7 +185,7 @@ GetId(Batch *batch)
 
 /* ---- several pages ---------------------------------------------------------------------- */
 
-/* The keys from one on that are a piece. */
+/* Returns the piece that starts with a key. */
 static Piece
 PieceFrom(const Batch &batch, size_t from)
 {
@@ -193,8 +198,8 @@ PieceFrom(const Batch &batch, size_t from)
 }
 
 /*
- * Starts the entries of a piece for a main page without a chain, which is settled if it has no tag
- * left.
+ * Starts the entries of a piece for a main page without a chain. Settles the page if it has no free
+ * tag.
  */
 static void
 StartWithTag(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *entries)
@@ -211,7 +216,7 @@ StartWithTag(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries 
 	StartEntries(entries, main, tag);
 }
 
-/* Whether a held page has split since the keys of the batch were ordered. */
+/* Returns whether a held page has split since the keys of the batch were ordered. */
 static inline bool
 HasSplit(const Batch &batch, const HeldPage &main)
 {
@@ -220,8 +225,8 @@ HasSplit(const Batch &batch, const HeldPage &main)
 }
 
 /*
- * Answers for the keys of a piece, whose page is held, and collects the entries of the new ones.
- * If it is not Done, nothing is answered.
+ * Looks up the keys of a piece, whose page is held, and collects the entries of the new ones. If
+ * the result is not Done, no key was answered.
  */
 static Tried
 TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *entries, int *renewed)
@@ -267,8 +272,8 @@ TryPiece(Batch *batch, const Piece &piece, const HeldPage &main, NewEntries *ent
 
 /*
  * Locks the pages of some pieces. `order` receives the pieces in the order of their blocks, in
- * which the pages are locked and logged. Returns false, with nothing held, if it was not known
- * where the pages are.
+ * which the pages are locked and logged. Returns false, with nothing held, if the places of the
+ * pages were not known.
  */
 static bool
 HoldPieces(const Batch &batch, const Piece *pieces, int count, HeldPage *held, int *order)
@@ -296,8 +301,8 @@ CountRenewed(const Batch &batch, int renewed)
 }
 
 /*
- * Adds pieces of so many pages from a place in the order on. Returns how many of them it has
- * added. The next one has to be added by AddPiece() if the answer is Alone.
+ * Adds pieces of up to `most` pages from a place in the order on. Returns how many it has added. If
+ * the answer is Alone, the next one must be added by AddPiece().
  */
 static int
 AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
@@ -315,7 +320,7 @@ AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
 
 	while (count < most && from < batch->n)
 	{
-		/* More keys of the last page wait until it is released. */
+		/* The other keys of the last page wait until that page is released. */
 		if (count > 0 && PageAt(*batch, from) == PageAt(*batch, pieces[count - 1].from))
 			break;
 		pieces[count] = PieceFrom(*batch, from);
@@ -356,7 +361,7 @@ AddPieces(Batch *batch, size_t from, int most, Tried *tried, size_t *to)
 
 /* ---- one page --------------------------------------------------------------------------- */
 
-/* Looks some keys of a piece up, in a page that is held, and its chain. */
+/* Looks up some keys of a piece in a held page and its chain. */
 static void
 LookUpPiece(const Batch &batch, int from, int to, const HeldPage &main, const Address *addresses,
 			Look *looks)
@@ -392,7 +397,7 @@ LookUpPiece(const Batch &batch, int from, int to, const HeldPage &main, const Ad
 namespace
 {
 
-/* Keys of one page, to find out which of them come again. */
+/* A set of the keys of one page, to find keys that come again. */
 struct KeySet
 {
 	static constexpr unsigned kPlaces = 2 * kMostNewEntries;
@@ -402,7 +407,7 @@ struct KeySet
 
 } /* namespace */
 
-/* Adds a key to the set. Returns whether it was not there. */
+/* Adds a key to the set. Returns whether it was new there. */
 static bool
 IsFirst(KeySet *set, const Address &address)
 {
@@ -418,8 +423,8 @@ IsFirst(KeySet *set, const Address &address)
 }
 
 /*
- * Brings the keys of a piece from one on that the held page has before those that have gone to
- * other pages. Returns where these begin.
+ * Moves the keys of a piece, from one on, that belong to the held page in front of those that now
+ * belong to other pages. Returns where the others begin.
  */
 static int
 TakeHeld(Batch *batch, const Piece &piece, int from, const HeldPage &main, Address *addresses)
@@ -442,7 +447,7 @@ TakeHeld(Batch *batch, const Piece &piece, int from, const HeldPage &main, Addre
 	return end;
 }
 
-/* Adds the keys of a piece, whatever that takes. */
+/* Adds the keys of a piece, in any case. */
 static void
 AddPiece(Batch *batch, const Piece &piece)
 {
@@ -508,7 +513,10 @@ AddPiece(Batch *batch, const Piece &piece)
 
 /* ---- the batch ---------------------------------------------------------------------------- */
 
-/* Fetches what the keys behind a place will read. `fetched` of them were before. */
+/*
+ * Prefetches the memory that the keys behind a place will read. `fetched` keys were prefetched
+ * before.
+ */
 static inline void
 FetchAhead(const Batch &batch, size_t at, size_t *fetched)
 {
@@ -518,7 +526,7 @@ FetchAhead(const Batch &batch, size_t at, size_t *fetched)
 		FetchHint(HintOfPage(*batch.filter, AddressAt(batch, *fetched)));
 }
 
-/* Adds the keys of a batch, which fit the pages that the filter has. */
+/* Adds the keys of a batch whose pages the filter has. */
 static void
 AddChunk(Batch *batch)
 {
@@ -545,12 +553,12 @@ AddChunk(Batch *batch)
 
 		AddPiece(batch, piece);
 		at += piece.count;
-		/* The pages of a batch are much alike. */
+		/* The next pages of the batch are probably similar. */
 		most = 1;
 	}
 }
 
-/* The keys of a batch that are added before the filter must have had time to grow. */
+/* Returns how many keys of the batch are added before the filter gets time to grow. */
 static size_t
 KeysAtOnce(const LiveFilter &filter)
 {
@@ -577,7 +585,7 @@ LiveTestAndAddBatch(const LiveFilter &filter, const uint64 *hashes, size_t n, ui
 		batch.answers = answers + from;
 		batch.order = room;
 		batch.n = Min(n - from, KeysAtOnce(filter));
-		/* Pages have its tag from the chunk before. */
+		/* Pages have the tag from the chunk before. */
 		batch.own_is_new = false;
 		AddChunk(&batch);
 	}

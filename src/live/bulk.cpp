@@ -1,20 +1,19 @@
 /*
- * Adding many keys to a live filter at once.
+ * Adds many keys to a live filter at once.
  *
- * The keys come in the order of their pages, and of lines unless the filter grows. So the keys
- * of a page come together. If the page is empty, they are written into its lines at once, in
- * one WAL record, and the page gets this transaction as its loader: if the transaction
- * aborts, the lines are empty again, as after a COPY (restore.cpp). Keys that find their line
- * full become entries of the page or its chain. If the page is not empty, or gets so few keys
- * that they fit its area of entries for good, the keys are added as entries: these make next
- * to no false positives.
+ * The keys come in the order of their pages and, unless the filter grows, of their lines. So the
+ * keys of a page come together. If the page is empty, they are written into its lines at once, in
+ * one WAL record, and this transaction becomes the page's loader: if it aborts, the lines are empty
+ * again, as after a COPY (restore.cpp). Keys that find their line full become entries of the page
+ * or its chain. If the page is not empty, or gets so few keys that they fit its area of entries
+ * permanently, the keys are added as entries: these cause almost no false positives.
  *
- * If the lines are empty again, so is their clock: so a page whose clock says which keys have
- * expired is not written as a whole either.
+ * If the transaction aborts and the lines are empty again, so is their clock. So a page is not
+ * written as a whole if its clock is needed to know which keys have expired.
  *
- * A line has its keys in the order of their arrival. So the keys of a line are put in the order
- * of their ages before they are added; keys of one age stay in the order of their hashes. In a
- * set, the keys that find their line full are the youngest ones.
+ * A line keeps its keys in the order of their arrival. So the keys of a line are sorted by age
+ * before they are added. Keys of one age stay in the order of their hashes. In a set, the keys that
+ * find their line full are the youngest ones.
  */
 #include <algorithm>
 
@@ -23,10 +22,10 @@
 
 using namespace dedup::live;
 
-/* More than any page has slots for. Page by page, a set adds no more keys at once. */
+/* This is more than the slots of any page. A set adds no more keys than this to a page at once. */
 constexpr int MOST_WAITING = 16384;
 
-/* So many entries stay what they are: Settling moves them into lines if there are more. */
+/* This many entries remain entries: settling moves them into lines if there are more. */
 constexpr int FEW_KEYS = (int) (kMainArea.lines * kEntriesPerLine / 2);
 
 bool
@@ -48,8 +47,8 @@ IsEmptyPage(const LiveFilter &filter, const uint8_t *main)
 /* ---- a page at a time ------------------------------------------------------------------ */
 
 /*
- * Puts the keys that wait, which have several ages, in the order of line, age and hash, or, in a
- * filter that grows, where the keys of a line are not together, of age.
+ * Sorts waiting keys of several ages by line, age and hash. In a filter that grows, where the keys
+ * of a line are not together, sorts them by age.
  */
 static void
 SortByAge(LiveBulk *bulk)
@@ -82,9 +81,8 @@ SortByAge(LiveBulk *bulk)
 }
 
 /*
- * Puts the keys that wait into the lines of an empty page, in a scratch copy. Those whose
- * line is full are left, in `addresses`, with their generations in `sorted`. Returns how many
- * these are.
+ * Puts the waiting keys into the lines of an empty page, in a scratch copy. Keys whose line is full
+ * remain in `addresses`, with their generations in `sorted`. Returns how many remain.
  */
 static int
 FillLines(LiveBulk *bulk, uint8_t *scratch)
@@ -128,7 +126,7 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 		}
 		if (LineHolds(line, layout, address.rest, clock, clock))
 			continue;
-		/* In a window that grows none gives way either. */
+		/* In a window that grows, a key is not dropped either. */
 		if (!forgets && IsFullLine(line, layout))
 		{
 			bulk->sorted[left] = bulk->generation;
@@ -147,7 +145,7 @@ FillLines(LiveBulk *bulk, uint8_t *scratch)
 	return left;
 }
 
-/* Puts keys into a page as entries, those of each generation together. */
+/* Puts keys into a page as entries, grouped by generation. */
 static void
 PutFresh(LiveBulk *bulk, const HeldPage &main, int fresh)
 {
@@ -170,20 +168,20 @@ PutFresh(LiveBulk *bulk, const HeldPage &main, int fresh)
 	}
 }
 
-/* Whether keys can be written into the lines of a main page as a whole. */
+/* Returns whether keys can be written into the lines of a main page as a whole. */
 static bool
 CanFill(const LiveBulk *bulk, const uint8_t *main)
 {
 	if (!bulk->filter->parameters.geometry.layout.timed)
 		return IsEmptyPage(*bulk->filter, main);
-	/* More keys of the page that this load has begun. */
+	/* These are more keys of the page that this load has begun. */
 	if (bulk->by_time && LoaderOf(main) == bulk->own && NextOf(main) == 0 &&
 		CountEntries(main, kMainArea) == 0)
 		return true;
 	return ClockOf(main) == 0 && IsEmptyPage(*bulk->filter, main);
 }
 
-/* Locks the page of the keys that wait. Returns whether it was never written. */
+/* Locks the page of the waiting keys. Returns whether it was never written. */
 static bool
 HoldToFill(const LiveBulk *bulk, HeldPage *main, uint32 *number)
 {
@@ -203,7 +201,7 @@ InitToFill(const LiveFilter &filter, uint32 number, BlockNumber block, uint8_t *
 		InitPage(scratch, Kind::kMain, block, filter.parameters.geometry.layout, 0);
 }
 
-/* Whether all keys that wait belong to a page, which may have split since they came. */
+/* Returns whether all waiting keys belong to a page, which may have split since they came. */
 static bool
 HasAll(const LiveBulk *bulk, const uint8_t *main)
 {
@@ -213,7 +211,7 @@ HasAll(const LiveBulk *bulk, const uint8_t *main)
 	return true;
 }
 
-/* Writes the keys that wait into their page as a whole. Returns false if it is not empty. */
+/* Writes the waiting keys into their page as a whole. Returns false if the page is not empty. */
 static bool
 FillPage(LiveBulk *bulk)
 {
@@ -227,7 +225,7 @@ FillPage(LiveBulk *bulk)
 
 	if (!fresh && !CanFill(bulk, main.bytes))
 	{
-		/* It may hold only what was rolled back. */
+		/* It may hold only keys that were rolled back. */
 		SettlePage(filter, main, false);
 		if (!CanFill(bulk, main.bytes))
 		{
@@ -286,7 +284,7 @@ AddAwaited(LiveBulk *bulk, uint64 hash, uint32 generation)
 	return false;
 }
 
-/* Takes those of the keys that wait that a page does not have to the end. Returns the others. */
+/* Moves the waiting keys that do not belong to a page to the end. Returns how many do belong. */
 static int
 TakeHeld(LiveBulk *bulk, const uint8_t *main)
 {
@@ -302,8 +300,8 @@ TakeHeld(LiveBulk *bulk, const uint8_t *main)
 }
 
 /*
- * Adds the first keys that wait to their page as entries. Those that other transactions have in
- * flight come last, one by one, when the page is not locked any more. Returns how many: all,
+ * Adds the first waiting keys to their page as entries. Keys that other transactions have in flight
+ * come last, one by one, when the page is not locked any more. Returns how many were added: all,
  * unless the page has split.
  */
 static int
@@ -356,7 +354,7 @@ AddToPage(LiveBulk *bulk)
 			bulk->added++;
 		else
 			bulk->hashes[known++] = bulk->waits[i];
-	/* They are told in their order. */
+	/* They are reported in their order. */
 	if (waits > 0)
 		qsort(bulk->hashes, (size_t) known, sizeof(uint64), CompareHashes);
 	for (int i = 0; i < known && bulk->known != NULL; i++)
@@ -364,7 +362,7 @@ AddToPage(LiveBulk *bulk)
 	return count;
 }
 
-/* Adds the keys that wait as entries. */
+/* Adds the waiting keys as entries. */
 static void
 AddWaiting(LiveBulk *bulk)
 {
@@ -447,7 +445,7 @@ AddToLiveBulk(LiveBulk *bulk, uint64 hash, uint32 age)
 		bulk->line = address.line;
 		bulk->in_line = 0;
 	}
-	/* By generation the oldest keys give way. */
+	/* By generation, the oldest keys are dropped. */
 	if (geometry.forgets && !bulk->by_time && bulk->in_line == geometry.layout.usable())
 	{
 		bulk->left_out++;

@@ -1,6 +1,4 @@
-/*
- * The call sites of SQL functions on live filters, and the names of filters.
- */
+/* The call sites of SQL functions on live filters, and the resolution of filters' names. */
 #include "live/call.hpp"
 #include "pg/catalog.hpp"
 
@@ -12,7 +10,7 @@ extern "C" {
 #include "utils/varlena.h"
 }
 
-/* Counts changes of relations and schemas, any of which can give a name another meaning. */
+/* Counts changes of relations and schemas. Each of them can change the meaning of a name. */
 static uint64 catalog_changes = 1;
 
 static void
@@ -27,7 +25,7 @@ AtSyscacheChange(Datum, SYSCACHE_ID, uint32)
 	catalog_changes++;
 }
 
-/* Whether this function is the one declared for a text. */
+/* Returns whether this function is the one that is declared for a text. */
 static bool
 IsNamedByText(FmgrInfo *flinfo)
 {

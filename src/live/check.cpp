@@ -1,6 +1,4 @@
-/*
- * Checking live filters: dedup_check.
- */
+/* dedup_check: checks live filters. */
 #include "live/bulk.hpp"
 #include "live/call.hpp"
 #include "live/store/store.hpp"
@@ -20,13 +18,13 @@ using namespace dedup::live;
 namespace
 {
 
-/* A check that is under way. */
+/* A check in progress. */
 struct Check
 {
-	Tuplestorestate *rows; /* what was found */
+	Tuplestorestate *rows; /* the problems that were found */
 	TupleDesc desc;
 	LiveFilter filter;
-	BlockNumber blocks; /* of the file */
+	BlockNumber blocks; /* number of blocks of the file */
 	bool *reached;      /* pages that are in a chain or, if the filter grows, in its map */
 	bool *unreadable;
 };
@@ -42,14 +40,14 @@ ReportProblem(const Check *check, BlockNumber block, const char *problem)
 	tuplestore_putvalues(check->rows, check->desc, values, isnull);
 }
 
-/* What the server finds wrong with a page when it reads it; null if nothing. */
+/* Returns the error that the server raises when it reads a page, or null. */
 static const char *
 ReadingFlaw(Relation rel, BlockNumber block)
 {
 	return ErrorOf([&] { ReleaseBuffer(ReadBuffer(rel, block)); });
 }
 
-/* Whether images of the page in the WAL would leave out something that is there. */
+/* Returns whether images of the page in the WAL would leave out bytes that are in use. */
 static bool
 HoleHidesKeys(const LiveFilter &filter, const uint8_t *page, Kind kind)
 {
@@ -59,7 +57,7 @@ HoleHidesKeys(const LiveFilter &filter, const uint8_t *page, Kind kind)
 		   (kind != Kind::kMain || lower != kLinesAt || !LinesEmpty(filter, page));
 }
 
-/* What a look at everything in a page finds wrong; null if nothing. */
+/* Checks everything in a page. Returns what is wrong, or null. */
 static const char *
 FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 {
@@ -89,8 +87,8 @@ FlawOf(const LiveFilter &filter, uint8_t *page, Kind kind, BlockNumber block)
 }
 
 /*
- * Whether a page that another one names is in the file, and not only in the part that is younger
- * than our look at its length.
+ * Returns whether a block that a page names is in the part of the file that is checked. Reports a
+ * problem if it is not in the file at all; the file may have grown since the check began.
  */
 static bool
 IsThere(Check *check, BlockNumber named_in, BlockNumber at, const char *problem)
@@ -199,8 +197,8 @@ CheckChain(Check *check, const uint8_t *main)
 }
 
 /*
- * Checks a main page and its chain, or a page of another kind. Copies it to `copy`, unless that
- * is null. Returns false if it was never written, or is damaged.
+ * Checks a main page and its chain, or a page of another kind. Copies it to `copy`, unless that is
+ * null. Returns false if the page was never written, or is damaged.
  */
 static bool
 CheckPage(Check *check, BlockNumber block, Kind kind, uint8_t *copy)
@@ -260,7 +258,7 @@ CheckNamed(Check *check, BlockNumber named_in, BlockNumber block, Kind kind, uin
 	return false;
 }
 
-/* Checks the main pages that a map page, of which this is a copy, names. */
+/* Checks the main pages that a map page names. `map` is a copy of that page. */
 static void
 CheckMapped(Check *check, const uint8_t *map, uint32 first, uint32 pages)
 {
@@ -289,7 +287,7 @@ CheckMapped(Check *check, const uint8_t *map, uint32 first, uint32 pages)
 	}
 }
 
-/* Whether the map names a main page, or a map page, at a block. */
+/* Returns whether the map names a main page, or a map page, at a block. */
 static bool
 IsMapped(const LiveFilter &filter, Kind kind, uint32 number, BlockNumber block)
 {
@@ -322,7 +320,10 @@ IsInChain(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber bl
 	return found;
 }
 
-/* What is wrong with a page that was not reached; null if nothing. It may have come since. */
+/*
+ * Returns what is wrong with a page that was not reached, or null. The page may be newer than the
+ * check.
+ */
 static const char *
 LooseFlaw(const LiveFilter &filter, BlockNumber block)
 {
@@ -355,7 +356,7 @@ LooseFlaw(const LiveFilter &filter, BlockNumber block)
 	return IsMapped(filter, kind, number, block) ? NULL : "The map does not name it.";
 }
 
-/* Checks the pages that nothing names: they are free, or were never written. */
+/* Checks the pages that no other page names: they are free, or were never written. */
 static void
 CheckLoose(Check *check)
 {
@@ -369,11 +370,11 @@ CheckLoose(Check *check)
 		CHECK_FOR_INTERRUPTS();
 		if (check->reached[block])
 			continue;
-		/* What is wrong with other pages was reported with them. */
+		/* Errors of other pages were reported with them. */
 		problem = ErrorOf([&] { flaw = LooseFlaw(filter, block); });
 		if (check->unreadable[block])
 			flaw = problem;
-		/* It may have become free, or have got a place, meanwhile. */
+		/* Meanwhile the page may have become free, or have been used. */
 		if (flaw != NULL && ErrorOf([&] { problem = LooseFlaw(filter, block); }) == NULL &&
 			problem == NULL)
 			flaw = NULL;
@@ -382,7 +383,7 @@ CheckLoose(Check *check)
 	}
 }
 
-/* Checks all of a filter that grows but its page of counters. */
+/* Checks a filter that grows, except for its page of counters. */
 static void
 CheckGrown(Check *check)
 {
@@ -395,7 +396,7 @@ CheckGrown(Check *check)
 	if (check->blocks <= kRootBlock || !CheckPage(check, kRootBlock, Kind::kRoot, root))
 	{
 		if (!PageIsNew((Page) root))
-			return; /* it is damaged: nothing tells where the pages are */
+			return; /* the root is damaged, so the places of the pages are not known */
 	}
 	pages = Max(PagesInRoot(root), 1u);
 	if (pages > kMostPages)
@@ -419,7 +420,7 @@ CheckGrown(Check *check)
 /*
  * dedup_check(name) returns setof record (block bigint, problem text)
  *
- * Looks at every byte of every page and reports what is wrong; no rows if all is well.
+ * Checks every byte of every page and reports the problems. Returns no rows if there are none.
  */
 DEDUP_FUNCTION(dedup_live_check)
 {
@@ -438,7 +439,10 @@ DEDUP_FUNCTION(dedup_live_check)
 	check.unreadable =
 		(bool *) palloc_extended(check.blocks + 1, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	end = LastFixedBlock(check.filter) + 1;
-	/* Beforehand: an error that is caught would release the lock of a chain's main page. */
+	/*
+	 * This is done beforehand, because catching an error would release the lock of a chain's main
+	 * page.
+	 */
 	for (BlockNumber block = end; block < check.blocks; block++)
 		check.unreadable[block] = ReadingFlaw(check.filter.rel, block) != NULL;
 	for (BlockNumber block = 0; block < Min(check.blocks, end); block++)

@@ -1,8 +1,8 @@
 /*
- * Counting in live filters. What a transaction counts is kept in the backend, by
- * subtransaction, and added to the page of counters (counters_page.hpp) when the
- * transaction has committed. That page is pinned before the commit; then only its lock is
- * taken, shared, and atomics added to, so that nothing is left that could fail.
+ * Counting in live filters. What a transaction counts is kept in the backend, by subtransaction,
+ * and added to the page of counters (counters_page.hpp) when the transaction has committed. That
+ * page is pinned before the commit. After the commit, only its lock is taken, shared, and atomic
+ * counters are increased, so that nothing can fail.
  */
 #include "live/counters_page.hpp"
 
@@ -20,7 +20,7 @@ namespace
 struct Pending
 {
 	Oid relid;
-	int level; /* nesting of the (sub)transaction */
+	int level; /* nesting level of the (sub)transaction */
 	LiveTally tally;
 	Buffer buffer; /* pinned, from before the commit on */
 };
@@ -31,7 +31,7 @@ int pending_room;
 
 } /* namespace */
 
-/* What is pending for a filter in the current (sub)transaction. */
+/* Returns the pending counts for a filter in the current (sub)transaction. */
 static Pending *
 PendingOf(Oid relid)
 {
@@ -60,8 +60,8 @@ PendingOf(Oid relid)
 }
 
 /*
- * Adds what is pending to the pinned page, and unpins it; for a transaction that is
- * being prepared, keeps it there. Cannot fail.
+ * Adds the pending counts to the pinned page, and unpins it. For a transaction that is being
+ * prepared, keeps them in that page. Cannot fail.
  */
 static void
 AddCounters(Pending *from, uint64 preparing)
@@ -120,7 +120,7 @@ LiveClock(const LiveFilter &filter)
 
 /* ---- filters that are replaced -------------------------------------------------- */
 
-/* Writes counts into the page of a filter that nobody else uses; they are logged. */
+/* Writes counts into the page of a filter that no other session uses. They are WAL-logged. */
 static void
 StoreCounts(const LiveFilter &filter, const LiveCounts &counts)
 {
@@ -154,7 +154,9 @@ CarryLiveCounts(const LiveFilter &from, const LiveCounts &counts, const LiveFilt
 
 	StoreCounts(to, counts);
 
-	/* What this transaction has counted as new was in the old file, or is counted again. */
+	/*
+	 * The keys that this transaction has counted as new were in the old file, or are counted again.
+	 */
 	for (int i = 0; i < pending_count; i++)
 	{
 		LiveTally &tally = pending[i].tally;
@@ -185,8 +187,8 @@ NoteLiveEarly(const LiveFilter &filter, unsigned early)
 }
 
 /*
- * Some keys give way early in a filter that is not overfull too: lines do not fill
- * evenly, and are sized for one in a thousand.
+ * Some keys are dropped early even in a filter that is not overfull: lines do not fill evenly, and
+ * are sized so that one key in a thousand is dropped.
  */
 bool
 LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys)
@@ -220,7 +222,7 @@ WarnLiveEarly(const LiveFilter &filter)
 										" keys; the oldest are forgotten before their time.",
 										filter.parameters.prototype_keys),
 							  errhint("Make a larger one; dedup_stats() counts the keys that were "
-									  "forgotten early. This is said once.")));
+									  "forgotten early. This warning is given once.")));
 		ReleaseBuffer(buffer);
 	}
 	early_noted = 0;
@@ -229,7 +231,7 @@ WarnLiveEarly(const LiveFilter &filter)
 /* ---- transactions ------------------------------------------------------------- */
 
 /*
- * Whether the server will write and sync the whole file at the commit, instead of logging
+ * Returns whether the server will write and sync the whole file at the commit, instead of logging
  * changes: with wal_level = minimal, if this transaction has made the file.
  */
 static bool
@@ -239,8 +241,8 @@ IsSyncedAtCommit(Relation rel)
 }
 
 /*
- * Warns once in its life of a filter that never forgets, and that holds more keys than it
- * was made for.
+ * Warns if a filter that never forgets holds more keys than it was made for. It warns once in the
+ * filter's life.
  */
 static void
 WarnOfKeys(const LiveFilter &filter, const Pending &added)
@@ -261,10 +263,10 @@ WarnOfKeys(const LiveFilter &filter, const Pending &added)
 			 errdetail("It was made for " UINT64_FORMAT
 					   " keys; it forgets none of them, and grows.",
 					   filter.parameters.prototype_keys),
-			 errhint("Make a larger one, or a window. This is said once.")));
+			 errhint("Make a larger one, or a window. This warning is given once.")));
 }
 
-/* Pins what will be written at the commit. */
+/* Pins the pages that will be written at the commit. */
 static void
 PrepareCounters(void)
 {
@@ -276,7 +278,7 @@ PrepareCounters(void)
 		Relation rel = try_relation_open(pending[i].relid, AccessShareLock);
 
 		if (rel == NULL)
-			continue; /* dropped in this transaction */
+			continue; /* it was dropped in this transaction */
 		if (IsLiveRelation(rel))
 		{
 			LiveFilter filter = {rel, LiveParametersOf(rel)};
@@ -286,8 +288,8 @@ PrepareCounters(void)
 			WarnOfKeys(filter, pending[i]);
 
 			/*
-			 * The server must not find its buffers pinned by us when it syncs the file, and an
-			 * abort takes the file away: so its counters are final now.
+			 * When the server syncs the file, it must not find its buffers pinned by us. An abort
+			 * removes the file, so its counters are final now.
 			 */
 			if (IsSyncedAtCommit(rel))
 				AddCounters(&pending[i], kNoXid);
@@ -303,7 +305,7 @@ FinishCounters(uint64 preparing)
 	ResourceOwner owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = TopTransactionResourceOwner;
-	/* What has no buffer was dropped, or was counted by PrepareCounters(). */
+	/* Filters without a buffer were dropped, or were counted by PrepareCounters(). */
 	for (int i = 0; i < pending_count; i++)
 		if (BufferIsValid(pending[i].buffer))
 			AddCounters(&pending[i], preparing);
@@ -335,7 +337,7 @@ AtTransaction(XactEvent event, void *)
 			FinishCounters(preparing);
 			break;
 		case XACT_EVENT_ABORT:
-			/* The buffers' pins went with the transaction's resources. */
+			/* The buffers were unpinned with the transaction's resources. */
 			pending_count = 0;
 			early_noted = 0;
 			break;
@@ -355,7 +357,7 @@ AtSubTransaction(SubXactEvent event, SubTransactionId, SubTransactionId, void *)
 	if (event != SUBXACT_EVENT_COMMIT_SUB)
 		return;
 
-	/* What is pending is ordered by level: that of the subtransaction is the last. */
+	/* Pending counts are ordered by level: those of the subtransaction are the last. */
 	for (int i = 1; i < pending_count; i++)
 		Assert(pending[i - 1].level <= pending[i].level);
 

@@ -1,11 +1,9 @@
-/*
- * The page of counters that all sessions share: see counters_page.hpp.
- */
+/* The page of counters that all sessions share; see counters_page.hpp. */
 #include "live/counters_page.hpp"
 
 using namespace dedup::live;
 
-/* One that can be negative, after a crash has lost what was counted. */
+/* Returns a counter that can be negative, after a crash has lost counts. */
 static int64
 ReadCount(CountersPage *counters, LiveCounter counter)
 {
@@ -113,7 +111,7 @@ ReadLiveCounts(const LiveFilter &filter)
 	return counts;
 }
 
-/* Called for every key of a filter with a ttl, so it looks at two words. */
+/* This is called for every key of a filter with a ttl, so it reads only two words. */
 uint32
 CommittedClock(const LiveFilter &filter)
 {

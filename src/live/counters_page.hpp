@@ -1,19 +1,18 @@
 /*
- * The page of counters that all sessions share (counters_page.cpp), and in it the slots of
- * prepared transactions (prepared.cpp). What a transaction has counted comes from
- * counters.cpp.
+ * The page of counters that all sessions share (counters_page.cpp), including the slots of prepared
+ * transactions (prepared.cpp). counters.cpp collects what a transaction has counted.
  *
- * The page is changed by atomic instructions under a shared lock. That is no part of a
- * generic WAL record: like a hint it is logged as a whole once a checkpoint, if at all.
- * After a crash what was counted since it was last written is missing. But what says whether
- * the filter covers its table (cover.cpp) is changed and logged as keys are.
+ * The page is changed by atomic instructions under a shared lock. These changes are not part of a
+ * generic WAL record: like a hint, the page is logged as a whole, at most once a checkpoint. After
+ * a crash, the counts since the last write are missing. But the words that say whether the filter
+ * covers its table (cover.cpp) are changed and logged as keys are.
  *
- * The page, in the machine's own byte order, from line 1 on: nine counters, the time of
- * the first count, the newest generation committed, whether a warning was given, how many
- * slots are in use, how many keys of a time window gave way early; in line 3 five words of
- * cover.cpp; from line 4 on 90 slots. All but those words and the slots' values are words
- * that check themselves (core/page_sum.hpp); that of a slot checks its values too. A slot that
- * does not pass was lost in a crash, or damaged: it counts nothing.
+ * The page, in the machine's own byte order, from line 1 on: nine counters, the time of the first
+ * count, the newest committed generation, whether a warning was given, how many slots are in use,
+ * how many keys of a time window were dropped early; in line 3 five words of cover.cpp; from line 4
+ * on 90 slots. Except for the words of cover.cpp and the slots' values, these are words that check
+ * themselves (core/page_sum.hpp). The word of a slot also checks the slot's values. A slot that
+ * does not pass was lost in a crash, or is damaged: it counts nothing.
  */
 #ifndef STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP
 #define STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP
@@ -24,7 +23,7 @@ extern "C" {
 #include "port/atomics.h"
 }
 
-/* What one transaction has counted. */
+/* The counts of one transaction. */
 struct LiveTally
 {
 	int64 value[kLiveCounters];
@@ -33,7 +32,7 @@ struct LiveTally
 
 /* ---- words that check themselves ---------------------------------------------- */
 
-/* The words of the page by what they count; the counters of LiveCounter come first. */
+/* The words of the page by their meaning. The counters of LiveCounter come first. */
 enum class Word
 {
 	Since = kLiveCounters,
@@ -44,7 +43,7 @@ enum class Word
 	Count
 };
 
-/* Where the words and the slots are in the page. */
+/* The places of the words and the slots in the page. */
 constexpr size_t kCounterWordsAt = dedup::kLineBytes;
 constexpr size_t kPreparedSlotsAt = 4 * dedup::kLineBytes;
 
@@ -69,8 +68,8 @@ ReadWord(CountersPage *counters, Word word)
 }
 
 /*
- * Makes a word what `change` makes of it, and returns its new value. A damaged word stays
- * as it is: it is found by LiveCountersFlaw() when the page is used next.
+ * Changes a word by `change`, and returns its new value. A damaged word is not changed:
+ * LiveCountersFlaw() finds it when the page is used next.
  */
 template <typename Change>
 static inline uint64
@@ -98,30 +97,36 @@ AddToWord(CountersPage *counters, Word word, int64 n)
 
 /* ---- the page (counters_page.cpp) ---------------------------------------------- */
 
-/* Pins the page of counters, which is made if there is none yet. Raises XX001 if damaged. */
+/*
+ * Pins the page of counters, and makes the page if there is none yet. Raises XX001 if it is
+ * damaged.
+ */
 extern Buffer PinCounters(const LiveFilter &filter);
 
-/* Adds to the counters of a page whose lock is held, shared at least. */
+/* Adds to the counters of a page that is locked, at least shared. */
 extern void AddTally(CountersPage *counters, const LiveTally &tally);
 
-/* Adds keys that gave way early; returns how many there are now, and the keys added. */
+/*
+ * Adds keys that were dropped early. Returns how many there are now, and sets `keys` to the number
+ * of keys that were counted as new.
+ */
 extern int64 AddEarlyKeys(Buffer buffer, uint32 early, int64 *keys);
 
-/* Whether this is the first who warns in this filter's life. */
+/* Returns whether this is the first warning in this filter's life. */
 extern bool MayWarn(Buffer buffer);
 
-/* The newest generation of committed transactions. */
+/* Returns the newest generation of committed transactions. */
 extern uint32 CommittedClock(const LiveFilter &filter);
 
 /* ---- slots of prepared transactions (prepared.cpp) ------------------------------ */
 
-/* Keeps values for a transaction that is being prepared. False: no slot is free. */
+/* Keeps values for a transaction that is being prepared. Returns false if no slot is free. */
 extern bool KeepPrepared(uint8_t *page, uint64 xid, const LiveTally &tally);
 
-/* Counts what prepared transactions have left that have ended since. */
+/* Counts the values of prepared transactions that have ended since. */
 extern void SettlePrepared(Buffer buffer);
 
-/* Adds the same to what is read of a page, without changing it. */
+/* Adds the same values to counts that were read from a page, without changing the page. */
 extern void AddPrepared(uint8_t *page, LiveCounts *counts);
 
 #endif /* STREAMDEDUP_LIVE_COUNTERS_PAGE_HPP */

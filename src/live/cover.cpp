@@ -1,23 +1,24 @@
 /*
- * Whether a live filter covers its table: has the key of every row of it.
+ * The state whether a live filter covers its table, that is, has the key of every row of it.
  *
- * What has been said about that is in the page of counters, as words that name transactions,
- * the oldest first: the last that counts decides. It counts for its own transaction at once,
- * for others when it has committed, and never if it aborts. The words are not changed like
- * the counters around them, but as keys are: under the page's exclusive lock, with a WAL
- * record and the page's checksum over them. So they are exact after a crash, on a standby
- * and in a copy of the files. They are not in a main page, whose header has no room, and
- * whose every change would log them.
+ * Statements about that are in the page of counters, as words that name transactions, the oldest
+ * first. The last word that counts decides. A word counts for its own transaction at once, for
+ * others when that transaction has committed, and never if it aborts. Unlike the counters around
+ * them, the words are changed as keys are: under the page's exclusive lock, with a WAL record and
+ * the page's checksum over them. So they are exact after a crash, on a standby and in a copy of the
+ * files. They are not in a main page, whose header has no room, and each of whose changes would log
+ * them.
  *
- * Whoever speaks holds ShareRowExclusiveLock on the filter to the end of the transaction,
- * and whoever adds or forgets keys a weaker lock that conflicts. So nobody speaks at the same
- * time, and what a statement has read of it while it holds the filter's lock stays true.
+ * A transaction that writes a word holds ShareRowExclusiveLock on the filter to its end. A
+ * transaction that adds or forgets keys holds a weaker lock that conflicts with it. So only one
+ * transaction writes words at a time, and what a statement has read remains true while it holds the
+ * filter's lock.
  *
- * A window of time covers its table from some generation on. That is said without a
- * transaction: it only ever grows, and to cover less is never wrong.
+ * A window of time covers its table from some generation on. This generation is stored without a
+ * transaction: it only increases, and covering fewer rows is never wrong.
  *
- * There are four words, which savepoints alone can need. If they do not do, the oldest is
- * left out, and what it said is lost: as far as it counted, the filter covers nothing.
+ * There are four words, and only savepoints can need all of them. If they are not enough, the
+ * oldest is dropped. Then the filter covers nothing where that word would have decided.
  */
 #include "live/store/store.hpp"
 
@@ -33,7 +34,7 @@ using namespace dedup::live;
 namespace
 {
 
-/* Unused ones, behind the others, are 0. */
+/* Unused words, behind the others, are 0. */
 struct CoverWords
 {
 	uint64 word[kCoverWords];
@@ -79,7 +80,7 @@ CountWords(const CoverWords &words)
 	return n;
 }
 
-/* ---- asking ------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------ */
 
 const char *
 LiveCoverFlaw(const uint8_t *page)
@@ -98,7 +99,7 @@ LiveCoverFlaw(const uint8_t *page)
 	return NULL;
 }
 
-/* Raises XX001 if the words cannot be true. */
+/* Raises XX001 if the words are not valid. */
 static void
 CheckWords(const LiveFilter &filter, const uint8_t *page)
 {
@@ -108,7 +109,10 @@ CheckWords(const LiveFilter &filter, const uint8_t *page)
 		ReportBadPage(filter.rel, CountersBlock(filter), flaw);
 }
 
-/* What the words say to a snapshot, or to this transaction now if that is NULL. */
+/*
+ * Returns the meaning of the words for a snapshot, or for this transaction now if the snapshot is
+ * NULL.
+ */
 static bool
 Evaluate(const LiveFilter &filter, Snapshot snapshot, const CoverWords &words)
 {
@@ -156,11 +160,12 @@ LiveCoversFrom(const LiveFilter &filter)
 	return (uint32) from;
 }
 
-/* ---- saying ------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------ */
 
 /*
- * Leaves out what aborted transactions have said, and what came before a word that all
- * snapshots see; that becomes one of no transaction. Returns the newest of these, or kNoXid.
+ * Drops the words of aborted transactions, and words before one that all snapshots see; that one
+ * becomes a word without a transaction. Returns the newest transaction that is visible to all, or
+ * kNoXid.
  */
 static uint64
 Settle(const LiveFilter &filter, CoverWords *words)
@@ -193,7 +198,7 @@ Settle(const LiveFilter &filter, CoverWords *words)
 	return settled;
 }
 
-/* Writes words into the page, which is held exclusively, unless it has them. */
+/* Writes words into the page, which is held exclusively, unless the page has them already. */
 static void
 WriteWords(const LiveFilter &filter, const HeldPage &page, const CoverWords &words, uint64 settled)
 {
@@ -209,12 +214,12 @@ WriteWords(const LiveFilter &filter, const HeldPage &page, const CoverWords &wor
 	StartChange();
 	ChangeBytes(page, kSettledLowAt, header + kSettledLowAt, kHeaderEnd - kSettledLowAt);
 	ChangeBytes(page, kCoverAt, bytes, sizeof bytes);
-	/* The counters of the page change without WAL: so a standby gets those of now, too. */
+	/* The page's counters change without WAL, so a standby gets their current values, too. */
 	LogWhole(page);
 	MakeChange(filter);
 }
 
-/* Adds a word of this subtransaction, as the last. */
+/* Adds a word of this subtransaction as the last. */
 static void
 AddWord(CoverWords *words, uint64 xid, bool covers)
 {

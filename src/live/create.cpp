@@ -1,6 +1,4 @@
-/*
- * Making live filters: dedup_create().
- */
+/* dedup_create(): makes live filters. */
 #include "core/live_method.hpp"
 #include "live/page_type.hpp"
 #include "value/datum.hpp"
@@ -18,7 +16,7 @@ using namespace dedup::live;
 /* 30 years of 12 months of 30 days. */
 static constexpr int64 MAX_TTL = INT64CONST(30) * MONTHS_PER_YEAR * DAYS_PER_MONTH * USECS_PER_DAY;
 
-/* An interval as a length of time: a day is 24 hours, a month 30 days. */
+/* Returns an interval as a length of time: a day is 24 hours, a month 30 days. */
 static int64
 IntervalLength(const Interval *interval)
 {
@@ -33,7 +31,7 @@ IntervalLength(const Interval *interval)
 		   interval->month * (int64) DAYS_PER_MONTH * USECS_PER_DAY;
 }
 
-/* A random seed that is not 0. */
+/* Returns a random seed that is not 0. */
 static uint64
 RandomSeed(void)
 {
@@ -115,7 +113,7 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 	parameters.geometry.layout = LayoutOf(parameters.shape);
 	parameters.geometry.layout.grows = grows;
 	parameters.geometry.pages = PagesOf(parameters.shape);
-	/* One that grows has room for all keys until they expire. */
+	/* A filter that grows has room for all keys until they expire. */
 	parameters.geometry.forgets = parameters.forgets && !grows;
 	return parameters;
 }
@@ -132,7 +130,9 @@ ReadLivePrototype(Datum prototype, bool *any_seed)
 /* The rate of a filter that is made without a prototype. */
 static constexpr double DEFAULT_FPR = 0.0001;
 
-/* What a filter is made like: the prototype, or one that grows at a rate. */
+/*
+ * Returns the shape to make a filter of: the prototype's, or that of a filter that grows at a rate.
+ */
 static dedup::Shape
 ReadPrototype(FunctionCallInfo fcinfo)
 {
@@ -167,10 +167,11 @@ ReadPrototype(FunctionCallInfo fcinfo)
  * fpr float8) returns regclass
  *
  * Makes a live filter, by default in the current schema. Without a prototype, or with one that
- * grows, it grows with the number of keys. Else keys, rate, hash and seed are the prototype's;
- * without a seed a random one. With a ttl it is a window of time, from the first sight of a key
- * or, with renew, from the last; else a window of the last so many keys, or, if the prototype is
- * of dedup_filter() or none, a set that never forgets.
+ * grows, it grows with the number of keys. Else keys, rate, hash and seed are the prototype's; if
+ * the prototype has no seed, it is random. With a ttl it is a window of time, from the first sight
+ * of a key or, with renew, from the last. Without a ttl it is a window of the last keys if the
+ * prototype is one. If the prototype was made by dedup_filter(), or there is none, it is a set that
+ * never forgets.
  */
 DEDUP_FUNCTION(dedup_create)
 {
@@ -200,7 +201,7 @@ DEDUP_FUNCTION(dedup_create)
 	own_schema =
 		pstrdup(quote_identifier(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid))));
 
-	/* The type of the column, by the schema that this function is in. */
+	/* Finds the type of the column in the schema of this function. */
 	out = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("dedup_page"),
 						  ObjectIdGetDatum(get_func_namespace(fcinfo->flinfo->fn_oid)));
 	getTypeOutputInfo(out, &out, &is_varlena);

@@ -1,6 +1,4 @@
-/*
- * Opening live filters: what is one, its parameters, who may use it.
- */
+/* Opens live filters: recognizes them, reads their parameters, and checks who may use them. */
 #include <bit>
 
 #include "live/page_type.hpp"
@@ -52,12 +50,12 @@ IsLiveRelationId(Oid relid)
 	return live;
 }
 
-/* The most buffers that a filter remembers: those of 512 MB. A power of two. */
+/* The most buffers that a filter remembers: those of a filter of 512 MB. A power of two. */
 constexpr BlockNumber kMostRecentBuffers = 65536;
 
 /* ---- parameters --------------------------------------------------------------- */
 
-/* The DEFAULT of the column "page", or null. */
+/* Returns the DEFAULT of the column "page", or null. */
 static struct varlena *
 ParametersDefault(Relation rel)
 {
@@ -90,15 +88,18 @@ LiveHasParameters(Relation rel)
 	return value != NULL && TryDecodeParameters(value, &parameters);
 }
 
-/* The pages that a filter that grows has room for in the cache at first. */
+/* The number of pages for which the cache of a filter that grows has room at first. */
 constexpr uint32 kFewPages = 64;
 
-/* Makes what is cached of a filter with so many pages. */
+/* Makes the cached data of a filter with this many pages. */
 static CachedLive *
 MakeCache(const LiveParameters &parameters, uint32 pages)
 {
 	const bool grows = parameters.geometry.layout.grows;
-	/* Main pages, counters and as many overflow pages; more are verified when read. */
+	/*
+	 * There is room for main pages, the page of counters and as many overflow pages. Further pages
+	 * are verified each time they are read.
+	 */
 	const BlockNumber met_count = 2 * (pages + 1);
 	const BlockNumber recent_count = std::bit_ceil(Min(pages + 1, kMostRecentBuffers));
 	const Size map_at = offsetof(CachedLive, recent) + recent_count * sizeof(Buffer);
@@ -167,7 +168,7 @@ LiveParametersOf(Relation rel)
 
 /* ---- whole filters ------------------------------------------------------------- */
 
-/* The functions of which a CHECK constraint is a call. */
+/* Returns the functions whose calls are a CHECK constraint. */
 static List *
 CheckFunctions(Relation rel)
 {
@@ -184,7 +185,10 @@ CheckFunctions(Relation rel)
 	return functions;
 }
 
-/* The functions that a statement that inserts calls first, or would if enabled. */
+/*
+ * Returns the functions that an inserting statement calls first, or would call if they were
+ * enabled.
+ */
 static List *
 InsertTriggerFunctions(Relation rel)
 {
@@ -225,7 +229,7 @@ LiveIsWhole(Relation rel)
 	if (likely(cached->whole_known))
 		return cached->whole;
 
-	/* Looking up functions can make the relation's cache go: both lists come first. */
+	/* Looking up functions can free the relation's cache, so both lists are read first. */
 	const List *checks = CheckFunctions(rel);
 	const List *triggers = InsertTriggerFunctions(rel);
 	const bool whole =
@@ -245,7 +249,7 @@ LiveIsWhole(Relation rel)
 namespace
 {
 
-/* The right that was checked last, while nothing has changed that could take it away. */
+/* The privilege that was checked last, while nothing has changed that could revoke it. */
 struct CheckedRight
 {
 	Oid relid;
@@ -330,7 +334,7 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 			 errmsg("permission denied for live filter \"%s\"", RelationGetRelationName(rel)),
 			 errdetail("The owner of the guarded table, \"%s\", needs the privilege INSERT on it.",
 					   GetUserNameFromId(role, true)),
-			 errhint("GRANT it, or take the guard off with dedup_unguard().")));
+			 errhint("GRANT it, or remove the guard with dedup_unguard().")));
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};
@@ -414,10 +418,10 @@ OpenLive(Oid relid, LiveUse use, Oid role, const char *function)
 		PreventCommandIfReadOnly(function);
 	if (unlikely(filter.rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
 				 RecoveryInProgress()))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot ask unlogged live filter \"%s\" during recovery", LiveName(filter)),
-				 errdetail("Unlogged relations are not replicated.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot query unlogged live filter \"%s\" during recovery",
+							   LiveName(filter)),
+						errdetail("Unlogged relations are not replicated.")));
 	CheckRight(filter.rel, role, adds ? ACL_INSERT : ACL_SELECT);
 	filter.parameters = LiveParametersOf(filter.rel);
 	return filter;
@@ -444,8 +448,8 @@ CloseLive(const LiveFilter &filter)
 /* ---- time ----------------------------------------------------------------------- */
 
 /*
- * Generations are counted from 1970, in filters whose generations are shorter than a
- * second from 2025, so that those until 2106 or 2038 fit 32 bits.
+ * Generations are counted from 1970. In filters whose generations are shorter than a second they
+ * are counted from 2025. So the generations until 2106 or 2038 fit into 32 bits.
  */
 uint32
 LiveGeneration(const LiveFilter &filter, TimestampTz at)
@@ -477,8 +481,8 @@ LiveGenerationNow(const LiveFilter &filter)
 }
 
 /*
- * A sender with a wrong clock should not move the window unnoticed; a replay of recorded
- * events at another speed may want to.
+ * A sender with a wrong clock should not move the window unnoticed. A replay of recorded events at
+ * another speed may do so.
  */
 bool
 LiveIsAhead(const LiveFilter &filter, uint32 generation)

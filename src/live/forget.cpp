@@ -1,12 +1,12 @@
 /*
- * Forgetting a key of a live filter, and taking back one that was added.
+ * Forgets a key of a live filter, or takes back a key that was added.
  *
- * Both find the key's entry under the exclusive lock of its main page, under which alone
- * its chain changes too; decide; and change one to three pages.
+ * Both find the key's entry under the exclusive lock of its main page (its chain only changes under
+ * that lock, too), decide, and change one to three pages.
  *
- * What this transaction forgets is there again if the subtransaction that forgets it rolls
- * back. So a key that an enclosing subtransaction has added, or loaded, stays in an entry that
- * names both (core/page.hpp); one of the same subtransaction is taken back.
+ * A key that this transaction forgets is present again if the forgetting subtransaction rolls back.
+ * So a key that an enclosing subtransaction has added, or loaded, stays in an entry that names both
+ * (core/page.hpp). A key of the same subtransaction is taken back.
  */
 #include "live/keys.hpp"
 
@@ -15,7 +15,7 @@ using namespace dedup::live;
 namespace
 {
 
-/* An entry by which a key is there, or is in flight, in a main page or its chain. */
+/* An entry of a key that is present or in flight, in a main page or its chain. */
 struct FoundEntry
 {
 	BlockNumber block; /* of its page */
@@ -23,18 +23,18 @@ struct FoundEntry
 	unsigned place;
 	uint32 generation;
 	EntryView view; /* Present or InFlight */
-	Tag tag;        /* of the entry once the key is forgotten */
-	unsigned mine;  /* that tag in its page, or a free one, or 0 */
+	Tag tag;        /* the entry's tag after the key is forgotten */
+	unsigned mine;  /* the number of that tag in its page, or of a free one, or 0 */
 };
 
-/* How a key can be forgotten. */
+/* The ways to forget a key. */
 enum class Way
 {
 	Nothing,  /* it is not there */
 	TakeBack, /* an entry that this subtransaction has added */
-	Mark,     /* an entry that gets the tag of who forgets it */
-	Move,     /* the same, in another page: no tag is free in this one */
-	Unfold,   /* a fingerprint leaves its line */
+	Mark,     /* an entry gets the tag of the forgetting transaction */
+	Move,     /* the same, in another page, because no tag is free in this one */
+	Unfold,   /* a fingerprint is removed from its line */
 	Wait,     /* another transaction has the key in flight */
 	Settle    /* no tag is free, in a page that was not settled */
 };
@@ -45,7 +45,7 @@ struct Decision
 	TransactionId wait_for;
 };
 
-/* A key that is to be forgotten by a subtransaction, this one or one around it. */
+/* A key that is to be forgotten by a subtransaction, the current one or an enclosing one. */
 struct Forgotten
 {
 	Address address;
@@ -113,7 +113,7 @@ FindEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key, 
 
 /* ---- deciding --------------------------------------------------------------------- */
 
-/* How to forget a key by the entry that was found. */
+/* Decides how to forget a key with the entry that was found. */
 static Decision
 DecideOnEntry(const FoundEntry &found, const Forgotten &key, bool settled)
 {
@@ -164,7 +164,7 @@ DecideOnLine(const LiveFilter &filter, const HeldPage &main, const Forgotten &ke
 
 /* ---- applying --------------------------------------------------------------------- */
 
-/* Gives an entry the tag of who forgets it. */
+/* Gives an entry the tag of the forgetting transaction. */
 static void
 MarkEntry(const LiveFilter &filter, const HeldPage &page, const FoundEntry &found)
 {
@@ -184,7 +184,7 @@ MarkEntry(const LiveFilter &filter, const HeldPage &page, const FoundEntry &foun
 	MakeChange(filter);
 }
 
-/* Changes an entry: it is taken back, or gets a tag, in its page or in another one. */
+/* Changes an entry: takes it back, or gives it a tag, in its page or in another one. */
 static void
 ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key,
 			const FoundEntry &found, Way way)
@@ -224,7 +224,7 @@ ChangeEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key
 }
 
 /*
- * Takes a fingerprint out of its line. An entry stands for it until this transaction commits,
+ * Removes a fingerprint from its line. An entry represents the key until this transaction commits,
  * unless this subtransaction itself has loaded the line.
  */
 static void
@@ -254,7 +254,7 @@ UnfoldKey(const LiveFilter &filter, const HeldPage &main, const Forgotten &key)
 namespace
 {
 
-/* What an attempt to forget a key has come to. */
+/* The result of an attempt to forget a key. */
 struct Attempt
 {
 	bool found;
@@ -318,7 +318,7 @@ TryToForget(const LiveFilter &filter, const Forgotten &key)
 	}
 }
 
-/* Forgets a key when the subtransaction that forgets it commits. Waits if it must. */
+/* Forgets a key when the forgetting subtransaction commits. Waits if necessary. */
 static bool
 ForgetKey(const LiveFilter &filter, const Forgotten &key)
 {
@@ -364,9 +364,9 @@ LiveRelease(const LiveFilter &filter, uint64 hash, const LiveSights &sights)
 /* ---- taking back ------------------------------------------------------------------ */
 
 /*
- * Takes back an entry of a key that a subtransaction has added: one by which the key is
- * there, or (`forgotten`) one that has been forgotten since. Of a generation, unless that is 0;
- * a key that was renewed has entries of several.
+ * Takes back an entry of a key that a subtransaction has added. The key is present by that entry,
+ * or (`forgotten`) the entry was forgotten since. `generation` selects the entry, unless it is 0: a
+ * key that was renewed has entries of several generations.
  */
 static bool
 TakeBackEntry(const LiveFilter &filter, const HeldPage &main, const Forgotten &key,
@@ -406,7 +406,7 @@ LiveTakeBack(const LiveFilter &filter, uint64 hash, TransactionId xid, uint32 ge
 	found = TakeBackEntry(filter, main, key, generation, false) ||
 			TakeBackEntry(filter, main, key, generation, true);
 	ReleasePage(main);
-	/* The subtransaction that has its keys now has taken over this one, too. */
+	/* The subtransaction that now owns its keys has taken over the current one, too. */
 	if (!found && generation == 0)
 		(void) ForgetKey(filter, key);
 }

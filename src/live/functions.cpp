@@ -1,6 +1,4 @@
-/*
- * SQL functions on the keys of live filters: ask, add, forget.
- */
+/* SQL functions on the keys of live filters: look up, add, forget. */
 #include "live/call.hpp"
 
 extern "C" {
@@ -9,7 +7,7 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* The call site with a plan for the key columns from argument `first` on. */
+/* Returns the call site with a plan for the key columns from argument `first` on. */
 static LiveCall *
 GetKeyLiveCall(FunctionCallInfo fcinfo, int first)
 {
@@ -28,7 +26,7 @@ CounterOf(LiveAnswer answer)
 											 : LiveCounter::TooOld;
 }
 
-/* Test-and-add of the key from argument `first` on. */
+/* Tests and adds the key from argument `first` on. */
 static Datum
 IsNew(FunctionCallInfo fcinfo, bool timed)
 {
@@ -59,7 +57,7 @@ IsNew(FunctionCallInfo fcinfo, bool timed)
 			const bool ahead = LiveIsAhead(filter, generation);
 
 			answer = LiveTestAndAdd(filter, hash, generation, LiveTime::Event);
-			/* A duplicate moves the window, too, where it is a sight of its key. */
+			/* A duplicate that is a sight of its key moves the window, too. */
 			if (ahead && (answer == LiveAnswer::New || filter.parameters.renew))
 				WarnLiveAhead(filter, "event time is");
 		}
@@ -74,9 +72,9 @@ IsNew(FunctionCallInfo fcinfo, bool timed)
 /*
  * is_new(name, VARIADIC key "any") returns boolean
  *
- * Whether the key is new to a live filter, which remembers it if this transaction
- * commits. Waits for another transaction that has the same key in flight. A key with a
- * NULL column is always new, and not remembered. A NULL name raises 22004.
+ * Returns whether the key is new to a live filter. The filter remembers it if this transaction
+ * commits. Waits for another transaction that has the same key in flight. A key with a NULL column
+ * is always new, and not remembered. A NULL name raises 22004.
  */
 DEDUP_FUNCTION(dedup_live_is_new)
 {
@@ -86,8 +84,8 @@ DEDUP_FUNCTION(dedup_live_is_new)
 /*
  * is_new_at(name, at timestamptz, VARIADIC key "any") returns boolean
  *
- * The same in a filter with a ttl, by the event's own time. An event older than the
- * window before the newest one is new, and not remembered. A NULL time raises 22004.
+ * Does the same in a filter with a ttl, by the event's own time. An event that is older than the
+ * window before the newest event is new, and not remembered. A NULL time raises 22004.
  */
 DEDUP_FUNCTION(dedup_live_is_new_at)
 {
@@ -97,8 +95,8 @@ DEDUP_FUNCTION(dedup_live_is_new_at)
 /*
  * dedup_seen(name, VARIADIC key "any") returns boolean
  *
- * Whether a live filter has the key: committed, or added by this transaction. Never
- * waits, and changes nothing.
+ * Returns whether a live filter has the key: committed, or added by this transaction. Never waits,
+ * and changes nothing.
  */
 DEDUP_FUNCTION(dedup_live_seen)
 {
@@ -119,9 +117,9 @@ DEDUP_FUNCTION(dedup_live_seen)
 }
 
 /*
- * Before a key goes out of a filter that covers its table: 55000 if an enabled exact guard
- * needs it, else the filter covers nothing from now on. Takes a stronger lock for that;
- * without the one that it has, so that two sessions do not wait for each other.
+ * Called before a key is removed from a filter that covers its table. Raises 55000 if an enabled
+ * exact guard needs the key; else the filter covers nothing from now on. This needs a stronger
+ * lock. The weaker lock is released first, so that two sessions do not wait for each other.
  */
 static void
 GiveUpCover(LiveFilter *filter)

@@ -1,12 +1,12 @@
 /*
- * Giving free pages back to the operating system: those at the end of the file and, if the filter
- * grows, those in the middle, into which the last pages of the file move.
+ * Gives free pages back to the operating system: those at the end of the file and, if the filter
+ * grows, those in the middle, into which the last pages of the file are moved.
  *
- * Nobody else uses the filter meanwhile. Whoever comes later finds by the number of a main page
- * that it has moved (store/map.cpp). Pages of a chain name their main page by its number, so
- * nothing changes in them when it moves. Each page moves in one record, which leaves a whole
- * filter. It names the pages in an order that suits the readers of a standby: a main page comes
- * before those of its chain.
+ * No other session uses the filter meanwhile. A later session notices by the number of a main page
+ * that the page has moved (store/map.cpp). Pages of a chain name their main page by its number, so
+ * they do not change when it moves. Each page moves in one WAL record, which leaves a complete
+ * filter. The record names the pages in an order that suits the readers of a standby: a main page
+ * comes before those of its chain.
  */
 #include "core/fanning.hpp"
 #include "live/give_back.hpp"
@@ -32,7 +32,7 @@ IsFreePage(const LiveFilter &filter, BlockNumber block)
 
 	CHECK_FOR_INTERRUPTS();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	/* A page that the map of a filter that grows gives out may not be written yet. */
+	/* A page that the map of a filter that grows has allocated may not be written yet. */
 	is_free = PageIsNew((Page) page) ? !Grows(filter) : LiveIsFreePage(filter, page, block);
 	UnlockReleaseBuffer(buffer);
 	return is_free;
@@ -43,11 +43,11 @@ IsFreePage(const LiveFilter &filter, BlockNumber block)
 namespace
 {
 
-/* Main pages by their blocks. */
+/* The numbers of main pages by their blocks. */
 struct BlockNumbers
 {
 	BlockNumber count;
-	uint32 *number; /* PG_UINT32_MAX: it is no main page */
+	uint32 *number; /* PG_UINT32_MAX: the block is not a main page */
 };
 
 } /* namespace */
@@ -81,7 +81,7 @@ ReadNumbers(const LiveFilter &filter)
 	return blocks;
 }
 
-/* Collects that a page moves from one block to another, which is free. */
+/* Adds to the current change that a page moves from one block to another, which is free. */
 static void
 ChangePlace(const HeldPage &from, const HeldPage &to, uint8_t *moved, uint8_t *freed)
 {
@@ -96,7 +96,7 @@ ChangePlace(const HeldPage &from, const HeldPage &to, uint8_t *moved, uint8_t *f
 	LogWhole(to);
 }
 
-/* Moves a main page, or a map page, which the page `named_in` has at an offset. */
+/* Moves a main page, or a map page. The page `named_in` has its block at an offset. */
 static void
 MoveNamed(const LiveFilter &filter, const HeldPage &from, BlockNumber to, const HeldPage &named_in,
 		  size_t named_at)
@@ -179,7 +179,7 @@ HoldMainOf(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber b
 	return 0;
 }
 
-/* Moves a page of a chain. Returns false if it is in none. */
+/* Moves a page of a chain. Returns false if it is in no chain. */
 static bool
 MoveOverflow(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block,
 			 BlockNumber to)
@@ -221,7 +221,7 @@ MoveOverflow(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber
 	return true;
 }
 
-/* Moves a page to a free block. Returns false for one that nothing names. */
+/* Moves a page to a free block. Returns false for a page that no other page names. */
 static bool
 MovePage(const LiveFilter &filter, BlockNumbers *blocks, BlockNumber block, BlockNumber to)
 {
@@ -256,7 +256,10 @@ MovePage(const LiveFilter &filter, BlockNumbers *blocks, BlockNumber block, Bloc
 	return MoveOverflow(filter, number, level, block, to);
 }
 
-/* Whether a page was never written, and the map does not give it out: a crash has left it. */
+/*
+ * Returns whether a page was never written and the map has not allocated it. A crash leaves such
+ * pages.
+ */
 static bool
 IsLost(const LiveFilter &filter, const BlockNumbers &blocks, BlockNumber block)
 {
@@ -274,7 +277,7 @@ IsLost(const LiveFilter &filter, const BlockNumbers &blocks, BlockNumber block)
 
 /*
  * Moves the last pages of the file to free blocks, which are in order. Returns the file's length
- * without the free pages behind them.
+ * without the free pages at its end.
  */
 static BlockNumber
 MoveLastPages(const LiveFilter &filter, const FreeBlocks &free_blocks, BlockNumbers *blocks,
@@ -323,7 +326,7 @@ GiveBackFree(const LiveFilter &filter, const FreeBlocks &free_blocks)
 	else
 		while (used > LastFixedBlock(filter) + 1 && IsFreePage(filter, used - 1))
 			used--;
-	/* The server forgets what KnowLong() in store/pages.cpp noted, here and elsewhere. */
+	/* The server resets the flag of KnowLong() in store/pages.cpp, in every session. */
 	Assert(used > LastFixedBlock(filter) || used == blocks);
 	if (used < blocks)
 		RelationTruncate(rel, used);

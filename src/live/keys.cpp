@@ -1,6 +1,4 @@
-/*
- * Test-and-add, and asking, in live filters; waiting for other transactions.
- */
+/* Test-and-add, and lookups, in live filters; waiting for other transactions. */
 #include "live/keys.hpp"
 
 extern "C" {
@@ -60,7 +58,7 @@ LookAtMain(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	return look;
 }
 
-/* Looks a key up in a main page that is locked, and its chain. */
+/* Looks a key up in a locked main page and its chain. */
 static Look
 LookUp(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
 {
@@ -160,7 +158,7 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 		}
 		if (!TransactionIdIsValid(own))
 		{
-			/* Duplicates use up no transaction id, so it is only now that one is needed. */
+			/* Duplicates need no transaction id, so it is assigned only now. */
 			ReleasePage(main);
 			(void) GetCurrentTransactionId();
 			continue;
@@ -178,8 +176,8 @@ LiveTestAndAdd(const LiveFilter &filter, uint64 hash, uint32 generation, LiveTim
 }
 
 /*
- * Whether the page, and what the filter covers of its table, prove that a key which is not
- * there is in no row of the window of a generation: see live.hpp.
+ * Returns whether a missing key is proved to be in no row of the window of a generation, by the
+ * page and by what the filter covers of its table. See live.hpp.
  */
 static bool
 ProvesNew(const HeldPage &main, const Address &address, const LineLayout &layout, uint32 generation,
@@ -201,7 +199,7 @@ LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation)
 	if (filter.parameters.ttl == 0)
 		return LiveTestAndAdd(filter, hash, 0) == LiveAnswer::New;
 	Assert(!RecoveryInProgress() && !filter.parameters.renew);
-	/* Times before all generations are in one. */
+	/* All times before the first generation share one. */
 	if (generation == 0)
 		return false;
 	from = LiveCoversFrom(filter);
@@ -239,7 +237,7 @@ LiveAddIfNew(const LiveFilter &filter, uint64 hash, uint32 generation)
 	}
 }
 
-/* Which transaction has a key in flight, in a main page that is locked, or its chain. */
+/* Returns the transaction that has a key in flight, in a locked main page or its chain. */
 static TransactionId
 InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &address, bool *own)
 {
@@ -273,7 +271,9 @@ InFlightIn(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	return other;
 }
 
-/* The generation of keys that are only in flight: they have expired when that is over. */
+/*
+ * The generation of keys that are only in flight. They have expired when the transaction has ended.
+ */
 constexpr uint32 kLongAgo = 1;
 
 LivePut
@@ -289,7 +289,7 @@ LivePutKey(const LiveFilter &filter, uint64 hash, uint32 generation, uint32 *put
 		   (filter.parameters.ttl != 0 || (!filter.parameters.forgets && generation == 0)));
 	HoldPageOfKey(filter, address, &main);
 	other = InFlightIn(filter, main, address, &own);
-	/* A backfill has rows of many generations, and a page few tags. */
+	/* A backfill has rows of many generations, and a page has few tags. */
 	*put = filter.parameters.ttl == 0                                  ? 0
 		   : generation != 0 && Alive(generation, ClockOf(main.bytes)) ? generation
 																	   : kLongAgo;
@@ -320,7 +320,7 @@ LiveAgeOf(const LiveFilter &filter, uint64 hash)
 		return 1;
 	age = AgeInLine(LineAt(main.bytes, address.line), LinesOf(filter, main.bytes), address.rest);
 	ReleasePage(main);
-	/* Keys that are in no line yet came last. */
+	/* Keys that are not in a line yet came last. */
 	return age < 0 ? 1 : age;
 }
 
@@ -336,7 +336,7 @@ LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 		return false;
 	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &generation);
 	look = LookUp(filter, main, address, generation);
-	/* A committed key that another transaction is about to forget is still there. */
+	/* A committed key that another transaction is about to forget is still present. */
 	if (!look.present && TransactionIdIsValid(look.wait_for))
 		VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
 			return look.present =

@@ -1,6 +1,6 @@
 /*
- * What test-and-add (keys.cpp, batch.cpp) and forget (forget.cpp) share: where a key belongs, and
- * for whom an entry counts.
+ * The common part of test-and-add (keys.cpp, batch.cpp) and forget (forget.cpp): the place of a
+ * key, and for which transactions an entry counts.
  */
 #ifndef STREAMDEDUP_LIVE_KEYS_HPP
 #define STREAMDEDUP_LIVE_KEYS_HPP
@@ -11,7 +11,7 @@ extern "C" {
 #include "storage/procarray.h"
 }
 
-/* How what a transaction did counts for this one. */
+/* How the work of a transaction counts for the current one. */
 enum class Side
 {
 	Absent,
@@ -19,7 +19,7 @@ enum class Side
 	InFlight /* added, or forgotten, by another transaction */
 };
 
-/* The group is the page, or, in a filter that grows, the key's page bits. */
+/* The group is the page. In a filter that grows, it is the key's page bits. */
 static inline dedup::live::Address
 AddressIn(const LiveFilter &filter, uint64 hash)
 {
@@ -28,14 +28,14 @@ AddressIn(const LiveFilter &filter, uint64 hash)
 												  dedup::live::kLines);
 }
 
-/* The page of a key among so many; these are counted only in a filter that grows. */
+/* Returns the page of a key among `pages`, which matters only in a filter that grows. */
 static inline uint32
 PageIn(const LiveFilter &filter, uint32 pages, const dedup::live::Address &address)
 {
 	return Grows(filter) ? dedup::live::PageOfBits(address.group, pages) : (uint32) address.group;
 }
 
-/* Whether a main page is that of a key. */
+/* Returns whether a main page is that of a key. */
 static inline bool
 HasKey(const LiveFilter &filter, const uint8_t *main, const dedup::live::Address &address)
 {
@@ -44,9 +44,8 @@ HasKey(const LiveFilter &filter, const uint8_t *main, const dedup::live::Address
 }
 
 /*
- * Whether what a transaction did counts for this one. The order of the questions is
- * the server's: a transaction leaves the list of running ones after it is in the log of
- * commits.
+ * Returns how the work of a transaction counts for the current one. The order of the checks must be
+ * that of the server: a transaction leaves the list of running ones after it is in the commit log.
  */
 static inline Side
 SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
@@ -65,12 +64,12 @@ SideOf(const LiveFilter &filter, const uint8_t *page, uint64 wide)
 	return Side::Present;
 }
 
-/* What an entry of a key says of it to this transaction. */
+/* The meaning of a key's entry for the current transaction. */
 struct EntryView
 {
 	Side side;
-	uint64 since;        /* who has added it; kFrozen: it was committed for all */
-	TransactionId other; /* InFlight: whom to wait for */
+	uint64 since;        /* the transaction that has added it; kFrozen: it is visible to all */
+	TransactionId other; /* InFlight: the transaction to wait for */
 	bool was_there;      /* InFlight: the key is committed, and may be forgotten */
 };
 
@@ -97,22 +96,22 @@ ViewEntry(const LiveFilter &filter, const uint8_t *page, const dedup::live::Entr
 	}
 }
 
-/* What a page, or a main page and its chain, say of a key. */
+/* The state of a key, as a page, or a main page and its chain, show it. */
 struct Look
 {
 	bool present;
-	TransactionId wait_for; /* has it in flight, or forgets it */
+	TransactionId wait_for; /* the transaction that adds it, or forgets it */
 };
 
-/* Looks a key up in a main page that is locked: in its line, and among its entries. */
+/* Looks a key up in a locked main page: in its line, and among its entries. */
 extern Look LookAtMain(const LiveFilter &filter, const HeldPage &main,
 					   const dedup::live::Address &address, uint32 now);
 
-/* Looks a key that is not known to be present up among the entries of one page. */
+/* Looks a key up among the entries of one page, if it was not found before. */
 extern void LookAtEntries(const LiveFilter &filter, const HeldPage &page,
 						  const dedup::live::Address &address, uint32 now, Look *look);
 
-/* What a page that is held, and its chain, say of a key. */
+/* The state of a key in a held page and its chain. */
 enum class KeyState
 {
 	Absent,
@@ -123,13 +122,16 @@ extern KeyState StateOfKey(const LiveFilter &filter, const HeldPage &main,
 						   const dedup::live::Address &address, uint32 now);
 
 /*
- * The generation of the last sight of a key that is there, by this transaction, a committed
- * one, or one that has it in flight.
+ * Returns the generation of the last sight of a key, if it is present, by this transaction, a
+ * committed one, or one that has it in flight.
  */
 extern uint32 LastSight(const LiveFilter &filter, const HeldPage &main,
 						const dedup::live::Address &address, uint32 now);
 
-/* Whether a key that is there has not been seen in a generation yet that is to be noted. */
+/*
+ * Returns whether a sight of a key that is present must be stored because it is newer than the last
+ * one.
+ */
 static inline bool
 IsNewSight(const LiveFilter &filter, const HeldPage &main, const dedup::live::Address &address,
 		   uint32 generation)
@@ -138,8 +140,8 @@ IsNewSight(const LiveFilter &filter, const HeldPage &main, const dedup::live::Ad
 }
 
 /*
- * Moves the clock's generation on to the newest that the filter has seen; says whether an
- * event is older than the window before it.
+ * Advances the clock's generation to the newest that the filter has seen. Returns whether an event
+ * is older than the window before that.
  */
 static inline bool
 IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generation)
@@ -152,7 +154,7 @@ IsTooOld(const LiveFilter &filter, uint32 newest, LiveTime time, uint32 *generat
 	return false;
 }
 
-/* The newest generation that the filter has seen; 0 without a ttl. */
+/* Returns the newest generation that the filter has seen; 0 without a ttl. */
 static inline uint32
 NewestOf(const LiveFilter &filter)
 {

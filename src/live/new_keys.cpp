@@ -1,5 +1,5 @@
 /*
- * dedup_new_keys(name, keys): the elements of an array that are new to a live filter, which
+ * dedup_new_keys(name, keys): returns the elements of an array that are new to a live filter, which
  * remembers them.
  */
 #include "live/call.hpp"
@@ -61,8 +61,8 @@ AddKeys(FunctionCallInfo fcinfo, LiveCall *call)
 /*
  * dedup_new_keys(name, keys anyarray) returns setof anyelement
  *
- * Returns the elements that are new, in order; the filter remembers them as one batch, with
- * one WAL record for up to four pages. NULL elements are new, and not remembered.
+ * Returns the elements that are new, in order. The filter remembers them as one batch, with one WAL
+ * record for up to four pages. NULL elements are new, and not remembered.
  */
 DEDUP_FUNCTION(dedup_live_new_keys)
 {
@@ -72,7 +72,7 @@ DEDUP_FUNCTION(dedup_live_new_keys)
 	if (!call->set.active)
 	{
 		RequireArgument(fcinfo, 0, "name", "dedup_new_keys()");
-		/* array_agg() over no rows: there is no key to answer for. */
+		/* array_agg() over no rows returns NULL: there is no key to look up. */
 		if (PG_ARGISNULL(1))
 			return NoElements(fcinfo);
 		AddKeys(fcinfo, call);

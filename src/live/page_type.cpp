@@ -1,6 +1,6 @@
 /*
- * Input and output of dedup_page; see page_type.hpp for the format. Text is base64,
- * binary the bytes themselves. Everything that comes in is checked before it is used.
+ * Input and output of dedup_page; page_type.hpp describes the format. The text form is base64; the
+ * binary form is the bytes themselves. All input is checked before it is used.
  */
 #include "core/live_method.hpp"
 #include "live/page_type.hpp"
@@ -35,14 +35,14 @@ static constexpr size_t ENTRY_BYTES = 16;
 static constexpr size_t LINES_BYTES = kBodyBytes;
 static constexpr uint32 MAX_DUMPED_ENTRIES = 10000000;
 
-/* Where the fields are: see page_type.hpp. In both kinds: */
+/* The places of the fields, as in page_type.hpp. Fields of both kinds: */
 static constexpr size_t MAGIC_AT = 0;
 static constexpr size_t FORMAT_AT = 1;
 static constexpr size_t KIND_AT = 2;
 static constexpr size_t LAYOUT_AT = 3;
 static constexpr size_t FLAGS_AT = 4;
 static constexpr size_t CHECKSUM_AT = 8;
-static constexpr size_t CHECKED_AT = 16; /* what follows the checksum */
+static constexpr size_t CHECKED_AT = 16; /* the bytes behind the checksum */
 static constexpr size_t PAGES_AT = 16;
 static constexpr size_t LEVEL_AT = 20;
 static constexpr size_t METHOD_AT = 21;
@@ -51,20 +51,20 @@ static constexpr size_t SEED_AT = 24;
 static constexpr size_t GENERATION_AT = 32;
 static constexpr size_t TTL_AT = 40;
 
-/* Of parameters: */
+/* Fields of parameters: */
 static constexpr size_t KEYS_AT = 48;
 static constexpr size_t FPR_AT = 56;
 static constexpr size_t PROTOTYPE_KEYS_AT = 64;
 static constexpr size_t PROTOTYPE_FPR_AT = 72;
 static constexpr size_t PARAMETERS_ZERO_AT = 80;
 
-/* Of a page: */
+/* Fields of a page: */
 static constexpr size_t BLOCK_AT = 48;
 static constexpr size_t CLOCK_AT = 52;
-static constexpr size_t ENTRIES_AT = 56; /* their number */
+static constexpr size_t ENTRIES_AT = 56; /* the number of entries */
 static constexpr size_t EARLY_AT = 60;
 
-/* Of an entry of a page: */
+/* Fields of an entry of a page: */
 static constexpr size_t ENTRY_GENERATION_AT = 8;
 static constexpr size_t ENTRY_ZERO_AT = 12;
 
@@ -78,7 +78,7 @@ ChecksumOf(const uint8_t *bytes, size_t size)
 	return dedup::Xxh3(bytes + CHECKED_AT, size - CHECKED_AT, head);
 }
 
-/* What is wrong with bytes that should be a dedup_page; null if nothing. */
+/* Returns why these bytes are not a valid dedup_page, or null. */
 static const char *
 FlawOf(const uint8_t *bytes, size_t size)
 {
@@ -136,7 +136,7 @@ Allocate(size_t size)
 	return value;
 }
 
-/* ---- what all kinds start with ----------------------------------------------- */
+/* ---- the common start of all kinds ------------------------------------------- */
 
 static void
 WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
@@ -154,21 +154,24 @@ WriteHead(const LiveParameters &parameters, uint8_t kind, uint8_t *bytes)
 	StoreU64(bytes + TTL_AT, (uint64) parameters.ttl);
 }
 
-/* The number of the keys' hash. */
+/* Returns the number of the keys' hash. */
 static uint32
 HashOf(const uint8_t *bytes)
 {
 	return (LoadU32(bytes + FLAGS_AT) & HASH_MASK) >> HASH_SHIFT;
 }
 
-/* Whether it is a page of a filter that grows, or says that such a filter covers its table. */
+/*
+ * Returns whether these bytes belong to a filter that grows, and are a page or the row that says
+ * that the filter covers its table.
+ */
 static bool
 IsOfGrowingPage(const uint8_t *bytes)
 {
 	return LayoutOfByte(bytes[LAYOUT_AT]).grows && bytes[KIND_AT] != PARAMETERS;
 }
 
-/* Raises 0A000 for what only later versions know. */
+/* Raises 0A000 for values of later versions. */
 static void
 RequireKnown(const uint8_t *bytes)
 {
@@ -183,7 +186,7 @@ RequireKnown(const uint8_t *bytes)
 						errhint("Update streamdedup.")));
 }
 
-/* Reads what WriteHead() wrote. Returns false if no filter can have it. */
+/* Reads the fields that WriteHead() wrote. Returns false if no filter can have them. */
 static bool
 ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 {
@@ -213,7 +216,7 @@ ReadHead(const uint8_t *bytes, LiveParameters *parameters)
 					 &parameters->shape);
 }
 
-/* A length of time in words. */
+/* Describes a length of time. */
 static char *
 DescribeTime(int64 microseconds)
 {
@@ -224,7 +227,10 @@ DescribeTime(int64 microseconds)
 	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&interval)));
 }
 
-/* Without what only live filters have: the exact ttl, and whether they forget. */
+/*
+ * Describes the keys without the properties that only live filters have: the exact ttl, and whether
+ * they forget.
+ */
 static char *
 DescribeKeys(const dedup::Shape &shape)
 {
@@ -382,7 +388,9 @@ ReportImpossibleKeys(void)
 	pg_unreachable();
 }
 
-/* Whether a key has the same place and fingerprint, and is kept as long, in both. */
+/*
+ * Returns whether a key has the same place and fingerprint, and is kept as long, in both filters.
+ */
 static bool
 MeanTheSame(const LiveParameters &a, const LiveParameters &b)
 {
@@ -466,7 +474,10 @@ DecodePage(const struct varlena *value, const LiveParameters &parameters, const 
  */
 DEDUP_FUNCTION(dedup_page_in)
 {
-	/* Never a soft error: a COPY that leaves pages out would restore a forgetful filter. */
+	/*
+	 * This never raises a soft error: a COPY that leaves pages out would restore a filter without
+	 * some of its keys.
+	 */
 	struct varlena *value = DecodeBase64(PG_GETARG_CSTRING(0), MaxAllocSize, "dedup_page",
 										 "Values of this type are written by live filters and read "
 										 "back by them only; make a filter with dedup_create().",

@@ -1,6 +1,7 @@
 /*
- * What prepared transactions have counted: it waits in slots of the page of counters
- * (counters_page.hpp), with their ids, until somebody finds that they have ended.
+ * The counts of prepared transactions. They wait in slots of the page of counters
+ * (counters_page.hpp), with the transactions' ids, until a session finds that the transactions have
+ * ended.
  */
 #include "live/counters_page.hpp"
 #include "pg/compat_storage.hpp"
@@ -17,7 +18,7 @@ namespace
 
 struct PreparedSlot
 {
-	pg_atomic_uint64 xid; /* 0: free; 1: being written; else with a check of all */
+	pg_atomic_uint64 xid; /* 0: free; 1: being written; else the id, with a check of all values */
 	int64 value[kLiveCounters];
 	uint64 clock;
 };
@@ -25,11 +26,11 @@ static_assert(sizeof(PreparedSlot) == 88, "the page of counters is stored");
 constexpr uint64 SLOT_BUSY = 1;
 constexpr int PREPARED_SLOTS = (BLCKSZ - kPreparedSlotsAt) / sizeof(PreparedSlot);
 
-/* What a prepared transaction has counted. */
+/* The counts of a prepared transaction. */
 struct Kept
 {
 	PreparedSlot *slot;
-	uint64 word; /* of the slot when it was read */
+	uint64 word; /* the slot's word when it was read */
 	LiveTally tally;
 	bool committed;
 };
@@ -42,7 +43,7 @@ PreparedOf(uint8_t *page)
 	return (PreparedSlot *) (page + kPreparedSlotsAt);
 }
 
-/* What the word of a slot is with these values. */
+/* Returns the word of a slot with these values. */
 static uint64
 SlotWord(uint64 xid, const int64 *value, uint64 clock)
 {
@@ -76,16 +77,16 @@ KeepPrepared(uint8_t *page, uint64 xid, const LiveTally &tally)
 }
 
 /*
- * Whether a transaction that has ended committed. No, if it is too old to tell: a
- * standby, a backup or a crash can bring back a slot that was freed long ago, since
- * hints are not replicated. What it held was counted then.
+ * Returns whether an ended transaction committed. Returns false if its commit status has been
+ * truncated: a standby, a backup or a crash can bring back a slot that was freed long ago, because
+ * hints are not replicated. Its values were counted at that time.
  */
 static bool
 HasCommitted(uint64 xid)
 {
 	bool committed;
 
-	/* As pg_xact_status() does. */
+	/* The check is the same as in pg_xact_status(). */
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
 	committed = xid >= WideXid(OLDEST_CLOG_XID) &&
 				xid < U64FromFullTransactionId(ReadNextFullTransactionId()) &&
@@ -95,8 +96,8 @@ HasCommitted(uint64 xid)
 }
 
 /*
- * Runs visit(kept) over the slots whose transactions have ended, or that are not valid.
- * The page's lock is not needed, only its pin.
+ * Runs visit(kept) over the slots whose transactions have ended, or that are not valid. The page
+ * must be pinned, but need not be locked.
  */
 template <typename Visit>
 static void
@@ -136,7 +137,7 @@ SettlePrepared(Buffer buffer)
 
 	VisitEnded(page, [&](Kept &kept) {
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		/* Whoever frees the slot counts. */
+		/* The session that frees the slot counts its values. */
 		if (pg_atomic_compare_exchange_u64(&kept.slot->xid, &kept.word, 0))
 		{
 			AddToWord(CountersOf(page), Word::Prepared, -1);

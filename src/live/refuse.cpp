@@ -1,14 +1,14 @@
 /*
- * Refuses what would leave a live filter with other columns, parameters or pages than
- * the access method made: DML, row locks and most of ALTER TABLE.
+ * Refuses statements that would give a live filter other columns, parameters or pages than the
+ * access method made: DML, row locks and most of ALTER TABLE.
  *
- * The hooks are those of the executor and of object access, not ProcessUtility's: the
- * library is loaded when a backend first opens a live filter, and that is after
- * ProcessUtility began with the command, but before these hooks are called in it.
+ * The hooks are those of the executor and of object access, not ProcessUtility's. The library is
+ * loaded when a backend first opens a live filter. That is after ProcessUtility has started the
+ * command, but before the command calls these hooks.
  *
- * Object access hooks run when the catalog row is written and before the command
- * counter moves: rows are read with SnapshotSelf, while relcache entries still show
- * how things were before.
+ * Object access hooks run after the catalog row is written and before the command counter is
+ * incremented. So rows are read with SnapshotSelf, while relcache entries still show the state
+ * before the command.
  */
 #include "live/live.hpp"
 #include "pg/catalog.hpp"
@@ -41,8 +41,8 @@ static object_access_hook_type previous_object_access = NULL;
 /* ---- helpers ---------------------------------------------------------------- */
 
 /*
- * The relcache entry of a live filter, to be closed with RelationClose(), or NULL for
- * anything else. The command that called the hook has its lock.
+ * Returns the relcache entry of a live filter, to be closed with RelationClose(), or NULL for
+ * anything else. The command that called the hook holds the lock.
  */
 static Relation
 LookAtLive(Oid relid)
@@ -61,8 +61,8 @@ LookAtLive(Oid relid)
 }
 
 /*
- * Whether somebody besides LookAtLive() has the relation open. ALTER TABLE has; DROP
- * TABLE and whatever cascades to the whole relation may not have.
+ * Returns whether the relation is opened anywhere else than in LookAtLive(). ALTER TABLE opens it.
+ * DROP TABLE, and other commands that cascade to the whole relation, may not have opened it.
  */
 static bool
 IsHeldOpen(Relation rel)
@@ -80,7 +80,7 @@ ColumnName(Relation rel, int column)
 
 /* ---- DML and row locks ------------------------------------------------------ */
 
-/* What a statement does to a relation of its range table, as it was parsed. */
+/* Returns what the parsed statement does to a relation of its range table. */
 static AclMode
 RequiredPermissions(const PlannedStmt *statement, Index rti)
 {
@@ -107,23 +107,22 @@ RefuseChange(const PlannedStmt *statement, Index rti, Relation rel)
 	if ((permissions & ACL_UPDATE) != 0)
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("cannot update live filter \"%s\"", RelationGetRelationName(rel)),
-						errhint("Use is_new() to add a key, or dedup_forget() to take one out.")));
+						errhint("Use is_new() to add a key, or dedup_forget() to remove one.")));
 	if ((permissions & ACL_DELETE) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot delete from live filter \"%s\"", RelationGetRelationName(rel)),
-				 errhint(
-					 "Use dedup_forget() to take a key out, or TRUNCATE to empty the filter.")));
+				 errhint("Use dedup_forget() to remove a key, or TRUNCATE to empty the filter.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("cannot merge into live filter \"%s\"", RelationGetRelationName(rel)),
 			 errhint(
-				 "Use is_new() or dedup_load() to add keys, or dedup_forget() to take them out.")));
+				 "Use is_new() or dedup_load() to add keys, or dedup_forget() to remove them.")));
 }
 
 /*
- * Runs after the executor has started, so that it has checked privileges, and opened
- * the relations that are asked about here.
+ * This runs after the executor has started, so that it has checked privileges and opened the
+ * relations that are checked here.
  */
 static void
 RefuseStatement(const QueryDesc *query)
@@ -138,7 +137,7 @@ RefuseStatement(const QueryDesc *query)
 	{
 		Relation rel = estate->es_relations[rti - 1];
 
-		/* A partition that was pruned is not open. */
+		/* A pruned partition is not open. */
 		if (rel != NULL && IsLiveRelation(rel))
 			RefuseChange(statement, (Index) rti, rel);
 	}
@@ -147,7 +146,7 @@ RefuseStatement(const QueryDesc *query)
 		const PlanRowMark *mark = (const PlanRowMark *) lfirst(cell);
 		Relation rel;
 
-		/* Others only read rows again, for the sake of a row of another relation. */
+		/* Other row marks only read rows again, for a row of another relation. */
 		if (mark->isParent || !RowMarkRequiresRowShareLock(mark->markType))
 			continue;
 		rel = estate->es_relations[mark->rti - 1];
@@ -173,9 +172,9 @@ LiveExecutorStart(QueryDesc *query, int eflags)
 /* ---- relations and columns -------------------------------------------------- */
 
 /*
- * A relation that a rewrite makes to fill and to swap with the old one. A rewrite that
- * keeps access method and persistence is that of VACUUM FULL, or of ALTER TABLE with
- * columns, which is refused by its columns.
+ * Handles a relation that a rewrite makes, to fill it and to swap it with the old one. A rewrite
+ * that keeps access method and persistence belongs to VACUUM FULL, or to ALTER TABLE of columns,
+ * which other checks refuse.
  */
 static void
 RefuseRewrite(Relation made, Oid original)
@@ -246,16 +245,18 @@ RelationCreated(Oid relid, bool is_internal)
 	if (rel->rd_rel->relkind == RELKIND_INDEX)
 		RefuseIndex(relid);
 
-	/* The name that make_new_heap() gives; anybody's, unless it is internal. */
+	/*
+	 * This is the name that make_new_heap() gives. Users can give such a name too, but not
+	 * internally.
+	 */
 	else if (is_internal && strncmp(RelationGetRelationName(rel), prefix, strlen(prefix)) == 0)
 		RefuseRewrite(rel, (Oid) strtoul(RelationGetRelationName(rel) + strlen(prefix), NULL, 10));
 	RelationClose(rel);
 }
 
 /*
- * Row security is all there is to refuse here. Older servers do not call the hook for
- * it (18 does, 15 does not); there it hides a filter's rows from other roles' SELECT,
- * and hurts nothing.
+ * Only row security is refused here. Some servers do not call the hook for it (18 does, 15 does
+ * not). There, it hides a filter's rows from other roles' SELECT, and does no harm.
  */
 static void
 RelationAltered(Relation rel)
@@ -272,7 +273,8 @@ RelationAltered(Relation rel)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("cannot enable row security on live filter \"%s\"",
 							   RelationGetRelationName(rel)),
-						errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
+						errhint("Use GRANT and REVOKE: SELECT allows looking keys up, INSERT "
+								"allows adding them.")));
 	heap_freetuple(tuple);
 }
 
@@ -318,9 +320,8 @@ RefuseDefault(Relation rel, int column)
 }
 
 /*
- * The first default of the column `page` is that of CREATE TABLE, or brings a relation
- * that was made without one to life. Another one must drop the first before, and
- * that is refused.
+ * The first default of the column `page` is that of CREATE TABLE, or completes a relation that was
+ * made without one. To set another default, the first would have to be dropped, which is refused.
  */
 static void
 DefaultCreated(Relation rel, int column)
@@ -352,7 +353,7 @@ DefaultDropped(Oid object)
 
 /* ---- constraints ------------------------------------------------------------ */
 
-/* Whether a relation has a CHECK constraint besides this one. */
+/* Returns whether a relation has another CHECK constraint. */
 static bool
 HasOtherCheck(Relation rel, Oid constraint)
 {
@@ -379,9 +380,9 @@ HasOtherCheck(Relation rel, Oid constraint)
 }
 
 /*
- * The first CHECK is that of CREATE TABLE, as the first default is. From PostgreSQL 18
- * on NOT NULL is a constraint too: that of CREATE TABLE is written when its column is
- * NOT NULL already, while ALTER TABLE marks the column last.
+ * The first CHECK belongs to CREATE TABLE, as the first default does. From PostgreSQL 18 on, NOT
+ * NULL is a constraint too. CREATE TABLE writes it when its column is already NOT NULL, while ALTER
+ * TABLE sets the column's mark last.
  */
 static bool
 IsOfCreateTable(Relation rel, HeapTuple constraint)
@@ -454,7 +455,7 @@ ConstraintDropped(Oid object)
 	heap_freetuple(tuple);
 }
 
-/* ---- what hangs on a relation ------------------------------------------------ */
+/* ---- objects that depend on a relation --------------------------------------- */
 
 static void
 TriggerCreated(Oid object)
@@ -511,11 +512,12 @@ PolicyCreated(Oid object)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("cannot create a policy on live filter \"%s\"",
 							   RelationGetRelationName(rel)),
-						errhint("Use GRANT and REVOKE: SELECT asks for keys, INSERT adds them.")));
+						errhint("Use GRANT and REVOKE: SELECT allows looking keys up, INSERT "
+								"allows adding them.")));
 	heap_freetuple(tuple);
 }
 
-/* Also of CREATE TABLE ... INHERITS and PARTITION OF. */
+/* This includes CREATE TABLE ... INHERITS and PARTITION OF. */
 static void
 RefuseInheritance(Oid child, Oid parent)
 {
@@ -551,7 +553,7 @@ ObjectCreated(Oid catalog, Oid object, int column, bool is_internal)
 			break;
 		case AttrDefaultRelationId:
 
-			/* Named by its column, not by its own OID as when it is dropped. */
+			/* A default is named here by its column; when it is dropped, by its own OID. */
 			if ((rel = LookAtLive(object)) != NULL)
 			{
 				DefaultCreated(rel, column);

@@ -1,12 +1,12 @@
 /*
- * Replacing what is in a live filter: see replace.hpp.
+ * Replaces the contents of a live filter; see replace.hpp.
  *
- * The files are exchanged as those of VACUUM FULL are: finish_heap_swap() gives the filter's
- * row of pg_class the new file, and drops the transient relation with the old one. It builds
- * indexes again, of which a live filter has none, and looks after TOAST tables, which it has
- * neither. No new file is made for the relation itself, so LiveSetNewFile() in table_am.cpp,
- * which takes such a file for that of a TRUNCATE, is not called; and notes about rows that
- * name the old file (guard/rows.cpp) are void afterwards, as they are after a TRUNCATE.
+ * The files are exchanged as in VACUUM FULL: finish_heap_swap() gives the filter's row of pg_class
+ * the new file, and drops the transient relation with the old one. It also rebuilds indexes and
+ * handles TOAST tables, but a live filter has neither. No new file is made for the relation itself.
+ * So LiveSetNewFile() in table_am.cpp, which would treat such a file as that of a TRUNCATE, is not
+ * called. Notes about rows that name the old file (guard/rows.cpp) are void afterwards, as after a
+ * TRUNCATE.
  */
 #include "core/live_method.hpp"
 #include "live/keys.hpp"
@@ -66,7 +66,7 @@ MakeLiveReplacement(const LiveFilter &filter, const LiveParameters &parameters)
 	const Oid relid = MAKE_NEW_HEAP(RelationGetRelid(filter.rel), form->reltablespace, form->relam,
 									form->relpersistence);
 	made.rel = relation_open(relid, AccessExclusiveLock);
-	/* So that each page is verified once. Without it, each time that it is used. */
+	/* This way each page is verified once. Otherwise it would be verified at each use. */
 	CacheLiveParameters(made.rel, parameters);
 	/* The time of a window does not go back. */
 	if (parameters.ttl != 0)
@@ -74,7 +74,7 @@ MakeLiveReplacement(const LiveFilter &filter, const LiveParameters &parameters)
 	return made;
 }
 
-/* Takes an entry of a key out of a page that is held, and its chain. */
+/* Removes an entry of a key from a held page and its chain. */
 static bool
 EraseEntry(const LiveFilter &filter, const HeldPage &main, const Address &address)
 {
@@ -97,7 +97,7 @@ EraseEntry(const LiveFilter &filter, const HeldPage &main, const Address &addres
 	return erased;
 }
 
-/* Takes the fingerprint of a key out of its line. */
+/* Removes the fingerprint of a key from its line. */
 static bool
 EraseFingerprint(const LiveFilter &filter, const HeldPage &main, const Address &address)
 {
@@ -139,7 +139,7 @@ EraseFromReplacement(const LiveFilter &replacement, uint64 hash)
 	HeldPage main;
 
 	HoldPageOfKey(replacement, address, &main);
-	/* A key in a window of time has an entry for each generation that it was put under. */
+	/* In a window of time, a key has an entry for each generation under which it was put. */
 	do
 	{
 		found =
@@ -154,7 +154,9 @@ EraseFromReplacement(const LiveFilter &replacement, uint64 hash)
 
 /* ---- exchanging --------------------------------------------------------------------- */
 
-/* Puts parameters into an expression that holds some: the DEFAULT of the column "page". */
+/*
+ * Replaces the parameters in an expression that holds parameters: the DEFAULT of the column "page".
+ */
 static char *
 ExpressionWith(const char *expression, const LiveParameters &parameters)
 {
@@ -168,7 +170,8 @@ ExpressionWith(const char *expression, const LiveParameters &parameters)
 }
 
 /*
- * Changes the DEFAULT. Its dependencies stay what they are: it is a constant of the same type.
+ * Changes the DEFAULT. Its dependencies do not change, because it remains a constant of the same
+ * type.
  */
 static void
 StoreParameters(Oid relid, const LiveParameters &parameters)
@@ -203,7 +206,10 @@ StoreParameters(Oid relid, const LiveParameters &parameters)
 	CacheInvalidateRelcacheByRelid(relid);
 }
 
-/* Reads the counts of a filter. A filter is replaced because it is damaged, too. */
+/*
+ * Reads the counts of a filter. They may be unreadable, because a filter may be replaced because it
+ * is damaged.
+ */
 static LiveCounts
 CountsOf(const LiveFilter &filter)
 {
@@ -241,7 +247,7 @@ ExchangeLive(const LiveFilter &filter, const LiveFilter &replacement)
 {
 	const Oid relid = RelationGetRelid(filter.rel);
 	const Oid made = RelationGetRelid(replacement.rel);
-	/* Its pages name no transaction but this one. */
+	/* Its pages name no transaction except this one. */
 	const TransactionId frozen = replacement.rel->rd_rel->relfrozenxid;
 	const MultiXactId multi = replacement.rel->rd_rel->relminmxid;
 	const char persistence = replacement.rel->rd_rel->relpersistence;

@@ -1,9 +1,9 @@
 /*
- * Restoring a live filter: COPY FROM takes the rows of a dump, one a page, back into an
- * empty filter that was made with the same parameters; dedup_load() writes its pages
- * here, too. What is loaded is the loading transaction's: if that aborts, the filter is
- * empty again. At the end, what keeps a restore honest: the functions of a live filter's
- * CHECK constraint and trigger.
+ * Restores a live filter. COPY FROM puts the rows of a dump, one for each page, back into an empty
+ * filter that was made with the same parameters. dedup_load() writes its pages here, too. The
+ * loaded keys belong to the loading transaction: if it aborts, the filter is empty again. At the
+ * end of the file are the functions that detect wrong restores: those of a live filter's CHECK
+ * constraint and trigger.
  */
 #include "live/bulk.hpp"
 #include "live/page_type.hpp"
@@ -24,10 +24,10 @@ using namespace dedup::live;
 
 /* ---- loading ------------------------------------------------------------------------ */
 
-/* Whether this load has warned of keys ahead of the clock. */
+/* True if this load has warned of keys ahead of the clock. */
 static bool ahead_warned;
 
-/* Whether no page holds anything, settled first. */
+/* Settles all pages. Returns whether no page holds any key. */
 static bool
 IsEmpty(const LiveFilter &filter)
 {
@@ -66,7 +66,7 @@ FillHeld(const LiveFilter &filter, const HeldPage &main, const DumpedPage &dumpe
 	uint8_t *scratch = (uint8_t *) block.data;
 	uint32 left = 0;
 
-	/* Somebody else may have come since the whole was found empty. */
+	/* Another session may have written keys after the whole filter was found empty. */
 	if (LoaderOf(main.bytes) != kNoXid || !LinesEmpty(filter, main.bytes))
 		ReportNotEmpty(filter);
 	memcpy(scratch, main.bytes, BLCKSZ);
@@ -148,8 +148,8 @@ DividePage(const LiveFilter &filter, const DumpedPage &page, DumpedPage *low, Du
 }
 
 /*
- * Loads a page of a filter that grows: into the page of its number and level, or, if that has
- * split, into all that have its keys now.
+ * Loads a page of a filter that grows: into the page of its number and level or, if that has split,
+ * into all pages that have its keys now.
  */
 static void
 LoadGrown(const LiveFilter &filter, const DumpedPage &dumped)
@@ -220,7 +220,7 @@ void
 LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command, INSERT_OPTIONS,
 				struct BulkInsertStateData *)
 {
-	/* The COPY whose first rows found the filter empty. */
+	/* The COPY that found the filter empty at its first rows. */
 	static Oid loading = InvalidOid;
 	static CommandId loading_command;
 	static FullTransactionId loading_xid;
@@ -264,8 +264,8 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 							errmsg("page %u of live filter \"%s\" cannot be loaded as block %d",
 								   dumped.block, LiveName(filter), block)));
 		/*
-		 * The first copies that a subscription takes of a table and of its filter are of two
-		 * moments: what the publisher's filter covers, this one need not.
+		 * The initial copies of a table and of its filter for a subscription are not taken at the
+		 * same time. So this filter need not cover the table even if the publisher's filter does.
 		 */
 		if (dumped.covers)
 		{
@@ -289,12 +289,12 @@ LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId comma
 	pgstat_count_heap_insert(rel, count);
 }
 
-/* ---- honest restores ---------------------------------------------------------------- */
+/* ---- checks against wrong restores -------------------------------------------------- */
 
 /*
- * dedup_is_live(oid) returns boolean: what the CHECK constraint of a live filter calls
+ * dedup_is_live(oid) returns boolean: the CHECK constraint of a live filter calls this function
  *
- * Fails a restore into a table that was made without the access method.
+ * It makes a restore fail if the table was made without the access method.
  */
 DEDUP_FUNCTION(dedup_is_live)
 {
@@ -323,16 +323,17 @@ LiveRequireUnguarded(Relation rel)
 							   RelationGetRelationName(rel), get_rel_name(table)),
 						errdetail("Rows of that table that are loaded after the filter would be "
 								  "refused as duplicates."),
-						errhint("Restore data alone with the option --disable-triggers, or take "
-								"the guard off with dedup_unguard() first.")));
+						errhint("Restore data alone with the option --disable-triggers, or remove "
+								"the guard with dedup_unguard() first.")));
 }
 
 /*
- * dedup_restore_trigger() returns trigger: BEFORE INSERT on a live filter, once a COPY
+ * dedup_restore_trigger() returns trigger: called BEFORE INSERT on a live filter, once for each
+ * COPY
  *
- * Rows that are loaded into a guarded table after its filter would all be skipped, so
- * a filter with an enabled guard is not restored. pg_restore --disable-triggers
- * disables this trigger and the guard.
+ * Rows that are loaded into a guarded table after its filter would all be skipped. So a filter with
+ * an enabled guard is not restored. pg_restore --disable-triggers disables this trigger and the
+ * guard.
  */
 DEDUP_FUNCTION(dedup_restore_trigger)
 {

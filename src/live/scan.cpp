@@ -1,11 +1,12 @@
 /*
- * Scans of live filters: what a dump holds.
+ * Scans of live filters: the contents of a dump.
  *
- * A scan gives one row a page with keys: what the scan's snapshot sees as committed,
- * which is what pg_dump writes. A filter that covers its table (cover.cpp) has one more row,
- * the last, which says so. The pages are the blocks of a filter that does not grow. Of one that
- * grows they are those that it has when the scan begins, each followed by those that have split
- * off it since: so each key is in one row, wherever it is by the time that its page is read.
+ * A scan returns one row for each page with keys. It holds the keys that are committed for the
+ * scan's snapshot; pg_dump writes these rows. A filter that covers its table (cover.cpp) has one
+ * more row, the last, which says so. In a filter that does not grow, the pages are its blocks. In a
+ * filter that grows, the pages are those that it has when the scan begins, each followed by the
+ * pages that have split off it since. So each key is in exactly one row, even if its page splits
+ * during the scan.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -25,7 +26,10 @@ using namespace dedup::live;
 namespace
 {
 
-/* A page that a scan has read or will read, and the level that it was found at, or had at first. */
+/*
+ * A page that a scan has read or will read, and the level at which it was found, or its level at
+ * the start.
+ */
 struct ScanPage
 {
 	uint32 number;
@@ -36,22 +40,23 @@ struct LiveScan
 {
 	TableScanDescData base;
 	LiveFilter filter;
-	int64 at;              /* place of the page read last among all, -1 before the first */
-	ItemPointerData first; /* of a scan by a range of places, */
-	ItemPointerData last;  /* both included */
-	MemoryContext context; /* of the row in hand */
-	uint32 pages;          /* that had rows when the scan began */
+	/* the place, among all pages, of the page that was read last; -1 before the first */
+	int64 at;
+	ItemPointerData first; /* for a scan by a range of places: */
+	ItemPointerData last;  /* both are included */
+	MemoryContext context; /* of the current row */
+	uint32 pages;          /* the number of pages that had rows when the scan began */
 
-	/* If the filter grows: the pages that were read, in order, and those that follow them. */
+	/* If the filter grows: the pages that were read, in order, and the pages that follow them. */
 	ScanPage *list;
 	int64 count;
 	int64 room;
-	uint32 next; /* the page that comes behind the list, unless the scan is parallel */
+	uint32 next; /* the next page behind the list, unless the scan is parallel */
 };
 
 } /* namespace */
 
-/* ---- what a snapshot sees ------------------------------------------------------------ */
+/* ---- visibility to a snapshot ------------------------------------------------------- */
 
 bool
 CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot, uint64 wide)
@@ -69,8 +74,8 @@ CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot, uin
 }
 
 /*
- * The primary settles what its own oldest snapshot sees. One of a standby can be older,
- * unless it holds the primary back.
+ * The primary settles keys that its own oldest snapshot sees. A snapshot of a standby can be older,
+ * unless the standby holds the primary back.
  */
 void
 CheckSettledFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot)
@@ -137,7 +142,7 @@ ReadLivePage(const LiveFilter &filter, Snapshot snapshot, uint32 number, DumpedP
 	ReleasePage(main);
 	result->entries = entries;
 	result->lines = has_lines ? lines : NULL;
-	/* What says until when its keys have expired is more than nothing. */
+	/* A page without keys still has a row if it says until when its keys have expired. */
 	return result->count > 0 || has_lines || result->clock != 0;
 }
 
@@ -149,7 +154,10 @@ LiveSlotCallbacks(Relation)
 	return &TTSOpsVirtual;
 }
 
-/* The rows that pages can have, and the one behind them; none in a filter made by hand. */
+/*
+ * Returns the number of rows of all pages, and of the row behind them. Returns 0 for a filter that
+ * was made by hand.
+ */
 static uint32
 RowsOf(const LiveFilter &filter, uint32 pages)
 {
@@ -172,7 +180,7 @@ LiveScanBegin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *,
 	scan->base.rs_flags = flags;
 	scan->base.rs_parallel = parallel;
 	scan->filter.rel = rel;
-	/* One that was made by hand, without parameters, holds nothing: a dump must go on. */
+	/* A filter that was made by hand, without parameters, holds nothing: a dump must not fail. */
 	if (LiveHasParameters(rel))
 	{
 		scan->filter.parameters = LiveParametersOf(rel);
@@ -206,12 +214,12 @@ LiveScanRescan(TableScanDesc base, ScanKeyData *, bool, bool, bool, bool)
 	LiveScan *scan = (LiveScan *) base;
 
 	scan->at = -1;
-	/* The pages of a parallel scan are given out anew. */
+	/* The pages of a parallel scan are distributed again. */
 	if (base->rs_parallel != NULL)
 		scan->count = 0;
 }
 
-/* All that take part in a scan go by the same number of pages. */
+/* All participants of a scan use the same number of pages. */
 static Size
 LiveParallelScanInitialize(Relation rel, ParallelTableScanDesc parallel)
 {
@@ -226,7 +234,7 @@ LiveParallelScanInitialize(Relation rel, ParallelTableScanDesc parallel)
 	return size;
 }
 
-/* What the row behind those of the pages says; NULL if there is none. */
+/* Makes the value of the row behind those of the pages, or NULL if there is no such row. */
 static struct varlena *
 EncodeLastRow(const LiveFilter &filter, Snapshot snapshot, uint32 pages)
 {
@@ -236,8 +244,9 @@ EncodeLastRow(const LiveFilter &filter, Snapshot snapshot, uint32 pages)
 }
 
 /*
- * Stores the row of a page, or the last one, in the current memory context. Returns false if it
- * has none. `level` becomes that of the page. `pages`: when the scan began.
+ * Stores the row of a page, or the last row, in the current memory context. Returns false if there
+ * is no row. `level` receives the level of the page. `pages` is the number of pages when the scan
+ * began.
  */
 static bool
 StoreRow(const LiveFilter &filter, Snapshot snapshot, uint32 pages, uint32 number, unsigned *level,
@@ -265,7 +274,10 @@ StoreRow(const LiveFilter &filter, Snapshot snapshot, uint32 pages, uint32 numbe
 	return true;
 }
 
-/* The next page that nobody else of a parallel scan has taken. Returns false if there is none. */
+/*
+ * Takes the next page that no other participant of a parallel scan has taken. Returns false if
+ * there is none.
+ */
 static bool
 TakeShared(const LiveScan *scan, uint32 *number)
 {
@@ -291,7 +303,7 @@ NextBlock(LiveScan *scan, bool back, uint32 *number)
 	return scan->at >= 0 && scan->at < rows;
 }
 
-/* Puts pages into the list, behind a place. */
+/* Puts pages into the list behind a place. */
 static void
 Enlist(LiveScan *scan, int64 behind, const ScanPage *pages, int count)
 {
@@ -312,7 +324,9 @@ Enlist(LiveScan *scan, int64 behind, const ScanPage *pages, int count)
 	scan->count += count;
 }
 
-/* Moves on to the next page of a filter that grows: of the list, or one that is put there. */
+/*
+ * Moves on to the next page of a filter that grows: from the list, or a page that is added to it.
+ */
 static bool
 NextGrown(LiveScan *scan, bool back)
 {
@@ -343,8 +357,8 @@ NextGrown(LiveScan *scan, bool back)
 }
 
 /*
- * The page in hand was found at a level. Those that have split off it since are put behind it.
- * Returns how many these are.
+ * The current page was found at a level. Puts the pages that have split off it since behind it.
+ * Returns how many there are.
  */
 static int
 FollowSplits(LiveScan *scan, unsigned level)
@@ -392,7 +406,7 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot 
 		{
 			const int more = FollowSplits(scan, level);
 
-			/* Backwards those that have split off it come before it. */
+			/* In a backward scan, the pages that have split off come before it. */
 			if (back && more > 0)
 			{
 				ExecClearTuple(slot);
@@ -407,7 +421,7 @@ LiveScanGetNextSlot(TableScanDesc base, ScanDirection direction, TupleTableSlot 
 
 /* ---- rows by their place: a page's row is (block, 1) ---------------------------- */
 
-/* Whether a row can be at a block. */
+/* Returns whether a row can be at a block. */
 static bool
 CanHaveRow(const LiveFilter &filter, BlockNumber block, uint32 pages)
 {
@@ -415,10 +429,10 @@ CanHaveRow(const LiveFilter &filter, BlockNumber block, uint32 pages)
 }
 
 /*
- * EvalPlanQual asks for any version of the row (SnapshotAny) when a statement that locks
- * rows of another relation meets one that has changed meanwhile, and checks its conditions
- * again with the same row of the filter. That is not there any more, since a row stands
- * for what a page held when it was read.
+ * EvalPlanQual fetches any version of the row (SnapshotAny) when a statement that locks rows of
+ * another relation finds a row that has changed meanwhile. It then checks the conditions again with
+ * the same row of the filter. But that row does not exist any more, because a row represents the
+ * contents of a page when it was read.
  */
 static bool
 LiveTupleFetchRowVersion(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
@@ -460,7 +474,7 @@ LiveTupleTidValid(TableScanDesc base, ItemPointer tid)
 												 scan->pages == 0 ? 0 : CountPages(scan->filter));
 }
 
-/* A row has one version. */
+/* A row has only one version. */
 static void
 LiveTupleGetLatestTid(TableScanDesc, ItemPointer)
 {

@@ -1,6 +1,6 @@
 /*
- * dedup_snapshot and dedup_load: a live filter as a value, and a value's keys into a live
- * filter.
+ * dedup_snapshot and dedup_load: convert a live filter to a value, and load a value's keys into a
+ * live filter.
  */
 #include <algorithm>
 
@@ -18,7 +18,7 @@ extern "C" {
 
 using namespace dedup::live;
 
-/* The newest generation in what a snapshot sees of a page. */
+/* Returns the newest generation in the part of a page that a snapshot sees. */
 static uint32
 NewestOf(const DumpedPage &page)
 {
@@ -29,7 +29,7 @@ NewestOf(const DumpedPage &page)
 	return newest;
 }
 
-/* A value of method fifo with the lines of a filter that does not grow. */
+/* Makes a value of method fifo with the lines of a filter that does not grow. */
 static struct varlena *
 SnapshotOfLines(const LiveFilter &filter)
 {
@@ -42,7 +42,7 @@ SnapshotOfLines(const LiveFilter &filter)
 														  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 
-	/* Pages of a timed filter have clocks of their own; the value has the newest. */
+	/* Each page of a timed filter has its own clock; the value has the newest of them. */
 	for (bool again = true; again;)
 	{
 		again = false;
@@ -98,13 +98,13 @@ SnapshotOfLines(const LiveFilter &filter)
 namespace
 {
 
-/* A snapshot of a filter that grows that is being taken. */
+/* The state of taking a snapshot of a filter that grows. */
 struct GrownSnapshot
 {
 	const LiveFilter *filter;
-	MemoryContext context; /* of the page in hand */
+	MemoryContext context; /* of the current page */
 	uint32 now;
-	uint8_t *image; /* of the value, or NULL: keys are only counted */
+	uint8_t *image; /* of the value; NULL: keys are only counted */
 	dedup::Shape shape;
 	dedup::Counters counters;
 	uint64 keys;
@@ -123,7 +123,10 @@ AddKey(GrownSnapshot *snapshot, uint64 bits, unsigned line, uint32 generation)
 				   {bits, line});
 }
 
-/* Adds the keys of a page that had a level when the walk began, and of those split off it since. */
+/*
+ * Adds the keys of a page that had this level when the walk began, and of the pages that have split
+ * off it since.
+ */
 static void
 AddPages(GrownSnapshot *snapshot, uint32 number, unsigned level)
 {
@@ -166,9 +169,9 @@ AddAllPages(GrownSnapshot *snapshot)
 }
 
 /*
- * A value of method infini with the keys of a filter that grows, those of the window if it is one
- * of time: what the filter knows of them, no more and no less. They are counted first, so that
- * the value has the right size.
+ * Makes a value of method infini with the keys of a filter that grows. In a window of time these
+ * are the keys of the window. The value has exactly the bits of each key that the filter has. The
+ * keys are counted first, so that the value has the right size.
  */
 static struct varlena *
 SnapshotOfGrown(const LiveFilter &filter)
@@ -208,8 +211,8 @@ SnapshotOfGrown(const LiveFilter &filter)
 /*
  * dedup_snapshot(name) returns dedup_filter
  *
- * A value with the keys that the current snapshot sees as committed, and this transaction's own:
- * of method fifo or, if the filter grows, one that grows as well.
+ * Returns a value with the keys that are committed for the current snapshot, and this transaction's
+ * own keys. It is of method fifo or, if the filter grows, of one that grows as well.
  */
 DEDUP_FUNCTION(dedup_live_snapshot)
 {
@@ -226,7 +229,7 @@ DEDUP_FUNCTION(dedup_live_snapshot)
 	PG_RETURN_POINTER(value);
 }
 
-/* Loads exact hashes, as one batch. Returns how many were new. */
+/* Loads exact hashes as one batch. Returns how many were new. */
 static int64
 LoadHashes(const LiveFilter &filter, const FilterRef &source)
 {
@@ -285,7 +288,7 @@ LoadLines(const LiveFilter &filter, const FilterRef &source)
 namespace
 {
 
-/* The keys of a value, as bits << kLineBitsInKey | line: in the order of pages. */
+/* The keys of a value, as bits << kLineBitsInKey | line, in the order of pages. */
 struct LoadedKeys
 {
 	uint64 *keys;
@@ -299,7 +302,7 @@ constexpr unsigned kLineBitsInKey = 7;
 
 } /* namespace */
 
-/* Reads the keys of a value. With no room, counts how many there may be. */
+/* Reads the keys of a value. Without room for keys, counts how many there may be. */
 static void
 ReadKeys(const LiveFilter &filter, const FilterRef &source, LoadedKeys *loaded)
 {
@@ -327,7 +330,7 @@ ReadKeys(const LiveFilter &filter, const FilterRef &source, LoadedKeys *loaded)
 				  });
 }
 
-/* The level of all pages when a filter gets so many keys: most of its lines have room then. */
+/* Returns the level of all pages for this many keys: most of the lines have room then. */
 static unsigned
 LevelFor(const LiveFilter &filter, uint64 keys)
 {
@@ -340,7 +343,7 @@ LevelFor(const LiveFilter &filter, uint64 keys)
 	return level;
 }
 
-/* Loads the keys of one page, which have the first bits of their rests in common. */
+/* Loads the keys of one page, whose rests have the first bits in common. */
 static void
 LoadKeysOfPage(const LiveFilter &filter, const uint64 *keys, uint64 count, unsigned level,
 			   uint32 generation)
@@ -366,7 +369,10 @@ LoadKeysOfPage(const LiveFilter &filter, const uint64 *keys, uint64 count, unsig
 		else
 			(void) AddToLine(line, layout, rest, generation, generation);
 	}
-	/* An entry has more bits than is known of the key: there is one for each that it may be. */
+	/*
+	 * An entry has more bits than are known of the key, so there is one entry for each possible
+	 * value.
+	 */
 	entries =
 		(DumpedEntry *) palloc_extended(sizeof(DumpedEntry) * (((Size) other_count << left) + 1),
 										MCXT_ALLOC_HUGE);
@@ -432,7 +438,7 @@ LoadPrefixes(const LiveFilter &filter, const FilterRef &source)
 	return (int64) loaded.count;
 }
 
-/* What a value is, in words that compare with those of a live filter. */
+/* Describes a value in words that can be compared with those for a live filter. */
 static char *
 DescribeValue(const FilterRef &value)
 {
@@ -448,7 +454,7 @@ DescribeValue(const FilterRef &value)
 	return psprintf(UINT64_FORMAT " keys at a rate of %g with %s", shape.keys, shape.fpr, rest);
 }
 
-/* Whether a value that is not exact, with the filter's seed and hash, can be loaded. */
+/* Returns whether a value with the filter's seed and hash that is not exact can be loaded. */
 static bool
 FitsLive(const LiveFilter &filter, const FilterRef &source)
 {
@@ -459,9 +465,9 @@ FitsLive(const LiveFilter &filter, const FilterRef &source)
 /*
  * dedup_load(name, filter dedup_filter) returns bigint
  *
- * Adds the keys of a value: those of a snapshot to an empty filter of the same
- * parameters, the hashes of an exact filter to any with its seed and hash. Returns how many keys
- * were loaded. They are this transaction's until it commits.
+ * Adds the keys of a value. A snapshot can be loaded into an empty filter of the same parameters;
+ * an exact filter into any live filter with its seed and hash. Returns how many keys were loaded.
+ * They are this transaction's until it commits.
  */
 DEDUP_FUNCTION(dedup_live_load)
 {

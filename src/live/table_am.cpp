@@ -1,8 +1,8 @@
 /*
- * The table access method `streamdedup`: heap's, but that there are no tuples.
+ * The table access method `streamdedup`. It works as heap does, except that there are no tuples.
  *
- * A scan gives what pg_dump writes (scan.cpp), and COPY FROM takes it back (restore.cpp).
- * Everything that would write or lock a row is refused. VACUUM has vacuum.cpp.
+ * A scan returns the rows that pg_dump writes (scan.cpp), and COPY FROM reads them back
+ * (restore.cpp). Everything that would write or lock a row is refused. VACUUM is in vacuum.cpp.
  */
 #include "live/page_type.hpp"
 #include "live/store/store.hpp"
@@ -105,7 +105,7 @@ LiveScanAnalyzeNextTuple(TableScanDesc, OLDEST_XMIN_PARAMETER double *, double *
 static bool
 LiveScanSampleNextBlock(TableScanDesc, SampleScanState *)
 {
-	return false; /* such a scan does not begin */
+	return false; /* such a scan is refused at its start */
 }
 
 static bool
@@ -154,12 +154,12 @@ static void
 LiveSetNewFile(Relation rel, const FileLocator *file, char persistence, TransactionId *freeze,
 			   MultiXactId *minmulti)
 {
-	/* The server forgets for the new file what KnowLong() in store/pages.cpp noted. */
+	/* For the new file, the server resets the flag of KnowLong() in store/pages.cpp. */
 	CheckColumns(rel);
 	const bool replaces = FileNumberOf(rel) != FileNumber(*file);
 
 	if (replaces)
-		NoteLiveEmptied(rel); /* TRUNCATE; any other new file is that of a new relation */
+		NoteLiveEmptied(rel); /* this is TRUNCATE; every other new file belongs to a new relation */
 	if (persistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						errmsg("a live filter cannot be temporary"),
@@ -168,7 +168,7 @@ LiveSetNewFile(Relation rel, const FileLocator *file, char persistence, Transact
 	GetHeapamTableAmRoutine()->relation_set_new_file(rel, file, persistence, freeze, minmulti);
 }
 
-/* TRUNCATE by the subtransaction that has created or truncated the filter. */
+/* Does TRUNCATE in the subtransaction that has created or truncated the filter. */
 static void
 LiveTruncateInPlace(Relation rel)
 {

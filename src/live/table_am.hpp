@@ -1,5 +1,5 @@
 /*
- * What the parts of the access method share: callbacks that are not in table_am.cpp.
+ * The common declarations of the access method's parts: the callbacks that are not in table_am.cpp.
  */
 #ifndef STREAMDEDUP_LIVE_TABLE_AM_HPP
 #define STREAMDEDUP_LIVE_TABLE_AM_HPP
@@ -12,7 +12,7 @@
 /* The callbacks of scans, and of rows by their place (scan.cpp) */
 extern void FillLiveScans(TableAmRoutine *am);
 
-/* multi_insert, what COPY FROM calls: a restore (restore.cpp) */
+/* multi_insert, which COPY FROM calls: a restore (restore.cpp) */
 extern void LiveMultiInsert(Relation rel, TupleTableSlot **slots, int count, CommandId command,
 							INSERT_OPTIONS options, struct BulkInsertStateData *state);
 

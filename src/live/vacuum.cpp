@@ -1,7 +1,7 @@
 /*
- * VACUUM of live filters. It settles every page, keeps relfrozenxid behind the oldest
- * transaction that a page still names, finds free pages that the map of them has lost, and
- * gives pages back (give_back.cpp). VACUUM FULL copies the file.
+ * VACUUM of live filters. It settles every page, keeps relfrozenxid at or before the oldest
+ * transaction that a page still names, finds free pages that the free space map has lost, and gives
+ * pages back (give_back.cpp). VACUUM FULL copies the file.
  */
 #include "live/give_back.hpp"
 #include "live/store/store.hpp"
@@ -21,7 +21,7 @@ extern "C" {
 
 using namespace dedup::live;
 
-/* The oldest transaction that a page's tags name, or kNoXid. */
+/* Returns the oldest transaction in a page's tags, or kNoXid. */
 static uint64
 OldestTag(const LiveFilter &filter, const HeldPage &main)
 {
@@ -66,15 +66,18 @@ SettleAll(const LiveFilter &filter)
 		WarnLiveEarly(filter);
 		VACUUM_DELAY_POINT();
 	}
-	/* One page tells about all within a few per cent. Who has read all of them knows. */
+	/*
+	 * One page gives the number of keys within a few per cent. VACUUM has read all pages and knows
+	 * it exactly.
+	 */
 	if (Grows(filter))
 		SplitForAll(filter, (double) keys);
 	return oldest;
 }
 
 /*
- * Looks for free pages: what the map of them has lost in a crash. Sets `*used` to where those at
- * the end of the file begin.
+ * Finds free pages, including those that the map has lost in a crash. Sets `*used` to the start of
+ * the free pages at the end of the file.
  */
 static FreeBlocks
 FindFree(const LiveFilter &filter, BlockNumber blocks, BlockNumber *used)
@@ -95,7 +98,7 @@ FindFree(const LiveFilter &filter, BlockNumber blocks, BlockNumber *used)
 	return found;
 }
 
-/* Of so many pages, as many free ones between others are worth to be given back. */
+/* Free pages in the middle of the file are given back if they are at least one in this many. */
 static constexpr BlockNumber kFreeShare = 64;
 
 void
@@ -110,7 +113,7 @@ LiveVacuum(Relation rel, VacuumParameters *, BufferAccessStrategy)
 	FreeBlocks free_blocks;
 	BlockNumber used;
 
-	/* One that was made by hand, without parameters, holds nothing. */
+	/* A filter that was made by hand, without parameters, holds nothing. */
 	if (LiveHasParameters(rel))
 	{
 		filter.parameters = LiveParametersOf(rel);
@@ -130,7 +133,7 @@ LiveVacuum(Relation rel, VacuumParameters *, BufferAccessStrategy)
 	REPORT_VACUUM(rel, start);
 }
 
-/* VACUUM FULL: the blocks are copied as they are, in a filter that grows without free ones. */
+/* Does VACUUM FULL: copies the blocks unchanged; in a filter that grows, without the free ones. */
 void
 LiveCopyForCluster(Relation from, Relation to, Relation, bool, TransactionId,
 				   REPACK_SNAPSHOT TransactionId *xid_cutoff, MultiXactId *, double *tuples,

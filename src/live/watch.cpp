@@ -1,6 +1,4 @@
-/*
- * Watching live filters: dedup_stats, and what the view dedup_filters shows.
- */
+/* Watches live filters: dedup_stats, and the contents of the view dedup_filters. */
 #include <cmath>
 
 #include "live/call.hpp"
@@ -24,27 +22,27 @@ extern "C" {
 
 using namespace dedup::live;
 
-/* ---- what there is in a filter --------------------------------------------------------- */
+/* ---- the contents of a filter --------------------------------------------------------- */
 
-/* Columns of what dedup_stats() returns. */
+/* The number of columns of the result of dedup_stats(). */
 static constexpr int STATS_COLUMNS = 28;
 
 namespace
 {
 
-/* What a filter holds. */
+/* The contents of a filter. */
 struct Holdings
 {
-	int64 held; /* keys that are committed */
+	int64 held; /* number of committed keys */
 	int64 in_flight;
-	int64 overflow; /* pages */
-	int64 early;    /* keys that gave way before their time */
-	double rate;    /* of false positives, now */
+	int64 overflow; /* number of pages */
+	int64 early;    /* number of keys that were dropped before their time */
+	double rate;    /* the current false-positive rate */
 };
 
 } /* namespace */
 
-/* Adds what is in the lines of a main page. `rate` becomes a sum over lines. */
+/* Adds the contents of the lines of a main page. `rate` becomes a sum over lines. */
 static void
 AddLines(const LiveFilter &filter, const uint8_t *main, uint32 now, Holdings *holdings)
 {
@@ -73,7 +71,7 @@ HasCommitted(uint64 xid)
 	return xid == kFrozen || TransactionIdDidCommit((TransactionId) xid);
 }
 
-/* Whether an entry of ended transactions says that its key is there. */
+/* Returns whether an entry of ended transactions means that its key is present. */
 static bool
 IsHeld(const Tag &tag, const Entry &entry)
 {
@@ -84,7 +82,7 @@ IsHeld(const Tag &tag, const Entry &entry)
 }
 
 /*
- * Whether a key of a window of time that an entry holds is counted already: a key that has been
+ * Returns whether a key of a window of time that an entry holds is counted already. A key that was
  * seen again is there more than once, until its entries are folded.
  */
 static bool
@@ -159,11 +157,11 @@ ReadHoldings(const LiveFilter &filter, uint32 now)
 			AddEntries(filter, main, page, now, &here);
 			return false;
 		});
-		/* A page of a higher level has a smaller part of all keys that may be asked for. */
+		/* A page of a higher level is read for a smaller part of all keys that are looked up. */
 		AddHoldings(here, std::ldexp(1, -(int) LevelOf(main.bytes)), &holdings);
 		ReleasePage(main);
 	}
-	/* Those of a filter that grows are parts of 1. */
+	/* The rates of a filter that grows are parts of 1. */
 	holdings.rate /= (Grows(filter) ? 1.0 : filter.parameters.geometry.pages) * kLines;
 	return holdings;
 }
@@ -173,7 +171,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 {
 	const LiveParameters &parameters = filter.parameters;
 	const LiveCounts counts = ReadLiveCounts(filter);
-	/* A window by count holds more than it promises: all its lines are full in the end. */
+	/* A window by count holds more keys than it promises: all its lines are full in the end. */
 	const double room = (double) parameters.prototype_keys;
 	uint32 now = LiveGenerationNow(filter);
 	Holdings holdings;
@@ -183,7 +181,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	int64 bytes;
 	int n = 0;
 
-	/* Backfills have a clock of their own, and so have events ahead of the clock. */
+	/* Backfills have a clock of their own, and so do events ahead of the clock. */
 	if (parameters.ttl != 0 && counts.clock != 0)
 		now = counts.clock;
 	holdings = ReadHoldings(filter, now);
@@ -242,8 +240,8 @@ RecordType(FunctionCallInfo fcinfo)
 /*
  * dedup_stats(name) returns record
  *
- * What a live filter was made for, what has been counted since it was last empty, and
- * what it holds now. Reads every page.
+ * Returns the parameters of a live filter, what was counted since it was last empty, and what it
+ * holds now. Reads every page.
  */
 DEDUP_FUNCTION(dedup_live_stats)
 {
@@ -259,12 +257,12 @@ DEDUP_FUNCTION(dedup_live_stats)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 }
 
-/* ---- what views show -------------------------------------------------------------------- */
+/* ---- contents of views ------------------------------------------------------------------ */
 
 /*
- * Runs show(filter) on a filter that the user may ask. False if it was not run, or failed.
- * Never waits for a lock, and never fails for what is wrong with the filter: that, or NULL, is
- * `problem` then.
+ * Runs show(filter) on a filter that the user may read. Returns false if it was not run, or failed.
+ * Never waits for a lock, and never fails because of a problem with the filter: `problem` receives
+ * that, or NULL.
  */
 template <typename Show>
 static bool
@@ -280,14 +278,14 @@ ShowLive(Oid relid, char **problem, Show show)
 		*problem = pstrdup("another transaction has locked it");
 		return false;
 	}
-	/* Nothing can drop it now, but it may have been dropped before. */
+	/* The filter cannot be dropped now, but it may have been dropped before. */
 	if (IsLiveRelationId(relid) && pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK)
 	{
 		*problem = ErrorOf([&] {
 			LiveFilter filter = OpenLive(relid, LiveUse::Ask, GetUserId(), "dedup_filters");
 
 			show(filter);
-			/* A transaction that watches does not hold up a DROP. */
+			/* Closed with its lock: a transaction that only watches must not delay a DROP. */
 			relation_close(filter.rel, AccessShareLock);
 		});
 		shown = *problem == NULL;
@@ -299,8 +297,8 @@ ShowLive(Oid relid, char **problem, Show show)
 /*
  * dedup_filter_state(relation oid) returns record: dedup_stats() and `problem` text
  *
- * What the view dedup_filters shows of a relation. A row of NULLs for what is not a live
- * filter, is there no more, or may not be asked.
+ * Returns the row of a relation in the view dedup_filters. Returns a row of NULLs for a relation
+ * that is not a live filter, does not exist any more, or that the user may not read.
  */
 DEDUP_FUNCTION(dedup_filter_state)
 {

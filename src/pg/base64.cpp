@@ -8,8 +8,8 @@ extern "C" {
 }
 
 /*
- * Lengths of base64 text and of what it decodes to. The server's own macros
- * overflow an int at the largest filters.
+ * The lengths of base64 text and of the decoded bytes. The server's own macros overflow an int at
+ * the largest filters.
  */
 static constexpr size_t
 EncodedLength(size_t size)
@@ -23,10 +23,10 @@ DecodedRoom(size_t length)
 	return length / 4 * 3 + 3;
 }
 
-/* Of what is decoded at a time, with a pause after it; a multiple of 3. */
+/* The number of bytes that are decoded at a time, with a pause after them. A multiple of 3. */
 static constexpr size_t PIECE = dedup::kPieceBytes / 4 * 3;
 
-/* The server's pg_b64_decode() in pieces. Only the last piece may have padding. */
+/* Calls the server's pg_b64_decode() in pieces. Only the last piece may have padding. */
 static int
 DecodePieces(const char *text, size_t length, uint8_t *to, size_t room)
 {

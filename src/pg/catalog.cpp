@@ -1,6 +1,4 @@
-/*
- * Rows of the server's catalogs, and our functions in them.
- */
+/* Rows of the server's catalogs, and this extension's functions in them. */
 #include "pg/catalog.hpp"
 
 extern "C" {
@@ -55,14 +53,14 @@ IsOurFunction(Oid function, PGFunction address, const char *symbol)
 	if (!candidate)
 		return false;
 
-	/* Some other library may have a function of that name. */
+	/* Another library may have a function of that name. */
 	fmgr_info(function, &info);
 	return info.fn_addr == address;
 }
 
 /* ---- changes of relations -------------------------------------------------------------- */
 
-/* One for each place that calls WatchRelations(). */
+/* There must be one for each place that calls WatchRelations(). */
 static constexpr int MAX_WATCHERS = 12;
 static void (*watchers[MAX_WATCHERS])(Oid relation);
 static int watcher_count = 0;

@@ -1,6 +1,4 @@
-/*
- * Finding the equality of a type in the catalogs.
- */
+/* Finds the equality of a type in the catalogs. */
 #include "pg/equality.hpp"
 
 extern "C" {
@@ -20,7 +18,7 @@ extern "C" {
 #include "utils/typcache.h"
 }
 
-/* record *= record, which compares records by their bytes; pg_operator.h has no name for it. */
+/* record *= record, which compares records by their bytes. pg_operator.h has no name for it. */
 static constexpr Oid RECORD_IMAGE_EQ_OP = 3188;
 
 uint64 equality_version = 1;
@@ -62,8 +60,8 @@ HashFunctionsOfFamily(Oid family, Oid type)
 }
 
 /*
- * Looks into every hash operator family that has the operator, as a hash join does, and
- * prefers the family of a default class.
+ * Searches every hash operator family that has the operator, as a hash join does. Prefers the
+ * family of a default class.
  */
 HashFunctions
 HashFunctionsOf(Oid equality)

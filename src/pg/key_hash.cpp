@@ -1,10 +1,8 @@
-/*
- * Hashing keys by their plans.
- */
+/* Hashes keys by their plans. */
 #include "pg/equality.hpp"
 #include "pg/value_plan.hpp"
 
-#include <sys/socket.h> /* AF_INET, which utils/inet.h takes for granted */
+#include <sys/socket.h> /* AF_INET, which utils/inet.h uses without including it */
 
 extern "C" {
 #include "access/tupdesc.h"
@@ -54,7 +52,9 @@ HashTwo(uint64 first, uint64 second, KeySeed seed)
 	return HashBytes(bytes, sizeof bytes, seed);
 }
 
-/* Folds the next element of something composite, or a NULL, into its hash. */
+/*
+ * Combines the hash of the next element of a composite value, or of a NULL, with the hash so far.
+ */
 static inline uint64
 Fold(uint64 so_far, uint64 element, KeySeed seed)
 {
@@ -91,7 +91,7 @@ HashToastedText(Datum value, KeySeed seed)
 	return hash;
 }
 
-/* char(n): without its trailing blanks. */
+/* Hashes char(n) without its trailing blanks. */
 static uint64
 HashBpChar(Datum value, KeySeed seed)
 {
@@ -122,8 +122,8 @@ HashInet(Datum value, KeySeed seed)
 }
 
 /*
- * An interval by its comparison value: months of 30 days, days of 24 hours, as
- * whole days and a rest below a day.
+ * Hashes an interval by its comparison value (months of 30 days, days of 24 hours): as whole days
+ * and a rest below a day.
  */
 static uint64
 HashInterval(const Interval *interval, KeySeed seed)
@@ -140,7 +140,7 @@ HashInterval(const Interval *interval, KeySeed seed)
 	return HashTwo((uint64) days, (uint64) rest, seed);
 }
 
-/* Counts the changes of enum labels that this backend has heard of. */
+/* Counts the changes of enum labels of which this backend was notified. */
 static uint64 enum_version = 0;
 
 static void
@@ -172,7 +172,7 @@ HashEnum(ValuePlan *plan, Oid value, KeySeed seed)
 	return HashBytes(NameStr(plan->enum_label), std::strlen(NameStr(plan->enum_label)), seed);
 }
 
-/* As array_eq() compares: dimensions, lower bounds, elements; NULLs are equal. */
+/* Hashes what array_eq() compares: dimensions, lower bounds, elements. NULLs are equal. */
 static uint64
 HashArray(ValuePlan *plan, Datum value, KeySeed seed)
 {
@@ -246,7 +246,7 @@ HashMultirange(ValuePlan *plan, Datum value, KeySeed seed)
 }
 #endif
 
-/* Makes the plans for a row type's columns, unless they are those met last. */
+/* Makes the plans for a row type's columns, unless they are the last ones. */
 static void
 PlanRow(ValuePlan *plan, TupleDesc desc)
 {
@@ -262,9 +262,9 @@ PlanRow(ValuePlan *plan, TupleDesc desc)
 	if (same)
 		return;
 
-	plan->row = NULL; /* in case of an error */
+	plan->row = NULL; /* in case of an error later */
 
-	/* A column's hash function may have led here while the old plans are in use. */
+	/* A column's hash function may have called this function while the old plans are in use. */
 	if (plan->row_context == NULL || plan->in_row > 0)
 		plan->row_context = AllocSetContextCreateInternal(plan->context, "dedup_filter row plan",
 														  ALLOCSET_SMALL_SIZES);
@@ -287,7 +287,7 @@ PlanRow(ValuePlan *plan, TupleDesc desc)
 	plan->row = row;
 }
 
-/* As record_eq() compares: column by column, NULLs are equal. */
+/* Hashes as record_eq() compares: column by column. NULLs are equal. */
 static uint64
 HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 {
@@ -301,7 +301,7 @@ HashRecord(ValuePlan *plan, Datum value, KeySeed seed)
 	RowColumn *row;
 	uint64 hash = 0;
 
-	check_stack_depth(); /* records hold records */
+	check_stack_depth(); /* records can contain records */
 	PlanRow(plan, desc);
 	row = plan->row;
 
@@ -337,8 +337,8 @@ CallHashFunction(ValuePlan *plan, FmgrInfo *function, Datum value, KeySeed seed)
 }
 
 /*
- * A function in SQL may run statements that hash by the same plan. The server's state of an
- * SQL function in a FmgrInfo serves one call at a time.
+ * Calls a hash function in SQL. It may run statements that hash by the same plan, and the server's
+ * state of an SQL function in a FmgrInfo is for one call at a time.
  */
 static uint64
 CallSqlHashFunction(ValuePlan *plan, Datum value, KeySeed seed)
@@ -367,7 +367,7 @@ CallSqlHashFunction(ValuePlan *plan, Datum value, KeySeed seed)
 static uint64
 HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
 {
-	/* The function must not take over or change a value that others still read. */
+	/* The function must not take over or change a value that is still used elsewhere. */
 	value = MakeExpandedObjectReadOnly(value, false, plan->typlen);
 	return HashU64(plan->hash.fn_addr == fmgr_sql
 					   ? CallSqlHashFunction(plan, value, seed)
@@ -376,8 +376,8 @@ HashByOwnFunction(ValuePlan *plan, Datum value, KeySeed seed)
 }
 
 /*
- * A numeric by its normalized text. The server's own hash is one for n and -n, and
- * for NaN and both infinities.
+ * Hashes a numeric by its normalized text. The server's own hash is the same for n and -n, and for
+ * NaN and both infinities.
  */
 static uint64
 HashNumeric(Datum value, KeySeed seed)
@@ -411,10 +411,7 @@ HashJsonbScalar(const JsonbValue *scalar, uint64 so_far, KeySeed seed)
 	}
 }
 
-/*
- * A jsonb token by token. The server's own hash forgets how its containers are
- * nested.
- */
+/* Hashes a jsonb token by token. The server's own hash ignores how its containers are nested. */
 static uint64
 HashJsonb(Datum value, KeySeed seed)
 {
@@ -687,7 +684,7 @@ HashVariadic(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, KeySeed see
 		items[i].value = values[i];
 		items[i].isnull = isnull[i];
 	}
-	/* HashColumns() would renew `expanded`, which has nothing to be renewed from. */
+	/* HashColumns() would renew `expanded`, but there is nothing to renew it from. */
 	for (int i = 0; nulls == NullKeys::Skip && result && i < expanded.columns; i++)
 		result = !isnull[i];
 	hash_depth++;

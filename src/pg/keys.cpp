@@ -1,6 +1,4 @@
-/*
- * Plans for hashing keys, by the types of a call's arguments.
- */
+/* Makes plans for hashing keys from the types of a call's arguments. */
 #include "pg/equality.hpp"
 #include "pg/value_plan.hpp"
 
@@ -48,7 +46,7 @@ IsRegType(Oid type)
 	}
 }
 
-/* The kinds of types whose canonical form we know. */
+/* Sets the kind of types whose canonical form is known here. Returns false for others. */
 static bool
 KnownKind(Oid type, KeyKind *kind)
 {
@@ -145,22 +143,22 @@ KnownKind(Oid type, KeyKind *kind)
 namespace
 {
 
-/* Describes how the values of a type are hashed. */
+/* The way in which the values of a type are hashed. */
 struct Hashing
 {
 	Oid type; /* with domains removed */
 	KeyKind kind;
 	HashFunctions functions; /* OwnHash */
-	Oid element;             /* Array, Range, Multirange: the type of what is in them */
-	Oid element_equality;    /* and how that is compared */
+	Oid element;             /* Array, Range, Multirange: the type of the elements */
+	Oid element_equality;    /* and the equality of the elements */
 };
 
 } /* namespace */
 
 /*
  * Describes how values of a type are hashed that are compared by an equality operator,
- * DEFAULT_EQUALITY or EQUALITY_OF_KIND. If they cannot be, they are of kind OwnHash
- * without a function.
+ * DEFAULT_EQUALITY or EQUALITY_OF_KIND. If they cannot be hashed, their kind is OwnHash, without a
+ * function.
  */
 static Hashing
 DescribeHashing(Oid type, Oid equality)
@@ -208,7 +206,9 @@ DescribeHashing(Oid type, Oid equality)
 			break;
 #if HAS_MULTIRANGES
 		case TYPTYPE_MULTIRANGE:
-			/* It compares the bounds of its ranges itself, whatever "=" the ranges have. */
+			/*
+			 * A multirange compares the bounds of its ranges itself, whatever "=" the ranges have.
+			 */
 			hashing.kind = KeyKind::Multirange;
 			hashing.element = lookup_type_cache(type, TYPECACHE_MULTIRANGE_INFO)->rngtype->type_id;
 			hashing.element_equality = EQUALITY_OF_KIND;
@@ -221,19 +221,19 @@ DescribeHashing(Oid type, Oid equality)
 	return hashing;
 }
 
-/* Ordered: a type that holds other types is as wide as the narrowest of them. */
+/* Ordered: the width of a type that holds other types is the narrowest of theirs. */
 enum class HashWidth
 {
 	None,   /* no hash function */
-	Narrow, /* one of 32 bits only */
+	Narrow, /* it has only a hash function of 32 bits */
 	Wide
 };
 
 static HashWidth WidthOf(Oid type, Oid equality, bool look_into_rows);
 
 /*
- * Returns None for an anonymous record, whose columns are not known, and on servers before
- * 14, which cannot hash rows.
+ * Returns None for an anonymous record, whose columns are not known, and on servers before 14,
+ * which cannot hash rows.
  */
 static HashWidth
 WidthOfRow(Oid type)
@@ -269,7 +269,7 @@ WidthOf(Oid type, Oid equality, bool look_into_rows)
 			return WidthOf(hashing.element, hashing.element_equality, look_into_rows);
 #if !HAS_HASHED_TIDS
 		case KeyKind::Tid:
-			return HashWidth::None; /* as the server has it */
+			return HashWidth::None; /* the server cannot hash it either */
 #endif
 		case KeyKind::Record:
 			return look_into_rows ? WidthOfRow(hashing.type) : HashWidth::Wide;
@@ -308,7 +308,7 @@ IsWidelyHashableType(Oid type)
 	return WidthOf(type, DEFAULT_EQUALITY, true) == HashWidth::Wide;
 }
 
-/* `type` is named in the error. */
+/* The error names `type`. */
 static void
 UseHashFunction(ValuePlan *plan, Oid type, const HashFunctions &functions)
 {
@@ -323,8 +323,8 @@ UseHashFunction(ValuePlan *plan, Oid type, const HashFunctions &functions)
 }
 
 /*
- * In a nondeterministic collation strings of different bytes can be equal; only the
- * server's own hash function knows.
+ * Returns whether strings of different bytes can be equal in the collation, which is then
+ * nondeterministic. Only the server's own hash function handles that.
  */
 static bool
 IsCollated(const ValuePlan *plan)
@@ -336,7 +336,7 @@ IsCollated(const ValuePlan *plan)
 		   !get_collation_isdeterministic(plan->collation);
 }
 
-/* `named` is the type that an error is about. */
+/* `named` is the type that an error names. */
 static ValuePlan *
 MakePlanBy(MemoryContext context, Oid type, Oid equality, Oid collation, Oid named)
 {
@@ -394,10 +394,9 @@ MakeValuePlan(MemoryContext context, Oid type, Oid collation)
 }
 
 /*
- * The arguments of the aggregate that a window node calls this transition function
- * for. The node tells its function only what it calls: aggregates of the same
- * transition function, argument types and collation are told apart by nothing, so
- * they must agree in their columns' collations.
+ * Returns the arguments of the aggregate for which a window node calls this transition function.
+ * The node does not pass its aggregate. Aggregates with the same transition function, argument
+ * types and collation cannot be distinguished, so the collations of their columns must agree.
  */
 static List *
 WindowAggregateArguments(FunctionCallInfo fcinfo, WindowAggState *node)
@@ -437,8 +436,8 @@ WindowAggregateArguments(FunctionCallInfo fcinfo, WindowAggState *node)
 }
 
 /*
- * Collation of an argument's own expression. The call as a whole has one
- * collation, which is none when two columns differ.
+ * Returns the collation of an argument's own expression. The call as a whole has one collation,
+ * which is none if two columns differ.
  */
 static Oid
 ArgumentCollation(FunctionCallInfo fcinfo, int argument)
@@ -449,7 +448,7 @@ ArgumentCollation(FunctionCallInfo fcinfo, int argument)
 
 	if (AggCheckCallContext(fcinfo, NULL))
 	{
-		/* The aggregate's arguments, without its state. */
+		/* These are the aggregate's arguments, without its state. */
 		aggref = AggGetAggref(fcinfo);
 		if (aggref != NULL)
 			args = aggref->args;
@@ -490,7 +489,7 @@ ShortcutFor(KeyKind kind)
 	}
 }
 
-/* No key is being hashed at the end of a transaction. */
+/* At the end of a transaction no key is being hashed. */
 static void
 ResetHashDepth(XactEvent event, void *arg)
 {
@@ -573,7 +572,7 @@ RenewKeyPlan(KeyPlan *plan)
 	memcpy(plan->plans, plans, sizeof(ValuePlan *) * plan->columns);
 	plan->version = version;
 
-	/* A hash function that is called by the old plans may have led to this call. */
+	/* A hash function that the old plans call may have led to this call. */
 	if (hash_depth == 0)
 		DropOldPlans(plan->renewals, memory);
 }

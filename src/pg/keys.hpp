@@ -1,29 +1,29 @@
 /*
- * Keys: from SQL values to 64-bit hashes.
+ * Keys: converts SQL values to 64-bit hashes.
  *
- * A key is one value or several. What SQL calls equal hashes equal: values are
- * brought to canonical bytes (the same on every machine) and hashed with the filter's
- * hash function (XXH3 or SipHash) and seed; types without canonical bytes, or with an
- * equality of their own (equality.hpp), go through their own extended hash function first.
- * Arrays, ranges and records are hashed element by element, since the server's hashes of
- * 8-byte integers, times and whatever holds them fold to 32 bits first.
+ * A key is one value or several. Values that SQL calls equal have equal hashes. Values are
+ * converted to canonical bytes (the same on every machine) and hashed with the filter's hash
+ * function (XXH3 or SipHash) and seed. Types without canonical bytes, or with an equality of their
+ * own (equality.hpp), are first hashed by their own extended hash function. Arrays, ranges and
+ * records are hashed element by element, because the server's hashes of 8-byte integers, times and
+ * types that contain them first reduce the values to 32 bits.
  */
 #ifndef STREAMDEDUP_PG_KEYS_HPP
 #define STREAMDEDUP_PG_KEYS_HPP
 
 #include "pg/pg.hpp"
 
-/* How to hash one value; opaque. */
+/* The plan to hash one value; opaque. */
 struct ValuePlan;
 
-/* Keys of one column that are frequent enough to be worth a short way. */
+/* Keys of one column whose types are so frequent that they have a fast path. */
 enum class KeyShortcut
 {
 	None,
 	Int16,
 	Int32,
 	Int64, /* and times */
-	Text   /* compared by its bytes; and bytea */
+	Text   /* compared by its bytes; also bytea */
 };
 
 /* So many columns a key may have at most for its hash to be kept. */
@@ -53,17 +53,20 @@ struct KeyPlan
 	ValuePlan **plans; /* one, if variadic */
 	KeptHash *kept;    /* NULL: none is kept */
 
-	/* The plans were made from these. They are renewed when an equality may have changed. */
+	/*
+	 * The plans were made from these types and collations. They are renewed when an equality may
+	 * have changed.
+	 */
 	Oid *types;
 	Oid *collations;
 	MemoryContext context;
-	MemoryContext renewals; /* holds a context for each renewal; NULL before the first */
+	MemoryContext renewals; /* contains a context for each renewal; NULL before the first renewal */
 	uint64 version;
 };
 
 /*
- * What a NULL column means: that there is no key (aggregates, and values as in a
- * UNIQUE constraint), or a value like any other (as in DISTINCT).
+ * The meaning of a NULL column. Skip: there is no key (aggregates, and values as in a UNIQUE
+ * constraint). Else NULL is a value like any other (as in DISTINCT).
  */
 enum class NullKeys
 {
@@ -72,45 +75,48 @@ enum class NullKeys
 };
 
 /*
- * Makes the plan for the key columns of this call, its arguments from `first` on.
- * It lives in the call site's fn_mcxt. An unhashable type is an error that names
- * it (42883).
+ * Makes the plan for the key columns of this call, its arguments from `first` on. The plan is in
+ * the call site's fn_mcxt. Raises an error (42883) that names the type if a type cannot be hashed.
  */
 extern KeyPlan *MakeKeyPlan(FunctionCallInfo fcinfo, int first);
 
-/* The same for the elements of an array type; the plan lives in `context`. */
+/* Does the same for the elements of an array type. The plan is in `context`. */
 extern KeyPlan *MakeElementKeyPlan(MemoryContext context, Oid element_type, Oid collation);
 
-/* The same for columns of a table. */
+/* Does the same for columns of a table. */
 extern KeyPlan *MakeColumnsKeyPlan(MemoryContext context, int columns, const Oid *types,
 								   const Oid *collations);
 
 /*
- * Whether MakeColumnsKeyPlan() takes a type. It takes every row type that has no equality
- * of its own: their columns' types are looked at when a row is hashed.
+ * Returns whether MakeColumnsKeyPlan() accepts a type. It accepts every row type that has no
+ * equality of its own; the types of its columns are checked when a row is hashed.
  */
 extern bool IsHashableType(Oid type);
 
 /*
- * Whether values of a type, and all that they hold, have hash functions of 64 bits. No for
- * anonymous records, and arrays of them: what they hold is not known.
+ * Returns whether values of a type, and all values that they contain, have hash functions of 64
+ * bits. Returns false for anonymous records, and arrays of them, because their contents are not
+ * known.
  */
 extern bool IsWidelyHashableType(Oid type);
 
-/* Returns whether values of the type are OIDs of objects, as regclass has. False for oid itself. */
+/*
+ * Returns whether values of the type are OIDs of objects, as those of regclass are. Returns false
+ * for oid itself.
+ */
 extern bool IsRegType(Oid type);
 
-/* Returns whether keys are hashed without the functions of their types, which anybody can make. */
+/* Returns whether keys are hashed without the functions of their types, which any user can make. */
 extern bool HashesByBytes(const KeyPlan *plan);
 
-/* Whether the key is one column, whose type has this hash function. */
+/* Returns whether the key is one column whose type has this hash function. */
 extern bool IsHashedBy(const KeyPlan *plan, PGFunction function);
 
 /* Makes the plans again, with the equalities that the types have now. */
 extern void RenewKeyPlan(KeyPlan *plan);
 
 /*
- * Hashes the key of this call. False: there is none, a column is NULL (only with
+ * Hashes the key of this call. Returns false if there is none because a column is NULL (only with
  * NullKeys::Skip).
  */
 static pg_attribute_always_inline bool HashKey(KeyPlan *plan, FunctionCallInfo fcinfo,
@@ -134,7 +140,7 @@ extern void KeepHash(KeyPlan *plan, const NullableDatum *columns, dedup::KeySeed
 extern bool HashAnyKey(KeyPlan *plan, FunctionCallInfo fcinfo, NullKeys nulls, dedup::KeySeed seed,
 					   uint64 *hash);
 
-/* Integers of every width are one canonical form, 8 bytes. */
+/* Integers of every width have the same canonical form, 8 bytes. */
 static inline uint64
 HashInteger(int64 value, dedup::KeySeed seed)
 {
@@ -144,10 +150,10 @@ HashInteger(int64 value, dedup::KeySeed seed)
 	return dedup::HashBytes(bytes, sizeof bytes, seed);
 }
 
-/* HashText() of a value that is compressed or stored elsewhere. */
+/* Does HashText() for a value that is compressed or stored out of line. */
 extern uint64 HashToastedText(Datum value, dedup::KeySeed seed);
 
-/* The bytes of a text or bytea. */
+/* Hashes the bytes of a text or bytea. */
 static pg_attribute_always_inline uint64
 HashText(Datum value, dedup::KeySeed seed)
 {
@@ -158,7 +164,7 @@ HashText(Datum value, dedup::KeySeed seed)
 	return dedup::HashBytes(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text), seed);
 }
 
-/* The key of one column that has a short way, and is not NULL. */
+/* Hashes a key of one column that has a fast path and is not NULL. */
 static pg_attribute_always_inline bool
 HashByShortcut(const KeyPlan *plan, const NullableDatum *column, dedup::KeySeed seed, uint64 *hash)
 {

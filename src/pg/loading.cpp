@@ -1,11 +1,10 @@
 /*
- * What helps with loading the library.
+ * Functions that help to load the library.
  *
- * A server loads it into a session when one of its functions is first called there.
- * Before that streamdedup.approximate_distinct can be set and does nothing: the server
- * takes any name with a dot, and only warns of it, if at all, when the library comes. So
- * there is a function that sets it, and CREATE EXTENSION says how sessions start with the
- * library.
+ * A server loads it into a session when one of its functions is first called there. Before that,
+ * streamdedup.approximate_distinct can be set and has no effect: the server accepts any name with a
+ * dot, and warns about it, if at all, only when the library is loaded. So there is a function that
+ * sets it, and CREATE EXTENSION reports how sessions can start with the library.
  */
 #include "pg/settings.hpp"
 
@@ -32,8 +31,8 @@ static const char *const SESSION_PRELOAD = "session_preload_libraries";
 /*
  * dedup_approximate_distinct(enable boolean, is_local boolean) returns boolean
  *
- * SET, or SET LOCAL, after whose call has loaded the library. By the caller's rights, as
- * set_config() does.
+ * Does SET, or SET LOCAL; the call itself loads the library. It has the caller's rights, as
+ * set_config() has.
  */
 DEDUP_FUNCTION(dedup_approximate_distinct)
 {
@@ -49,10 +48,10 @@ DEDUP_FUNCTION(dedup_approximate_distinct)
 
 /* ---- the notice of CREATE EXTENSION ----------------------------------------- */
 
-/* What to say when the transaction has come to its end, in TopMemoryContext. */
+/* The text of the notice that is raised at the end of the transaction, in TopMemoryContext. */
 static char *pending_hint = NULL;
 
-/* The entries of a list of libraries; none if it cannot be read. */
+/* Returns the entries of a list of libraries; none if the list cannot be parsed. */
 static List *
 SplitLibraries(const char *value)
 {
@@ -63,7 +62,7 @@ SplitLibraries(const char *value)
 	return names;
 }
 
-/* Whether the library is among them, by whatever path. */
+/* Returns whether the library is among them, by any path. */
 static bool
 IsListed(const List *names)
 {
@@ -84,8 +83,8 @@ IsListed(const List *names)
 }
 
 /*
- * What ALTER DATABASE has set session_preload_libraries to in this database, or NULL. The
- * session may be older than that.
+ * Returns the value of session_preload_libraries that ALTER DATABASE has set in this database, or
+ * NULL. The session may be older than that.
  */
 static char *
 OfDatabase(void)
@@ -133,8 +132,8 @@ OfDatabase(void)
 }
 
 /*
- * Says it while the transaction can still be heard, and if the extension is there: its
- * savepoint may have been rolled back.
+ * Raises the notice before the transaction ends, if the extension exists then: its savepoint may
+ * have been rolled back.
  */
 static void
 SayAtCommit(XactEvent event, void *arg)
@@ -155,9 +154,9 @@ SayAtCommit(XactEvent event, void *arg)
 /*
  * dedup_preload_notice() returns void
  *
- * For the script of the extension, which makes it, calls it and drops it. A script is not
- * heard by the client: client_min_messages is lifted for it. So what there is to say
- * waits for the end of the transaction.
+ * For the extension's script, which creates it, calls it and drops it. Messages of a script do not
+ * reach the client, because client_min_messages is raised for it. So the notice waits until the end
+ * of the transaction.
  */
 DEDUP_FUNCTION(dedup_preload_notice)
 {

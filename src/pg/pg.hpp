@@ -37,10 +37,7 @@ extern "C" {
 #error "streamdedup needs a 64-bit server"
 #endif
 
-/*
- * HOLD_INTERRUPTS() and RESUME_INTERRUPTS(), without the ++ of a volatile that C++20
- * deprecates.
- */
+/* HOLD_INTERRUPTS() and RESUME_INTERRUPTS() without ++ on a volatile, which C++20 deprecates. */
 static inline void
 HoldInterrupts(void)
 {

@@ -1,6 +1,6 @@
 /*
- * Rows that a plan node reads ahead, so that the cache misses of their keys overlap. They are
- * in slots of the input's kind, which hold on to a few of its buffers rather than copy.
+ * Rows that a plan node reads ahead, so that the cache misses of their keys overlap. They are in
+ * slots of the input's type, which pin a few of its buffers instead of copying rows.
  */
 #ifndef STREAMDEDUP_PG_ROW_BATCH_HPP
 #define STREAMDEDUP_PG_ROW_BATCH_HPP
@@ -12,16 +12,16 @@ extern "C" {
 #include "storage/bufmgr.h"
 }
 
-/* Rows at most. */
+/* The most rows of a batch. */
 static constexpr int BATCH = 32;
 
-/* So many pages the rows of a batch may hold on to; those on further ones are copied. */
+/* The most pages that the rows of a batch may pin. Rows on further pages are copied. */
 static constexpr int BATCH_PAGES = 8;
 
 struct RowBatch
 {
-	TupleTableSlot *slots[BATCH]; /* made when they are first used, in order */
-	Buffer page;                  /* of the last row */
+	TupleTableSlot *slots[BATCH]; /* made at their first use, in order */
+	Buffer page;                  /* the page of the last row */
 	int pages;
 };
 
@@ -33,7 +33,10 @@ StartBatch(RowBatch *batch)
 	batch->pages = 0;
 }
 
-/* Keeps a row that `input` has returned, on one of so many pages or as a copy. */
+/*
+ * Keeps a row that `input` has returned. It pins its page if the batch has at most `most_pages`
+ * pages; else the row is copied.
+ */
 static inline void
 KeepRow(RowBatch *batch, int i, TupleTableSlot *row, PlanState *input, int most_pages = BATCH_PAGES)
 {
@@ -41,7 +44,7 @@ KeepRow(RowBatch *batch, int i, TupleTableSlot *row, PlanState *input, int most_
 		batch->slots[i] =
 			ExecInitExtraTupleSlot(input->state, ExecGetResultType(input), row->tts_ops);
 	ExecCopySlot(batch->slots[i], row);
-	/* Wide rows have a page each, of which a temporary table has few in memory. */
+	/* Wide rows have a page each, and a temporary table has few pages in memory. */
 	if (TTS_IS_BUFFERTUPLE(batch->slots[i]))
 	{
 		Buffer buffer = ((BufferHeapTupleTableSlot *) batch->slots[i])->buffer;
@@ -56,7 +59,7 @@ KeepRow(RowBatch *batch, int i, TupleTableSlot *row, PlanState *input, int most_
 	}
 }
 
-/* Lets go of the rows of the last batch. */
+/* Releases the rows of the last batch. */
 static inline void
 DropRows(RowBatch *batch)
 {

@@ -1,6 +1,4 @@
-/*
- * Functions that return sets, and those that take an array of keys.
- */
+/* Functions that return sets, and functions that take an array of keys. */
 #include "pg/sets.hpp"
 
 extern "C" {
@@ -14,7 +12,7 @@ PlanElements(FunctionCallInfo fcinfo, ElementPlan *plan, const ArrayType *array)
 {
 	if (likely(plan->type == ARR_ELEMTYPE(array)))
 		return;
-	/* An error below leaves no plan behind. */
+	/* An error below must leave no plan behind. */
 	plan->type = InvalidOid;
 	plan->keys = NULL;
 	if (plan->context == NULL)
@@ -62,7 +60,7 @@ ReturnRows(ReturnSetInfo *result, TupleDesc desc)
 
 /* ---- elements as a set ----------------------------------------------------------------- */
 
-/* Forgets the set: it was returned, or the rest of it is not wanted. */
+/* Drops the set: it was returned, or the rest of it is not needed. */
 static void
 EndSet(Datum argument)
 {
@@ -85,7 +83,7 @@ StartSet(FunctionCallInfo fcinfo, ElementSet *set)
 void
 TakeElements(FunctionCallInfo fcinfo, ElementSet *set, int argument)
 {
-	/* The elements stay where they are in the array, which stays until the set's end. */
+	/* The elements stay in the array, which is kept until the set's end. */
 	MemoryContext old = MemoryContextSwitchTo(set->context);
 	ArrayType *array = PG_GETARG_ARRAYTYPE_P(argument);
 

@@ -1,19 +1,19 @@
 /*
- * The settings, and where streamdedup.approximate_distinct holds.
+ * The settings, and the contexts in which streamdedup.approximate_distinct applies.
  *
- * Any user may turn it on, so it must not reach into what others wrote to be run with
- * their rights: a SECURITY DEFINER function that counts distinct rows before it grants
- * something is exact whatever its caller has set. Its owner may ask for it, in the
- * function's SET clause or its body. So the value carries the user and the security
- * context that it was set in, and where the present context is not the session's own,
- * it holds only if they are the same.
+ * Any user may turn it on, so it must not affect code that other users wrote to be run with their
+ * rights. A SECURITY DEFINER function that counts distinct rows before it grants something must be
+ * exact, whatever its caller has set. Its owner may turn the setting on, in the function's SET
+ * clause or its body. So the value carries the user and the security context in which it was set.
+ * If the current context is not the session's own, the setting applies only if both are the same.
  *
- * Nor does it hold in the sessions that Citus opens on its workers. They get parts of
- * statements, out of which nobody can tell what a missing row does to the whole; the
- * coordinator has decided about the statement. ALTER DATABASE SET reaches them all the same.
+ * The setting does not apply in the sessions that Citus opens on its workers either. They get parts
+ * of statements, which do not show what a missing row means for the whole statement. The
+ * coordinator has decided about the statement. But ALTER DATABASE SET affects these sessions, too.
  *
- * A function's SET clause is applied after the switch to its owner, and undone with the
- * stack of values, which carries ours along. SET ROLE is no such context.
+ * A function's SET clause is applied after the switch to its owner, and undone with the server's
+ * stack of values, which carries the user and the context along. SET ROLE does not change the
+ * security context.
  */
 #include "pg/settings.hpp"
 
@@ -31,14 +31,14 @@ bool guard_read_ahead = true;
 namespace
 {
 
-/* Who turned approximate_distinct on. */
+/* The user who turned approximate_distinct on, and the context. */
 struct SetBy
 {
 	Oid user;
 	int context; /* bits of CONTEXT_BITS */
 };
 
-/* What makes a security context one where other people's code runs. */
+/* The bits of a security context with which another user's code runs. */
 constexpr int CONTEXT_BITS = SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION;
 
 constexpr Size LEAST_DEFAULT_MEMORY = 64 * 1024 * 1024;
@@ -49,8 +49,8 @@ constexpr int LEAST_MEMORY_KB = 64;
 static SetBy set_by;
 
 /*
- * Values given before the library was loaded are checked while it is, perhaps in the
- * body of a function that did not give them. Nobody knows who did.
+ * Values that were given before the library was loaded are checked while it is being loaded,
+ * perhaps in the body of a function that did not give them. It is not known who gave them.
  */
 static bool defining = false;
 
@@ -82,7 +82,7 @@ CheckApproximateDistinct(bool *newval, void **extra, GucSource source)
 }
 
 /*
- * Plans made under the old value go. Only what changes an answer counts: a function
+ * Drops plans that were made under the old value. Does so only if an answer may change: a function
  * whose SET clause repeats the session's value costs no plans.
  */
 static void
@@ -92,7 +92,7 @@ AssignApproximateDistinct(bool newval, void *extra)
 	bool changed = newval != approximate_distinct ||
 				   (newval && (by.user != set_by.user || by.context != set_by.context));
 
-	/* the server assigns the variable too, after this */
+	/* the server assigns the variable, too, after this function */
 	approximate_distinct = newval;
 	set_by = by;
 	if (changed)
@@ -151,7 +151,10 @@ DistinctMemory(void)
 	return Max(get_hash_memory_limit(), LEAST_DEFAULT_MEMORY);
 }
 
-/* The beginnings of the names that Citus gives the sessions which it opens on other nodes. */
+/*
+ * The first parts of the application names that Citus gives to the sessions that it opens on other
+ * nodes.
+ */
 static const char *const CITUS_SESSIONS[] = {"citus_internal", "citus_rebalancer",
 											 "citus_run_command"};
 
@@ -166,7 +169,7 @@ IsCitusName(const char *name)
 	return false;
 }
 
-/* The name that the session began with is the one that RESET would bring back. */
+/* The name with which the session began is the one that RESET would restore. */
 static bool
 BeganWithCitusName(void)
 {
@@ -181,7 +184,9 @@ BeganWithCitusName(void)
 	return began;
 }
 
-/* The present name alone does not say it: a function that a worker calls may have set another. */
+/*
+ * The current name alone is not enough: a function that a worker calls may have set another name.
+ */
 bool
 IsCitusSession(void)
 {

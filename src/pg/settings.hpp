@@ -1,47 +1,45 @@
-/*
- * The settings, by the names under streamdedup.
- */
+/* The settings, with their names under streamdedup. */
 #ifndef STREAMDEDUP_PG_SETTINGS_HPP
 #define STREAMDEDUP_PG_SETTINGS_HPP
 
 #include "pg/pg.hpp"
 
-/* streamdedup.approximate_distinct; ask ApproximateDistinctAllowed() rather. */
+/* streamdedup.approximate_distinct. Use ApproximateDistinctAllowed() instead. */
 extern bool approximate_distinct;
 
-/* streamdedup.distinct_fpr: the rate that the filter of a DISTINCT keeps. */
+/* streamdedup.distinct_fpr: the false-positive rate of the filter of a DISTINCT. */
 extern double distinct_fpr;
 
-/* streamdedup.distinct_memory, or -1; ask DistinctMemory() rather. */
+/* streamdedup.distinct_memory, or -1. Use DistinctMemory() instead. */
 extern int distinct_memory_kb;
 
 /*
- * streamdedup.streaming_window: whether dedup_is_new(...) OVER (...) is planned through a
- * node of ours in the place of WindowAgg. The answers are the same.
+ * streamdedup.streaming_window: whether our own node replaces WindowAgg for dedup_is_new(...) OVER
+ * (...). The results are the same.
  */
 extern bool streaming_window;
 
 /*
- * streamdedup.guard_read_ahead: whether an INSERT of many rows into a guarded table is planned
- * with a node that reads rows ahead. What becomes of the rows is the same.
+ * streamdedup.guard_read_ahead: whether an INSERT of many rows into a guarded table is planned with
+ * a node that reads rows ahead. The result is the same.
  */
 extern bool guard_read_ahead;
 
-/* Defines them; called by _PG_init before everything else. */
+/* Defines the settings. Called by _PG_init before everything else. */
 extern void InitSettings(void);
 
-/* Bytes that the filter of one DISTINCT may take: the setting at this moment. */
+/* Returns the most bytes of the filter of one DISTINCT, by the current setting. */
 extern Size DistinctMemory(void);
 
 /*
- * Whether streamdedup.approximate_distinct is on and holds for what is planned now:
- * not for the body of a SECURITY DEFINER function, which is exact unless whoever it
- * runs as has turned the setting on, not for maintenance commands, and not in sessions of
- * Citus. Costs nothing.
+ * Returns whether streamdedup.approximate_distinct is on and applies to the statement that is being
+ * planned. It does not apply to the body of a SECURITY DEFINER function, unless the user that it
+ * runs as has turned the setting on; nor to maintenance commands, nor in sessions of Citus. This
+ * check is cheap.
  */
 extern bool ApproximateDistinctAllowed(void);
 
-/* Returns whether Citus opened this session, from another node. */
+/* Returns whether Citus opened this session from another node. */
 extern bool IsCitusSession(void);
 
 #endif /* STREAMDEDUP_PG_SETTINGS_HPP */

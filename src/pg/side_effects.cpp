@@ -1,6 +1,4 @@
-/*
- * Side effects of queries: see side_effects.hpp.
- */
+/* Side effects of queries; see side_effects.hpp. */
 #include "pg/side_effects.hpp"
 #include "pg/walker.hpp"
 

@@ -1,6 +1,4 @@
-/*
- * Whether rows of a query may be read before they are asked for.
- */
+/* Decides whether rows of a query may be read before they are requested. */
 #ifndef STREAMDEDUP_PG_SIDE_EFFECTS_HPP
 #define STREAMDEDUP_PG_SIDE_EFFECTS_HPP
 
@@ -8,8 +6,8 @@
 
 /*
  * Returns whether a query, or an expression that is not planned yet, calls a volatile function,
- * locks rows or changes data. If not, nobody can tell when its rows were read, unless an error
- * does.
+ * locks rows or changes data. If not, it cannot be noticed when its rows are read, except by an
+ * error.
  */
 extern bool HasSideEffects(Node *node);
 

@@ -1,6 +1,4 @@
-/*
- * Errors that are caught: what is tried runs in an internal subtransaction.
- */
+/* Catches errors by running code in an internal subtransaction. */
 #ifndef STREAMDEDUP_PG_SUBTRANSACTION_HPP
 #define STREAMDEDUP_PG_SUBTRANSACTION_HPP
 
@@ -12,8 +10,8 @@ extern "C" {
 }
 
 /*
- * To be called first in PG_CATCH(): rolls the subtransaction back. Returns the error, in
- * `context`. Context and resource owner are those from before the subtransaction.
+ * Rolls the subtransaction back. Must be called first in PG_CATCH(). Returns the error, in
+ * `context`. Restores the context and the resource owner from before the subtransaction.
  */
 static inline ErrorData *
 RollBackError(MemoryContext context, ResourceOwner owner)
@@ -30,9 +28,9 @@ RollBackError(MemoryContext context, ResourceOwner owner)
 }
 
 /*
- * Runs work() in a subtransaction. Returns the message of the error that it raised, or
- * null. Those that are not about what is tried are raised: cancel, shutdown, lack of
- * resources. A parallel plan does not allow subtransactions.
+ * Runs work() in a subtransaction. Returns the message of the error that it raised, or null. Raises
+ * errors that have other causes: cancel, shutdown, lack of resources. A parallel plan does not
+ * allow subtransactions.
  */
 template <typename Work>
 static char *

@@ -1,6 +1,4 @@
-/*
- * The plan for hashing one value: made in keys.cpp, followed in key_hash.cpp.
- */
+/* The plan to hash one value. keys.cpp makes it, and key_hash.cpp uses it. */
 #ifndef STREAMDEDUP_PG_VALUE_PLAN_HPP
 #define STREAMDEDUP_PG_VALUE_PLAN_HPP
 
@@ -10,24 +8,24 @@ extern "C" {
 #include "utils/typcache.h"
 }
 
-/* The ways to bring a value to bytes. */
+/* The ways to convert a value to bytes. */
 enum class KeyKind
 {
 	Bool,
 	Int16,
-	Int32,  /* and date, by value, signed */
-	Int64,  /* and the times */
+	Int32,  /* also date; passed by value, signed */
+	Int64,  /* also the time types */
 	UInt32, /* oid, the reg types, xid, cid */
 	UInt64, /* xid8, pg_lsn */
 	Float4,
 	Float8,
 	Char, /* "char" */
 	Name,
-	CString,         /* a literal of no type yet */
+	CString,         /* a literal without a type */
 	CollatedCString, /* such a literal in a nondeterministic collation */
 	Text,            /* also varchar, bytea */
 	BpChar,
-	Fixed, /* uuid, macaddr: the bytes as they are */
+	Fixed, /* uuid, macaddr: the bytes without changes */
 	TimeTz,
 	Interval,
 	Inet,
@@ -40,7 +38,7 @@ enum class KeyKind
 	Record,
 	Numeric,
 	Jsonb,
-	OwnHash /* the type's own hash function */
+	OwnHash /* hashed by the type's own hash function */
 };
 
 struct RowColumn
@@ -60,36 +58,36 @@ struct ValuePlan
 	Oid collation;
 	bool extended;            /* OwnHash: the function takes a seed */
 	FmgrInfo hash;            /* OwnHash */
-	bool in_call;             /* OwnHash: the function, in SQL, is running */
+	bool in_call;             /* OwnHash: the function, which is in SQL, is running */
 	TypeCacheEntry *typcache; /* ranges */
 	ValuePlan *element;       /* Array, Range, Multirange, CollatedCString */
 
 	/*
-	 * Record: the columns of the row type met last, as they were then. A named
-	 * type's columns can be altered between two calls.
+	 * Record: the columns of the last row type, as they were at that time. The columns of a named
+	 * type can be altered between two calls.
 	 */
 	int row_columns;
 	RowColumn *row;
 	MemoryContext row_context; /* reset when they change */
-	int in_row;                /* rows being hashed; too high after an error */
+	int in_row;                /* number of rows being hashed; too high after an error */
 
-	/* Enum: the label met last, until one is altered */
+	/* Enum: the last label, until a label is altered */
 	Oid enum_value;
 	uint64 enum_version;
 	NameData enum_label;
 
-	MemoryContext context; /* where plans are made */
+	MemoryContext context; /* the context in which plans are made */
 };
 
 /*
- * The number of keys that are being hashed: more than one if a hash function hashes keys.
- * Too high after an error, until the transaction ends.
+ * The number of keys that are being hashed. It is more than one if a hash function itself hashes
+ * keys. It is too high after an error, until the transaction ends.
  */
 extern int hash_depth;
 
 /*
- * Makes the plan for values of a type in `context`. An unhashable type is an error
- * that names it (42883).
+ * Makes the plan for values of a type in `context`. Raises an error (42883) that names the type if
+ * it cannot be hashed.
  */
 extern ValuePlan *MakeValuePlan(MemoryContext context, Oid type, Oid collation);
 

@@ -1,6 +1,4 @@
-/*
- * The type of a function that visits the nodes of a tree.
- */
+/* The type of functions that visit the nodes of a tree. */
 #ifndef STREAMDEDUP_PG_WALKER_HPP
 #define STREAMDEDUP_PG_WALKER_HPP
 

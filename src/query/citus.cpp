@@ -1,6 +1,4 @@
-/*
- * Aggregates over tables that Citus distributes: changing them before Citus plans.
- */
+/* Changes aggregates over tables that Citus distributes, before Citus plans. */
 #include "query/citus.hpp"
 
 #include "pg/catalog.hpp"
@@ -41,14 +39,17 @@ static planner_hook_type previous_planner = NULL;
 namespace
 {
 
-/* A function of ours: its address and the symbol that pg_proc names. */
+/* A function of this extension: its address and the symbol in pg_proc. */
 struct OurFunction
 {
 	PGFunction address;
 	const char *symbol;
 };
 
-/* An aggregate over keys, and those over their hashes: the whole one, and that of a worker. */
+/*
+ * An aggregate over keys, and two aggregates over their hashes: one for the whole and one for a
+ * worker.
+ */
 struct Family
 {
 	const char *name;
@@ -75,15 +76,18 @@ const Family FAMILIES[] = {
 	 "approx_count_distinct_hashes_partial", false, true},
 };
 
-/* Citus's aggregate of a worker: the states of the aggregate that its first argument names. */
+/*
+ * Citus's aggregate for a worker. It computes the state of the aggregate that its first argument
+ * names.
+ */
 const char *const WORKER_AGGREGATE = "worker_partial_agg";
 
-/* What a statement has of what matters here. */
+/* The aggregates in a statement that may be changed. */
 struct Found
 {
-	List *aggregates; /* Aggrefs of ours */
+	List *aggregates; /* Aggrefs of this extension */
 	List *partial;    /* Aggrefs of WORKER_AGGREGATE */
-	bool leave;       /* the aggregates of the query in hand stay as they are */
+	bool leave;       /* the aggregates of the current query must not be changed */
 };
 
 } /* namespace */
@@ -128,8 +132,8 @@ NoteAggregate(Aggref *aggregate, Found *found)
 }
 
 /*
- * Returns whether a query of one row is ordered. Citus has each worker order its states, too,
- * which are cstrings and have no order.
+ * Returns whether a query of one row has ORDER BY. Citus then has each worker order its states,
+ * which are cstrings and cannot be ordered.
  */
 static bool
 OrdersOneRow(const Query *query)
@@ -138,7 +142,7 @@ OrdersOneRow(const Query *query)
 		   (query->limitCount != NULL || query->hasDistinctOn);
 }
 
-/* Notes the aggregates of a statement; does not look at its tables. */
+/* Collects the aggregates of a statement. Does not check its tables. */
 static bool
 FindAggregates(Node *node, void *context)
 {
@@ -163,8 +167,8 @@ FindAggregates(Node *node, void *context)
 /* ---- what can be changed -------------------------------------------------------- */
 
 /*
- * Returns whether a value of the type means the same on every node: not if it holds the number of
- * something in the catalogs. Nobody knows what an anonymous record holds. But Citus cannot fetch
+ * Returns whether a value of the type means the same on every node. A type that holds the OID of a
+ * catalog entry does not. The contents of an anonymous record are unknown, but Citus cannot fetch
  * one either.
  */
 static bool
@@ -201,9 +205,9 @@ FindFunction(const char *name, int nargs, const Oid *types, Oid schema)
 }
 
 /*
- * Finds the aggregate over hashes that is in the same schema as another one of the family, and
- * is ours: others may make functions there. InvalidOid: there is none, or the user may not call
- * both.
+ * Finds the aggregate over hashes that is in the same schema as another aggregate of the family. It
+ * must be ours, because others may make functions there. Returns InvalidOid if there is none, or if
+ * the user may not call both.
  */
 static Oid
 FindHashed(Oid aggregate, const Family &family, const char *name, Oid filter)
@@ -236,8 +240,8 @@ IsOverloaded(Oid function, Oid schema)
 
 /*
  * Finds dedup_hash() in a schema, if it is ours and the user may call it. Citus sends the call as
- * text, and of functions with this name a worker takes the one whose types fit best: if others
- * have made one there, we do not call any.
+ * text, and a worker chooses among functions of this name the one whose types fit best. So if
+ * others have made a function of this name there, we call none.
  */
 static Oid
 FindHash(Oid schema, Oid filter)
@@ -294,7 +298,10 @@ UseHashes(Aggref *aggregate)
 	Oid hash_oid;
 	ListCell *cell;
 
-	/* NULL: it was changed already, as part of a tree that is in the statement twice */
+	/*
+	 * family is NULL if the aggregate was changed already, as part of a tree that is in the
+	 * statement twice
+	 */
 	if (family == NULL || !OidIsValid(filter) || aggregate->aggdistinct != NIL ||
 		aggregate->aggorder != NIL || list_length(aggregate->args) >= FUNC_MAX_ARGS)
 		return;
@@ -330,8 +337,9 @@ UseHashes(Aggref *aggregate)
 }
 
 /*
- * Changes Citus's aggregate of a worker, if it is for one of ours over hashes: into one that the
- * executor calls without looking anything up for each row. Its result is the same text.
+ * Changes Citus's aggregate for a worker if it computes one of our aggregates over hashes: into an
+ * aggregate that the executor calls without looking functions up for each row. The result is the
+ * same text.
  */
 static void
 UsePartial(Aggref *aggregate)
@@ -390,7 +398,7 @@ PlanForCitus(Query *query, const char *text, int cursor_options,
 		distributed = found.aggregates != NIL && ReachOf(query) == Reach::Distributed;
 	}
 
-	/* The planner may change what it is given, and so may we. */
+	/* The planner may change the statement that it is given, so this is allowed here, too. */
 	if (distributed)
 		foreach(cell, found.aggregates)
 			UseHashes(lfirst_node(Aggref, cell));
@@ -400,7 +408,7 @@ PlanForCitus(Query *query, const char *text, int cursor_options,
 					? previous_planner(query, text, cursor_options, parameters EXPLAIN)
 					: standard_planner(query, text, cursor_options, parameters EXPLAIN);
 	if (distributed || found.partial != NIL)
-		statement->dependsOnRole = true; /* on what the user may call */
+		statement->dependsOnRole = true; /* the plan depends on which functions the user may call */
 	return statement;
 }
 

@@ -1,12 +1,11 @@
 /*
- * dedup_new_keys(filter, keys): the elements of an array that a filter does not
- * remember.
+ * dedup_new_keys(filter, keys): returns the elements of an array that a filter does not remember.
  *
- * A set-returning function that works on the whole array at its first call, so that
- * the filter is asked in batches, and then returns what is left value by value.
- * That the array itself holds a key twice is found by comparing hashes, not by
- * adding to a copy of the filter: that would cost a copy, and a false positive between
- * two elements would lose a key that is nowhere else.
+ * This set-returning function processes the whole array at its first call, so that the filter is
+ * queried in batches. Then it returns the remaining elements one by one. Keys that are in the array
+ * twice are found by comparing hashes, not by adding them to a copy of the filter: the copy would
+ * be expensive, and a false positive between two elements would lose a key that is stored nowhere
+ * else.
  */
 #include "pg/sets.hpp"
 #include "value/cache.hpp"
@@ -20,14 +19,14 @@ extern "C" {
 namespace
 {
 
-/* What the call site keeps in fn_extra, for the query. */
+/* The data that the call site keeps in fn_extra, for the query. */
 struct NewKeysSite
 {
 	ElementSet set;
 	FilterCache *cache;
 };
 
-/* Set of hashes with room for a number of them that is known before. */
+/* A set of hashes. Their largest number is known beforehand. */
 struct HashSet
 {
 	uint64 *slots; /* 0: free */
@@ -37,7 +36,7 @@ struct HashSet
 
 } /* namespace */
 
-/* Elements hashed and asked at a time. */
+/* The number of elements that are hashed and looked up at a time. */
 static constexpr int BATCH = 1024;
 
 static HashSet
@@ -51,7 +50,7 @@ MakeHashSet(int room)
 	return set;
 }
 
-/* Whether the hash was not there; it is now. */
+/* Adds the hash. Returns whether it is new. */
 static bool
 AddToSet(HashSet *set, uint64 hash)
 {
@@ -77,13 +76,13 @@ AddToSet(HashSet *set, uint64 hash)
 }
 
 /*
- * Keeps the new elements, in order; returns how many. Allocates in the current context,
- * and what the hashing of a batch needs in a child of it.
+ * Keeps the new elements, in order. Returns how many there are. Allocates in the current context;
+ * hashing a batch allocates in a child of that.
  */
 static int
 KeepNewKeys(ElementSet *set, const FilterRef &given)
 {
-	/* An index is not worth it for a few keys. */
+	/* For a few keys an index is too expensive. */
 	FilterRef filter =
 		IsLongList(given.header) && set->count > (int) SEARCHED_HASHES ? CopyIndexed(given) : given;
 	HashSet earlier = MakeHashSet(set->count);
@@ -162,8 +161,8 @@ ChooseNewKeys(FunctionCallInfo fcinfo, NewKeysSite *site)
 /*
  * dedup_new_keys(filter dedup_filter, keys anyarray) returns setof anyelement
  *
- * Those elements that the filter does not remember, in order, the first of equal
- * ones. NULL elements are no keys, so each is new. The filter is as it was.
+ * Returns the elements that the filter does not remember, in order. Of equal elements, returns the
+ * first. NULL elements are not keys, so each of them is new. The filter does not change.
  */
 DEDUP_FUNCTION(dedup_new_keys_value)
 {
@@ -178,7 +177,7 @@ DEDUP_FUNCTION(dedup_new_keys_value)
 /*
  * dedup_new_keys_support(internal) returns internal
  *
- * Planner support: at most as many rows as the array has elements.
+ * Planner support: there are at most as many rows as the array has elements.
  */
 DEDUP_FUNCTION(dedup_new_keys_support)
 {

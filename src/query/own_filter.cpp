@@ -1,6 +1,4 @@
-/*
- * A filter that a query fills for itself.
- */
+/* A filter that a query fills for its own use. */
 #include "query/own_filter.hpp"
 
 #include "value/sound.hpp"
@@ -11,7 +9,7 @@ extern "C" {
 
 using dedup::Shape;
 
-/* Without a prototype. */
+/* The rate without a prototype. */
 static constexpr double DEFAULT_FPR = 0.001;
 
 Shape
@@ -80,7 +78,7 @@ TestAndAddToOwn(OwnFilter *own, const uint64 *hashes, int n, uint8 *seen)
 	}
 }
 
-/* Returns whether the filter has too many keys if it gets `more` that are new. */
+/* Returns whether the filter has too many keys after `more` new keys are added. */
 static bool
 IsOverfullWith(const OwnFilter *own, uint64 more)
 {

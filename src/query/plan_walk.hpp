@@ -11,8 +11,8 @@ extern "C" {
 }
 
 /*
- * Calls visit() for each node of a statement's plan, those of sub-selects included, before
- * it goes to what is below the node.
+ * Calls visit() for each node of a statement's plan, including those of sub-selects. A node is
+ * visited before the nodes below it.
  */
 extern void WalkPlans(PlannedStmt *statement, void (*visit)(Plan *plan));
 

@@ -1,10 +1,10 @@
 /*
- * dedup_rows([prototype,] query, key_column...): the rows of a query whose key is new.
+ * dedup_rows([prototype,] query, key_column...): returns the rows of a query whose key is new.
  *
- * The query runs once, with the caller's rights and snapshot as any query of a VOLATILE
- * function, and its rows go one by one through a filter of its own into a tuplestore.
- * So memory is bounded by the filter, by work_mem for the rows that passed (the rest of
- * them goes to disk), and by what the query itself takes.
+ * The query runs once, with the caller's rights and snapshot, as any query of a VOLATILE function
+ * does. Its rows are passed one by one through a filter of its own into a tuplestore. So the memory
+ * is that of the filter, up to work_mem for the rows that are returned (the others of these are
+ * written to disk), and that of the query itself.
  */
 #include "pg/sets.hpp"
 #include "query/own_filter.hpp"
@@ -18,28 +18,28 @@ extern "C" {
 #include "utils/plancache.h"
 }
 
-/* What the call site keeps in fn_extra, for the query. */
+/* The data that the call site keeps in fn_extra, for the query. */
 namespace
 {
 
 struct RowsSite
 {
 	bool warned;
-	TupleDesc returned; /* in a target list: of the first set's rows */
+	TupleDesc returned; /* in a target list: the row type of the first set */
 };
 
-/* The rows of a query on their way. A destination for them, so the first member is that. */
+/* Receives the rows of a query. It is used as a DestReceiver, so that is its first member. */
 struct RowsSink
 {
 	DestReceiver dest;
-	TupleDesc desc; /* of the rows that were promised */
+	TupleDesc desc; /* the row type that the caller expects */
 	KeyPlan *keys;
 	int key_count;
-	AttrNumber *key_columns; /* in the row */
-	NullableDatum *columns;  /* of the row in hand */
+	AttrNumber *key_columns; /* columns of the key, in the row */
+	NullableDatum *columns;  /* of the current row */
 	OwnFilter own;
 	MemoryContext filter_context;
-	MemoryContext row_context; /* what hashing a row needs */
+	MemoryContext row_context; /* memory for hashing a row */
 	Tuplestorestate *store;
 	bool *warned;
 };
@@ -49,8 +49,8 @@ struct RowsSink
 /* ---- the query ------------------------------------------------------------------ */
 
 /*
- * Parses the query and sees that it only returns rows. Nothing has run yet. Unsaved,
- * so it goes with the SPI connection.
+ * Parses the query and checks that it only returns rows. Nothing is executed here. The plan is not
+ * saved, so it ends with the SPI connection.
  */
 static CachedPlanSource *
 PrepareQuery(const char *text, SPIPlanPtr *plan)
@@ -68,10 +68,10 @@ PrepareQuery(const char *text, SPIPlanPtr *plan)
 	if (list_length(sources) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR), errmsg("query of dedup_rows must be one statement"),
-				 errdetail("It is %d statements.", list_length(sources))));
+				 errdetail("It contains %d statements.", list_length(sources))));
 	source = (CachedPlanSource *) linitial(sources);
 
-	/* Rules can make none or several of one, but not of a SELECT. */
+	/* Rules can turn a statement into none or several, but not a SELECT. */
 	query = list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
 	if (query == NULL || query->commandType != CMD_SELECT || query->utilityStmt != NULL)
 	{
@@ -87,7 +87,7 @@ PrepareQuery(const char *text, SPIPlanPtr *plan)
 	return source;
 }
 
-/* "a, b, c": the columns of a result, as they would be written in SQL. */
+/* Lists the columns of a result as in SQL: "a, b, c". */
 static char *
 ColumnNames(TupleDesc desc)
 {
@@ -153,7 +153,7 @@ FindKeyColumns(RowsSink *sink, ArrayType *names)
 
 /* ---- what the caller expects ------------------------------------------------------ */
 
-/* "a integer, b text": a definition list for rows like these. */
+/* Makes a definition list for such rows: "a integer, b text". */
 static char *
 DefinitionList(TupleDesc desc)
 {
@@ -169,8 +169,8 @@ DefinitionList(TupleDesc desc)
 }
 
 /*
- * An error (42804) unless the rows of the query are what the caller was told: the same
- * types, and the same lengths or precisions where the caller named any.
+ * Raises an error (42804) unless the rows of the query have the types that the caller expects, and
+ * the same lengths or precisions if the caller gave any.
  */
 static void
 CheckRowType(TupleDesc expected, TupleDesc result)
@@ -194,8 +194,8 @@ CheckRowType(TupleDesc expected, TupleDesc result)
 }
 
 /*
- * In a target list the server takes all rows of a call site for like those of the
- * first call, and does not check.
+ * In a target list, the server assumes that all rows of a call site are like those of the first
+ * call, and does not check that.
  */
 static void
 CheckSameRowType(FunctionCallInfo fcinfo, RowsSite *site, TupleDesc result)
@@ -220,7 +220,7 @@ CheckSameRowType(FunctionCallInfo fcinfo, RowsSite *site, TupleDesc result)
 
 /* ---- rows --------------------------------------------------------------------------- */
 
-/* Lets a row through if its key is new. */
+/* Returns a row if its key is new. */
 static void
 TakeRow(RowsSink *sink, TupleTableSlot *slot)
 {
@@ -242,8 +242,8 @@ TakeRow(RowsSink *sink, TupleTableSlot *slot)
 }
 
 /*
- * The rows are of the type that was checked: what they depend on was locked when the
- * query was parsed. This makes sure.
+ * The rows have the type that was checked, because the objects that it depends on were locked when
+ * the query was parsed. This checks that again.
  */
 static void
 CheckPromise(RowsSink *sink, TupleDesc actual)
@@ -277,7 +277,7 @@ EndReceiving(DestReceiver *self)
 {
 }
 
-/* Runs the query to its end, in parallel where the planner likes that. */
+/* Runs the query to its end, with parallel workers if the planner chooses them. */
 static void
 RunQuery(SPIPlanPtr plan, RowsSink *sink)
 {
@@ -297,10 +297,10 @@ RunQuery(SPIPlanPtr plan, RowsSink *sink)
 
 #else
 
-/* Rows fetched at a time. */
+/* The number of rows that are fetched at a time. */
 static constexpr long FETCHED_ROWS = 1000;
 
-/* Before PostgreSQL 14 rows come from a plan only as copies, so in batches. */
+/* Before PostgreSQL 14 a plan returns rows only as copies. So they are fetched in batches. */
 static void
 RunQuery(SPIPlanPtr plan, RowsSink *sink)
 {
@@ -379,7 +379,7 @@ DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 	else
 		StartDefaultFilter(&sink.own, shape);
 	MemoryContextSwitchTo(old);
-	/* It outlives the connection. */
+	/* The store outlives the connection. */
 	sink.store = ReturnRows(result, sink.desc);
 
 	RunQuery(plan, &sink);
@@ -391,8 +391,8 @@ DedupRows(FunctionCallInfo fcinfo, bool with_prototype)
 /*
  * dedup_rows(query text, VARIADIC key_columns text[]) returns setof record
  *
- * The rows of the query whose key, the named columns of its result, has not come
- * before, in the query's order. By a window that fills hash_mem.
+ * Returns the rows of the query whose key (the named columns of its result) has not come before, in
+ * the query's order. Uses a window that fills hash_mem.
  */
 DEDUP_FUNCTION(dedup_rows)
 {
@@ -402,7 +402,7 @@ DEDUP_FUNCTION(dedup_rows)
 /*
  * dedup_rows(prototype dedup_filter, query text, VARIADIC key_columns text[])
  *
- * The same by a filter made as the prototype.
+ * Does the same with a filter that is made as the prototype was.
  */
 DEDUP_FUNCTION(dedup_rows_prototype)
 {

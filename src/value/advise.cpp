@@ -1,6 +1,4 @@
-/*
- * dedup_advise: which methods fit, best first.
- */
+/* dedup_advise: the methods that fit, the best first. */
 #include "value/datum.hpp"
 
 extern "C" {
@@ -16,10 +14,10 @@ using dedup::Shape;
 namespace
 {
 
-/* What the user wants of a filter. */
+/* The properties that the user requests of a filter. */
 struct Wish
 {
-	uint64 keys; /* 0: not known */
+	uint64 keys; /* 0: not given */
 	double fpr;
 	bool any_kind; /* sets and windows */
 	bool forget;
@@ -34,15 +32,15 @@ struct Advice
 	const Method *method;
 	const char *options; /* beside keys and fpr */
 	const char *promise;
-	const char *why; /* NULL: only its paper speaks for it */
+	const char *why; /* NULL: the method is only here for its paper */
 	Shape shape;
-	uint64 bytes; /* of its body with so many keys */
+	uint64 bytes; /* of its body for this many keys */
 	double bits_per_key;
-	double fpr; /* to expect: of a set, with so many keys; of others, for ever */
+	double fpr; /* the expected rate: for sets, with this many keys; else in the steady state */
 	double missed;
 };
 
-/* At most two rows a method: as it is, and its variant. */
+/* There are at most two rows for a method: with its usual options, and its variant. */
 struct Advised
 {
 	Wish wish;
@@ -50,15 +48,15 @@ struct Advised
 	Advice row[2 * dedup::kMethodCount];
 };
 
-/* A window that misses no more than this promises something. */
+/* The most misses of a window whose promise counts. */
 constexpr double PROMISED = 0.001;
 
-/* By so much the rate of a filter may be above the one asked for. */
+/* The rate of a filter may be above the requested one by this share. */
 constexpr double ROUNDING = 0.01;
 
 } /* namespace */
 
-/* The function that makes this filter without its method being named, or NULL. */
+/* Returns the function that makes this filter without a method's name, or NULL. */
 static const char *
 MadeBy(const Advice &advice, const Wish &wish)
 {
@@ -72,8 +70,8 @@ MadeBy(const Advice &advice, const Wish &wish)
 }
 
 /*
- * Sets first, then windows that promise, then filters that forget by chance. After all
- * of these, in the same order, methods that are there for their papers.
+ * The order is: sets, then windows with a promise, then filters that forget by chance. After all of
+ * these, in the same order, come the methods that are here for their papers.
  */
 static int
 Rank(const Advice &advice)
@@ -97,7 +95,7 @@ Better(const Advice &left, const Advice &right, const Wish &wish)
 	return left.bytes < right.bytes;
 }
 
-/* Why to choose it, in a few words. */
+/* Returns the reason to choose this filter, in a few words. */
 static const char *
 Why(const Advice &advice, const Wish &wish)
 {
@@ -108,14 +106,14 @@ Why(const Advice &advice, const Wish &wish)
 	return function == NULL ? advice.why : psprintf("made by %s: %s", function, advice.why);
 }
 
-/* Three digits of a figure. */
+/* Rounds a figure to three digits. */
 static Datum
 Figure(double value)
 {
 	return Float8GetDatum(strtod(psprintf("%.3g", value), NULL));
 }
 
-/* The most bits a key that a filter takes as it grows: just after it has become larger. */
+/* Returns the most bits a key that a growing filter has: just after it has grown. */
 static double
 MostBits(const Shape &shape)
 {
@@ -134,7 +132,10 @@ MostBits(const Shape &shape)
 	}
 }
 
-/* The size of a filter that grows, and its rate. False: it would not keep that. */
+/*
+ * Sets the size of a filter that grows, and its rate. Returns false if the filter would not keep
+ * that rate.
+ */
 static bool
 FitsGrowing(const Wish &wish, Advice *advice)
 {
@@ -152,7 +153,9 @@ FitsGrowing(const Wish &wish, Advice *advice)
 	return advice->fpr <= wish.fpr;
 }
 
-/* Whether the method with these options does what is wished, and what of. */
+/*
+ * Returns whether the method with these options has the requested properties, and fills the advice.
+ */
 static bool
 Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 {
@@ -183,7 +186,7 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 	{
 		advice->bytes = advice->shape.bytes;
 		advice->bits_per_key = 8.0 * advice->bytes / (double) wish.keys;
-		/* Some methods of papers do not keep every rate. */
+		/* Some published methods do not keep every rate. */
 		advice->fpr = method->forgets(advice->shape)
 						  ? dedup::SteadyFpr(*method, advice->shape)
 						  : method->expected_fpr(advice->shape, (double) wish.keys);
@@ -202,7 +205,7 @@ Fits(const Method *method, bool variant, const Wish &wish, Advice *advice)
 	return !wish.merges || method->merge != NULL;
 }
 
-/* What it cannot do, "forget keys, merge". */
+/* Lists what the filter cannot do: "forget keys, merge". */
 static const char *
 Cannot(const Advice &advice)
 {
@@ -252,7 +255,7 @@ GetWish(FunctionCallInfo fcinfo)
 	return wish;
 }
 
-/* An error if no method does what is wished without a number of keys. */
+/* Raises an error if no method without a number of keys has the requested properties. */
 static void
 RequireNumber(const Wish &wish)
 {
@@ -260,12 +263,12 @@ RequireNumber(const Wish &wish)
 
 	ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					window ? errmsg("a window needs a number of keys")
-						   : errmsg("a filter that can take a key back needs a number of keys"),
-					window ? errhint("Give the number of keys that it is to remember.")
-						   : errhint("Give the most keys that it is to hold at one time.")));
+						   : errmsg("a filter that can forget a key needs a number of keys"),
+					window ? errhint("Give the number of keys that the filter must remember.")
+						   : errhint("Give the most keys that the filter must hold at one time.")));
 }
 
-/* All that fit, best first. */
+/* Returns all that fit, the best first. */
 static Advised *
 Advise(const Wish &wish)
 {
@@ -293,7 +296,7 @@ Advise(const Wish &wish)
 	return advised;
 }
 
-/* A row of the result. */
+/* Makes a row of the result. */
 static Datum
 AdviceRow(TupleDesc desc, const Advice &advice, const Wish &wish)
 {
@@ -327,21 +330,20 @@ AdviceRow(TupleDesc desc, const Advice &advice, const Wish &wish)
 }
 
 /*
- * dedup_advise(keys bigint, fpr float8, forget boolean, first_sight boolean,
- * deletes boolean, merges boolean) returns setof record
+ * dedup_advise(keys bigint, fpr float8, forget boolean, first_sight boolean, deletes boolean,
+ * merges boolean) returns setof record
  *
- * Returns a row for each method that says whether a key was seen, with its usual options,
- * that can hold `keys` keys (1 to 2^40) at a rate of `fpr` (1e-9 to 0.5): those that never
- * forget, then windows, then methods that forget by chance, and last the methods that are
- * there for their papers. Of each kind what dedup_filter() or dedup_window() makes is first,
- * then least memory; with `merges` the methods come first whose merge loses nothing.
- * `forget` leaves one kind (NULL: both), `first_sight` the windows by
- * first or by last sight, `deletes` those that can take a key back, `merges` those
- * that can be merged.
+ * Returns a row for each method that reports whether a key was seen, with its usual options, if it
+ * can hold `keys` keys (1 to 2^40) at a rate of `fpr` (1e-9 to 0.5). Methods that never forget come
+ * first, then windows, then methods that forget by chance, and last the methods that are here for
+ * their papers. Within each of these, the filter that dedup_filter() or dedup_window() makes is
+ * first, then the smallest. With `merges`, methods whose merge loses nothing come first. `forget`
+ * selects one kind (NULL: both), `first_sight` the windows by first or by last sight, `deletes` the
+ * methods that support dedup_forget, `merges` the methods that can be merged.
  *
- * If `keys` is NULL, the filter that grows is the only row: its bytes are NULL, and
- * bits_per_key and expected_fpr are the highest that it comes to. An error (22004) if it
- * cannot do what is wished.
+ * If `keys` is NULL, the only row is the filter that grows. Its bytes are NULL, and bits_per_key
+ * and expected_fpr are its maximum. Raises 22004 if that filter does not have the requested
+ * properties.
  */
 DEDUP_FUNCTION(dedup_advise)
 {
@@ -364,7 +366,10 @@ DEDUP_FUNCTION(dedup_advise)
 	advised = (Advised *) context->user_fctx;
 	if (context->call_cntr < (uint64) advised->rows)
 	{
-		/* Not an argument of the macro, which counts the call before it evaluates that. */
+		/*
+		 * This is not an argument of the macro, which counts the call before it evaluates the
+		 * argument.
+		 */
 		Datum row = AdviceRow(context->tuple_desc, advised->row[context->call_cntr], advised->wish);
 
 		SRF_RETURN_NEXT(context, row);

@@ -73,8 +73,8 @@ KeepInternal(FunctionCallInfo fcinfo, struct varlena *replaced, struct varlena *
 /* ---- merging ------------------------------------------------------------------- */
 
 /*
- * Whether two states that grow may have more keys together than keep a state's rate. A plain
- * filter takes more: its entries are shorter.
+ * Returns whether two states that grow may have more keys together than a state can hold at its
+ * rate. A plain filter can hold more, because its entries are shorter.
  */
 static bool
 FillLargestState(const Header &left, const Header &right)
@@ -105,7 +105,7 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 	other = GetFilter(PG_GETARG_DATUM(1));
 	if (PG_ARGISNULL(0))
 	{
-		/* A copy, in whatever form it is. */
+		/* Returns a copy, in whatever form the value is. */
 		PG_RETURN_POINTER(CopyFlat(other.image, VARSIZE(other.image - VARHDRSZ) - VARHDRSZ));
 	}
 	state.value = GetState(fcinfo);
@@ -132,8 +132,8 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 /*
  * dedup_agg_combine(state dedup_filter, other dedup_filter) returns dedup_filter
  *
- * Merges partial states, by age where that matters. The second argument is neither
- * changed nor kept.
+ * Merges partial states, by age if the method depends on it. The second argument is neither changed
+ * nor kept.
  */
 DEDUP_FUNCTION(dedup_agg_combine)
 {
@@ -141,9 +141,9 @@ DEDUP_FUNCTION(dedup_agg_combine)
 }
 
 /*
- * Where no more aggregates follow, two large states that grow become a plain filter at once: the
- * merge of many keys is what most of the leader's time goes to. NULL: they are to be merged in
- * another way.
+ * If no more aggregation follows, two large states that grow are merged into a plain filter at
+ * once, because merging many keys takes most of the leader's time. Returns NULL if the states must
+ * be merged in another way.
  */
 static struct varlena *
 CombineToPlain(FunctionCallInfo fcinfo, struct varlena *state, Datum other)
@@ -199,8 +199,8 @@ DEDUP_FUNCTION(dedup_agg_internal_combine)
 /*
  * dedup_agg_serial(state internal) returns bytea
  *
- * For the leader of a parallel plan: a state already is a flat value. No key waits in it, or the
- * leader, which only reads it, would settle those in a copy.
+ * Serializes a state for the leader of a parallel plan: a state is a flat value already. Deferred
+ * keys are settled here, because the leader only reads the state and would settle them in a copy.
  */
 DEDUP_FUNCTION(dedup_agg_serial)
 {
@@ -214,8 +214,8 @@ DEDUP_FUNCTION(dedup_agg_serial)
 /*
  * dedup_agg_deserial(serialized bytea, unused internal) returns internal
  *
- * The state is only read, by dedup_agg_combine(), so it can be where the bytea is. Images want
- * the alignment that a dedup_filter has.
+ * The state is only read, by dedup_agg_combine(), so it can stay in the bytea. Images need the
+ * alignment of a dedup_filter.
  */
 DEDUP_FUNCTION(dedup_agg_deserial)
 {
@@ -229,11 +229,10 @@ DEDUP_FUNCTION(dedup_agg_deserial)
 }
 
 /*
- * dedup_merge_agg_trans(state dedup_filter, filter dedup_filter)
- * returns dedup_filter
+ * dedup_merge_agg_trans(state dedup_filter, filter dedup_filter) returns dedup_filter
  *
- * Transition of dedup_merge_agg. Filters that are still exact are taken over in the
- * order in which they come, the last as the youngest.
+ * The transition function of dedup_merge_agg. The keys of exact filters are added in the order in
+ * which the filters come, so those of the last filter are the youngest.
  */
 DEDUP_FUNCTION(dedup_merge_agg_trans)
 {
@@ -243,8 +242,8 @@ DEDUP_FUNCTION(dedup_merge_agg_trans)
 /* ---- results ------------------------------------------------------------------- */
 
 /*
- * Warns as WarnIfOverfull() does, once for an aggregate of another extension in a query. What
- * such a call site keeps is lost.
+ * Warns as WarnIfOverfull() does, once in a query for an aggregate of another extension. What such
+ * a call site keeps is lost after each row.
  */
 static void
 WarnForOther(FunctionCallInfo fcinfo, const FilterRef &filter, const char *name)
@@ -261,7 +260,7 @@ WarnForOther(FunctionCallInfo fcinfo, const FilterRef &filter, const char *name)
 	}
 }
 
-/* The finished filter; the state stays as it is. */
+/* Returns the finished filter. The state does not change. */
 static Datum
 Finish(FunctionCallInfo fcinfo, const char *name)
 {
@@ -281,7 +280,7 @@ Finish(FunctionCallInfo fcinfo, const char *name)
 /*
  * approx_count_distinct_final(state dedup_filter or internal) returns bigint
  *
- * As count(), 0 where there was no key.
+ * Returns 0 if there was no key, as count() does.
  */
 DEDUP_FUNCTION(approx_count_distinct_final)
 {

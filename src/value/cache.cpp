@@ -1,6 +1,6 @@
 /*
- * The filter that a call site keeps, so that asking a stored one for many rows
- * fetches it once.
+ * The filter that a call site keeps, so that a stored filter is fetched only once when it is
+ * queried for many rows.
  */
 #include "value/cache.hpp"
 
@@ -22,9 +22,9 @@ namespace
 {
 
 /*
- * What a fetched value may be taken for again: the same TOAST pointer, in the same
- * transaction and snapshot. A TOAST value's number can be used again once the row
- * is gone and vacuumed, which the snapshot prevents.
+ * A fetched value may be reused for the same TOAST pointer, in the same transaction and snapshot.
+ * The number of a TOAST value can be used again after its row was deleted and vacuumed; the
+ * snapshot prevents that.
  */
 struct FetchKey
 {
@@ -44,7 +44,7 @@ struct FilterCache
 	bool fetched;          /* valid by `key`, else by `head` */
 	FetchKey key;
 	uint8_t head[dedup::kHeaderBytes];
-	FilterRef filter; /* image NULL: there is none */
+	FilterRef filter; /* image is NULL if there is no filter */
 };
 
 bool
@@ -61,7 +61,7 @@ CopyIndexed(const FilterRef &filter)
 	struct varlena *copy = AllocateFlat(dedup::StepBytes(filter.header, step));
 	FilterRef indexed;
 
-	/* A longer list of the same hashes: it cannot be full. */
+	/* The copy is a longer list of the same hashes, so it cannot be full. */
 	(void) dedup::MakeWorking(filter.image, filter.header, step, (uint8_t *) VARDATA(copy));
 	indexed = ReadFlat(copy);
 	AssertSound(copy, indexed.header);
@@ -76,7 +76,7 @@ MakeFetchKey(Datum datum, FetchKey *key)
 	if (!ActiveSnapshotSet())
 		return false;
 	snapshot = GetActiveSnapshot();
-	memset(key, 0, sizeof *key); /* compared as bytes */
+	memset(key, 0, sizeof *key); /* zeroed, because keys are compared as bytes */
 	VARATT_EXTERNAL_GET_POINTER(key->pointer, DatumGetPointer(datum));
 	key->transaction = LOCAL_XID;
 	key->command = snapshot->curcid;
@@ -86,14 +86,14 @@ MakeFetchKey(Datum datum, FetchKey *key)
 	return true;
 }
 
-/* Takes a verified value into the cache, with an index where it needs one. */
+/* Puts a verified value into the cache, with an index if it needs one. */
 static void
 FillCache(FilterCache *cache, struct varlena *value, const Header &header)
 {
 	const uint8_t *image = (const uint8_t *) VARDATA(value);
 	MemoryContext old = MemoryContextSwitchTo(cache->context);
 
-	/* Last: until here an error may have left the cache empty, but never half filled. */
+	/* Set last: an error before this point leaves the cache empty, but never half filled. */
 	cache->filter = IsLongList(header) ? CopyIndexed({image, header})
 									   : ReadFlat(CopyFlat(image, VARSIZE(value) - VARHDRSZ));
 	MemoryContextSwitchTo(old);
@@ -114,8 +114,8 @@ GetFilterCached(FunctionCallInfo fcinfo, Datum datum, FilterCache **cache_slot)
 		FilterRef filter = GetFilter(datum);
 
 		/*
-		 * A value in memory is read where it is, but for long lists of hashes. It
-		 * is known again by its header, which holds the checksum.
+		 * A value in memory is read where it is, unless it is a long list of hashes. It is
+		 * recognized by its header, which holds the checksum.
 		 */
 		if (!IsLongList(filter.header) || filter.header.checksum == 0)
 			return filter;

@@ -1,13 +1,13 @@
 /*
- * Equality, order and hash of dedup_filter values: those of their canonical bytes, as the
- * cast to bytea shows them.
+ * Equality, order and hash of dedup_filter values. They are those of the canonical bytes, which the
+ * cast to bytea shows.
  *
- * The first 60 bytes hold a checksum of all, so filters that differ do so there, but for
- * one pair in 2^64. Of a filter that is stored out of line no more is read to tell it from
- * another, or to hash it.
+ * The first 60 bytes hold a checksum of all bytes. So filters that differ already differ there,
+ * except for one pair in 2^64. To compare a filter that is stored out of line with a different one,
+ * or to hash it, no more bytes are read.
  *
- * A sort calls the comparison in one memory context for a whole query, so it must not leave
- * memory allocated.
+ * A sort calls the comparison in one memory context for a whole query, so it must not leave memory
+ * allocated.
  */
 #include "value/datum.hpp"
 
@@ -21,11 +21,11 @@ using dedup::kHeaderBytes;
 namespace
 {
 
-/* Canonical bytes with their checksum: all of them, or the first kHeaderBytes. */
+/* Canonical bytes with their checksum: all of them, or only the first kHeaderBytes. */
 struct Bytes
 {
 	const uint8_t *bytes;
-	size_t size; /* of all */
+	size_t size; /* size of all bytes */
 };
 
 } /* namespace */
@@ -124,9 +124,7 @@ CompareFilters(FunctionCallInfo fcinfo)
 	return order;
 }
 
-/*
- * dedup_filter_eq(dedup_filter, dedup_filter) returns boolean, and so on
- */
+/* dedup_filter_eq(dedup_filter, dedup_filter) returns boolean, and the other comparisons */
 DEDUP_FUNCTION(dedup_filter_eq)
 {
 	PG_RETURN_BOOL(CompareFilters(fcinfo) == 0);

@@ -1,6 +1,4 @@
-/*
- * Flat filters: made, checked, read.
- */
+/* Makes, checks and reads flat filters. */
 #include "value/datum.hpp"
 
 #include "value/expanded.hpp"
@@ -11,7 +9,7 @@ using dedup::Header;
 
 /* ---- reading -------------------------------------------------------------- */
 
-/* An error (XX001) unless the check, dedup::Check or dedup::Validate, finds no flaw. */
+/* Raises an error (XX001) if the check, dedup::Check or dedup::Validate, finds a flaw. */
 template <typename Checker>
 static inline void
 Require(Checker check, const struct varlena *value, Header *header)

@@ -1,6 +1,4 @@
-/*
- * Errors and warnings about filters, in the user's words.
- */
+/* Errors and warnings about filters, in the words of the manual. */
 #include "value/errors.hpp"
 
 #include "value/datum.hpp"
@@ -12,7 +10,7 @@ extern "C" {
 using dedup::Flaw;
 using dedup::Header;
 
-/* ---- bytes that are no filter ---------------------------------------------- */
+/* ---- bytes that are not a valid filter -------------------------------------- */
 
 void
 ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *escontext)
@@ -85,7 +83,7 @@ ReportFlaw(Flaw flaw, int sqlstate, const uint8_t *image, size_t size, Node *esc
 
 /* ---- what a filter cannot do ------------------------------------------------ */
 
-/* A shape in the user's words. */
+/* Describes a shape in the words of the manual. */
 static const char *
 DescribeShape(const Header &header)
 {
@@ -159,12 +157,13 @@ RequireMembership(const dedup::Method &method)
 {
 	if (method.answers == dedup::Answers::kMembership)
 		return;
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("filters of method %s do not say whether a key was seen", method.name),
-					method.answers == dedup::Answers::kFrequency
-						? errdetail("They say how often it was seen: dedup_frequency().")
-						: errdetail("They say how many distinct keys were seen: dedup_count()."),
-					errhint("Use a filter of dedup_filter() or dedup_window().")));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("filters of method %s do not report whether a key was seen", method.name),
+			 method.answers == dedup::Answers::kFrequency
+				 ? errdetail("They report how often it was seen: use dedup_frequency().")
+				 : errdetail("They report how many distinct keys were seen: use dedup_count()."),
+			 errhint("Use a filter of dedup_filter() or dedup_window().")));
 }
 
 void
@@ -174,15 +173,15 @@ RequireFrequency(const dedup::Method &method)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("filters of method %s do not say how often a key was seen", method.name),
+			 errmsg("filters of method %s do not report how often a key was seen", method.name),
 			 method.answers == dedup::Answers::kMembership
-				 ? errdetail("They say whether it was seen: dedup_contains().")
-				 : errdetail("They say how many distinct keys were seen: dedup_count()."),
+				 ? errdetail("They report whether it was seen: use dedup_contains().")
+				 : errdetail("They report how many distinct keys were seen: use dedup_count()."),
 			 errhint(
 				 "Use a filter of dedup_method('count_min', NULL, 'epsilon=0.001 delta=0.01').")));
 }
 
-/* The methods that can forget, "a, b, c". */
+/* Lists the methods that can forget: "a, b, c". */
 static const char *
 ForgettingMethods(void)
 {
@@ -213,12 +212,11 @@ void
 CheckRate(double fpr)
 {
 	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
-			 errhint("Give a rate from %g to %g; 0.01 calls one new key in a hundred a duplicate.",
-					 dedup::kMinFpr, dedup::kMaxFpr)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("false-positive rate %s is out of range", float8out_internal(fpr)),
+						errhint("Give a rate from %g to %g; with 0.01, one new key in a hundred is "
+								"reported as a duplicate.",
+								dedup::kMinFpr, dedup::kMaxFpr)));
 }
 
 void
@@ -228,7 +226,7 @@ CheckKeys(int64 keys)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of keys must be at least 1, not " INT64_FORMAT, keys),
-				 errhint("Give the number of distinct keys that the filter is to hold. Without "
+				 errhint("Give the number of distinct keys that the filter must hold. Without "
 						 "a number dedup_filter() grows.")));
 	if ((uint64) keys > dedup::kMaxKeys)
 		ereport(
@@ -240,7 +238,9 @@ CheckKeys(int64 keys)
 				 "Use several filters, for example one a day or one for each hash partition.")));
 }
 
-/* WARNING that a filter that grows is as large as it can be and has more keys than keep its rate.
+/*
+ * Warns that a growing filter has reached its largest size, and holds more keys than it can hold at
+ * its rate.
  */
 static void
 WarnFullyGrown(const FilterRef &filter, const char *what)
@@ -255,7 +255,7 @@ WarnFullyGrown(const FilterRef &filter, const char *what)
 				 " keys, and now holds about %.0f keys at a rate of %.3g.",
 				 (int) (dedup::kMaxBodyBytes >> 20), shape.fpr,
 				 filter.header.method->growth->most_keys(shape), reading.count, reading.fpr),
-			 errhint("No key is missed, but more new keys are called duplicates. Use several "
+			 errhint("No key is missed, but more new keys are reported as duplicates. Use several "
 					 "filters, for example one a day or one for each hash partition; or give "
 					 "dedup_filter() the number of keys: such a filter holds more keys in as many "
 					 "bytes.")));
@@ -267,12 +267,12 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	dedup::Reading reading;
 	bool by_chance;
 
-	/* Only a rate can be passed, and reading a sketch is not free. */
+	/* Only filters with a rate can exceed it, and reading a sketch is expensive. */
 	if (filter.header.exact() || !filter.header.method->has_rate())
 		return false;
 	if (filter.header.method->growth != NULL)
 	{
-		/* The number of its keys is known without reading it. */
+		/* The number of its keys is known without reading the body. */
 		if (!dedup::Overfull(filter.header, reading))
 			return false;
 		WarnFullyGrown(filter, what);
@@ -282,17 +282,17 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	if (!dedup::Overfull(filter.header, reading))
 		return false;
 	by_chance = filter.header.method->remembers(filter.header.shape) == dedup::Remembers::kByChance;
-	ereport(WARNING,
-			(errmsg("%s made an overfull filter", what),
-			 errdetail("It was sized for " UINT64_FORMAT
-					   " keys at a false-positive rate of %g, and now holds about %.0f keys at a "
-					   "rate of %.3g.",
-					   filter.header.shape.keys, filter.header.shape.fpr, reading.count,
-					   reading.fpr),
-			 by_chance
-				 ? errhint("More new keys are called duplicates than the rate says. Build the "
-						   "filter for more keys, or by a method and options that keep the rate.")
-				 : errhint("No key is missed, but more new keys are called duplicates. Build the "
-						   "filters for as many keys as they hold together.")));
+	ereport(
+		WARNING,
+		(errmsg("%s made an overfull filter", what),
+		 errdetail("It was sized for " UINT64_FORMAT
+				   " keys at a false-positive rate of %g, and now holds about %.0f keys at a "
+				   "rate of %.3g.",
+				   filter.header.shape.keys, filter.header.shape.fpr, reading.count, reading.fpr),
+		 by_chance
+			 ? errhint("More new keys are reported as duplicates than the rate allows. Build the "
+					   "filter for more keys, or by a method and options that keep the rate.")
+			 : errhint("No key is missed, but more new keys are reported as duplicates. Build the "
+					   "filters for as many keys as they hold together.")));
 	return true;
 }

@@ -1,6 +1,4 @@
-/*
- * Errors and warnings about filters. Whoever finds the fault calls one of these.
- */
+/* Errors and warnings about filters. The code that finds a fault calls one of these functions. */
 #ifndef STREAMDEDUP_VALUE_ERRORS_HPP
 #define STREAMDEDUP_VALUE_ERRORS_HPP
 
@@ -9,49 +7,52 @@
 struct FilterRef;
 
 /*
- * Reports what is wrong with bytes that should be a filter. `sqlstate` is that of
- * malformed bytes; a format or method of a later release is always 0A000. With an
- * ErrorSaveContext (PostgreSQL 16) the error is soft.
+ * Raises an error that describes why these bytes are not a valid filter. `sqlstate` is the error
+ * code to use for malformed bytes. A format or method of a later release always raises 0A000. With
+ * an ErrorSaveContext (PostgreSQL 16) the error is soft.
  */
 extern void ReportFlaw(dedup::Flaw flaw, int sqlstate, const uint8_t *image, size_t size,
 					   Node *escontext);
 
-/* An error that shows both shapes in the user's words, unless they are equal. */
+/* Raises an error that shows both shapes in the words of the manual, unless they are equal. */
 extern void RequireSameShape(const dedup::Header &left, const dedup::Header &right);
 
-/* A key found no room in a filter that may be full (54000). */
+/* Raises an error (54000): a key found no room in a filter that can be full. */
 [[noreturn]] extern void ReportFull(const dedup::Header &header);
 
 /*
- * An error (0A000) if filters of this method cannot be merged; in a parallel plan the
- * hint is to do without one.
+ * Raises an error (0A000) if filters of this method cannot be merged. In a parallel plan, the hint
+ * is to plan without parallelism.
  */
 extern void RequireMerge(const dedup::Header &header, bool parallel);
 
 /*
- * An error (0A000) that says what to use instead, if filters of this method do not
- * answer whether a key was seen.
+ * Raises an error (0A000) if filters of this method do not report whether a key was seen. The error
+ * says what to use instead.
  */
 extern void RequireMembership(const dedup::Method &method);
 
-/* The same, if they do not answer how often it was seen. */
+/* Does the same for filters that do not report how often a key was seen. */
 extern void RequireFrequency(const dedup::Method &method);
 
-/* The same, if this filter cannot forget a key. */
+/* Does the same for a filter that cannot forget a key. */
 extern void RequireForget(const dedup::Header &header);
 
-/* Errors (22023, 54000) for rates and numbers of keys that no filter can have. */
+/* Raise errors (22023, 54000) for rates and numbers of keys that no filter can have. */
 extern void CheckRate(double fpr);
 extern void CheckKeys(int64 keys);
 
 /*
- * Raises an error (42804) if the key is a filter and nothing else. Whoever writes
- * dedup_agg(f) probably means dedup_merge_agg(f), or forgot the key. It is in
- * compare.cpp, beside the hash function by which such a key is known.
+ * Raises an error (42804) if the key is a filter and nothing else. A user who writes dedup_agg(f)
+ * probably means dedup_merge_agg(f), or forgot the key. The function is in compare.cpp, beside the
+ * hash function by which such a key is recognized.
  */
 extern void RefuseFilterAsKey(const KeyPlan *plan);
 
-/* WARNING with the numbers if the filter holds more than it was sized for, or can grow to. */
+/*
+ * Raises a WARNING with the numbers if the filter holds more keys than it was sized for, or than it
+ * can grow to.
+ */
 extern bool WarnIfOverfull(const FilterRef &filter, const char *what);
 
 #endif /* STREAMDEDUP_VALUE_ERRORS_HPP */

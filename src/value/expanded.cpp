@@ -1,6 +1,4 @@
-/*
- * Expanded filters, and keys added to values.
- */
+/* Expanded filters, and functions that add keys to values. */
 #include "value/expanded.hpp"
 
 #include "value/fill.hpp"
@@ -10,12 +8,12 @@ using dedup::Header;
 using dedup::Outcome;
 
 /*
- * So many keys of a call are added to an expanded object in place. Interrupts wait for
- * them, so that an object has all keys of a call or none.
+ * Up to this many keys of a call are added to an expanded object in place. Interrupts are held off
+ * meanwhile, so that an object has all keys of a call or none.
  */
 static constexpr size_t KEYS_IN_PLACE = 1024;
 
-/* Results of dedup_add() up to this size are flat: a copy costs nothing. */
+/* Results of dedup_add() up to this size are flat, because a copy of them is cheap. */
 static constexpr size_t FLAT_RESULT_BYTES = 1024;
 
 /* ---- objects -------------------------------------------------------------- */
@@ -26,18 +24,18 @@ namespace
 constexpr uint32 EXPANDED_MAGIC = 0x53444446;
 
 /*
- * The image is canonical, with or without its checksum, or a working one once keys
- * were added. The object holds a whole filter at any time, since it survives errors:
- * PL/pgSQL keeps a variable when a block with an EXCEPTION clause catches one. So a
- * value that is built anew takes the place of the old one when it is complete, and
- * interrupts wait while an image is changed in place.
+ * The image is canonical, with or without its checksum, or, after keys were added, a working one.
+ * The object always holds a whole filter, because it survives errors: PL/pgSQL keeps a variable
+ * when a block with an EXCEPTION clause catches an error. So a newly built value replaces the old
+ * one only when it is complete, and interrupts are held off while an image is changed in place.
  */
 struct ExpandedFilter
 {
 	ExpandedObjectHeader hdr;
 	uint32 magic;
-	struct varlena *value;       /* flat */
-	MemoryContext value_context; /* of the value alone, or NULL: in the object's */
+	struct varlena *value; /* flat */
+	/* of the value alone; NULL: the value is in the object's context */
+	MemoryContext value_context;
 };
 
 } /* namespace */
@@ -69,7 +67,7 @@ ExpandedFlatten(ExpandedObjectHeader *header, void *result, Size size)
 	AssertCanonical((struct varlena *) result);
 }
 
-/* The expanded filter that a datum is, or NULL. */
+/* Returns the expanded filter of a datum, or NULL. */
 static ExpandedFilter *
 GetExpanded(Datum datum)
 {
@@ -107,8 +105,8 @@ MakeExpanded(void)
 /* ---- adding --------------------------------------------------------------- */
 
 /*
- * A working value of the filter's keys and so many more, in the current context. `first_is_new`:
- * the filter has no room for the first of them, which is new.
+ * Returns a working value, in the current context, with the filter's keys and `n` more.
+ * `first_is_new`: the filter has no room for the first of these keys, which is new.
  */
 static struct varlena *
 FillCopy(const FilterRef &filter, bool first_is_new, const uint64 *hashes, size_t n, uint64 limit)
@@ -118,7 +116,10 @@ FillCopy(const FilterRef &filter, bool first_is_new, const uint64 *hashes, size_
 	MakeStep(&state, first_is_new ? dedup::NextStep(filter.header, limit)
 								  : dedup::FirstStep(filter.header, limit));
 
-	/* Not by test-and-add: its larger body or its method may hold the key by chance. */
+	/*
+	 * The key is not tested first, because the larger body or the method may report it by a false
+	 * positive.
+	 */
 	if (first_is_new && !dedup::AddNew(state.image(), &state.header, hashes[0]))
 		ReportFull(state.header);
 	for (size_t i = first_is_new; i < n; i++)
@@ -131,8 +132,8 @@ FillCopy(const FilterRef &filter, bool first_is_new, const uint64 *hashes, size_
 }
 
 /*
- * Whether a full image may have to grow for some of these keys, at most KEYS_IN_PLACE. Keys that
- * are there already do not count: they would have the image copied at each call.
+ * Returns whether a full image may have to grow for some of these keys, at most KEYS_IN_PLACE.
+ * Known keys do not count: otherwise they would cause a copy of the image at each call.
  */
 static bool
 HasToGrowFor(const uint8_t *image, const Header &header, const uint64_t *hashes, size_t n)
@@ -148,7 +149,10 @@ HasToGrowFor(const uint8_t *image, const Header &header, const uint64_t *hashes,
 	return dedup::HasToGrow(header, more);
 }
 
-/* Adds keys to the object's image as it is. False, and nothing has changed: they may not fit. */
+/*
+ * Adds keys to the object's image in place. Returns false, with nothing changed, if they may not
+ * fit.
+ */
 static bool
 AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t n)
 {
@@ -158,7 +162,7 @@ AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t 
 
 	if (header->canonical() || n > KEYS_IN_PLACE)
 		return false;
-	/* One key at most may be told that there is no room, or that the filter is full. */
+	/* Only a call with a single key may find that there is no room, or that the filter is full. */
 	if (n > 1 && (exact ? header->hashes() + n > header->room()
 						: header->method->can_be_full(header->shape) ||
 							  HasToGrowFor(image, *header, hashes, n)))
@@ -175,7 +179,7 @@ AddToImage(ExpandedFilter *object, Header *header, const uint64 *hashes, size_t 
 	return outcome != Outcome::kNoRoom;
 }
 
-/* Adds keys to an expanded object that may be written to: all of them or, on error, none. */
+/* Adds keys to an expanded object that may be written to. Adds all of them or, on error, none. */
 static Datum
 AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 {
@@ -188,10 +192,12 @@ AddInPlace(ExpandedFilter *object, const uint64 *hashes, size_t n, uint64 limit)
 	if (AddToImage(object, &before.header, hashes, n))
 		return EOHPGetRWDatum(&object->hdr);
 
-	/* A working image has no room for a single key only if that is new. */
+	/* A working image has no room for a single key only if that key is new. */
 	first_is_new = n == 1 && !before.header.canonical();
 
-	/* The context is the caller's until the value is complete: an error drops it. */
+	/*
+	 * The context belongs to the caller's until the value is complete, so that an error drops it.
+	 */
 	context = AllocSetContextCreateInternal(CurrentMemoryContext, "expanded dedup_filter value",
 											ALLOCSET_START_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
@@ -213,7 +219,7 @@ AddToValue(Datum datum, const FilterRef &filter, uint64 hash)
 	return AddAllToValue(datum, filter, &hash, 1);
 }
 
-/* Returns a value with more keys, in place where that may be. */
+/* Returns a value with more keys. It is changed in place if possible. */
 static Datum
 AddHashes(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
 {
@@ -250,7 +256,7 @@ AddHashes(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t n)
 		return EOHPGetRWDatum(&object->hdr);
 	}
 
-	/* Many keys, or a working image. */
+	/* There are many keys, or the image is a working one. */
 	object = MakeExpanded();
 	old = MemoryContextSwitchTo(object->hdr.eoh_context);
 	object->value = FillCopy(filter, false, hashes, n, limit);
@@ -265,7 +271,9 @@ AddAllToValue(Datum datum, const FilterRef &filter, const uint64 *hashes, size_t
 	const uint64 before = filter.header.counters.count;
 	const Datum result = AddHashes(datum, filter, hashes, n);
 
-	/* Once: with the key by which a filter that grows has more than keep its rate. */
+	/*
+	 * Warns once: at the key by which a growing filter has more keys than it can hold at its rate.
+	 */
 	if (growth != NULL)
 	{
 		const uint64 most = growth->most_keys(filter.header.shape);

@@ -25,14 +25,14 @@ MakeStep(FilterState *state, const Step &step)
 	AssertSound(grown, state->header);
 }
 
-/* Replaces the state's image by one that has room for a key that is new. */
+/* Replaces the state's image by one with room for a new key. */
 static void
 GrowState(FilterState *state, uint64 limit)
 {
 	MakeStep(state, dedup::NextStep(state->header, limit));
 }
 
-/* States of partial aggregates may take so much, or what a hash table may. */
+/* States of partial aggregates may take this much memory, or as much as a hash table. */
 static constexpr Size STATE_MEMORY = (Size) 64 << 20;
 
 uint64

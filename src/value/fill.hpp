@@ -1,9 +1,9 @@
 /*
- * Filling a filter: its image is a working one, in memory of its own. Where the filter
- * is full, all of these raise an error (54000).
+ * Fills a filter: its image is a working one, in memory of its own. All these functions raise an
+ * error (54000) if the filter is full.
  *
- * Whenever the image has to grow, `value` is a new one in the current context, and the
- * old one is left to its owner.
+ * When the image has to grow, `value` becomes a new one in the current context. The caller may free
+ * the old one.
  */
 #ifndef STREAMDEDUP_VALUE_FILL_HPP
 #define STREAMDEDUP_VALUE_FILL_HPP
@@ -20,8 +20,8 @@ struct FilterState
 };
 
 /*
- * The most hashes before the method takes over: of values; and of the states of
- * partial aggregates, where windows stay exact longer.
+ * The most hashes before the method takes over: for values, and for the states of partial
+ * aggregates, in which windows stay exact longer.
  */
 enum class HashLimit
 {
@@ -31,21 +31,20 @@ enum class HashLimit
 
 extern uint64 LimitOf(const dedup::Header &header, HashLimit limit);
 
-/* Replaces the state's image by a working one, in the current context. */
+/* Replaces the state's image by a working image, in the current context. */
 extern void MakeStep(FilterState *state, const dedup::Step &step);
 
 /*
- * Makes `state` able to take keys: a flat value in memory is turned into a working
- * one, if it is not.
+ * Prepares `state` to take keys: turns a flat value in memory into a working one, if it is not yet.
  */
 extern void StartFilling(FilterState *state, struct varlena *value, uint64 limit);
 
-/* Test-and-add. True: the key was new. */
+/* Tests and adds a key. Returns true if the key was new. */
 extern bool FillWith(FilterState *state, uint64 hash, uint64 limit);
 
 /*
- * The same for an owner that keeps the state's value in the current context and wants
- * no other: one that was outgrown is freed.
+ * Does the same, and frees the old value when the state has grown. For callers that keep the
+ * state's value in the current context and have no other pointer to it.
  */
 static inline bool
 FillOwned(FilterState *state, uint64 hash, uint64 limit)
@@ -59,9 +58,8 @@ FillOwned(FilterState *state, uint64 hash, uint64 limit)
 }
 
 /*
- * Takes over the keys of an exact filter one by one, each as the youngest: what
- * merging many small filters into one wants, at a cost that does not depend on how
- * much the state holds.
+ * Adds the keys of an exact filter one by one, each as the youngest. Used to merge many small
+ * filters into one: the cost does not depend on how much the state holds.
  */
 extern void TakeOverHashes(FilterState *state, const FilterRef &exact, uint64 limit);
 

@@ -1,6 +1,4 @@
-/*
- * Functions over filters as values: add, ask, merge.
- */
+/* Functions over filters as values: add, look up, merge. */
 #include "pg/sets.hpp"
 #include "value/cache.hpp"
 #include "value/expanded.hpp"
@@ -17,13 +15,13 @@ using dedup::Header;
 namespace
 {
 
-/* What a call site keeps in fn_extra. */
+/* The data that a call site keeps in fn_extra. */
 struct CallSite
 {
 	KeyPlan *keys;
 	ElementPlan elements; /* dedup_add_all */
 	FilterCache *cache;
-	bool warned; /* dedup_frequency: once a query */
+	bool warned; /* dedup_frequency: warned in this query */
 };
 
 } /* namespace */
@@ -41,7 +39,7 @@ GetCallSite(FunctionCallInfo fcinfo)
 	return site;
 }
 
-/* The call site with a plan for the key columns from argument 1 on. */
+/* Returns the call site with a plan for the key columns from argument 1 on. */
 static CallSite *
 GetKeyCallSite(FunctionCallInfo fcinfo)
 {
@@ -57,7 +55,10 @@ GetKeyCallSite(FunctionCallInfo fcinfo)
 	return site;
 }
 
-/* The filter as `change` makes it with the key; as it is if the key has a NULL column. */
+/*
+ * Returns the filter as `change` makes it with the key. If the key has a NULL column, returns the
+ * filter unchanged.
+ */
 static Datum
 ChangeByKey(FunctionCallInfo fcinfo, Datum (*change)(Datum, const FilterRef &, uint64))
 {
@@ -76,8 +77,8 @@ ChangeByKey(FunctionCallInfo fcinfo, Datum (*change)(Datum, const FilterRef &, u
 /*
  * dedup_add(filter dedup_filter, VARIADIC key "any") returns dedup_filter
  *
- * The filter with one more key. Not STRICT: a key with a NULL column leaves the
- * filter as it is, or UPDATE ... SET f = dedup_add(f, NULL) would throw it away.
+ * Returns the filter with one more key. It is not STRICT: a key with a NULL column does not change
+ * the filter. Otherwise UPDATE ... SET f = dedup_add(f, NULL) would delete it.
  */
 DEDUP_FUNCTION(dedup_add)
 {
@@ -87,8 +88,8 @@ DEDUP_FUNCTION(dedup_add)
 /*
  * dedup_add_all(filter dedup_filter, keys anyarray) returns dedup_filter
  *
- * The filter with each element of the array added as a key of one column, in
- * order, NULLs skipped; one copy of the filter for all of them.
+ * Adds each element of the array as a key of one column, in order, and skips NULLs. Copies the
+ * filter once for all of them.
  */
 DEDUP_FUNCTION(dedup_add_all)
 {
@@ -131,9 +132,9 @@ DEDUP_FUNCTION(dedup_add_all)
 /*
  * dedup_add_support(internal) returns internal
  *
- * Planner support of dedup_add and dedup_add_all: from PostgreSQL 18 on PL/pgSQL
- * asks whether `f := dedup_add(f, key)` may change the variable in place. It may:
- * an expanded filter is changed last, when the keys were hashed.
+ * Planner support of dedup_add and dedup_add_all. From PostgreSQL 18 on, PL/pgSQL checks whether `f
+ * := dedup_add(f, key)` may change the variable in place. It may: an expanded filter is changed
+ * last, after the keys were hashed.
  */
 DEDUP_FUNCTION(dedup_add_support)
 {
@@ -156,8 +157,8 @@ DEDUP_FUNCTION(dedup_add_support)
 /*
  * dedup_hash(filter dedup_filter, VARIADIC key "any") returns bigint
  *
- * The hash by which the filter knows the key; NULL where a column is. Without a filter that of
- * filters with the default seed and hash function.
+ * Returns the hash of the key in this filter; NULL if a column is NULL. If the filter is NULL, uses
+ * the default seed and hash function.
  */
 DEDUP_FUNCTION(dedup_hash)
 {
@@ -176,7 +177,7 @@ DEDUP_FUNCTION(dedup_hash)
 /*
  * dedup_contains(filter dedup_filter, VARIADIC key "any") returns boolean
  *
- * Whether the key was added, or is taken for one that was (at the filter's rate).
+ * Returns whether the key was added. May be wrongly true, at the filter's false-positive rate.
  */
 static bool
 AskFilter(FunctionCallInfo fcinfo, bool *seen)
@@ -204,7 +205,7 @@ DEDUP_FUNCTION(dedup_contains)
 /*
  * is_new(filter dedup_filter, VARIADIC key "any") returns boolean
  *
- * The opposite. It asks only: a value cannot change.
+ * Returns the opposite. It does not add the key, because a value cannot change.
  */
 DEDUP_FUNCTION(dedup_is_new_value)
 {
@@ -218,9 +219,9 @@ DEDUP_FUNCTION(dedup_is_new_value)
 /*
  * dedup_frequency(filter dedup_filter, VARIADIC key "any") returns bigint
  *
- * How often the key was seen: never less than it was, and more by no more than the
- * sketch's epsilon of all sights but with probability delta. A counter that has come
- * to its end stays there, which a WARNING says once a query.
+ * Returns how often the key was seen. The result is never too low. It is too high by more than the
+ * sketch's epsilon times all sights only with probability delta. A counter that has reached its
+ * maximum stays there; a WARNING reports this once in a query.
  */
 DEDUP_FUNCTION(dedup_frequency)
 {
@@ -236,8 +237,8 @@ DEDUP_FUNCTION(dedup_frequency)
 	if (unlikely(frequency.at_least) && !site->warned)
 	{
 		site->warned = true;
-		ereport(WARNING, (errmsg("a frequency is past what the filter can count"),
-						  errdetail("A counter has come to its end, at " UINT64_FORMAT
+		ereport(WARNING, (errmsg("a frequency exceeds the maximum of the filter's counters"),
+						  errdetail("A counter has reached its maximum, " UINT64_FORMAT
 									": the key may have been seen more often.",
 									frequency.count),
 						  errhint("Count shorter periods in filters of their own.")));
@@ -245,7 +246,7 @@ DEDUP_FUNCTION(dedup_frequency)
 	PG_RETURN_INT64((int64) Min(frequency.count, dedup::kMaxCount));
 }
 
-/* A value without one key, or the value as it is if the key is not there. */
+/* Returns a value without one key, or the value itself if the key is not there. */
 static Datum
 ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash)
 {
@@ -272,10 +273,10 @@ ForgetInValue(Datum datum, const FilterRef &filter, uint64 hash)
 /*
  * dedup_forget(filter dedup_filter, VARIADIC key "any") returns dedup_filter
  *
- * The filter without one key, where its method can forget (0A000 if not). Forget only
- * a key whose dedup_add found it new, and once: what a duplicate's add did not store,
- * a forget would take from another key. A key that is not there, or with a NULL
- * column, leaves the filter as it is.
+ * Returns the filter without one key. Raises 0A000 if its method cannot forget. A key must be
+ * forgotten only if its dedup_add found it new, and only once: adding a duplicate stores nothing,
+ * so forgetting it would remove another key. A key that is not there, or has a NULL column, does
+ * not change the filter.
  */
 DEDUP_FUNCTION(dedup_forget_value)
 {
@@ -285,8 +286,8 @@ DEDUP_FUNCTION(dedup_forget_value)
 /*
  * dedup_merge(left dedup_filter, right dedup_filter) returns dedup_filter, and ||
  *
- * The filter of both inputs' keys; what a merge of full filters keeps is the
- * method's (docs/methods.md). The shapes must be equal (22023).
+ * Returns a filter with the keys of both inputs. Each method defines what a merge of full filters
+ * keeps (docs/methods.md). The shapes must be equal (22023).
  */
 DEDUP_FUNCTION(dedup_merge)
 {

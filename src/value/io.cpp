@@ -1,7 +1,7 @@
 /*
- * Input and output of dedup_filter: text is base64 of the canonical image, binary
- * the image itself, and so is the cast to and from bytea. Everything that comes in
- * is validated before it is used.
+ * Input and output of dedup_filter. The text form is base64 of the canonical image. The binary
+ * form, and the cast to and from bytea, is the image itself. All input is validated before it is
+ * used.
  */
 #include "value/datum.hpp"
 #include "pg/base64.hpp"
@@ -13,7 +13,10 @@ extern "C" {
 using dedup::Flaw;
 using dedup::Header;
 
-/* A value of these bytes if they are a filter; else an error of this SQLSTATE. */
+/*
+ * Returns a value of these bytes if they are a valid filter. Else raises an error with this
+ * SQLSTATE.
+ */
 static struct varlena *
 FromBytes(struct varlena *value, int sqlstate, Node *escontext)
 {
@@ -29,8 +32,8 @@ FromBytes(struct varlena *value, int sqlstate, Node *escontext)
 }
 
 /*
- * A flat value to write out. A canonical one is written as it is, so that damage
- * stays visible to whoever reads it back; unfinished ones are finished.
+ * Returns a flat value to be written out. A canonical value is written unchanged, so that damage is
+ * noticed when it is read back. A working value is finished first.
  */
 static struct varlena *
 ToBytes(Datum datum)
@@ -89,7 +92,7 @@ DEDUP_FUNCTION(dedup_filter_send)
 {
 	struct varlena *bytes = ToBytes(PG_GETARG_DATUM(0));
 
-	/* Always a copy: array_send() frees what it is given. */
+	/* This is always a copy, because array_send() frees its argument. */
 	PG_RETURN_POINTER(CopyFlat((const uint8_t *) VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ));
 }
 

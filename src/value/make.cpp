@@ -181,7 +181,7 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 namespace
 {
 
-/* The last filter made by a call site: sizing one takes a good part of a ms. */
+/* The last filter that a call site made: sizing a filter can take a large part of a millisecond. */
 struct LastMade
 {
 	const Method *method; /* NULL: there is none */
@@ -191,10 +191,10 @@ struct LastMade
 	struct varlena *value;
 };
 
-/* The same of dedup_method: its arguments, as they were written. */
+/* The same for dedup_method, with its arguments as they were written. */
 struct LastMethod
 {
-	MemoryContext context; /* of all that follows; reset when it changes */
+	MemoryContext context; /* of the fields below; it is reset when they change */
 	text *name;            /* NULL: there is none */
 	text *memory;          /* or NULL */
 	text *options;
@@ -210,7 +210,7 @@ CopyValue(const struct varlena *value)
 	return CopyFlat((const uint8_t *) VARDATA(value), VARSIZE(value) - VARHDRSZ);
 }
 
-/* Without a number of keys (0) it grows. */
+/* If the number of keys is 0, the filter grows. */
 static Datum
 MakeFilter(FunctionCallInfo fcinfo, int64 keys, const Method &method)
 {
@@ -251,9 +251,9 @@ MakeFilter(FunctionCallInfo fcinfo, int64 keys, const Method &method)
 /*
  * dedup_filter(capacity bigint, fpr float8, seed bigint) returns dedup_filter
  *
- * An empty filter that never forgets, with a false-positive rate of at most `fpr` (1e-9 to
- * 0.5). It is made for `capacity` distinct keys (1 to 2^40 and at most 512 MB), or grows up to
- * 512 MB if that is NULL. If another argument is NULL, so is the result.
+ * Returns an empty filter that never forgets, with a false-positive rate of at most `fpr` (1e-9 to
+ * 0.5). It is made for `capacity` distinct keys (1 to 2^40, at most 512 MB). If `capacity` is NULL,
+ * it grows up to 512 MB. If another argument is NULL, the result is NULL.
  */
 DEDUP_FUNCTION(dedup_filter_make)
 {
@@ -267,17 +267,17 @@ DEDUP_FUNCTION(dedup_filter_make)
 /*
  * dedup_window(keys bigint, fpr float8, seed bigint) returns dedup_filter
  *
- * An empty filter that remembers the last `keys` distinct keys seen.
+ * Returns an empty filter that remembers the last `keys` distinct keys seen.
  */
 DEDUP_FUNCTION(dedup_window_make)
 {
 	return MakeFilter(fcinfo, PG_GETARG_INT64(0), dedup::WindowMethod());
 }
 
-/* The largest amount that ParseMemory() returns; any method refuses it as too large. */
+/* The largest number that ParseMemory() returns. Every method refuses it as too large. */
 constexpr double MOST_BYTES = 1e18;
 
-/* "16MB" as bytes. */
+/* Converts "16MB" to bytes. */
 static uint64
 ParseMemory(text *memory)
 {
@@ -285,7 +285,7 @@ ParseMemory(text *memory)
 	const char *hint = NULL;
 	double bytes;
 
-	/* The caller refuses what is above the limit, with another SQLSTATE. */
+	/* The caller refuses larger amounts, with another SQLSTATE. */
 	if (!parse_real(written, &bytes, GUC_UNIT_BYTE, &hint) || std::isinf(bytes) || rint(bytes) < 1)
 		ereport(
 			ERROR,
@@ -299,7 +299,7 @@ ParseMemory(text *memory)
 	return bytes < MOST_BYTES ? (uint64) rint(bytes) : (uint64) MOST_BYTES;
 }
 
-/* Whether a text argument, or the lack of one, is what it was. */
+/* Returns whether a text argument, or its absence, is the same as in the last call. */
 static bool
 SameText(const text *argument, const text *last)
 {
@@ -358,12 +358,11 @@ MakeNamed(text *name, text *memory, text *written, int64 seed)
 }
 
 /*
- * dedup_method(method text, memory text, options text, seed bigint)
- * returns dedup_filter
+ * dedup_method(method text, memory text, options text, seed bigint) returns dedup_filter
  *
- * An empty filter of a named method, sized by memory or, if that is NULL, by the
- * option keys; methods that have no rate, by options of their own. The options are
- * the method's; see docs/methods.md.
+ * Returns an empty filter of a named method. It is sized by memory or, if that is NULL, by the
+ * option keys. Methods without a rate are sized by options of their own. docs/methods.md describes
+ * each method's options.
  */
 DEDUP_FUNCTION(dedup_method_make)
 {

@@ -1,13 +1,11 @@
-/*
- * Filters that become one.
- */
+/* Merges filters. */
 #include "value/merge.hpp"
 
 #include "value/sound.hpp"
 
 using dedup::Outcome;
 
-/* The filter reduced to that shape, in the current context. */
+/* Returns the filter reduced to that shape, in the current context. */
 static FilterRef
 ReduceFilter(const FilterRef &filter, const dedup::Shape &to)
 {
@@ -27,7 +25,10 @@ UnifyPrecision(FilterRef *left, FilterRef *right)
 		*right = ReduceFilter(*right, left->header.shape);
 }
 
-/* The shape of the values that states of this one become. False: it is none of a state. */
+/*
+ * Sets the shape of the values that states like this one become. Returns false if this is not a
+ * state.
+ */
 static bool
 PlainShape(const dedup::Header &state, dedup::Shape *plain)
 {
@@ -74,12 +75,12 @@ MergeToPlain(const FilterRef &left, const FilterRef &state)
 			AssertUnsealed(merged);
 			return merged;
 		}
-		/* There are more keys than a part of them told. */
+		/* The sample estimated too few keys: try again with a larger body. */
 		pfree(merged);
 	}
 }
 
-/* The merge of two filters of any forms, canonical and not sealed. */
+/* Returns the merge of two filters of any forms, canonical and not sealed. */
 static struct varlena *
 MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 {
@@ -100,9 +101,9 @@ MergeUnsealed(const FilterRef &left, const FilterRef &right, uint64 limit)
 }
 
 /*
- * Whether the union of two exact filters may have to become a body that grows. The hashes come in
- * order: one by one they would crowd the first lines of a small body before it grows. As a whole
- * they get a body that has room for all.
+ * Returns whether the union of two exact filters may become a body that grows. The hashes come in
+ * order. One by one they would crowd the first lines of a small body before it grows; added
+ * together, they get a body with room for all.
  */
 static bool
 GrowsByHashes(const dedup::Header &left, const dedup::Header &right, uint64 limit)

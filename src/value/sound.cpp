@@ -21,7 +21,7 @@ ImageBytes(const struct varlena *value)
 	return VARSIZE(value) - VARHDRSZ;
 }
 
-/* Their checksums apart: that of a canonical image is set last. */
+/* Compares all but the checksums, because that of a canonical image is set last. */
 static bool
 SameHeader(const Header &left, const Header &right)
 {
@@ -40,7 +40,7 @@ AssertAgrees(const struct varlena *value, const Header &header)
 	Assert(SameHeader(read, header));
 }
 
-/* Whether the index finds each hash, and the links pass all of them. */
+/* Returns whether the index finds each hash, and the links pass through all of them. */
 static bool
 IndexHolds(const uint8_t *image, const Header &header)
 {

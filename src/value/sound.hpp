@@ -1,9 +1,9 @@
 /*
- * What must hold of a filter that we have just made or changed. Only servers that are
- * built with assertions look.
+ * Assertions about filters that we have just made or changed. Only servers that are built with
+ * assertions check them.
  *
- * These are for our own images, never for bytes from outside: those are checked in
- * every server, and what is wrong with them is an error.
+ * These are for our own images, never for bytes from outside. Bytes from outside are checked in
+ * every server, and a flaw in them is an error.
  */
 #ifndef STREAMDEDUP_VALUE_SOUND_HPP
 #define STREAMDEDUP_VALUE_SOUND_HPP
@@ -12,16 +12,21 @@
 
 #ifdef USE_ASSERT_CHECKING
 
-/* After every key: the header in hand is the one in the image. O(1). */
+/* After every key: asserts that the header in memory is the one in the image. Takes O(1). */
 extern void AssertAgrees(const struct varlena *value, const dedup::Header &header);
 
-/* After an image was made or merged: so it is, and the index or body holds together. O(size). */
+/*
+ * After an image was made or merged: asserts the same, and that the index or the body is
+ * consistent. Takes O(size).
+ */
 extern void AssertSound(const struct varlena *value, const dedup::Header &header);
 
-/* After a value was finished: it would be accepted from outside. O(size). */
+/*
+ * After a value was finished: asserts that the value would be accepted from outside. Takes O(size).
+ */
 extern void AssertCanonical(const struct varlena *value);
 
-/* The same of one whose checksum is yet to be computed. */
+/* Does the same for a value whose checksum is not computed yet. */
 extern void AssertUnsealed(const struct varlena *value);
 
 #else

@@ -1,6 +1,4 @@
-/*
- * What a filter holds: dedup_count and dedup_stats.
- */
+/* dedup_count and dedup_stats: the contents of a filter in numbers. */
 #include "value/datum.hpp"
 
 using dedup::Header;
@@ -9,8 +7,9 @@ using dedup::Reading;
 /*
  * dedup_count(filter dedup_filter) returns bigint
  *
- * Estimated number of distinct keys held: exact while the filter is, else from the
- * bits that are set; for a window, the keys it still remembers.
+ * Returns the estimated number of distinct keys that the filter holds. It is exact while the filter
+ * is, else estimated from the bits that are set. For a window, these are the keys that it still
+ * remembers.
  */
 DEDUP_FUNCTION(dedup_count)
 {
@@ -22,12 +21,12 @@ DEDUP_FUNCTION(dedup_count)
 /*
  * dedup_stats(filter dedup_filter) returns record
  *
- * For methods without a rate, keys, fpr, fill and fpr_now are NULL. For filters that grow,
- * keys and fill are NULL, bytes_full is the size of the largest such filter, and overfull
- * is true once the filter has reached that size and holds more keys than keep the rate.
- * Those that count sights tell after their parameters how many there were, by how much a
- * frequency may be too high now, and whether a counter, or while exact the number, has come
- * to its end.
+ * For methods without a rate, keys, fpr, fill and fpr_now are NULL. For filters that grow, keys and
+ * fill are NULL, bytes_full is the size of the largest such filter, and overfull is true if the
+ * filter has reached that size and holds more keys than it can hold at its rate. For methods that
+ * count, the parameters also show the number of sights, by how much a frequency may be too high
+ * now, and whether a counter (or, in an exact filter, the number of sights) has reached its
+ * maximum.
  */
 DEDUP_FUNCTION(dedup_stats)
 {

@@ -1,6 +1,6 @@
 /*
- * The transition functions of dedup_agg and approx_count_distinct, and of their forms that take
- * hashes of keys: what runs for every row. What a state is: value/aggregate.hpp.
+ * The transition functions of dedup_agg and approx_count_distinct, and of their forms over hashes
+ * of keys: the code that runs for every row. value/aggregate.hpp describes the states.
  */
 #include "core/sketch.hpp"
 #include "value/aggregate.hpp"
@@ -17,24 +17,24 @@ using dedup::Shape;
 namespace
 {
 
-/* Where the state of an aggregate lives. */
+/* The memory that holds the state of an aggregate. */
 enum class StateType
 {
 	Filter,  /* declared dedup_filter: the executor copies a new value */
 	Internal /* declared internal: we put it into the aggregate's context */
 };
 
-/* Without a prototype, of a filter that grows. */
+/* For aggregates without a prototype, whose filters grow. */
 constexpr double DEFAULT_FPR = 0.01;
 
-/* Of approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
+/* For approx_count_distinct: 2^12 registers, a standard error of 0.57 %. */
 constexpr uint64 COUNT_MEMORY = 16 * 1024;
 
 } /* namespace */
 
 /*
- * What the call site's states are: those of a partial aggregate, or of a whole one. Who calls
- * for another extension merges the states, and so does who wants them as text.
+ * Finds out whether the call site's states are those of a partial aggregate or of a whole one.
+ * Another extension that calls merges the states, and so does a caller that needs them as text.
  */
 static void
 FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
@@ -50,8 +50,9 @@ FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
 }
 
 /*
- * The state of a new group, of a prototype's shape. Those of partial aggregates that grow
- * have a lower rate, since they will be merged: Finish() makes the prototype's of them.
+ * Makes the state of a new group with a prototype's shape. States of partial aggregates that grow
+ * have a lower rate, because they will be merged: Finish() turns them into filters of the
+ * prototype's shape.
  */
 static struct varlena *
 MakeState(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &prototype)
@@ -75,8 +76,9 @@ MakeState(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &prototype)
 }
 
 /*
- * The state of a group without a prototype: of a method that grows, or of so many bytes. It is
- * sized once for the call site, or anew where aggregates of both methods share one.
+ * Makes the state of a group without a prototype: of a method that grows, or of `memory` bytes. It
+ * is sized once for the call site. If aggregates of both methods share a call site, it is sized
+ * again.
  */
 static struct varlena *
 MakeDefault(FunctionCallInfo fcinfo, AggregateSite *site, const dedup::Method &method,
@@ -125,7 +127,7 @@ template <StateType TYPE, int FIRST, bool TAKES_FILTERS> struct ColumnKeys
 		return HashKey(site->keys, fcinfo, NullKeys::Skip, dedup::KeySeedOf(shape), hash);
 	}
 
-	/* The same for keys that have a short way. Returns false for others. */
+	/* Does the same for keys with a fast path. Returns false for others. */
 	static pg_attribute_always_inline bool HashFast(FunctionCallInfo fcinfo, AggregateSite *site,
 													const Shape &shape, uint64 *hash)
 	{
@@ -149,7 +151,10 @@ template <int ARGUMENT> struct HashedKeys
 
 } /* namespace */
 
-/* Whether the state of the last row has more keys than a state that grows holds at its rate. */
+/*
+ * Returns whether the state of the last row has more keys than a growing state can hold at its
+ * rate.
+ */
 static inline bool
 FillsLargestState(const AggregateSite *site)
 {
@@ -158,7 +163,7 @@ FillsLargestState(const AggregateSite *site)
 	return unlikely(header.counters.count > site->most_keys) && header.shape == site->state_shape;
 }
 
-/* Adds a key to a state that has to change its form or to grow. Returns the new value. */
+/* Adds a key to a state that must change its form or grow. Returns the new value. */
 template <StateType STATE>
 static struct varlena *
 AddByGrowing(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value, uint64 hash)
@@ -171,7 +176,7 @@ AddByGrowing(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value
 	if (STATE == StateType::Internal)
 		MemoryContextSwitchTo(AggregateContext(fcinfo));
 	if (FillsLargestState(site))
-		from = MakePlain(SettledState(value)); /* which takes more keys at its rate */
+		from = MakePlain(SettledState(value)); /* a plain filter can hold more keys at its rate */
 	StartFilling(&state, from, LimitOf(site->last.header, site->limit));
 	started = state.value;
 	FillWith(&state, hash, LimitOf(state.header, site->limit));
@@ -183,9 +188,7 @@ AddByGrowing(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value
 	return state.value;
 }
 
-/*
- * Adds this row's key to the state, or to a new one. Called for every row of every dedup_agg.
- */
+/* Adds this row's key to the state, or to a new one. Called for every row of every dedup_agg. */
 template <typename Keys>
 static pg_attribute_always_inline struct varlena *
 AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
@@ -198,7 +201,7 @@ AddKey(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *value)
 	Keys::Start(fcinfo, site);
 	if (unlikely(dedup::CheckAgain(image, VARSIZE(value) - VARHDRSZ, &site->last) !=
 				 dedup::Flaw::kNone))
-		CheckFlat(value, header); /* for its error */
+		CheckFlat(value, header); /* raises its error */
 	if (!Keys::Hash(fcinfo, site, header->shape, &hash))
 		return value;
 	if (likely(!header->canonical()) && likely(!FillsLargestState(site)))
@@ -250,11 +253,11 @@ ContinueGroup(FunctionCallInfo fcinfo, AggregateSite *site, struct varlena *stat
 }
 
 /*
- * Defers this row's key if the state is the last row's, can defer one more key, and the key has a
- * short way to its hash. Most rows of a large group come here; AddKey() does the rest.
+ * Defers this row's key if the state is the last row's and can defer one more key, and the key has
+ * a fast path to its hash. Most rows of a large group end here; AddKey() handles the others.
  *
- * An internal state starts at the call site that adds keys to it, and only that call site moves
- * it. So the state at the last row's place is the last row's, which was checked. A final function
+ * An internal state is made at the call site that adds keys to it, and only that call site moves
+ * it. So the state at the last row's address is the last row's, which was checked. A final function
  * may have settled the state meanwhile, which the list notices.
  */
 template <typename Keys>
@@ -297,7 +300,7 @@ AddToDefault(FunctionCallInfo fcinfo)
 	return AddAnyToDefault<Keys>(fcinfo);
 }
 
-/* The first row's prototype counts. */
+/* The first row's prototype is used. */
 template <typename Keys>
 static pg_noinline Datum
 AddAnyAsPrototype(FunctionCallInfo fcinfo)
@@ -333,14 +336,14 @@ Count(FunctionCallInfo fcinfo)
 
 	if (unlikely(PG_ARGISNULL(0)))
 	{
-		site->sketch = false; /* of another group */
+		site->sketch = false; /* the last state was of another group */
 		return StartGroup<Keys>(fcinfo, site,
 								MakeDefault(fcinfo, site, dedup::CountMethod(), COUNT_MEMORY));
 	}
 	value = GetState(fcinfo);
 	image = (uint8_t *) VARDATA(value);
 
-	/* A sketch's header never changes: most rows come to the same one again. */
+	/* A sketch's header never changes, so most rows find the same one again. */
 	if (likely(site->sketch) &&
 		likely(dedup::SameBody(image, VARSIZE(value) - VARHDRSZ, site->last)))
 	{
@@ -365,8 +368,8 @@ Count(FunctionCallInfo fcinfo)
 /*
  * dedup_agg_trans(state dedup_filter, VARIADIC key "any") returns dedup_filter
  *
- * No aggregate of ours calls this function and the next two. They are for aggregates of others,
- * whose state can be sent.
+ * No aggregate of this extension calls this function and the next two. They are for users' own
+ * aggregates whose state must have a text or binary form.
  */
 DEDUP_FUNCTION(dedup_agg_trans)
 {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the benchmarks beside RedisBloom share. They source it behind test/beside_server.sh, whose
-# folder $tmp it uses.
+# The common functions of the benchmarks beside RedisBloom. They source it after test/beside_server.sh, whose folder
+# $tmp it uses.
 # shellcheck disable=SC2154
 
 # is_redisbloom SOURCE: whether the folder has what redisbloom.sh says.

@@ -1,4 +1,4 @@
-# What the TAP tests of live filters share.
+# The common functions of the TAP tests of live filters.
 package LiveFilter;
 
 use strict;

@@ -1,5 +1,5 @@
-# What the tests share that compare a guard with an oracle: random numbers, random
-# transactions, and scripts whose answers are taken apart.
+# The common functions of the tests that compare a guard with a model: random numbers, random transactions, and
+# scripts whose output is parsed.
 package Oracle;
 
 use strict;

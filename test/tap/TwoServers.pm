@@ -1,4 +1,4 @@
-# Two servers, of which the first reaches the second over postgres_fdw.
+# Starts two servers. The first reaches the second over postgres_fdw.
 package TwoServers;
 
 use strict;

@@ -1,5 +1,5 @@
-# Physical backups keep live filters: pg_basebackup while transactions are open and keys
-# come in, and a copy of a stopped server's files.
+# Physical backups keep live filters: pg_basebackup while transactions are open and keys are being added, and a copy
+# of a stopped server's files.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# An entry that names a tag which its page does not have, in a page whose checksum is right, is
-# XX001 for who settles the page, although another entry of its key is looked at first.
+# An entry names a tag that its page does not have, in a page whose checksum is right. Settling the page raises
+# XX001, even if another entry of the same key is read first.
 
 use strict;
 use warnings;

@@ -1,6 +1,5 @@
-# What a session is told of guards by its very first statement, which has not loaded the
-# library: partitions that are attached and detached, and copies of a table. And that a
-# restore says nothing.
+# The messages about guards that the very first statement of a session raises, which has not loaded the library:
+# partitions that are attached and detached, and copies of a table. A restore raises none.
 
 use strict;
 use warnings;

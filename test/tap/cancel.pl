@@ -1,6 +1,5 @@
-# Calls on large filters that are cancelled: what survives is whole. Each call runs with
-# several timeouts. So it is cancelled at several of its pauses, or not at all: what has to
-# hold does not depend on which.
+# Calls on large filters that are cancelled: the remaining filters are complete. Each call runs with several
+# timeouts, so it is cancelled at several of its pauses, or not at all. The checks do not depend on which.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# A damaged page, without data checksums, is XX001 for whoever meets it, and never a wrong
-# answer: bytes of every kind of region are changed in the files of a stopped server.
+# A damaged page, without data checksums, raises XX001 in every function that reads it, and never causes a wrong
+# answer. Bytes of every kind of region are changed in the files of a stopped server.
 
 use strict;
 use warnings;

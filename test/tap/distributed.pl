@@ -1,7 +1,6 @@
-# Partial aggregation by hand: two servers hold half of the rows each and build filters,
-# the first merges them, and the result is that of one server with all rows. In bytes
-# where the order of keys does not matter, else in answers. The second server has other
-# OIDs, another locale, and shows values in another way.
+# Partial aggregation by hand: two servers hold half of the rows each and build filters, the first server merges
+# them, and the result is that of one server with all rows. The bytes are compared if the order of keys does not
+# matter, else the answers. The second server has other OIDs, another locale, and shows values in another way.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The tables of docs/ that list methods, against what the server says of its methods. Those of the
-# reference are compared by reference.pl.
+# Compares the tables of docs/ that list methods with the server's data about its methods. reference.pl compares
+# those of the reference.
 
 use strict;
 use warnings;

@@ -1,6 +1,5 @@
-# pg_dump and pg_restore in every mode: a restored filter has the parameters of the old
-# one and exactly the keys of the restored rows; where that cannot be, the restore says
-# so instead of losing rows.
+# pg_dump and pg_restore in every mode: a restored filter has the parameters of the old one and exactly the keys of
+# the restored rows. If that is not possible, the restore raises an error instead of losing rows.
 
 use strict;
 use warnings;

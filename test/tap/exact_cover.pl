@@ -1,6 +1,6 @@
-# Whether a filter covers its table must be exact: after crashes, on a standby and after its
-# promotion, for prepared transactions, when transaction ids are old, and in a dump that is
-# restored in any way. A damaged page is an error, and never says that it does.
+# The state whether a filter covers its table must be exact: after crashes, on a standby and after its promotion, for
+# prepared transactions, with old transaction ids, and in a dump that is restored in any way. A damaged page raises
+# an error, and never claims that the filter covers its table.
 
 use strict;
 use warnings;
@@ -132,7 +132,7 @@ is( $standby->safe_psql('postgres', q{SELECT count(*), count(refused), count(pro
 	'1|1|0', 'the view on a standby');
 is($standby->safe_psql('postgres', q{SELECT checked_found, checked_not_found FROM dedup_stats('fs')}), '0|0', 'dedup_stats on a standby');
 is($standby->safe_psql('postgres', q{SELECT problem FROM dedup_guards WHERE filter = 'fu'::regclass}),
-	'its filter: cannot ask unlogged live filter "fu" during recovery', 'an unlogged filter on a standby');
+	'its filter: cannot query unlogged live filter "fu" during recovery', 'an unlogged filter on a standby');
 
 # A snapshot that is older than what the primary has settled: no answer, and not a wrong one.
 # The row that it sees and the filter does not have went before the guard was made.

@@ -1,7 +1,6 @@
-# What becomes of exact guards in dumps, on a standby, after its promotion, and in
-# pg_upgrade: a duplicate is refused wherever its row is, a new row lands, and where a
-# filter came without its keys every row is an error that names the statement which loads
-# them. (exact_cover.pl has what covers what; here it is what guards do.)
+# Exact guards in dumps, on a standby, after its promotion, and in pg_upgrade: a duplicate is refused wherever its
+# row is, and a new row is inserted. If a filter was restored without its keys, every row raises an error that names
+# the statement which loads them. (exact_cover.pl tests which filter covers which table; this file tests the guards.)
 
 use strict;
 use warnings;

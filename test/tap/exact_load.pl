@@ -1,7 +1,6 @@
-# The keys that a load has added: they are on a standby, survive a crash if the load has
-# committed, and are gone if not. wal_consistency_checking = all compares every page that is
-# replayed with that of the primary. And what the first statement of a session, which has not
-# loaded the library, does below an exact guard.
+# The keys that a load has added: they are on a standby, survive a crash if the load has committed, and are gone if
+# not. wal_consistency_checking = all compares every replayed page with that of the primary. Also tests the first
+# statement of a session, which has not loaded the library, under an exact guard.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Exact guards by time after a crash, in dumps, on a promoted standby, and after loads that were
-# rolled back. The filter then knows as before which rows it need not have: those that are
-# older than the window. So a row that is late, and near one of these, is refused.
+# Exact guards by time after a crash, in dumps, on a promoted standby, and after loads that were rolled back. The
+# filter must still know that it need not have the keys of rows older than the window. So a late row near one of
+# these is refused.
 
 use strict;
 use warnings;

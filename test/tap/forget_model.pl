@@ -1,7 +1,7 @@
-# Random programs of nested savepoints that add and forget keys, beside a simple model: a stack
-# of sets of keys. Two writers have keys of their own in the same few pages. Every answer is that
-# of the model; so is what others see when a transaction has ended, what old snapshots see, and
-# what is left after a crash. Pages of filters that grow split meanwhile. FORGET_MODEL_SEED and FORGET_MODEL_ROUNDS run others.
+# Random programs of nested savepoints that add and forget keys, compared with a simple model: a stack of sets of
+# keys. Two writers have keys of their own in the same few pages. The model predicts every answer, what other
+# sessions see when a transaction has ended, what old snapshots see, and what is left after a crash. Pages of filters
+# that grow split meanwhile. FORGET_MODEL_SEED and FORGET_MODEL_ROUNDS run others.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# docs/format.md and test/format/reader.py, which was written from that page alone: the server
-# and the reader write the same bytes for the same keys, answer alike, count alike, and refuse
-# the same damaged bytes. All numbers on the page are compared with both.
+# Compares the server with test/format/reader.py, which was written only from docs/format.md. Both write the same
+# bytes for the same keys, give the same answers and counts, and refuse the same damaged bytes. All numbers on the
+# page are compared with both.
 
 use strict;
 use warnings;

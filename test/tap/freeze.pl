@@ -1,6 +1,6 @@
-# Old transactions: after VACUUM FREEZE of everything and truncation of the commit log
-# nobody can say any more how a transaction ended, so a filter must have settled that
-# before. Committed keys are duplicates afterwards, and aborted ones new.
+# Old transactions: after VACUUM FREEZE of everything and truncation of the commit log, the server does not know any
+# more how a transaction ended. So a filter must have settled its entries before. Committed keys are duplicates
+# afterwards, and aborted ones are new.
 
 use strict;
 use warnings;

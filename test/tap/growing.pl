@@ -1,6 +1,6 @@
-# Live filters that grow, under crashes and on a standby: whatever the moment, no committed key is
-# missing, and no other one is there. All of it under wal_consistency_checking = generic, which
-# compares every page that is replayed with that of the primary.
+# Live filters that grow, under crashes and on a standby: at any moment, no committed key is missing, and no other
+# key is there. All of it runs with wal_consistency_checking = generic, which compares every replayed page with that
+# of the primary.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
-# Guards whose rows free their keys, by an oracle: the filter has exactly the keys of the table.
-# Random transactions of two sessions with savepoints, on partitions, and crashes in the middle
-# of them; prepared transactions; a standby; a dump; a subscriber; sessions that have not loaded
-# the library. GUARD_FORGET_SEED and GUARD_FORGET_ROUNDS run others.
+# Guards whose deleted rows free their keys. The filter must have exactly the keys of the table. Random transactions
+# of two sessions with savepoints, on partitions, and crashes in the middle of them; prepared transactions; a
+# standby; a dump; a subscriber; sessions that have not loaded the library. GUARD_FORGET_SEED and GUARD_FORGET_ROUNDS
+# run others.
 
 use strict;
 use warnings;

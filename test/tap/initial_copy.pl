@@ -1,6 +1,6 @@
-# Logical replication FOR ALL TABLES copies live filters' pages too. Between two servers
-# with equal DDL and random seeds, pages mean other keys: the copy of the filter fails and
-# says why, and loads nothing, while the other tables arrive. With equal seeds it works.
+# Logical replication FOR ALL TABLES copies live filters' pages, too. If two servers have equal DDL and random seeds,
+# pages mean other keys on the other server: the copy of the filter fails with an error that says why, and loads
+# nothing, while the other tables are copied. With equal seeds it works.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# How the library gets into a session, and what becomes of a setting that was made before.
+# How the library is loaded into a session, and the effect of a setting that was made before.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# ManualPage.pm, by which manual.pl reads the pages of the manual: what it takes for a block, the
-# faults that it finds in a page, and what it finds wrong in an output. Needs no server.
+# ManualPage.pm, with which manual.pl reads the pages of the manual: which blocks it finds, the faults that it finds
+# in a page, and what it finds wrong in an output. Needs no server.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Need C4: check-then-insert races, with many sessions at once. Two deliveries of one key
-# never both come in, and none is refused without the other having landed.
+# Need C4: check-then-insert races, with many sessions at once. Two deliveries of one key are never both stored, and
+# none is refused unless the other one was stored.
 
 use strict;
 use warnings;

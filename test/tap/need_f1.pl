@@ -1,6 +1,6 @@
-# Need F1: a restore runs with an empty search_path, and COPY fires triggers. Nothing may
-# be looked up by a bare name: not the extension in a schema of its own, not the filter,
-# not columns that need quoting.
+# Need F1: a restore runs with an empty search_path, and COPY fires triggers. No name may be looked up without its
+# schema: not that of the extension, which is in a schema of its own, nor of the filter, nor columns that need
+# quoting.
 
 use strict;
 use warnings;

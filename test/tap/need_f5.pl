@@ -1,5 +1,5 @@
-# Need F5: ordinary triggers are silent for replicated rows, so is the guard: a subscriber
-# takes what the publisher has let in. With ENABLE ALWAYS it guards the subscriber too.
+# Need F5: ordinary triggers do not fire for replicated rows, and neither does the guard: a subscriber stores the
+# rows that the publisher has accepted. With ENABLE ALWAYS the guard also applies on the subscriber.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Need F6: settings kept in tables vanish in the dump. A live filter's definition is part
-# of the relation that pg_dump writes anyway, its contents too.
+# Need F6: settings that are kept in tables are missing from a dump. A live filter's definition and its contents are
+# part of the relation, which pg_dump writes anyway.
 
 use strict;
 use warnings;

@@ -33,8 +33,8 @@ sub guard
 	return "SELECT dedup_guard('$table', '$filter', '{id}', '$mode'$option)";
 }
 
-# What becomes of a row: its SQLSTATE if it raises one, else how many rows it adds and how many
-# of these are marked. Nothing stays.
+# Returns what happens to a row: its SQLSTATE if it raises one, else how many rows it adds and how many of these are
+# marked. The change is rolled back.
 sub fate
 {
 	my ($table, $id, $at) = @_;
@@ -44,7 +44,7 @@ sub fate
 }
 sub refused { return { skip => '0|0', reject => '23505', mark => '1|1' }->{$mode} }
 
-# All of some rows are there once, and none is marked.
+# Checks that each of some rows exists once, and none is marked.
 sub rows_are_there
 {
 	my ($table, $count, $what) = @_;

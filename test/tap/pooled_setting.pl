@@ -1,7 +1,6 @@
-# A pooler in transaction mode: what one client sets for the session, the next client of the
-# same server connection finds. dedup_approximate_distinct(true, is_local => true) ends with
-# the transaction. Two clients share a connection by hand; where PgBouncer is installed, they
-# share one through it, too.
+# A pooler in transaction mode: a setting that one client makes for the session applies to the next client of the
+# same server connection. dedup_approximate_distinct(true, is_local => true) ends with the transaction. Two clients
+# share a connection by hand; if PgBouncer is installed, they also share one through it.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
-# A streaming standby: it answers as its primary does, from the same pages; asking works
-# there and never waits, adding is an error; promoted, it knows what was committed. All
-# of it under wal_consistency_checking = all, which compares every page that is replayed
-# with that of the primary, and with few buffers, so that pages come and go.
+# A streaming standby: it answers as its primary does, from the same pages. Lookups work there and never wait; adding
+# raises an error. After its promotion, it knows what was committed. All of it runs with wal_consistency_checking =
+# all, which compares every replayed page with that of the primary, and with few buffers, so that pages are evicted
+# and read again.
 
 use strict;
 use warnings;
@@ -94,7 +94,7 @@ like(messages($standby, 'postgres', "SELECT is_new('old', 1)"),
 isnt(sqlstate($standby, 'postgres', "SELECT dedup_seen('forgetful', 1)"),
 	'', 'an unlogged filter cannot be asked there');
 is($standby->safe_psql('postgres', q{SELECT name, kind, problem FROM dedup_filters WHERE problem IS NOT NULL}),
-	'forgetful||cannot ask unlogged live filter "forgetful" during recovery', 'and dedup_filters says so');
+	'forgetful||cannot query unlogged live filter "forgetful" during recovery', 'and dedup_filters says so');
 
 # the primary goes on, and goes away
 $open->query('COMMIT');

@@ -1,4 +1,4 @@
-// The method a2 as a table of functions: a2.hpp has them.
+// The table of functions of the method a2. The functions are in a2.hpp.
 
 #include "a2.hpp"
 

@@ -1,25 +1,25 @@
 // a2: Aging Bloom filter with two active buffers, a window by last sight.
 //
-// Paper: Yoon, "Aging Bloom Filter with Two Active Buffers for Dynamic Sets" (TKDE
-// 2010). Two Bloom filters of half the bits each; both answer. A key that cache 1 has
-// changes nothing; any other, cache 2's keys too, is set in cache 1. When cache 1
+// Paper: Yoon, "Aging Bloom Filter with Two Active Buffers for Dynamic Sets" (TKDE 2010). There are
+// two Bloom filters, each with half of the bits, and a lookup reads both. A key that cache 1 holds
+// changes nothing. Any other key, also one that cache 2 holds, is set in cache 1. When cache 1
 // holds na keys and one more comes, cache 2 is emptied and the two change places.
 //
-// Each has the rate fa = 1 - sqrt(1 - fpr), so that both together have fpr:
-// k = round(log2 1/fa), m half the bits, na = floor(-(m/k) ln(1 - fa^(1/k))).
+// Each cache has the rate fa = 1 - sqrt(1 - fpr), so that both together have fpr: k = round(log2
+// 1/fa), m is half of the bits, na = floor(-(m/k) ln(1 - fa^(1/k))).
 //
-// Promise: a key is answered duplicate as long as no more than na other distinct keys
-// were added since its last sight, without exception: to lose it takes a whole cache of
-// others after the one that it is in. At best 2 na are remembered. Right after the
-// caches changed places the rate is half of fpr, just before it is fpr; a little more where
-// fpr is high, since a key that cache 1 takes for its own does not count: 0.0101 at 0.01,
+// Promise: a key is always reported as a duplicate as long as no more than na other distinct keys
+// were added since its last sight. The filter loses a key only after a whole cache of other keys
+// has followed the cache that holds it. It remembers 2 na keys at most. The rate is half of fpr
+// right after the caches changed places, and fpr just before that. It is a little higher where fpr
+// is high, because a key that cache 1 reports by a false positive does not count: 0.0101 at 0.01,
 // 0.104 at 0.1, 0.33 at 0.3.
 //
-// Cost: the bits of the two caches for one position lie side by side, so a key touches k
-// lines and not 2k. 2.9 (1 + log2(1/fpr)) bits a key of the promised window: 22 at 0.01.
-// One key in na sweeps the whole body to empty half its bits: 0.03 ms a MiB.
-// State: bit 2p + c is position p of buffer c. Counters::state is the buffer that is
-// cache 1, Counters::count the keys set in it.
+// Cost: the bits of the two caches for one position are neighbours, so a key touches k lines and
+// not 2k. 2.9 (1 + log2(1/fpr)) bits a key of the promised window: 22 at 0.01. One key in na sweeps
+// the whole body to empty half of its bits: 0.03 ms a MiB.
+// State: bit 2p + c is position p of buffer c. Counters::state is the buffer that is cache 1;
+// Counters::count is the number of keys set in it.
 
 #ifndef STREAMDEDUP_CORE_METHODS_A2_HPP_
 #define STREAMDEDUP_CORE_METHODS_A2_HPP_
@@ -37,14 +37,14 @@ namespace dedup::a2 {
 
 inline constexpr unsigned kMaxK = 32;
 inline constexpr size_t kGranule = 8;
-inline constexpr uint64_t kEvenBits = 0x5555555555555555u;  // buffer 0 of every position
+inline constexpr uint64_t kEvenBits = 0x5555555555555555u;  // the bits of buffer 0
 
 inline unsigned K(const Shape& shape) noexcept {
   return static_cast<unsigned>(shape.detail & 0xff);
 }
-// na: how many keys fill a cache.
+// Returns na, the number of keys that fill a cache.
 inline uint64_t CacheKeys(const Shape& shape) noexcept { return shape.detail >> 8; }
-// m: the bits of one cache.
+// Returns m, the number of bits of one cache.
 inline uint64_t CacheBits(const Shape& shape) noexcept { return uint64_t{shape.bytes} * 4; }
 
 inline constexpr OptionSpec kOptions[] = {kFprOption, kKeysOption};
@@ -89,7 +89,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// Where a position's two bits are: `shift` and the bit above it.
+// The place of a position's two bits: `shift` and the bit above it.
 struct Place {
   size_t byte;
   unsigned shift;
@@ -121,7 +121,7 @@ inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
       n, [&](size_t j) DEDUP_ALWAYS_INLINE { FetchKey(body, bits, k, hashes[j]); },
       [&](size_t j) DEDUP_ALWAYS_INLINE {
         Place places[kMaxK];
-        unsigned found = 3;  // in which of the two buffers
+        unsigned found = 3;  // the buffers in which all positions so far are set
         for (unsigned i = 0; i < k; ++i) {
           places[i] = PlaceOf(hashes[j], i, bits);
           found &= static_cast<unsigned>(body[places[i].byte]) >> places[i].shift;
@@ -155,7 +155,7 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
       });
 }
 
-// Asking first loses no key: one that cache 1 answers for has all its bits there.
+// Testing first loses no key: if cache 1 reports a key, it has all bits of the key.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   return TestAndAdd(shape, counters, body, hashes, n, nullptr);
@@ -163,10 +163,11 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// Cache 1 with cache 1, cache 2 with cache 2, and the larger count: no key of either
-// is dropped, and those of either cache 1 stay for na keys more. Keys of the cache 2 of
-// the input with the smaller count may go earlier than they would have. Until the caches
-// were emptied twice the rate is up to that of twice as full ones.
+// Merges cache 1 with cache 1, cache 2 with cache 2, and takes the larger count. So no key of
+// either filter is dropped, and the keys of both caches 1 stay for na more keys. If the counts
+// differ, the keys of cache 2 of the input with the smaller count may be dropped earlier than they
+// would have been. Until the caches were emptied twice, the rate may be as high as that of twice as
+// full caches.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const bool crossed = counters->state != other_counters.state;
@@ -191,7 +192,7 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   const double bits = static_cast<double>(CacheBits(shape));
   const int k = static_cast<int>(K(shape));
   Reading reading;
-  // A key in both caches has the same positions in both, and counts once.
+  // A key in both caches has the same positions in both, and is counted once.
   reading.count = KeysFromClear(1 - static_cast<double>(either) / bits, 1, bits, k);
   reading.fpr = 1 - (1 - IntPower(static_cast<double>(set[0]) / bits, k)) *
                         (1 - IntPower(static_cast<double>(set[1]) / bits, k));

@@ -1,4 +1,4 @@
-// The method apbf as a table of functions: apbf.hpp has them.
+// The table of functions of the method apbf. The functions are in apbf.hpp.
 
 #include "apbf.hpp"
 

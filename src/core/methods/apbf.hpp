@@ -1,27 +1,27 @@
 // apbf: Age-Partitioned Bloom Filter, a window in generations of bits.
 //
-// Paper: Shtul, Baquero and Almeida, "Age-Partitioned Bloom Filters" (arXiv 2001.03147,
-// 2020). k + l slices of m bits in a row, youngest first. Every element is set in the k
-// youngest, one position each; a key is known while any k slices in a row have it. After
-// g insertions that changed a bit the oldest slice is emptied and becomes the youngest.
-// g = max(1, floor(m ln2 / k)) fills a slice to one half over its k generations.
+// Paper: Shtul, Baquero and Almeida, "Age-Partitioned Bloom Filters" (arXiv 2001.03147, 2020).
+// There are k + l slices of m bits in a row, the youngest first. Every element is set in the k
+// youngest slices, in one position each. A key is known while any k slices in a row have it. After
+// g insertions that changed a bit, the oldest slice is emptied and becomes the youngest. g = max(1,
+// floor(m ln2 / k)) fills a slice to one half during its k generations.
 //
-// Promise: a key is answered duplicate as long as fewer than l g counted insertions lie
-// between, without exception. A sight counts if it changed a bit: each distinct key does,
-// a repeat at most once a generation. So the window is l g distinct keys where none comes
-// twice, and may be fewer of them where keys come again; never fewer than g.
+// Promise: a key is always reported as a duplicate as long as fewer than l g counted insertions
+// have followed it. A sight is counted if it changed a bit. The first sight of a key always does; a
+// repeat does so at most once a generation. So the window is l g distinct keys if no key comes
+// twice. It may be fewer distinct keys if keys come again, but never fewer than g.
 //
-// The rate of (k, l) just before a generation ends is the same at any size: 0.15 %
-// for k = 10, l = 7 (0.10 % on average). Those two are taken unless fpr is less; then, or
-// where one of the two is given, k and l are those with rate fpr and the most keys in the
-// memory. Where both are given, fpr is not looked at. Slices have at least 64 bits, but
-// where k and l are given: shorter ones may by chance be far fuller than half.
+// The rate of (k, l) just before a generation ends is the same at any size: 0.15 % for k = 10, l =
+// 7 (0.10 % on average). These two are taken unless fpr is lower. If fpr is lower, or if one of the
+// two is given, k and l are those that keep the rate fpr and hold the most keys in the memory. If
+// both are given, fpr is ignored. Slices have at least 64 bits, because shorter slices may by
+// chance be far fuller than half. If k and l are given, slices may be shorter.
 //
-// Cost: k lines a key, and a few to ask. (k + l) k / (l ln 2) bits a key of the window:
-// 35 for k = 10, l = 7; 27 for the k and l taken at 0.001. The end of a generation empties
-// one slice, k / ln 2 bits a counted key.
-// State: the slices, packed. Counters::state is how many generations have ended, modulo
-// k (k + l); Counters::count the insertions counted in the current one.
+// Cost: k lines a key to add, and fewer to look up. (k + l) k / (l ln 2) bits a key of the window:
+// 35 for k = 10, l = 7; 27 for the k and l taken at 0.001. The end of a generation empties one
+// slice, k / ln 2 bits a counted key.
+// State: the slices, packed. Counters::state is the number of generations that have ended, modulo k
+// (k + l). Counters::count is the number of insertions counted in the current generation.
 
 #ifndef STREAMDEDUP_CORE_METHODS_APBF_HPP_
 #define STREAMDEDUP_CORE_METHODS_APBF_HPP_
@@ -55,35 +55,35 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// A slice: where it lies, and which of a key's k positions it takes. Both go with the
-// generation in which it was the youngest, modulo k + l and modulo k, so that any k in a
-// row take different positions; that slices k apart take the same one is of no use to a
-// row, and lets filters be merged that are k generations apart.
+// The place of a slice, and which of a key's k positions it stores. Both follow from the generation
+// in which the slice was the youngest, modulo k + l and modulo k. So any k slices in a row store
+// different positions. Slices k apart store the same position. This does not help a row, but lets
+// filters be merged whose generations differ by k.
 struct Slice {
   unsigned place;
   unsigned position;
 };
 
-// Slice i, 0 being the youngest.
+// Returns slice i; slice 0 is the youngest.
 inline Slice SliceAt(const Layout& layout, const Counters& counters, unsigned i) noexcept {
   const unsigned all = layout.k * layout.slices();
   const unsigned opened = (counters.state + all - i % all) % all;
   return {opened % layout.slices(), opened % layout.k};
 }
 
-// The next older slice.
+// Moves on to the next older slice.
 inline void StepOlder(const Layout& layout, Slice* slice) noexcept {
   slice->place = (slice->place == 0 ? layout.slices() : slice->place) - 1;
   slice->position = (slice->position == 0 ? layout.k : slice->position) - 1;
 }
 
-// The slice k younger: its position is the same.
+// Moves on to the slice that is k slices younger; its position is the same.
 inline void StepYoungerByK(const Layout& layout, Slice* slice) noexcept {
   slice->place += layout.k;
   if (slice->place >= layout.slices()) slice->place -= layout.slices();
 }
 
-// A key's position number i in any slice that takes it.
+// Returns a key's position number i in any slice that stores this position.
 inline uint64_t PositionOf(const Layout& layout, uint64_t hash, unsigned i) noexcept {
   return FastRange(Derived(hash, i), layout.slice_bits);
 }
@@ -92,8 +92,8 @@ inline bool IsSet(const uint8_t* body, uint64_t bit) noexcept {
   return (body[bit / 8] >> (bit % 8) & 1) != 0;
 }
 
-// Slices of which the keys of a batch ask first, and in which they are set first: they
-// stay the same until a generation ends.
+// The first slices in which the keys of a batch are looked up and set. They stay the same until a
+// generation ends.
 struct Start {
   Slice ask;  // slice l
   Slice set;  // slice 0
@@ -102,9 +102,9 @@ inline Start StartOf(const Layout& layout, const Counters& counters) noexcept {
   return {SliceAt(layout, counters, layout.l), SliceAt(layout, counters, 0)};
 }
 
-// The paper's search for k slices in a row, from the oldest row that there can be: a
-// slice without the key rules out every row that has it, so the search goes on k slices
-// younger, with what was found between as the end of that row.
+// Searches k slices in a row that have the key, as the paper does, from the oldest row on. A slice
+// without the key rules out every row that contains it. So the search goes on k slices younger, and
+// the slices found in between become the end of that row.
 template <typename Position>
 inline bool Ask(const Layout& layout, const uint8_t* body, Slice slice,
                 Position position) noexcept {
@@ -163,12 +163,13 @@ inline void Remember(const Shape& shape, const Layout& layout, Counters* counter
   }
 }
 
-// Adds keys; asks too, where `seen` is not null.
+// Adds keys. If `seen` is not null, tests them, too.
 inline void AddAll(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                    size_t n, uint8_t* seen) noexcept {
   const Layout layout = LayoutOf(shape);
   Start start = StartOf(layout, *counters);
-  // Of the keys whose lines are being fetched: those of this group and of the next.
+  // The positions of keys whose lines are being prefetched: those of this group and of the next
+  // one.
   uint64_t positions[2 * kKeysAhead][kMaxK];
   InGroups<kKeysAhead>(
       n,
@@ -181,7 +182,7 @@ inline void AddAll(const Shape& shape, Counters* counters, uint8_t* body, const 
           PrefetchToWrite(body + (slice.place * layout.slice_bits + position) / 8);
           StepOlder(layout, &slice);
         }
-        if (seen != nullptr && layout.l >= layout.k) {  // else it is one of those
+        if (seen != nullptr && layout.l >= layout.k) {  // without `ask`, it is one of those
           Prefetch(body + (start.ask.place * layout.slice_bits + of_key[start.ask.position]) / 8);
         }
       },
@@ -227,7 +228,7 @@ inline void Contains(const Shape& shape, const Counters& counters, const uint8_t
 
 inline constexpr unsigned kWordBits = 56;
 
-// Runs visit(first bit within the slice, how many) over the words of a slice.
+// Runs visit(first bit within the slice, number of bits) over the words of a slice.
 template <typename Visit>
 inline void ForEachSliceWord(const Layout& layout, Visit visit) noexcept {
   ForPieces(layout.slice_bits, kPieceBytes * 8 / kWordBits * kWordBits,
@@ -249,7 +250,7 @@ inline uint64_t CountSlice(const Shape& shape, const Layout& layout, const Count
   return set;
 }
 
-// Bits set in the `count` oldest slices.
+// Returns how many bits are set in the `count` oldest slices.
 inline uint64_t CountOldest(const Shape& shape, const Layout& layout, const Counters& counters,
                             const uint8_t* body, unsigned count) noexcept {
   uint64_t set = 0;
@@ -259,21 +260,21 @@ inline uint64_t CountOldest(const Shape& shape, const Layout& layout, const Coun
   return set;
 }
 
-// OR with the youngest slices aligned. Slices can be put together only if they take the
-// same positions of a key, that is, if the two filters' generations agree modulo k. Where
-// they do not, one of the two first has generations ended, without keys, until they do:
-// the one that loses fewer bits by that, fewer generations, or the other's to come next.
-// It loses its oldest keys, j generations of l if j have to be ended, j less than k; all
-// others of both inputs are found. Two full filters of k = 10, l = 7 at random generations
-// keep 0.90 of their windows, the worse of two that are k / 2 apart 0.49. Where the
-// generations agree no key is dropped and the larger count is taken. The rate is that of
-// slices twice as full, until generations pass.
+// Merges by OR, with the youngest slices aligned. Two slices can be merged only if they store the
+// same position of a key, so the two filters' generations must agree modulo k. If they do not,
+// generations of one filter are first ended, without keys, until they do. The filter chosen for
+// this is the one that loses fewer bits, then the one that needs fewer generations, then the one
+// whose generation ends first. It loses its oldest keys: j generations of l, where j is the number
+// of ended generations, less than k. All other keys of both inputs are found. Two full filters of k
+// = 10, l = 7 at random generations keep 0.90 of their windows. Of two filters that are k / 2
+// apart, the worse one keeps 0.49. If the generations agree, no key is dropped, and the larger
+// count is taken. The rate is that of slices twice as full, until generations pass.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
   const unsigned behind =
       (other_counters.state % layout.k + layout.k - counters->state % layout.k) %
-      layout.k;  // this one is
+      layout.k;  // this filter is
   unsigned other_ends = 0;
   if (behind == 0) {
     if (other_counters.count > counters->count) counters->count = other_counters.count;
@@ -312,9 +313,8 @@ inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*
   }
   Reading reading;
   reading.fpr = RunRate(layout.k, layout.slices(), [&](unsigned i) { return fills[i]; });
-  // Slice l has the keys of the k generations before the last that is remembered, slice
-  // l - k those of the k before, and so on. A key set again after k generations counts
-  // in each.
+  // Slice l has the keys of the oldest k generations that are remembered, slice l - k those of the
+  // next k generations, and so on. A key that was set again after k generations counts in each.
   for (int i = static_cast<int>(layout.l); i >= 0; i -= static_cast<int>(layout.k)) {
     reading.count += KeysFromClear(1 - fills[i], 1, bits, 1);
   }

@@ -1,5 +1,5 @@
-// How an Age-Partitioned Bloom Filter (apbf.hpp) is sized: its parameters, the rate that
-// they have, and which are taken for a rate.
+// The sizes of an Age-Partitioned Bloom Filter (apbf.hpp): its parameters, their rate, and the
+// choice of parameters for a rate.
 
 #ifndef STREAMDEDUP_CORE_METHODS_APBF_SIZES_HPP_
 #define STREAMDEDUP_CORE_METHODS_APBF_SIZES_HPP_
@@ -18,13 +18,13 @@ inline constexpr unsigned kMaxSlices = kMaxK + kMaxL;
 inline constexpr unsigned kDefaultK = 10;
 inline constexpr unsigned kDefaultL = 7;
 inline constexpr size_t kGranule = 8;
-inline constexpr uint64_t kLeastSliceBits = 64;  // but where k and l are given
+inline constexpr uint64_t kLeastSliceBits = 64;  // unless k and l are given
 inline constexpr double kLn2 = 0.69314718055994531;
 
 struct Layout {
   unsigned k;
   unsigned l;
-  uint64_t generation;  // g: counted insertions after which it ends
+  uint64_t generation;  // g: number of counted insertions after which a generation ends
   uint64_t slice_bits;  // m
 
   unsigned slices() const noexcept { return k + l; }
@@ -48,12 +48,14 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 
 // ---- rates ------------------------------------------------------------------
 
-// Calls visit(s, rate) for s = 0, 1, ... slices - k: the probability that k slices in a
-// row have a new key, among the first k + s, where slice i has it with probability
-// fill(i). A first such row ends at i if slice i - k has it not and no row ended before.
+// Calls visit(s, rate) for s = 0, 1, ... slices - k. `rate` is the probability that a new key is in
+// k slices in a row among the first k + s slices, where slice i has the key with probability
+// fill(i). The first such row ends at i if slice i - k does not have the key and no row ended
+// before.
 template <typename Fill, typename Visit>
 inline void ForEachRun(unsigned k, unsigned slices, Fill fill, Visit visit) noexcept {
-  double fills[kMaxSlices] = {}, found[kMaxSlices] = {};  // found[i]: in slices 0 .. i
+  // found[i]: probability of a row in slices 0 .. i
+  double fills[kMaxSlices] = {}, found[kMaxSlices] = {};
   for (unsigned i = 0; i < slices; ++i) {
     fills[i] = fill(i);
     if (i + 1 < k) continue;
@@ -73,14 +75,14 @@ inline double RunRate(unsigned k, unsigned slices, Fill fill) noexcept {
   return last;
 }
 
-// The rate when `generations` have ended and the current one has `keys` insertions.
+// Returns the rate when `generations` have ended and the current generation has `keys` insertions.
 inline double RateAt(const Layout& layout, uint64_t generations, double keys) noexcept {
   const double full = static_cast<double>(layout.generation);
   const double bits = static_cast<double>(layout.slice_bits);
   return RunRate(layout.k, layout.slices(), [&](unsigned i) {
-    // Slice i was one of the youngest from generation G - i on, k of them long.
+    // Slice i was one of the youngest for k generations, from generation G - i on.
     const uint64_t from = generations > i ? generations - i : 0;
-    const uint64_t to = generations + layout.k;  // less i, and not included
+    const uint64_t to = generations + layout.k;  // minus i; not included
     double held = i < layout.k ? keys : 0;
     const uint64_t end = i < layout.k ? generations : (to > i ? to - i : 0);
     if (end > from) held += static_cast<double>(end - from) * full;
@@ -88,7 +90,7 @@ inline double RateAt(const Layout& layout, uint64_t generations, double keys) no
   });
 }
 
-// Just before a generation ends, when all slices have been through k of them.
+// Returns the rate just before a generation ends, when all slices have had k generations.
 inline double MostRate(const Layout& layout) noexcept {
   return RateAt(layout, layout.slices() - 1, static_cast<double>(layout.generation));
 }
@@ -100,7 +102,8 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   if (generations >= layout.slices()) return MostRate(layout);
   const auto ended = static_cast<uint64_t>(generations);
   const double now = RateAt(layout, ended, keys - generations * full);
-  // It falls when a generation ends: what it was is given until it is passed.
+  // The rate falls when a generation ends. The rate before that is returned until the current one
+  // exceeds it.
   const double before = ended > 0 ? RateAt(layout, ended - 1, full) : 0;
   return now > before ? now : before;
 }
@@ -112,13 +115,13 @@ inline void SetSizes(unsigned k, unsigned l, uint64_t generation, Shape* shape) 
   shape->detail = k | l << 8 | generation << 16;
 }
 
-// floor(m ln2 / k), which may be 0.
+// Returns floor(m ln2 / k), which may be 0.
 inline uint64_t GenerationOf(uint64_t bits, unsigned k, unsigned l) noexcept {
   const uint64_t slice_bits = bits / (k + l);
   return static_cast<uint64_t>(static_cast<double>(slice_bits) * kLn2 / k);
 }
 
-// For each k the largest l that keeps the rate, 0 if none does.
+// Finds for each k the largest l that keeps the rate, or 0 if none does.
 inline void LargestLs(double fpr, unsigned largest[kMaxK + 1]) noexcept {
   for (unsigned k = 1; k <= kMaxK; ++k) {
     largest[k] = 0;

@@ -1,4 +1,4 @@
-// The method b_dbf as a table of functions: b_dbf.hpp has them.
+// The table of functions of the method b_dbf. The functions are in b_dbf.hpp.
 
 #include "b_dbf.hpp"
 

@@ -1,27 +1,27 @@
 // b_dbf: Block Decaying Bloom filter, a window of stream elements.
 //
-// Paper: Shen and Zhang, "Improved Approximate Detection of Duplicates for Data Streams
-// over Sliding Windows" (JCST 2008). A Bloom filter of counters: every element, duplicates
-// too, sets its k counters to b; after every `age` elements all counters that are not zero
-// lose 1. A key is known while none of its counters is zero. The stream is thus cut into
-// blocks of `age` elements, of which the last b are remembered.
+// Paper: Shen and Zhang, "Improved Approximate Detection of Duplicates for Data Streams over
+// Sliding Windows" (JCST 2008). It is a Bloom filter of counters. Every element, duplicates too,
+// sets its k counters to b. After every `age` elements, all counters that are not zero are
+// decremented. A key is known while none of its counters is zero. So the stream is cut into blocks
+// of `age` elements, and the last b blocks are remembered.
 //
-// m = floor(bits / w) counters of w = ceil(log2(b + 1)) bits, k = round(log2 1/fpr),
-// W = floor(-(m/k) ln(1 - fpr^(1/k)) (b - 1)/b), age = max(1, floor(W / (b - 1))).
+// m = floor(bits / w) counters of w = ceil(log2(b + 1)) bits, k = round(log2 1/fpr), W =
+// floor(-(m/k) ln(1 - fpr^(1/k)) (b - 1)/b), age = max(1, floor(W / (b - 1))).
 //
-// Promise: a key is answered duplicate as long as no more than (b - 1) age stream elements
-// came since its last sight, without exception. That is the window; it is W but for what
-// the division leaves, fewer than b - 1. It counts elements: a stream that repeats one key
-// pushes the others out. The rate is fpr when the last b age elements are distinct, less
-// with duplicates among them.
+// Promise: a key is always reported as a duplicate as long as no more than (b - 1) age stream
+// elements came since its last sight. That number is the window; because of the division it is
+// smaller than W by fewer than b - 1. The window counts elements: a stream that repeats one key
+// pushes the other keys out. The rate is fpr when the last b age elements are distinct, and lower
+// if there are duplicates among them.
 //
-// An element is first answered, then the counters are aged if it is time, then it is set:
-// asking and adding give the same answer.
+// An element is first tested, then the counters are aged if it is time, then the element is set. So
+// a lookup and an add give the same answer.
 //
-// Cost: k lines a key, 1.44 w b/(b - 1) log2(1/fpr) bits a key of the window: 33.6 at 0.01
-// with b = 7. Ageing sweeps the whole body: one element in `age` waits for it, about
-// 0.15 ms a MiB; spread over the elements that is about 3 words each.
-// State: the counters, packed; Counters::count is the elements since the last ageing.
+// Cost: k lines a key, 1.44 w b/(b - 1) log2(1/fpr) bits a key of the window: 33.6 at 0.01 with b =
+// 7. Ageing sweeps the whole body. One element in `age` waits for it, about 0.15 ms a MiB; per
+// element these are about 3 words.
+// State: the counters, packed. Counters::count is the number of elements since the last ageing.
 
 #ifndef STREAMDEDUP_CORE_METHODS_B_DBF_HPP_
 #define STREAMDEDUP_CORE_METHODS_B_DBF_HPP_
@@ -46,8 +46,8 @@ inline constexpr size_t kGranule = 8;
 
 struct Layout {
   unsigned k;
-  unsigned b;    // what a counter is set to
-  uint64_t age;  // elements from one ageing to the next
+  unsigned b;    // the value to which an element sets its counters
+  uint64_t age;  // number of elements between two ageings
   unsigned width;
   uint64_t counters;
 };
@@ -63,7 +63,7 @@ inline Layout LayoutOf(const Shape& shape) noexcept {
 }
 
 inline constexpr int kBOption = 2;
-inline constexpr int kWindowOption = 3;  // in elements; then k is the best for it
+inline constexpr int kWindowOption = 3;  // in elements; if it is given, k is the best for it
 inline constexpr OptionSpec kOptions[] = {
     kFprOption,
     kKeysOption,
@@ -77,7 +77,7 @@ inline double RateWith(const Layout& layout, double elements) noexcept {
   return IntPower(-std::expm1(-load), static_cast<int>(layout.k));
 }
 
-// Just before a block ages.
+// Returns the number of keys just before a block ages.
 inline double MostKeys(const Layout& layout) noexcept {
   return static_cast<double>(layout.b) * static_cast<double>(layout.age);
 }
@@ -89,8 +89,8 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return RateWith(layout, keys < most ? keys : most);
 }
 
-// A window of so many elements in given bytes, at whatever rate that makes: k is the
-// best for as many keys.
+// Sizes a window of `window` elements in given bytes, at the rate that follows; k is the best for
+// that many keys.
 inline PlanStatus PlanWindow(uint64_t bytes, unsigned b, uint64_t window, Shape* shape) noexcept {
   const uint64_t counters = bytes * 8 / static_cast<unsigned>(std::bit_width(b));
   const uint64_t age = window / (b - 1) > 0 ? window / (b - 1) : 1;
@@ -128,7 +128,7 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
     sized->bytes = static_cast<uint32_t>(bytes);
     sized->keys = (b - 1) * age;
     sized->detail = static_cast<uint64_t>(k) | b << 8 | age << 16;
-    // Where an element is a block, the b of them may be too many for the rate.
+    // If each element is a block, the b blocks may be too many for the rate.
     const Layout layout = LayoutOf(*sized);
     const bool keeps_rate = window >= b - 1 || RateWith(layout, b) <= request.fpr;
     return keeps_rate ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
@@ -152,13 +152,13 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- all counters at once -----------------------------------------------------
 
-// For each 64-bit word of the body calls visit(byte offset, word, marks): a mark is the
-// lowest bit of a counter that is not zero. Counters run over the ends of words where
-// their width does not divide 64, so what is left of a word's last one is taken from the
-// next word, before the visit: visit may change the word that it is given.
+// Calls visit(byte offset, word, marks) for each 64-bit word of the body. A mark is the lowest bit
+// of a counter that is not zero. Counters may cross the ends of words, if their width does not
+// divide 64. The rest of a word's last counter is read from the next word before the visit, so
+// visit may change the word that it gets.
 template <unsigned kWidth, typename Visit>
 inline void ForEachWord(const uint8_t* body, size_t bytes, Visit visit) noexcept {
-  uint64_t lowest = 0;  // the lowest bits of counters, in a word that starts with one
+  uint64_t lowest = 0;  // the lowest bits of counters, in a word that starts with a counter
   for (unsigned bit = 0; bit < 64; bit += kWidth) lowest |= uint64_t{1} << bit;
   unsigned first = 0;  // bit at which the first counter starts in this word
   uint64_t word = LoadU64(body);
@@ -196,12 +196,12 @@ inline void ForEachWord(unsigned width, const uint8_t* body, size_t bytes, Visit
   }
 }
 
-// Takes 1 from every counter that is not zero: one subtraction over the whole body, as
-// of a long number. A counter's borrow ends within it, but may pass from word to word.
+// Decrements every counter that is not zero, by one subtraction over the whole body as if it were
+// one long number. A counter's borrow ends within the counter, but may pass from word to word.
 inline void Age(const Shape& shape, const Layout& layout, uint8_t* body) noexcept {
   uint64_t borrow = 0;
   ForEachWord(layout.width, body, shape.bytes, [&](size_t at, uint64_t word, uint64_t marks) {
-    const uint64_t less = marks | borrow;  // a borrow comes only where no mark can be
+    const uint64_t less = marks | borrow;  // there is no mark at the place of a borrow
     StoreU64(body + at, word - less);
     borrow = word < less;
   });
@@ -264,8 +264,8 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// The larger of each two fields of `width` bits in a and b, in those that `fields` masks,
-// of which no two are adjacent.
+// Returns the larger of each two fields of `width` bits in a and b. `fields` masks the fields; no
+// two of them are adjacent.
 inline uint64_t LargerFields(uint64_t a, uint64_t b, uint64_t fields, uint64_t above,
                              unsigned width) noexcept {
   const uint64_t not_less = (((a & fields) | above) - (b & fields)) & above;
@@ -273,15 +273,16 @@ inline uint64_t LargerFields(uint64_t a, uint64_t b, uint64_t fields, uint64_t a
   return (a & from_a) | (b & fields & ~from_a);
 }
 
-// The larger of each two counters, and the larger count: no key of either is dropped. The
-// keys of the input whose block began later are aged with the other's, so they may be
-// forgotten up to `age` elements before their time. The window of stream elements becomes
-// that of each stream, and the rate that of twice as many keys until it has passed.
+// Takes the larger of each two counters, and the larger count, so no key of either filter is
+// dropped. The keys of the input whose block began later are aged together with the other's, so
+// they may be forgotten up to `age` elements early. The window of stream elements then applies to
+// each of the two streams. The rate is that of twice as many keys until the window has passed.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
   const unsigned width = layout.width, fields = kMaxFieldBits / width;
-  uint64_t even = 0, above = 0;  // every second field from the first, and the bit after each
+  // every second field from the first on, and the bit after each of them
+  uint64_t even = 0, above = 0;
   for (unsigned i = 0; i < fields; i += 2) {
     even |= LowMask(width) << i * width;
     above |= uint64_t{1} << (i + 1) * width;
@@ -308,7 +309,7 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   ForEachWord(layout.width, body, shape.bytes, [&](size_t, uint64_t, uint64_t marks) {
     used += static_cast<uint64_t>(std::popcount(marks));
   });
-  if (used > layout.counters) used = layout.counters;  // bits behind the last one were set
+  if (used > layout.counters) used = layout.counters;  // bits behind the last counter were set
   const double counters = static_cast<double>(layout.counters);
   const int k = static_cast<int>(layout.k);
   Reading reading;

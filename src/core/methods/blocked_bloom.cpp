@@ -1,4 +1,4 @@
-// The method blocked_bloom as a table of functions: blocked_bloom.hpp has them.
+// The table of functions of the method blocked_bloom. The functions are in blocked_bloom.hpp.
 
 #include "blocked_bloom.hpp"
 

@@ -1,16 +1,16 @@
-// blocked_bloom: a Bloom filter in which every key stays inside one cache line.
+// blocked_bloom: a Bloom filter that keeps every key inside one cache line.
 //
-// Paper: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom
-// Filters" (WEA 2007). The body is an array of 64-byte lines; the hash chooses a
-// line, and k bits of it from 9k further independent bits. (Double hashing inside
-// a line costs 2.2 times the rate at 0.001 and 9.8 times at 0.0001.)
+// Paper: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (WEA 2007). The
+// body is an array of 64-byte lines. The hash chooses a line, and 9k further independent bits
+// choose k bits of the line. (Double hashing inside a line would have 2.2 times the rate at 0.001,
+// and 9.8 times the rate at 0.0001.)
 //
-// Promise: never forgets, so a key that was added is never answered new. At
-// capacity a new key is called a duplicate at the rate asked for.
-// Cost: one cache line a key; 9.9 bits a key at 0.01, 22 at 0.0001. Below that a
-// plain Bloom filter is smaller.
-// State: the lines. The counters stay zero, so that equal key sets have equal
-// bytes whatever the order and however they were merged.
+// Promise: the filter never forgets, so a key that was added is never reported as new. At capacity
+// a new key is reported as a duplicate at the requested rate.
+// Cost: one cache line a key; 9.9 bits a key at 0.01, 22 at 0.0001. At lower rates a plain Bloom
+// filter is smaller.
+// State: the lines. The counters stay zero, so that equal key sets have equal bytes, whatever the
+// order of the keys and of the merges.
 
 #ifndef STREAMDEDUP_CORE_METHODS_BLOCKED_BLOOM_HPP_
 #define STREAMDEDUP_CORE_METHODS_BLOCKED_BLOOM_HPP_
@@ -85,9 +85,9 @@ DEDUP_ALWAYS_INLINE inline bool AllSet(const uint8_t* line, uint64_t hash) noexc
   return (missing & 1) == 0;
 }
 
-// A kernel works through a group of keys whose lines are on their way into the cache:
-// `lines` are their numbers. There is one for each k, so that the loop over positions
-// is unrolled, and for processors with AVX2 and with AVX-512 others of the same results.
+// A kernel processes a group of keys whose lines are being prefetched; `lines` has the numbers of
+// the lines. There is one kernel for each k, so that the loop over positions is unrolled.
+// Processors with AVX2 and with AVX-512 have kernels of their own, with the same results.
 using AddKernel = void (*)(uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size_t n,
                            uint8_t* seen);
 using AskKernel = void (*)(const uint8_t* body, const uint32_t* lines, const uint64_t* hashes,
@@ -98,8 +98,8 @@ void AddGroup(uint8_t* body, const uint32_t* lines, const uint64_t* hashes, size
               uint8_t* seen) noexcept {
   for (size_t i = 0; i < n; ++i) {
     uint8_t* line = body + uint64_t{lines[i]} * kLineBytes;
-    // Asking first costs less than it saves: loads that follow stores to the same
-    // line wait for them, and a duplicate dirties nothing.
+    // Testing first costs less than it saves: loads that follow stores to the same line wait for
+    // them, and a duplicate makes no line dirty.
     const bool found = AllSet<kK>(line, hashes[i]);
     if (!found) {
       ForEachPosition<kK>(hashes[i], [&](uint64_t word, uint64_t bit) {
@@ -123,14 +123,14 @@ struct Kernels {
   AskKernel ask;
 };
 
-// What the kernels are compiled for.
+// The instruction sets that the kernels are compiled for.
 enum Path : unsigned { kPlainPath, kAvx2Path, kAvx512Path, kPaths };
 
 template <int kK>
 inline constexpr Kernels kPlain = {AddGroup<kK>, AskGroup<kK>};
 
 #if DEDUP_HAS_WIDE
-// The positions of a key, eight a vector: of each lane the low 9 bits.
+// The positions of a key, eight to a vector, in the low 9 bits of each lane.
 template <int kK>
 struct WidePositions {
   static constexpr int kVectors = (kK + 7) / 8;
@@ -138,7 +138,7 @@ struct WidePositions {
   __m512i lane[kVectors];
 
   DEDUP_AVX512 DEDUP_ALWAYS_INLINE explicit WidePositions(uint64_t hash) noexcept {
-    // Seven positions a word, so the eighth lane starts the next.
+    // A word has seven positions, so the eighth lane belongs to the next word.
     __m512i words = _mm512_set1_epi64(static_cast<long long>(Derived(hash, 0)));
     if constexpr (kK > 7) {
       const auto second = static_cast<long long>(Derived(hash, 1));
@@ -154,8 +154,8 @@ struct WidePositions {
     lane[0] = _mm512_srlv_epi64(words, _mm512_set_epi64(0, 54, 45, 36, 27, 18, 9, 0));
   }
 
-  // Whether all of them are set. A lane's word of the line is chosen by 3 of its
-  // bits, and the bit of that word brought to the front by the other 6.
+  // Returns whether all positions are set. 3 bits of a lane choose a word of the line, and the
+  // other 6 bits the bit of that word, which is shifted to the front.
   DEDUP_AVX512 DEDUP_ALWAYS_INLINE bool AllSet(__m512i line) const noexcept {
     const __m512i one = _mm512_set1_epi64(1);
     unsigned missing = 0;
@@ -168,9 +168,10 @@ struct WidePositions {
   }
 };
 
-// The bits of a key in a line without others, as a vector of eight words. A position less
-// that of a word's first bit is the number of the bit in the word. For a bit of any other word it
-// is 64 or more, or below 0, which is more still, and shifting by so much leaves nothing.
+// Returns the bits of a key in an otherwise empty line, as a vector of eight words. A position
+// minus the position of a word's first bit is the number of the bit in that word. For a bit of
+// another word it is 64 or more, or negative, which is a still larger unsigned number. A shift by
+// such a number leaves 0.
 template <int kK>
 DEDUP_AVX512 DEDUP_ALWAYS_INLINE inline __m512i BitsWide(uint64_t hash) noexcept {
   const __m512i first = _mm512_set_epi64(448, 384, 320, 256, 192, 128, 64, 0);
@@ -188,7 +189,7 @@ DEDUP_AVX512 DEDUP_ALWAYS_INLINE inline __m512i BitsWide(uint64_t hash) noexcept
   return bits;
 }
 
-// The same in two vectors of four words.
+// Does the same in two vectors of four words.
 struct Halves {
   __m256i low, high;
 };
@@ -219,7 +220,7 @@ DEDUP_AVX2 DEDUP_ALWAYS_INLINE inline Halves LoadHalves(const uint8_t* line) noe
   return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
 }
 
-// Whether the line has all the bits.
+// Returns whether the line has all the bits.
 DEDUP_AVX2 DEDUP_ALWAYS_INLINE inline bool HasAll(const Halves& line, const Halves& bits) noexcept {
   const __m256i missing = _mm256_or_si256(_mm256_andnot_si256(line.low, bits.low),
                                           _mm256_andnot_si256(line.high, bits.high));
@@ -287,7 +288,7 @@ inline constexpr Kernels kOf[] = {kPlain<kK>, kPlain<kK>, kPlain<kK>};
 inline Path BestPath() noexcept { return kPlainPath; }
 #endif
 
-// By k - 1 and the path.
+// Indexed by k - 1 and the path.
 inline constexpr const Kernels* kKernels[kMaxK] = {
     kOf<1>, kOf<2>,  kOf<3>,  kOf<4>,  kOf<5>,  kOf<6>,  kOf<7>,  kOf<8>,
     kOf<9>, kOf<10>, kOf<11>, kOf<12>, kOf<13>, kOf<14>, kOf<15>, kOf<16>};
@@ -296,17 +297,17 @@ inline const Kernels& KernelsFor(const Shape& shape, Path path = BestPath()) noe
   return kKernels[K(shape) - 1][path];
 }
 
-// How many lines are fetched at once. Twice as many as elsewhere: so little is done with a line
-// that those of kGroup keys would still be on their way when they are needed.
+// The number of lines that are prefetched at once. It is twice as many as elsewhere: the work for a
+// line is so short that the lines of kGroup keys would not arrive in time.
 inline constexpr size_t kLinesAhead = 2 * kGroup;
 
-// Runs use(lines, first, n) for the keys group by group, with the lines of the next
-// group fetched before; why in groups is told at InGroups().
+// Runs use(lines, first, n) for the keys group by group, after the lines of the next group were
+// prefetched. InGroups() explains why this is done in groups.
 template <typename Use>
 inline void ForEachGroup(const Shape& shape, const uint8_t* body, const uint64_t* hashes, size_t n,
                          Use use) noexcept {
   const uint64_t lines = Lines(shape);
-  uint32_t numbers[2][kLinesAhead];  // of the group in hand and the one ahead
+  uint32_t numbers[2][kLinesAhead];  // of this group and the next one
   auto fetch = [&](size_t from, size_t to, uint32_t* into) DEDUP_ALWAYS_INLINE {
     for (size_t i = from; i < to; ++i, ++into) {
       *into = static_cast<uint32_t>(FastRange(hashes[i], lines));
@@ -358,7 +359,7 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
   return n;
 }
 
-// The union: every key of either input is found.
+// The result is the union: every key of either input is found.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
   OrInPieces(body, other, shape.bytes);
@@ -368,7 +369,7 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const uint64_t lines = Lines(shape);
   const int k = K(shape);
-  uint64_t histogram[kLineBits + 1] = {};  // lines by bits set
+  uint64_t histogram[kLineBits + 1] = {};  // number of lines by their bits set
   ForUnits(lines, kLineBits, [&](uint64_t from, uint64_t to) {
     for (uint64_t line = from; line < to; ++line) {
       int set = 0;

@@ -1,4 +1,4 @@
-// The method bloom as a table of functions: bloom.hpp has them.
+// The table of functions of the method bloom. The functions are in bloom.hpp.
 
 #include "bloom.hpp"
 

@@ -1,13 +1,14 @@
-// bloom: the classic Bloom filter, k probes over the whole array.
+// bloom: the classic Bloom filter, with k probes over the whole array.
 //
-// Paper: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors"
-// (CACM 1970). Every probe is an independent 64-bit number scaled onto the bits,
-// at every size: double hashing would cost 14 times the rate in a filter of ten
-// keys at 0.0001, and more at lower rates in larger ones.
+// Paper: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors" (CACM 1970). Every
+// probe is an independent 64-bit number that is scaled onto the bits, at every size. Double hashing
+// would have 14 times the rate in a filter of ten keys at 0.0001, and more than that in larger
+// filters at lower rates.
 //
-// Promise: never forgets. At capacity a new key is called a duplicate at the
-// rate asked for. Cost: 1.44 log2(1/fpr) bits a key and up to k cache lines.
-// State: the bits; the counters stay zero.
+// Promise: the filter never forgets. At capacity a new key is reported as a duplicate at the
+// requested rate.
+// Cost: 1.44 log2(1/fpr) bits a key and up to k cache lines.
+// State: the bits. The counters stay zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_BLOOM_HPP_
 #define STREAMDEDUP_CORE_METHODS_BLOOM_HPP_
@@ -106,7 +107,7 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
   return n;
 }
 
-// The union: every key of either input is found.
+// The result is the union: every key of either input is found.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
   OrInPieces(body, other, shape.bytes);

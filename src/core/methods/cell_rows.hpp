@@ -1,11 +1,11 @@
-// Rows of cells, of which a key has one row: what qht, qhtd, qqht, qqhtd and sqf are made
-// of.
+// Rows of cells, where each key belongs to one row. The methods qht, qhtd, qqht, qqhtd and sqf are
+// made of them.
 //
-// A row is so many codes of so many bits, packed without gaps, and so are the rows. 0 is
-// an empty cell, and no key's code. The used cells come first.
+// A row has a fixed number of codes of a fixed number of bits. Codes and rows are packed without
+// gaps. 0 is an empty cell, and no key's code. The used cells come first.
 //
-// A row of up to 64 bits is read and written as one word, and all of its cells are
-// compared at once. A wider row is as many words as it takes, each of whole cells.
+// A row of up to 64 bits is read and written as one word, and all of its cells are compared at
+// once. A wider row is stored in several words, each of whole cells.
 
 #ifndef STREAMDEDUP_CORE_METHODS_CELL_ROWS_HPP_
 #define STREAMDEDUP_CORE_METHODS_CELL_ROWS_HPP_
@@ -21,15 +21,15 @@ namespace dedup::cell_rows {
 
 inline constexpr unsigned kMaxCells = 32;  // of a row
 
-// What a method does with a key.
+// The rule by which a method stores a key.
 struct Rule {
-  bool queue;       // the oldest cell gives way; else, one at random
-  bool duplicates;  // a key that is found is stored once more; else, it changes nothing
+  bool queue;       // if the row is full, the oldest cell is evicted; else a random one
+  bool duplicates;  // a key that is found is stored once more; else it changes nothing
 };
 
 // ---- words of cells -----------------------------------------------------------
 
-// So many cells as one word: the constants to compare them all at once.
+// The constants to compare all cells of a word at once.
 struct Word {
   unsigned cells;
   unsigned width;
@@ -45,7 +45,8 @@ inline Word WordOf(unsigned cells, unsigned bits) noexcept {
   return word;
 }
 
-// Not 0 where a cell is 0; the lowest bit set is then the highest of the first such cell.
+// Returns a value that is not 0 if a cell is 0. Its lowest bit is then the highest bit of the first
+// such cell.
 inline uint64_t Zeros(uint64_t cells, const Word& word) noexcept {
   return (cells - word.ones) & ~cells & word.highs;
 }
@@ -53,9 +54,9 @@ inline bool Holds(uint64_t cells, uint64_t code, const Word& word) noexcept {
   return Zeros(cells ^ code * word.ones, word) != 0;
 }
 
-// A word of up to 57 bits lies within 8 bytes; one of up to 64, within 9. The ninth is
-// read and written whether it is of the word or not (it is then put back as it was):
-// that depends on the row, and is not to be guessed.
+// Loads a word. A word of up to 57 bits lies within 8 bytes, and a word of up to 64 bits within 9.
+// The ninth byte is always read and written (unchanged, if it is not part of the word), because a
+// branch on it could not be predicted.
 template <bool kNinth>
 inline uint64_t LoadCells(const uint8_t* body, size_t bytes, uint64_t bit,
                           const Word& word) noexcept {
@@ -84,7 +85,7 @@ inline void StoreCells(uint8_t* body, size_t bytes, uint64_t bit, const Word& wo
 
 // ---- one row --------------------------------------------------------------------
 
-// A row is one word (of up to 57 bits or of up to 64), or several.
+// The width of a row: one word of up to 57 bits, one word of up to 64 bits, or several words.
 enum class Width { kWord, kLongWord, kWords };
 
 struct Rows {
@@ -93,7 +94,7 @@ struct Rows {
   uint64_t count;
   Word word;       // the whole row, or all words of it but the last
   Word last;       // the last word of several
-  unsigned words;  // before the last
+  unsigned words;  // number of words before the last
 
   unsigned width() const noexcept { return cells * bits; }
 };
@@ -130,7 +131,8 @@ inline bool HoldsWide(const Rows& rows, const uint8_t* body, size_t bytes, uint6
   return found;
 }
 
-// Makes it the youngest, 0th cell; the others move on by one, and the last is gone.
+// Makes the code the youngest cell, cell 0. The other cells move on by one, and the last is
+// dropped.
 inline void PushWide(const Rows& rows, uint8_t* body, size_t bytes, uint64_t bit,
                      uint64_t code) noexcept {
   ForEachWord(rows, bit, [&](uint64_t at, const Word& word) {
@@ -141,13 +143,13 @@ inline void PushWide(const Rows& rows, uint8_t* body, size_t bytes, uint64_t bit
   });
 }
 
-// The cell that gives way in a full row: one draw, of the step that `count` numbers.
+// Returns the cell to evict from a full row. Uses one random number, of step `count`.
 inline unsigned RandomCell(const Shape& shape, const Rows& rows, Counters* counters) noexcept {
   if (rows.cells == 1) return 0;
   return static_cast<unsigned>(StepRandom(shape.seed, counters->count++).Below(rows.cells));
 }
 
-// Puts it into the first empty cell, or into one at random.
+// Puts the code into the first empty cell, or into a random one if there is none.
 inline void PutWide(const Shape& shape, const Rows& rows, Counters* counters, uint8_t* body,
                     uint64_t bit, uint64_t code) noexcept {
   uint64_t to = 0;
@@ -162,7 +164,7 @@ inline void PutWide(const Shape& shape, const Rows& rows, Counters* counters, ui
   StoreField(body, shape.bytes, to, rows.bits, code);
 }
 
-// Asks and stores, by the rule.
+// Tests and stores a key, by the rule.
 template <Rule kRule, Width kWidth>
 inline bool TestAndAddOne(const Shape& shape, const Rows& rows, Counters* counters, uint8_t* body,
                           uint64_t bit, uint64_t code) noexcept {
@@ -202,10 +204,9 @@ struct Place {
   uint64_t code;
 };
 
-// Runs step(place, i) for every hash, with the rows of the keys to come on their way
-// into the cache. Each place is made once: it waits in a ring of two groups.
-// `code_of(hash)` makes a key's code, not 0, of bits that are independent of the hash's
-// high ones, which choose the row.
+// Runs step(place, i) for every hash, and prefetches the rows of later keys. Each place is computed
+// once, and waits in a ring of two groups. `code_of(hash)` returns a key's code, which is not 0.
+// Its bits are independent of the hash's high bits, which choose the row.
 template <typename CodeOf, typename Step>
 DEDUP_ALWAYS_INLINE inline void ForEachPlace(const Rows& rows, CodeOf code_of, const uint8_t* body,
                                              const uint64_t* hashes, size_t n, Step step) noexcept {

@@ -1,4 +1,4 @@
-// Rows of cells (cell_rows.hpp) read out of a filter, and two filters merged row by row.
+// Reads rows of cells (cell_rows.hpp) out of a filter, and merges two filters row by row.
 
 #ifndef STREAMDEDUP_CORE_METHODS_CELL_ROWS_MERGE_HPP_
 #define STREAMDEDUP_CORE_METHODS_CELL_ROWS_MERGE_HPP_
@@ -25,7 +25,7 @@ struct Cells {
   }
 };
 
-// The codes of a row, each once: in a queue, at its youngest.
+// Returns the codes of a row, each once. In a queue, a code has the place of its youngest copy.
 inline Cells CellsOf(const Rows& rows, const uint8_t* body, size_t bytes, uint64_t row) noexcept {
   Cells cells;
   uint64_t bit = row * rows.width();
@@ -35,7 +35,7 @@ inline Cells CellsOf(const Rows& rows, const uint8_t* body, size_t bytes, uint64
   return cells;
 }
 
-// Takes cells out at random until so many are left.
+// Removes random cells until `left` are left.
 inline void Thin(Cells* cells, unsigned left, StepRandom* random) noexcept {
   while (cells->count > left) {
     const uint64_t gone = random->Below(cells->count);
@@ -43,9 +43,10 @@ inline void Thin(Cells* cells, unsigned left, StepRandom* random) noexcept {
   }
 }
 
-// So many at random of two rows that have no code in common and more than that
-// together: of each as many as it has cells and weight, rounded up or down by a draw. (If
-// they were drawn one by one, the heavier side would be thinned by its own success.)
+// Chooses `wanted` random cells of two rows that have no code in common and more cells together.
+// The share of each row is in proportion to its cells and its weight; a random number decides about
+// rounding. (If the cells were drawn one by one, each draw would lower the chance of the heavier
+// row.)
 inline void ChooseAtRandom(Cells* left, Cells* right, unsigned wanted, uint64_t left_weight,
                            uint64_t right_weight, StepRandom* random) noexcept {
   const uint64_t of_left = left->count * left_weight;
@@ -57,9 +58,9 @@ inline void ChooseAtRandom(Cells* left, Cells* right, unsigned wanted, uint64_t 
   Thin(right, wanted - static_cast<unsigned>(share), random);
 }
 
-// The youngest of two queues, turn by turn as the weights say, each code once.
-// Where in its turn a row starts is drawn: so that of rows of one cell, or of three, a
-// filter has its share, and neither is favoured.
+// Chooses the youngest cells of two queues, which take turns in proportion to the weights. Each
+// code is taken once. The place in its turn where a row starts is random, so that even rows of one
+// or three cells favour neither filter.
 inline void ChooseYoungest(const Cells& left, const Cells& right, unsigned wanted,
                            uint64_t left_weight, uint64_t right_weight, StepRandom* random,
                            Cells* chosen) noexcept {
@@ -76,9 +77,9 @@ inline void ChooseYoungest(const Cells& left, const Cells& right, unsigned wante
   }
 }
 
-// Row by row. A row that is empty on one side is the other's, with its duplicates. Else
-// each code of the two is kept once if they all have room, and if not, those that
-// the rule chooses. One step of Counters::count is used up if both hold keys.
+// Merges row by row. If a row is empty in one filter, the other filter's row is taken with its
+// duplicates. Else each code of the two is kept once if there is room for all of them; if not, the
+// rule chooses. One step of Counters::count is used up if both filters hold keys.
 inline bool Merge(const Shape& shape, const Rows& rows, const Rule& rule, Counters* counters,
                   uint8_t* body, const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {

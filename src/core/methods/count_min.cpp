@@ -1,4 +1,4 @@
-// The method count_min as a table of functions: count_min.hpp has them.
+// The table of functions of the method count_min. The functions are in count_min.hpp.
 
 #include "count_min.hpp"
 
@@ -20,7 +20,7 @@ constinit const Method kMethod = {
     .sizing = "epsilon=0.001 delta=0.01",
     .plan = Plan,
     .valid = Valid,
-    // Where the counters depend on the order of the sights, it is kept as far as it can be.
+    // If the counters depend on the order of the sights, the order is kept as far as possible.
     .exact_order =
         [](const Shape& shape) noexcept {
           return Conservative(shape) ? ExactOrder::kFirstSight : ExactOrder::kSorted;

@@ -1,31 +1,31 @@
-// count_min: how often a key was seen, by rows of counters.
+// count_min: counts how often a key was seen, in rows of counters.
 //
-// Paper: Cormode and Muthukrishnan, "An Improved Data Stream Summary: The Count-Min Sketch
-// and its Applications" (Journal of Algorithms 55, 2005). `depth` rows of `width` counters;
-// a key has one counter in each row. A sight increments all of them, and the answer is the
-// least of them: the one that other keys have added least to. With conservative=on a sight
-// raises only those that are at the least, as far as the others are already (Estan and
-// Varghese, "New Directions in Traffic Measurement and Accounting", SIGCOMM 2002): no
-// counter is ever above what it is without, so all promises hold, and mostly with less error.
+// Paper: Cormode and Muthukrishnan, "An Improved Data Stream Summary: The Count-Min Sketch and its
+// Applications" (Journal of Algorithms 55, 2005). There are `depth` rows of `width` counters, and a
+// key has one counter in each row. A sight increments all of them. The answer is the least of them,
+// because other keys have added least to it. With conservative=on, a sight raises only the counters
+// that are too low for the new answer (Estan and Varghese, "New Directions in Traffic Measurement
+// and Accounting", SIGCOMM 2002). No counter is then ever higher than without this option. So all
+// promises hold, and the error is mostly smaller.
 //
-// Promise: a frequency is never too low, and too high by more than epsilon times all sights
-// (other keys' included) with probability at most delta, where epsilon = e / width and
-// delta = e^-depth. Counters of 32 bits stay at their end; Counters::state says that one
-// would have passed it, and a frequency that has come to the end is told as "at least".
-// A merge is the sum of the counters: without conservative=on the very sketch of both
-// streams, with it a sketch that keeps the promise, but not the one that the two streams in
-// a row would have left, which errs less. Sights are not taken back: what conservative=on
-// did not add cannot be subtracted, and without it a key that was never added would take
-// from the counts of others, which then are too low.
+// Promise: a frequency is never too low. It is too high by more than epsilon times all sights
+// (including those of other keys) with probability at most delta, where epsilon = e / width and
+// delta = e^-depth. A counter of 32 bits that has reached its maximum stays there; Counters::state
+// records that a counter would have exceeded it, and a frequency at the maximum is reported as "at
+// least". A merge adds the counters. Without conservative=on the result is exactly the sketch of
+// both streams. With conservative=on the result keeps the promise, but its error is larger than
+// that of a sketch of the two streams in a row. Sights cannot be removed. With conservative=on,
+// what was not added cannot be subtracted. Without it, removing a key that was never added would
+// make the counts of other keys too low.
 // Cost: 4 * depth * e / epsilon bytes; `depth` cache lines a key.
 //
-// A row's place comes from a number of its own, Derived(hash, row). Of two numbers h1 and h2
-// as in Bloom filters (place i is h1 + i h2) all rows' places would follow from two of them:
-// keys that meet in two rows meet in all, with probability 1 / width^2 a pair, so that at
-// small widths no number of rows would bring delta down to e^-depth.
+// The place in each row comes from a number of its own, Derived(hash, row). If all places followed
+// from two numbers h1 and h2, as in some Bloom filters (place i is h1 + i h2), keys that meet in
+// two rows would meet in all rows, with probability 1 / width^2 a pair. At small widths no number
+// of rows would then bring delta down to e^-depth.
 //
-// State: the counters, row by row, little-endian; Counters::count is the number of sights.
-// detail: bits 0-7 depth, bit 8 conservative.
+// State: the counters, row by row, little-endian. Counters::count is the number of sights. detail:
+// bits 0-7 depth, bit 8 conservative.
 
 #ifndef STREAMDEDUP_CORE_METHODS_COUNT_MIN_HPP_
 #define STREAMDEDUP_CORE_METHODS_COUNT_MIN_HPP_
@@ -41,10 +41,10 @@
 
 namespace dedup::count_min {
 
-inline constexpr int kMaxDepth = 21;       // delta from 7.6e-10 on
-inline constexpr uint64_t kMinWidth = 3;   // below, epsilon is more than 1
+inline constexpr int kMaxDepth = 21;       // for delta down to 7.6e-10
+inline constexpr uint64_t kMinWidth = 3;   // with a smaller width, epsilon would be more than 1
 inline constexpr uint32_t kGranule = 4;    // bytes of a counter
-inline constexpr uint32_t kMost = ~0u;     // a counter that stays
+inline constexpr uint32_t kMost = ~0u;     // the maximum of a counter
 inline constexpr uint32_t kSaturated = 1;  // in Counters::state
 
 inline constexpr double kDefaultDelta = 0.01;
@@ -71,7 +71,7 @@ inline double Delta(const Shape& shape) noexcept { return std::exp(-Depth(shape)
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const Options& options = request.options;
   const double delta = options.given[kDeltaOption] ? options.value[kDeltaOption] : kDefaultDelta;
-  // A delta that is e^-depth but for rounding needs no row more.
+  // A delta that equals e^-depth except for rounding needs no extra row.
   const double rows = std::ceil(-std::log(delta) * (1 - 1e-12));
   const uint64_t depth = rows < 1 ? 1 : rows > kMaxDepth ? kMaxDepth : static_cast<uint64_t>(rows);
   uint64_t width = request.memory / (kGranule * depth);
@@ -105,7 +105,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// Where a key's counter of a row is, in bytes.
+// Returns the byte offset of a key's counter in a row.
 inline size_t At(uint64_t hash, int row, uint64_t width) noexcept {
   return kGranule * (static_cast<uint64_t>(row) * width + Position(hash, row, width));
 }
@@ -124,7 +124,7 @@ inline uint32_t Least(const uint8_t* body, uint64_t width, int depth, uint64_t h
   return least;
 }
 
-// `count` sights of a key. Returns its frequency before.
+// Adds `count` sights of a key. Returns its frequency before.
 inline uint32_t See(const Shape& shape, uint64_t width, int depth, Counters* counters,
                     uint8_t* body, uint64_t hash, uint64_t count) noexcept {
   size_t at[kMaxDepth];
@@ -210,9 +210,9 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
   return true;
 }
 
-// Distinct keys by linear counting (Whang, Vander-Zanden and Taylor, TODS 1990): a counter
-// is 0 if none of them fell on it. Good to a few percent up to two keys a counter of a row,
-// and at most about width * ln(2 * width * depth) when all counters are in use.
+// Estimates the distinct keys by linear counting (Whang, Vander-Zanden and Taylor, TODS 1990): a
+// counter is 0 if no key fell on it. The error is a few percent up to two keys a counter of a row.
+// The estimate is at most about width * ln(2 * width * depth), when all counters are in use.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t used = 0;
   ForBytes(shape.bytes, [&](size_t from, size_t to) {
@@ -228,8 +228,8 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   return reading;
 }
 
-// Each row counts every sight once: it sums up to all of them, less what conservative=on
-// left out and what counters at their end could not take.
+// Each row counts every sight once. So the sum of a row is the number of sights, minus what
+// conservative=on left out and what counters at their maximum could not take.
 inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
   const uint64_t width = Width(shape);
   const bool all = !Conservative(shape) && counters.state == 0;

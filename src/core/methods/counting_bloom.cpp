@@ -1,4 +1,4 @@
-// The method counting_bloom as a table of functions: counting_bloom.hpp has them.
+// The table of functions of the method counting_bloom. The functions are in counting_bloom.hpp.
 
 #include "counting_bloom.hpp"
 

@@ -1,21 +1,20 @@
-// counting_bloom: a Bloom filter of 4-bit counters instead of bits, so that a key can
-// be taken back.
+// counting_bloom: a Bloom filter of 4-bit counters instead of bits, so that a key can be forgotten.
 //
-// Paper: Fan, Cao, Almeida and Broder, "Summary Cache" (IEEE/ACM Transactions on
-// Networking 2000). A key has k counters. Adding it increments them, if the key is
-// new; a duplicate stores nothing. A counter that has come to 15 stays there, since
-// how often it was incremented is no longer known. Two of a key's counters may be the
-// same one, which then counts it twice: so it is incremented and decremented alike.
+// Paper: Fan, Cao, Almeida and Broder, "Summary Cache" (IEEE/ACM Transactions on Networking 2000).
+// A key has k counters. Adding a new key increments them; a duplicate stores nothing. A counter
+// that has reached 15 stays there, because it is no longer known how often it was incremented. Two
+// of a key's counters may be the same one; it is then incremented, and decremented, twice.
 //
-// Promise: a key that was answered new is remembered until it is taken back, as long as
-// only such keys are taken back, and once each; a key of n merged inputs that each answered
-// it new, once for each (inputs merged while both were exact are one: their hashes are
-// united, not counted). A false positive is not stored: it is answered new after all when
-// the keys that covered it are taken back, and taking it back itself makes others be
-// answered new, now or later. Counters that stay at 15 only err the other way.
-// Cost: four times the memory of `bloom` for the same rate, 5.8 log2(1/fpr) bits a key;
-// up to k cache lines.
-// State: the counters, two a byte, the first in the low half; the scalars stay zero.
+// Promise: a key that was reported as new is remembered until it is forgotten, provided that only
+// such keys are forgotten, and each only once. A key of n merged inputs that each reported it as
+// new can be forgotten n times. (Inputs that were exact when they were merged count as one: their
+// hashes are united, not counted.) A false positive is not stored. It is reported as new later if
+// the keys that covered it are forgotten. If it is itself forgotten, other keys are reported as
+// new, now or later. Counters that stay at 15 cause only false positives.
+// Cost: four times the memory of `bloom` for the same rate, 5.8 log2(1/fpr) bits a key; up to k
+// cache lines.
+// State: the counters, two a byte, the first in the low half. Counters::count and Counters::state
+// stay zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_COUNTING_BLOOM_HPP_
 #define STREAMDEDUP_CORE_METHODS_COUNTING_BLOOM_HPP_
@@ -33,7 +32,7 @@ namespace dedup::counting_bloom {
 
 inline constexpr int kMaxK = 32;
 inline constexpr uint32_t kGranule = 8;
-inline constexpr unsigned kMost = 15;  // a counter that stays
+inline constexpr unsigned kMost = 15;  // the maximum of a counter
 
 inline int K(const Shape& shape) noexcept { return static_cast<int>(shape.detail & 0xff); }
 inline uint64_t CountersIn(uint64_t bytes) noexcept { return 2 * bytes; }
@@ -80,7 +79,7 @@ inline unsigned Load(const uint8_t* body, uint64_t position) noexcept {
   return body[position / 2] >> (position % 2 * 4) & kMost;
 }
 
-// Adds `by`, 1 or -1, to a counter that may change by it.
+// Adds `by`, 1 or -1, to a counter. The result must be in range.
 inline void Change(uint8_t* body, uint64_t position, int by) noexcept {
   uint8_t* pair = body + position / 2;
   *pair = static_cast<uint8_t>(*pair + by * (position % 2 == 0 ? 1 : 16));
@@ -132,8 +131,8 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
       [&](size_t j) DEDUP_ALWAYS_INLINE { seen[j] = Ask(body, cells, k, hashes[j]); });
 }
 
-// Increments whether or not the key looks new: a replayed key that others happen to
-// cover was answered new while the filter was exact, and may be taken back.
+// Increments the counters even if the key looks like a duplicate. A replayed key that other keys
+// happen to cover was reported as new while the filter was exact, and may be forgotten later.
 inline size_t Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   const uint64_t cells = CountersIn(shape.bytes);
@@ -146,8 +145,8 @@ inline size_t Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_
   return n;
 }
 
-// Forget only a key whose add was answered new, and once; a key merged from n inputs
-// that each answered new, once for each. Nothing here can tell whether that is so.
+// The caller must forget a key only if its add was reported as new, and only once; a key of n
+// merged inputs that each reported it as new, n times at most. This function cannot check that.
 inline bool Forget(const Shape& shape, Counters*, uint8_t* body, uint64_t hash) noexcept {
   const uint64_t cells = CountersIn(shape.bytes);
   const int k = K(shape);
@@ -155,7 +154,8 @@ inline bool Forget(const Shape& shape, Counters*, uint8_t* body, uint64_t hash) 
   for (int i = 0; i < k; ++i) {
     const uint64_t at = Position(hash, i, cells);
     const unsigned count = Load(body, at);
-    // 0: a key that was never added, with two of its counters the same one of 1.
+    // The counter can be 0: for a key that was never added, and two of whose counters are the same
+    // counter, which was 1.
     if (count != 0 && count != kMost) Change(body, at, -1);
   }
   return true;
@@ -165,16 +165,15 @@ inline bool Forget(const Shape& shape, Counters*, uint8_t* body, uint64_t hash) 
 
 inline constexpr uint64_t kLowHalves = 0x0f0f0f0f0f0f0f0fu;
 
-// Counters of the low halves of bytes, added and held at 15.
+// Adds the counters in the low halves of bytes, up to 15.
 inline uint64_t AddHalves(uint64_t a, uint64_t b) noexcept {
   const uint64_t sum = a + b;  // at most 30 a byte
   const uint64_t over = sum & ~kLowHalves;
   return (sum | (over - (over >> 4))) & kLowHalves;
 }
 
-// The sum: every key of either input is found, and what was added n times can be taken
-// back n times. The rate is that of a filter to which the keys of both were added, at
-// once and later.
+// Adds the counters: every key of either input is found, and a key that was added n times can be
+// forgotten n times. The rate is that of one filter to which the keys of both were added.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights&) noexcept {
   ForWords(shape.bytes, [&](size_t i) {
@@ -185,8 +184,8 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
   return true;
 }
 
-// From the counters in use, not from their sum: that would count a key twice which
-// two merged inputs had.
+// Estimates from the number of counters in use. Their sum would count a key twice if two merged
+// inputs had it.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   uint64_t used = 0;
   ForWords(shape.bytes, [&](size_t i) {

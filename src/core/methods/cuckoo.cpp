@@ -1,4 +1,4 @@
-// The method cuckoo as a table of functions: cuckoo.hpp has them.
+// The table of functions of the method cuckoo. The functions are in cuckoo.hpp.
 
 #include "cuckoo.hpp"
 

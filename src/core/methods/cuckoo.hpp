@@ -1,25 +1,24 @@
-// cuckoo: fingerprints in two candidate buckets, moved to make room; as a filter of an
-// endless stream, or (strict) as one that never forgets and can take a key back.
+// cuckoo: fingerprints in two candidate buckets, moved to make room. It is a filter of an endless
+// stream, or (strict) a filter that never forgets and supports dedup_forget.
 //
-// Papers: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better
-// Than Bloom" (CoNEXT 2014); for streams Géraud, Lombard-Platet and Naccache, "Quotient
-// Hash Tables" (SAC 2019). A fingerprint of f bits, 1 to 2^f - 1 (0 is an empty slot), is
-// in bucket i or (h(fp) - i) mod N: either tells the other, for any number N of buckets.
+// Papers: Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom"
+// (CoNEXT 2014); for streams Géraud, Lombard-Platet and Naccache, "Quotient Hash Tables" (SAC
+// 2019). A fingerprint of f bits, 1 to 2^f - 1 (0 is an empty slot), is in bucket i or in bucket
+// (h(fp) - i) mod N. Each of the two buckets follows from the other, for any number N of buckets.
 // Buckets are `slots` fingerprints, packed without gaps; N = floor(M / (slots * bits)).
 //
-// Stream: a hit changes nothing; a new fingerprint takes an empty slot of either bucket,
-// else the place of a random one, which goes to its other bucket, and so on; after
-// `kicks` moves the one in hand is dropped. Promise: none for a single key; a full filter
-// drops a random fingerprint for each new one.
-// Strict: the moves are undone instead and the key is refused: no key is ever forgotten.
-// Equal fingerprints of keys put in by insert() are kept as often as they came, up to the
-// 2 * slots places there are for them. forget() takes one copy out. It is only for a
-// key whose add was answered new, and once: any other takes a key with it that has the
-// same fingerprint and buckets.
+// Stream: a key that is found changes nothing. A new fingerprint takes an empty slot of either
+// bucket. If there is none, it replaces a random fingerprint, which moves to its other bucket, and
+// so on. After `kicks` moves the last replaced fingerprint is dropped.
+// Promise: none for a single key. A full filter drops a random fingerprint for each new one.
+// Strict: instead, the moves are undone and the key is refused: no key is ever forgotten. insert()
+// keeps equal fingerprints of different keys as often as they came, up to the 2 * slots places of
+// their buckets. forget() removes one copy. It must be called only for a key whose add was reported
+// as new, and only once: otherwise it removes another key with the same fingerprint and buckets.
 // Rate: a fingerprint is at most once in its two buckets, so 2 * slots * load / (2^f - 1).
 // Cost: two lines a key, and one more a move.
-// State: the buckets; Counters::count is the new keys so far (stream: it numbers the
-// random draws), or the slots in use (strict).
+// State: the buckets. Counters::count is the number of new keys so far (stream: it is the step of
+// the random numbers), or the number of slots in use (strict).
 
 #ifndef STREAMDEDUP_CORE_METHODS_CUCKOO_HPP_
 #define STREAMDEDUP_CORE_METHODS_CUCKOO_HPP_
@@ -56,13 +55,14 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 
 // ---- sizes ------------------------------------------------------------------
 
-// Slots in a thousand that a strict filter is sized to fill. Fan et al. reach 50, 84,
-// 95 and 98 % with 1, 2, 4 and 8 slots. With 500 kicks the first key is refused at a load
-// that falls as tables grow (four slots, ten bits: 97 % in 64 KiB, 95.7 in 16 MiB): these
-// are what the trend leaves at 512 MiB. With one slot 1 in 150 small tables refuses sooner.
+// The slots in a thousand that a strict filter fills at capacity. Fan et al. reach 50, 84, 95 and
+// 98 % with 1, 2, 4 and 8 slots. With 500 kicks, the load at which the first key is refused falls
+// as tables grow (four slots, ten bits: 97 % in 64 KiB, 95.7 % in 16 MiB). The numbers here are the
+// trend extrapolated to 512 MiB. With one slot, 1 in 150 small tables refuses a key earlier.
 inline constexpr unsigned kLoad[kMaxSlots + 1] = {0, 400, 800, 900, 940, 945, 950, 950, 955};
 
-// Small tables fill unevenly: as many slots fewer as this times the root of their number.
+// Small tables fill unevenly. So their capacity is lower by this factor times the square root of
+// the number of slots.
 inline constexpr double kSpread = 1;
 
 inline uint64_t Capacity(const Layout& layout) noexcept {
@@ -73,7 +73,7 @@ inline uint64_t Capacity(const Layout& layout) noexcept {
   return keys >= 1 ? static_cast<uint64_t>(keys) : 1;
 }
 
-// Places at which a key looks: in 1 of N cases both buckets are the same.
+// The average number of slots that a lookup reads. In 1 of N cases both buckets are the same.
 inline double Looks(const Layout& layout) noexcept {
   return layout.slots * (2 - 1 / static_cast<double>(layout.buckets));
 }
@@ -116,7 +116,7 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
         return layout.buckets >= 1 ? PlanStatus::kOk : PlanStatus::kMemoryTooSmall;
       });
   if (status == PlanStatus::kOk && options.given[kBitsOption]) {
-    // Of a stream filter all slots come to be in use.
+    // All slots of a stream filter are in use in the end.
     const Layout layout = LayoutOf(*shape);
     const uint64_t held = strict ? shape->keys : layout.all_slots();
     shape->fpr = FprFrom(RateAt(layout, static_cast<double>(held)));
@@ -142,7 +142,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// Runs step(place, i) for each key until it returns false; returns for how many it was true.
+// Runs step(place, i) for each key until it returns false. Returns for how many keys it was true.
 template <typename Step>
 inline size_t ForEachPlace(const Buckets& buckets, const uint64_t* hashes, size_t n,
                            Step step) noexcept {
@@ -180,8 +180,8 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
   });
 }
 
-// A stream filter keeps one copy of a fingerprint, which is all that it takes to find
-// the key; a strict one another copy, so that each key can be forgotten.
+// A stream filter keeps one copy of a fingerprint, which is enough to find the key. A strict filter
+// adds another copy, so that each key can be forgotten.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   const Layout layout = LayoutOf(shape);
@@ -206,17 +206,19 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
 
 // ---- whole filters ----------------------------------------------------------
 
-// The other's fingerprints are put in here: each tells its buckets.
+// Puts the other filter's fingerprints into this one; the buckets of each follow from the
+// fingerprint and its place.
 //
-// Strict: the union, every key of both is found, or false where they do not fit; of a
-// fingerprint in both the more copies are kept. So a key of each that share a fingerprint
-// and buckets share one copy, and forgetting the one forgets the other: this happens to
-// a key at the rate of a false positive.
+// Strict: the result is the union, in which every key of both is found. Returns false if the keys
+// do not fit. If both have a fingerprint, the larger number of copies is kept. So two keys, one of
+// each filter, with the same fingerprint and buckets share one copy, and forgetting one of them
+// forgets the other. This happens to a key at the false-positive rate.
 //
-// Stream: the union while there is room; then a fair sample of both (by weight), as a
-// reservoir: the t-th of the other's is taken with probability slots / (ours + t), each
-// in place of a random one: by one move, since more would only look for room that is not
-// there. Of two full filters of equal weight about half the fingerprints of each are kept.
+// Stream: the result is the union while there is room. After that it is a fair sample of both (by
+// weight), as in reservoir sampling: the t-th fingerprint of the other filter is taken with
+// probability slots / (ours + t), and replaces a random one. It is moved only once, because more
+// moves would search for room that does not exist. Of two full filters of equal weight, about half
+// of the fingerprints of each are kept.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights& weights) noexcept {
   const Layout layout = LayoutOf(shape);
@@ -227,11 +229,12 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
   Buckets full(shape, one_move, body);
   const uint64_t room = weights.right * layout.all_slots();
   uint64_t offered = layout.strict ? 0 : weights.left * buckets.SlotsInUse();
-  // A seed of its own: the draws must not be those that a kick makes at the same step.
+  // It has a seed of its own, because the numbers must differ from those of a kick at the same
+  // step.
   StepRandom random(shape.seed ^ kGolden, counters->count);
   uint64_t steps = 0;
   for (uint64_t bucket = 0; bucket < layout.buckets; ++bucket) {
-    // A bucket's fingerprints may each move up to `kicks` others.
+    // Each fingerprint of a bucket may move up to `kicks` others.
     PauseEvery<kKeysBetweenPauses / 4>(&steps);
     for (unsigned slot = 0; slot < layout.slots; ++slot) {
       const uint64_t fingerprint = from.Get(from.SlotAt(bucket, slot));
@@ -239,7 +242,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
       const uint64_t partner = buckets.Partner(bucket, fingerprint);
       const Place place = {fingerprint, {bucket, partner}};
       if (layout.strict) {
-        // This is the n-th copy there: put in if there are fewer here.
+        // This is the n-th copy there. It is added if there are fewer here.
         unsigned nth = from.Copies(bucket, fingerprint, slot + 1);
         if (partner < bucket) nth += from.Copies(partner, fingerprint, layout.slots);
         unsigned here = buckets.Copies(bucket, fingerprint, layout.slots);
@@ -256,8 +259,8 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body, const C
   return true;
 }
 
-// Small tables drop more of the fingerprints whose two buckets are the same, which cannot
-// move, so that there the buckets of each are looked at.
+// In small tables, fingerprints whose two buckets are the same are dropped more often, because they
+// cannot move. So for small tables the buckets of each fingerprint are checked.
 inline constexpr uint64_t kSmallTable = 1024;
 
 inline double LooksAtHeld(const Buckets& buckets) noexcept {
@@ -273,8 +276,8 @@ inline double LooksAtHeld(const Buckets& buckets) noexcept {
   return looks;
 }
 
-// Of n distinct keys those whose fingerprint was there already were not put in: while
-// nothing was dropped, slots in use = (1 - exp(-c n)) / c with c the rate a slot in use.
+// Of n distinct keys, those whose fingerprint was there already were not added. While nothing was
+// dropped, slots in use = (1 - exp(-c n)) / c, where c is the rate per slot in use.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   const Buckets buckets(shape, layout, body);
@@ -292,11 +295,11 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   return reading;
 }
 
-// What a full filter drops is one of m fingerprints for each new one. With u = 1 - fpr a
-// fingerprint goes at u / m a key, and one that is gone comes back with another key at
-// fpr / m: a key of age a is missed with probability u (1 - exp(-a / m)). Here the mean
-// over the last `keys`. A second move drops a young one more often than that, as it may
-// undo what a move before did: by so much, measured.
+// A full filter drops one of its m fingerprints for each new one. With u = 1 - fpr, a fingerprint
+// is dropped with probability u / m per key, and a dropped one is added again by another key with
+// probability fpr / m. So a key of age a is missed with probability u (1 - exp(-a / m)). This is
+// the mean over the last `keys` keys. A second move drops a young fingerprint more often than that,
+// because it may undo an earlier move; the constant below is the measured correction.
 inline constexpr double kYoungDropped = 0.25;
 
 inline double Missed(const Shape& shape) noexcept {
@@ -309,7 +312,7 @@ inline double Missed(const Shape& shape) noexcept {
   return layout.kicks > 1 ? uniform * (1 + kYoungDropped / layout.slots) : uniform;
 }
 
-// Of a strict filter: whether as many slots are in use as it counts.
+// For strict filters: returns whether the number of slots in use is the counted one.
 inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   return !layout.strict || Buckets(shape, layout, body).SlotsInUse() == counters.count;

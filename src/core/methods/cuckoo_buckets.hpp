@@ -1,5 +1,5 @@
-// The buckets of a cuckoo filter: packed fingerprints over bytes, compared a word at a
-// time, and how one is put in. cuckoo.hpp says what for.
+// The buckets of a cuckoo filter (cuckoo.hpp): packed fingerprints over bytes, compared a word at a
+// time, and the insertion of a fingerprint.
 
 #ifndef STREAMDEDUP_CORE_METHODS_CUCKOO_BUCKETS_HPP_
 #define STREAMDEDUP_CORE_METHODS_CUCKOO_BUCKETS_HPP_
@@ -44,8 +44,8 @@ struct Place {
   uint64_t bucket[2];
 };
 
-// The buckets over a body. Slots are named by their first bit. A bucket is compared a
-// word at a time: as many slots as fit 57 bits, nearly always all of them.
+// The buckets over a body. Slots are named by their first bit. A bucket is compared a word at a
+// time: as many slots as fit into 57 bits, which are nearly always all of them.
 class Buckets {
  public:
   Buckets(const Shape& shape, const Layout& layout, const uint8_t* body) noexcept
@@ -78,7 +78,8 @@ class Buckets {
     PrefetchToWrite(body_ + place.bucket[1] * bucket_bits_ / 8);
   }
 
-  // The first slot of the bucket that holds this (0: an empty one), or kNoSlot.
+  // Returns the first slot of the bucket that holds this fingerprint (0: an empty slot), or
+  // kNoSlot.
   uint64_t Find(uint64_t bucket, uint64_t fingerprint) const noexcept {
     uint64_t at = bucket * bucket_bits_;
     for (unsigned left = layout_.slots; left > 0;) {
@@ -97,7 +98,7 @@ class Buckets {
     return slot != kNoSlot ? slot : Find(place.bucket[1], fingerprint);
   }
 
-  // How many of the bucket's first `slots` slots hold this.
+  // Returns how many of the bucket's first `slots` slots hold this fingerprint.
   unsigned Copies(uint64_t bucket, uint64_t fingerprint, unsigned slots) const noexcept {
     unsigned copies = 0;
     uint64_t at = bucket * bucket_bits_;
@@ -129,7 +130,8 @@ class Buckets {
   }
 
  private:
-  // The high bits of those of `lanes` slots from bit `at` on that hold the fingerprint.
+  // Returns the high bits of those slots that hold the fingerprint, out of `lanes` slots from bit
+  // `at` on.
   uint64_t Equal(uint64_t at, unsigned lanes, uint64_t fingerprint) const noexcept {
     const unsigned width = lanes * layout_.bits;
     const uint64_t differ = LoadField(body_, bytes_, at, width) ^ ones_ * fingerprint;
@@ -139,14 +141,14 @@ class Buckets {
   uint8_t* body_;
   size_t bytes_;
   Layout layout_;
-  unsigned in_word_;  // slots that are compared at a time
+  unsigned in_word_;  // number of slots that are compared at a time
   unsigned bucket_bits_;
-  uint64_t ones_ = 0;  // the lowest bit of each of them, the highest, and all the others
+  uint64_t ones_ = 0;  // the lowest bit of each of these slots, the highest bit, and all other bits
   uint64_t highs_;
   uint64_t lows_;
 };
 
-// Random slots, four to a draw.
+// Random slots, four from each random number.
 class Choices {
  public:
   Choices(uint64_t seed, uint64_t step) noexcept : random_(seed, step) {}
@@ -167,8 +169,8 @@ class Choices {
   unsigned left_ = 0;
 };
 
-// Puts the fingerprint in. False: there was no room, and a stream filter has dropped
-// one (this or another), a strict one is as it was.
+// Puts the fingerprint in. Returns false if there was no room. Then a stream filter has dropped a
+// fingerprint (this one or another one), and a strict filter is unchanged.
 inline bool Put(const Shape& shape, const Counters& counters, Buckets* buckets,
                 const Place& place) noexcept {
   const uint64_t empty = buckets->Find(place, 0);
@@ -206,7 +208,7 @@ inline bool Put(const Shape& shape, const Counters& counters, Buckets* buckets,
   return false;
 }
 
-// The same, counted. False: a strict filter is full.
+// Does the same and counts. Returns false if a strict filter is full.
 inline bool Add(const Shape& shape, Counters* counters, Buckets* buckets,
                 const Place& place) noexcept {
   const bool put = Put(shape, *counters, buckets, place);

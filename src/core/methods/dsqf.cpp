@@ -1,4 +1,4 @@
-// The method dsqf as a table of functions: dsqf.hpp has them.
+// The table of functions of the method dsqf. The functions are in dsqf.hpp.
 
 #include "dsqf.hpp"
 

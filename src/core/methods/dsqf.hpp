@@ -1,24 +1,23 @@
-// dsqf: the Dynamic Streaming Quotient Filter, rows of any length from one pool.
+// dsqf: the Dynamic Streaming Quotient Filter, with rows of any length from one pool.
 //
-// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter" (PVLDB 2013), section 5.1.
-// As in sqf a key's row holds signatures, here as a list of buckets from a pool of B. Rows
-// are kept in the order of their last access, by a key that was new or not; when the pool
-// is empty, a random bucket of the row that was least recently accessed is given up.
+// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter" (PVLDB 2013), section 5.1. As in sqf,
+// a key's row holds signatures; here a row is a list of buckets from a pool of B. Rows are kept in
+// the order of their last access, which may be by a new key or by a known one. When the pool is
+// empty, the row that was accessed longest ago gives up a random bucket.
 //
-// Promise: none about any one key. A row that no key falls on for ln(1 + k) times as many
-// keys as there are rows loses its buckets: of the last B distinct keys a fifth (k = 2) to
-// a third (k large) is missed. Repeats of one key keep others in its row alive, at the
-// cost of all other rows: where a tenth of the rows have a key that comes again and again,
-// those rows hold most buckets in the end, and of the last B/2 new keys 60 % are missed
-// (k = 4), instead of none. Of a row the 1024 youngest buckets are looked at.
-// Cost: about k + 6 memory lines a key; r' + ceil(log2(r + 1)) + w(B) bits a bucket and
-// w(B) + 2 w(R) a row, w(x) = ceil(log2(x + 1)).
-// State: R rows (first bucket, the next older and the next younger row), then B buckets
-// (signature, next bucket), all packed; a link is an index + 1, and 0 is none. The rows
-// that have buckets are one ring: the youngest's younger neighbour is the oldest.
-// Counters::count is the keys answered new: it numbers the random choices, and as long as
-// it is below B that many buckets of the pool are used. Counters::state is the link to the
-// youngest row.
+// Promise: none for a single key. A row loses its buckets if no key falls on it while ln(1 + k)
+// times as many keys come as there are rows. Of the last B distinct keys, a fifth (k = 2) to a
+// third (k large) is missed. Repeats of one key keep other keys in its row, at the cost of all
+// other rows. If a tenth of the rows have a key that comes again and again, those rows hold most
+// buckets in the end, and 60 % of the last B/2 new keys are missed (k = 4), instead of none. Only
+// the 1024 youngest buckets of a row are searched.
+// Cost: about k + 6 memory lines a key; r' + ceil(log2(r + 1)) + w(B) bits a bucket and w(B) + 2
+// w(R) a row, w(x) = ceil(log2(x + 1)).
+// State: R rows (first bucket, the next older and the next younger row), then B buckets (signature,
+// next bucket), all packed. A link is an index + 1, and 0 is none. The rows that have buckets form
+// a ring, in which the row after the youngest one is the oldest. Counters::count is the number of
+// keys that were reported as new. It is the step of the random numbers, and as long as it is below
+// B, that many buckets of the pool are in use. Counters::state is the link to the youngest row.
 
 #ifndef STREAMDEDUP_CORE_METHODS_DSQF_HPP_
 #define STREAMDEDUP_CORE_METHODS_DSQF_HPP_
@@ -56,12 +55,12 @@ inline constexpr OptionSpec kOptions[] = {
 
 // ---- sizes ------------------------------------------------------------------
 
-// Buckets a row in use when keys fall at random, `load` of them a row.
+// Returns the number of buckets in use a row, when keys fall at random, `load` of them a row.
 inline double Held(const Chances& chances, double load) noexcept {
   return chances.Sum([&](double p) { return -std::expm1(-p * load); });
 }
 
-// The keys a row that fill `held` buckets a row; at most kLongLoad.
+// Returns the number of keys a row that fill `held` buckets a row; at most kLongLoad.
 inline constexpr double kLongLoad = 1e6;
 
 inline double LoadOf(const Chances& chances, double held) noexcept {
@@ -79,8 +78,8 @@ inline double RateOf(const Chances& chances, double load) noexcept {
   return chances.Sum([&](double p) { return p * -std::expm1(-p * load); });
 }
 
-// Highest as the pool runs out. From then on rows' lengths vary more than those of random
-// ones, and signatures that are not kept twice make that count for less.
+// The rate is highest when the pool runs out. After that the rows' lengths vary more than those of
+// random rows, but this matters less because no signature is kept twice.
 inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   if (!(keys > 0)) return 0;
   const Layout layout = LayoutOf(shape);
@@ -95,11 +94,12 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return rate < 1 ? rate : 1;
 }
 
-// In units of R keys: a row is emptied when no key falls on it for T, so at each of its
-// keys with q = exp(-T), and the number of keys it then has had is geometric. A signature
-// of chance p is in a row with x p / (1 + x p), x = 1/q - 1, and the sum of that is B/R.
+// In units of R keys: a row is emptied when no key falls on it for T, so at each of its keys with
+// probability q = exp(-T). The number of keys that it has had by then is geometric. A signature of
+// probability p is in a row with probability x p / (1 + x p), x = 1/q - 1, and the sum of that is
+// B/R.
 inline double EmptyingChance(const Chances& chances, double held) noexcept {
-  double low = 0, high = 1;  // of q
+  double low = 0, high = 1;  // bounds of q
   for (int i = 0; i < 50; ++i) {
     const double q = (low + high) / 2, x = 1 / q - 1;
     const double sum = chances.Sum([&](double p) { return x * p / (1 + x * p); });
@@ -108,9 +108,9 @@ inline double EmptyingChance(const Chances& chances, double held) noexcept {
   return high;
 }
 
-// A key is kept for `age` as long as no gap of T passed between the keys on its row:
-// s(a) = 1 up to T, 1 - q just after, and s'(a) = -q s(a - T). Solved by Laplace
-// transformation and averaged over the ages of the last keys, it is a finite sum.
+// A key of age a is kept if its row had no gap of T between keys since: s(a) = 1 up to T, 1 - q
+// just after, and s'(a) = -q s(a - T). Solved by Laplace transformation and averaged over the ages
+// of the last keys, this is a finite sum.
 inline double Missed(const Shape& shape) noexcept {
   const Layout layout = LayoutOf(shape);
   const Chances chances(layout.form);
@@ -182,11 +182,12 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// Keys between the fetches of a row, of its first bucket and of its second one.
+// The distances, in keys, between the prefetch of a row, of its first bucket, and of its second
+// one.
 inline constexpr size_t kBehind = 12;
 
-// Runs step(row, code, i) for every key. Its row is fetched a group ahead, and what hangs
-// on it some keys later, when the row tells where that is.
+// Runs step(row, code, i) for every key. Prefetches its row a group ahead, and its buckets some
+// keys later, when the row with their places has arrived.
 template <bool kWrites, typename Lists, typename Step>
 DEDUP_ALWAYS_INLINE inline void ForEachKey(const Lists& lists, const uint64_t* hashes, size_t n,
                                            Step step) noexcept {
@@ -228,7 +229,7 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
   });
 }
 
-// A key whose signature is there is found: it needs no second one.
+// A key whose signature is there can be found already, and needs no second copy.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   return TestAndAdd(shape, counters, body, hashes, n, nullptr);
@@ -236,12 +237,12 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// The union, its rows in order of their age ranks, the n-th youngest of either as old as
-// n divided by its filter's weight, and of a row in both the younger rank; of more buckets
-// than B those of the oldest rows are given up. While both together fit, every key is
-// kept; of two full ones the younger rows whole, which is half of what each held. The rate
-// is that of as many keys in one filter, and no more than when the pool runs out; when B
-// more keys came nothing tells it from one that was never merged.
+// Merges into the union. Its rows are in order of their age ranks: the n-th youngest row of a
+// filter is as old as n divided by the filter's weight, and a row of both filters has the younger
+// rank. If there are more than B buckets, the oldest rows give theirs up. While both filters fit
+// together, every key is kept. Of two full filters, the younger rows are kept whole, about half of
+// what each filter held. The rate is that of as many keys in one filter, and never more than when
+// the pool runs out. After B more keys, the filter does not differ from one that was never merged.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {

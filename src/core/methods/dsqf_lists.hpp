@@ -1,6 +1,6 @@
-// The lists of dsqf: each row's chain of buckets, and the ring of rows in order of their
-// last access. Every link is checked against what it counts, and every walk is bounded,
-// so that bits that are no lists do no harm.
+// The lists of dsqf: each row's chain of buckets, and the ring of rows in order of their last
+// access. Every link is checked against the number of its targets, and every walk is bounded, so
+// that bits that are not valid lists do no harm.
 
 #ifndef STREAMDEDUP_CORE_METHODS_DSQF_LISTS_HPP_
 #define STREAMDEDUP_CORE_METHODS_DSQF_LISTS_HPP_
@@ -22,7 +22,7 @@ using quotient_signature::Form;
 
 inline constexpr uint32_t kKUnit = 256;  // k is kept in 256ths
 
-// Bits of a link: one of `count`, or none.
+// Returns the bits of a link: one of `count` targets, or none.
 inline constexpr unsigned LinkBits(uint64_t count) noexcept {
   return static_cast<unsigned>(std::bit_width(count));
 }
@@ -37,7 +37,7 @@ inline uint64_t BitsOf(uint64_t rows, const Form& form, uint32_t k256) noexcept 
          buckets * (form.bits() + LinkBits(buckets));
 }
 
-// The most rows that fit.
+// Returns the most rows that fit.
 inline uint64_t RowsIn(uint64_t bytes, const Form& form, uint32_t k256, bool pow2) noexcept {
   uint64_t fit = 0;
   for (uint64_t step = uint64_t{1} << 31; step > 0; step >>= 1) {
@@ -76,13 +76,13 @@ struct Layout {
   unsigned code_bits;    // of a signature
   unsigned bucket_bits;  // signature, next bucket
   uint64_t buckets_at;   // first bit of the buckets
-  uint64_t longest;      // buckets of a chain that are looked at
+  uint64_t longest;      // the most buckets of a chain that are searched
 };
 
-// A chain has each signature once, and k buckets on average, few rows more than 8 k. Only
-// repeats of some of its keys, or bits that no keys have left, make one longer than this:
-// its older buckets then are not found any more, so that a key costs no more than this
-// many steps, and a merge no more than this many for each bucket.
+// A chain has each signature once, and k buckets on average; few rows have more than 8 k. A chain
+// becomes longer than this limit only by repeats of some of its keys, or by bits that no keys have
+// made. Its older buckets are then not found any more. So a key costs no more than this many steps,
+// and a merge no more than this many steps for each bucket.
 inline constexpr uint64_t kLongest = 1024;
 
 inline Layout LayoutOf(const Shape& shape) noexcept {
@@ -103,7 +103,7 @@ inline Layout LayoutOf(const Shape& shape) noexcept {
   return layout;
 }
 
-// A body as lists. Links are 0 for none, and none is also what is out of range.
+// A body as lists. Link 0 is none, and links out of range are read as none.
 template <typename Byte>
 class Lists {
  public:
@@ -128,7 +128,7 @@ class Lists {
     return Bounded(Load(BucketAt(bucket) + layout_.code_bits, layout_.to_bucket), layout_.buckets);
   }
 
-  // Whether a row's bits are those of one without buckets.
+  // Returns whether a row's bits are those of a row without buckets.
   bool Clear(uint64_t row) const noexcept {
     return First(row) == 0 && Load(OlderAt(row), layout_.to_row) == 0 &&
            Load(OlderAt(row) + layout_.to_row, layout_.to_row) == 0;
@@ -148,7 +148,7 @@ class Lists {
     Store(BucketAt(bucket) + layout_.code_bits, layout_.to_bucket, link);
   }
 
-  // Whether the signature is in the chain from this link on, as far as it is looked at.
+  // Returns whether the searched part of the chain from this link on has the signature.
   bool Find(uint64_t link, uint64_t code) const noexcept {
     for (uint64_t left = layout_.longest; link != 0 && left > 0; --left) {
       if (Code(link - 1) == code) return true;
@@ -171,7 +171,7 @@ class Lists {
     if (older != 0) FetchRow(older - 1);
     if (younger != 0) FetchRow(younger - 1);
   }
-  // Once the first bucket is there.
+  // To be called after the first bucket has arrived.
   DEDUP_ALWAYS_INLINE void FetchSecond(uint64_t row) const noexcept {
     const uint64_t first = First(row);
     if (first != 0) FetchBucket(Next(first - 1));
@@ -201,7 +201,7 @@ class Lists {
 
 // ---- the ring of rows ---------------------------------------------------------
 
-// Puts a row that is in no ring in front. `youngest` is the link to the youngest row.
+// Puts a row that is in no ring in front of the ring. `youngest` is the link to the youngest row.
 inline void PutInFront(Lists<uint8_t>& lists, uint32_t* youngest, uint64_t row) noexcept {
   const uint64_t link = row + 1;
   const uint64_t before = *youngest;
@@ -222,7 +222,7 @@ inline void PutInFront(Lists<uint8_t>& lists, uint32_t* youngest, uint64_t row) 
 inline void Touch(Lists<uint8_t>& lists, uint32_t* youngest, uint64_t row) noexcept {
   if (*youngest == row + 1 || *youngest == 0) return;
   const uint64_t older = lists.Older(row), younger = lists.Younger(row);
-  if (older == *youngest) {  // the oldest: the ring turns by one
+  if (older == *youngest) {  // it is the oldest, so the ring turns by one
     *youngest = static_cast<uint32_t>(row + 1);
     return;
   }
@@ -232,7 +232,7 @@ inline void Touch(Lists<uint8_t>& lists, uint32_t* youngest, uint64_t row) noexc
   PutInFront(lists, youngest, row);
 }
 
-// Takes a row out and clears it.
+// Takes a row out of the ring and clears it.
 inline void TakeOut(Lists<uint8_t>& lists, uint32_t* youngest, uint64_t row) noexcept {
   const uint64_t older = lists.Older(row), younger = lists.Younger(row);
   if (older != 0 && younger != 0) {
@@ -247,7 +247,7 @@ inline void TakeOut(Lists<uint8_t>& lists, uint32_t* youngest, uint64_t row) noe
 
 // ---- buckets --------------------------------------------------------------------
 
-// Takes a random bucket out of a row's chain and says which, as a link; 0: there is none.
+// Takes a random bucket out of a row's chain. Returns its link, or 0 if there is none.
 inline uint64_t Unchain(Lists<uint8_t>& lists, StepRandom random, uint64_t row) noexcept {
   const uint64_t first = lists.First(row);
   uint64_t length = 0;
@@ -274,8 +274,8 @@ inline void Chain(Lists<uint8_t>& lists, uint64_t bucket, uint64_t row, uint64_t
   lists.SetFirst(row, bucket + 1);
 }
 
-// A bucket for one more signature, as a link: from the pool, or one that the oldest row
-// gives up. 0: the ring is none.
+// Returns the link of a bucket for one more signature: from the pool, or one that the oldest row
+// gives up. Returns 0 if the ring is not valid.
 inline uint64_t BucketFor(Lists<uint8_t>& lists, uint64_t seed, uint32_t* youngest,
                           uint64_t count) noexcept {
   if (count < lists.layout().buckets) return count + 1;
@@ -284,7 +284,7 @@ inline uint64_t BucketFor(Lists<uint8_t>& lists, uint64_t seed, uint32_t* younge
   if (oldest == 0) return 0;
   const uint64_t bucket = Unchain(lists, StepRandom(seed, count), oldest - 1);
   if (bucket == 0) return 0;
-  // The row whose turn is next has its buckets fetched by the time.
+  // The row after the oldest one is next: prefetch its buckets.
   const uint64_t next = lists.Younger(oldest - 1);
   if (lists.First(oldest - 1) != 0) {
     if (next != 0) lists.FetchSecond(next - 1);
@@ -301,12 +301,12 @@ inline uint64_t BucketFor(Lists<uint8_t>& lists, uint64_t seed, uint32_t* younge
   return bucket;
 }
 
-// Counts a bucket that was taken. Once there is a bucket the count is not 0 again.
+// Counts a bucket that was taken. Once there is a bucket, the count never becomes 0 again.
 inline void CountOne(Counters* counters) noexcept {
   if (counters->count != ~uint64_t{0}) ++counters->count;
 }
 
-// Adds a signature that its row, the youngest unless it is empty, does not have.
+// Adds a signature that its row does not have. The row is the youngest, unless it is empty.
 inline void Add(Lists<uint8_t>& lists, uint64_t seed, Counters* counters, uint64_t row,
                 uint64_t code) noexcept {
   const uint64_t bucket = BucketFor(lists, seed, &counters->state, counters->count);
@@ -319,7 +319,7 @@ inline void Add(Lists<uint8_t>& lists, uint64_t seed, Counters* counters, uint64
 
 // ---- whole bodies ---------------------------------------------------------------
 
-// Rows of the ring.
+// Returns the number of rows in the ring.
 template <typename Byte>
 inline uint64_t RingRows(const Lists<Byte>& lists, uint32_t youngest) noexcept {
   uint64_t count = 0, steps = 0;
@@ -332,14 +332,14 @@ inline uint64_t RingRows(const Lists<Byte>& lists, uint32_t youngest) noexcept {
   return count;
 }
 
-// Adds the signatures of another filter, whose youngest row is `from_youngest`. From the
-// oldest rows to the youngest, this filter's and the other's in turn by age rank, each row
-// is put in front of a new ring and takes over what the other has in it; a row of both, at
-// the second of its turns. So what is given up is always of the oldest rows of all.
+// Adds the signatures of another filter, whose youngest row is `from_youngest`. The rows of both
+// filters take turns by age rank, from the oldest to the youngest. Each row is put in front of a
+// new ring and takes over the other filter's signatures for it. A row of both filters is moved at
+// the second of its turns. So buckets are always given up by the oldest of all rows.
 //
-// This filter's rows that are not in the new ring yet stay chained by their links to the
-// younger row. They are told by their link to the older one: none, or, when one turn of a
-// row of both has passed, to itself.
+// Rows of this filter that are not in the new ring yet stay chained by their links to the younger
+// row. They are marked by their link to the older row: it is none, or, after the first turn of a
+// row of both filters, the row itself.
 inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
                        const Lists<const uint8_t>& from, uint32_t from_youngest,
                        const Weights& weights) noexcept {
@@ -364,7 +364,7 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
   const auto take_over = [&](uint64_t row, uint64_t code) {
     PauseEvery<kKeysBetweenPauses>(&steps);
     if (lists.Find(lists.First(row), code)) return;
-    // With no bucket left and no row in the ring, this row is the oldest of all.
+    // There is no bucket left and no row in the ring, so this row is the oldest of all.
     const uint64_t bucket = BucketFor(lists, seed, &youngest, counters->count);
     if (bucket == 0) return;
     CountOne(counters);
@@ -389,7 +389,8 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
   };
   while (own_left > 0 || from_left > 0) {
     PauseEvery<kKeysBetweenPauses>(&steps);
-    // The n-th youngest row of a filter is n divided by its weight old: the older first.
+    // The n-th youngest row of a filter is as old as n divided by the filter's weight. The older
+    // row comes first.
     if (from_left == 0 || (own_left > 0 && own_left * weights.right > from_left * weights.left)) {
       --own_left;
       if (own == 0) continue;
@@ -404,15 +405,16 @@ inline void Interleave(Lists<uint8_t>& lists, uint64_t seed, Counters* counters,
       turn(row);
     }
   }
-  // Of lists that hold together, there is a youngest row if there was any key.
+  // In valid lists there is a youngest row if there was any key.
   counters->state = counters->count == 0 ? 0 : (youngest == 0 ? 1 : youngest);
 }
 
-// Whether the lists are ones that keys can have left.
+// Returns whether keys can have made these lists.
 inline bool HoldTogether(const Lists<const uint8_t>& lists, const Counters& counters) noexcept {
   const Layout& layout = lists.layout();
   const uint64_t used = counters.count < layout.buckets ? counters.count : layout.buckets;
-  // Links that agree both ways pass each row once, so as many as have buckets are those.
+  // Links that agree in both directions pass each row once. So these are all rows with buckets if
+  // their number is the same.
   uint64_t ring = 0, steps = 0;
   if (counters.state != 0) {
     uint64_t row = counters.state - 1;
@@ -424,8 +426,8 @@ inline bool HoldTogether(const Lists<const uint8_t>& lists, const Counters& coun
     } while (++ring < layout.rows && row + 1 != counters.state);
     if (row + 1 != counters.state) return false;
   }
-  // As many buckets as are used are passed, and the sum of their numbers' mixes says that
-  // they are the used ones, each once.
+  // The chains pass as many buckets as are in use. The sum of a hash of their numbers shows that
+  // these are the used buckets, each once.
   uint64_t passed = 0, mixes = 0;
   for (uint64_t row = 0; row < layout.rows; ++row) {
     PauseEvery<kStepsBetweenPauses>(&steps);

@@ -1,4 +1,4 @@
-// The method exaloglog as a table of functions: exaloglog.hpp has them.
+// The table of functions of the method exaloglog. The functions are in exaloglog.hpp.
 
 #include "exaloglog.hpp"
 

@@ -1,26 +1,27 @@
 // exaloglog: counts distinct keys, in the bytes of a sketch.
 //
-// An ExaLogLog with t = 2 and d = 20 (Ertl, "ExaLogLog: Space-Efficient and Practical
-// Approximate Distinct Counting up to the Exa-Scale", EDBT 2025), the successor of
-// HyperLogLog that takes 43 % less space than 6-bit registers at equal error. 2^p
-// registers of 28 bits, two in seven bytes. A key's hash chooses a register and gives an
-// update value k >= 1, of which k and more come about 2^(-k/4) of the time; the register
-// keeps the largest value u that it saw, in 8 bits, and of each of u-1 ... u-20 whether
-// it saw that too, in 20. So the state depends on the set of keys only: not on their
-// order, nor on how often each came; merging takes registers one by one, and a sketch
-// can be reduced to fewer registers as if it had been made so.
+// This is an ExaLogLog with t = 2 and d = 20 (Ertl, "ExaLogLog: Space-Efficient and Practical
+// Approximate Distinct Counting up to the Exa-Scale", EDBT 2025). It is the successor of
+// HyperLogLog, and takes 43 % fewer bytes than 6-bit registers at equal error. There are 2^p
+// registers of 28 bits, two in seven bytes. A key's hash chooses a register and gives an update
+// value k >= 1. Values of k and more occur with probability of about 2^(-k/4). The register keeps
+// the largest value u that it saw, in 8 bits, and for each of u-1 ... u-20 whether it saw that
+// value, in 20 bits. So the state depends only on the set of keys, not on their order, nor on how
+// often each came. A merge joins the registers one by one. A sketch can be reduced to fewer
+// registers; the result is the same as if it had been made with them.
 //
 //   bits of a hash:  nlz of bits 63 .. p+2 | p bits: the register | 2 bits
 //   k = 4 nlz + those 2 bits + 1
 //
-// The estimate is that of maximum likelihood, divided by 1 + c/m, which takes its bias of
-// first order away; there are no tables. By the Fisher information the relative standard
-// error is sqrt(ln b / zeta(2, 1 + a)) / sqrt(m) = 0.3622 / sqrt(m), m = 2^p and
-// zeta Hurwitz's; less while there are fewer keys than registers. It holds up to 10^18.
+// The result is the maximum-likelihood estimate divided by 1 + c/m, which removes its first-order
+// bias. There are no tables. By the Fisher information, the relative standard error is sqrt(ln b /
+// zeta(2, 1 + a)) / sqrt(m) = 0.3622 / sqrt(m), where m = 2^p and zeta is Hurwitz's zeta function.
+// It is less while there are fewer keys than registers. It holds up to 10^18.
 //
-// It does not say whether a key was seen: `contains` and the answers of test-and-add tell
-// whether a key would change the state. Cost: one cache line a key. State: the registers;
-// the counters stay zero.
+// A sketch cannot report whether a key was seen: `contains` and test-and-add report whether a key
+// would change the state.
+// Cost: one cache line a key.
+// State: the registers. Counters::count and Counters::state stay zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_EXALOGLOG_HPP_
 #define STREAMDEDUP_CORE_METHODS_EXALOGLOG_HPP_
@@ -37,7 +38,7 @@
 namespace dedup::exaloglog {
 
 inline constexpr unsigned kT = 2;   // low bits of a hash in an update value
-inline constexpr unsigned kD = 20;  // earlier values a register tells of
+inline constexpr unsigned kD = 20;  // earlier values that a register keeps
 inline constexpr uint32_t kWindow = uint32_t{1} << kD;
 inline constexpr uint32_t kRegisterMask = (uint32_t{1} << 28) - 1;
 inline constexpr unsigned kMinP = 4;
@@ -47,11 +48,11 @@ inline constexpr uint32_t kGranule = 7u << (kMinP - 1);
 // b = 2^(1/4) is the base of the update values' distribution, a = b^-d / (b - 1).
 //   kErrorFactor  sqrt(ln b / zeta(2, 1+a))
 //   kBias         c = ln b (1 + 2a) zeta(3, 1+a) / zeta(2, 1+a)^2, by Cox and Snell's
-//                 formula for the bias of an estimate of maximum likelihood
+//                 formula for the bias of a maximum-likelihood estimate
 inline constexpr double kErrorFactor = 0.36220;
 inline constexpr double kBias = 0.10554;
 
-// Estimates stay below what a bigint takes.
+// Estimates stay below the maximum of a bigint.
 inline constexpr double kMostKeys = 0x1p63 - 1024;
 
 inline unsigned P(const Shape& shape) noexcept { return static_cast<unsigned>(shape.detail); }
@@ -71,7 +72,7 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   if (!by_error && request.memory == 0) return PlanStatus::kNoSize;
   unsigned p = kMinP;
   if (by_error) {
-    // The range of the option ends above the error of the largest.
+    // The upper end of the option's range is above the error of the largest sketch.
     while (p < kMaxP && StandardError(p) > request.options.value[kErrorOption]) ++p;
   } else {
     if (request.memory < BytesFor(kMinP)) return PlanStatus::kMemoryTooSmall;
@@ -94,8 +95,8 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- registers ----------------------------------------------------------------
 
-// Register i stands in the four bytes from 7i/2 on: in their low 28 bits if i is even,
-// in their high ones if it is odd.
+// Register i is in the four bytes from 7i/2 on: in their low 28 bits if i is even, in the high 28
+// bits if i is odd.
 inline size_t ByteOf(uint64_t i) noexcept { return static_cast<size_t>(7 * i / 2); }
 
 inline uint32_t LoadRegister(const uint8_t* body, uint64_t i) noexcept {
@@ -110,7 +111,7 @@ inline void StoreRegister(uint8_t* body, uint64_t i, uint32_t value) noexcept {
 
 inline uint32_t ShiftedOut(uint32_t bits, uint32_t by) noexcept { return by < 32 ? bits >> by : 0; }
 
-// The register after an update with value k.
+// Returns the register after an update with value k.
 inline uint32_t Updated(uint32_t value, uint32_t k) noexcept {
   const uint32_t u = value >> kD;
   if (k > u) return k << kD | ShiftedOut(kWindow | (value & (kWindow - 1)), k - u);
@@ -118,7 +119,7 @@ inline uint32_t Updated(uint32_t value, uint32_t k) noexcept {
   return value;
 }
 
-// The register that saw what both saw.
+// Returns the register that saw the values of both registers.
 inline uint32_t Joined(uint32_t left, uint32_t right) noexcept {
   const uint32_t u = left >> kD, v = right >> kD;
   if (u == v) return left | right;
@@ -136,12 +137,12 @@ inline Place PlaceOf(uint64_t hash, unsigned p) noexcept {
   return {hash >> kT & LowMask(p), (nlz << kT) + static_cast<uint32_t>(hash & LowMask(kT)) + 1};
 }
 
-// The largest update value.
+// Returns the largest update value.
 inline uint32_t MostValue(unsigned p) noexcept { return (65 - p - kT) << kT; }
 
 // ---- keys -------------------------------------------------------------------
 
-// One key. Whether it changed the state.
+// Adds a key. Returns whether the state has changed.
 DEDUP_ALWAYS_INLINE inline bool Add(uint8_t* body, unsigned p, uint64_t hash) noexcept {
   const Place place = PlaceOf(hash, p);
   const uint32_t before = LoadRegister(body, place.at);
@@ -209,12 +210,12 @@ inline bool Reducible(const Shape& from, const Shape& to) noexcept {
   return same == from && P(from) > P(to);
 }
 
-// Registers whose numbers agree in their low bits become one. The bits of the number that
-// are no longer part of it go on with the run of zeros of those hashes that had none but
-// zeros in front of them: values of the last group rise by as many zeros.
+// Registers whose numbers agree in their low bits become one register. The high bits of the number
+// join the leading zeros of the hash. This only changes hashes with nothing but zeros before these
+// bits: their values, which are in the last group, rise by the number of further zeros.
 inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint8_t* out) noexcept {
   const unsigned p = P(from), less = p - P(to);
-  const uint32_t last_group = (64 - p - kT) << kT;  // its values are above this
+  const uint32_t last_group = (64 - p - kT) << kT;  // values of the last group are above this
   ClearInPieces(out, to.bytes);
   ForRegisters(p, [&](uint64_t i) {
     const uint32_t value = LoadRegister(body, i);
@@ -231,7 +232,7 @@ inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint
         if (back > 0 && (value & kWindow >> back) == 0) continue;
         uint32_t k = u - back;
         if (k > last_group) k += zeros << kT;
-        if (k > MostValue(P(to))) k = MostValue(P(to));  // of bits that no sketch has
+        if (k > MostValue(P(to))) k = MostValue(P(to));  // only in bits that no sketch has
         joined = Updated(joined, k);
       }
     }
@@ -241,28 +242,27 @@ inline void Reduce(const Shape& from, const uint8_t* body, const Shape& to, uint
 
 // ---- the estimate ---------------------------------------------------------------
 //
-// With Poisson's number n of keys, register by register and value by value independent, a
-// value of probability 2^-j / m is seen with probability 1 - exp(-n / (m 2^j)), so
+// The number n of keys is taken as Poisson. Then registers and values are independent, and a value
+// of probability 2^-j / m was seen with probability 1 - exp(-n / (m 2^j)), so
 //   ln L(n) = -n/m A + sum over j of B_j ln(1 - exp(-n / (m 2^j))),
-// A the summed probabilities of all values that were surely not seen, and B_j how many of
-// probability 2^-j were. At its maximum
-//   A = sum over j of B_j 2^-j / (exp(n / (m 2^j)) - 1),
-// which falls and is convex in n: Newton's steps from below rise to the root and stop.
+// where A is the sum of the probabilities of all values that were surely not seen, and B_j the
+// number of seen values of probability 2^-j. At the maximum of L
+//   A = sum over j of B_j 2^-j / (exp(n / (m 2^j)) - 1).
+// The right side falls with n and is convex: Newton's steps from below rise to the root and stop.
 //
-// A is a whole number of the smallest probability, so it is exact. The rest uses nothing
-// but single additions, products and divisions of doubles. A compiler may fuse a product
-// and the sum that takes it, which rounds once less: Apart() keeps the two from each other,
-// so the estimate is the same everywhere.
+// A is a whole multiple of the smallest probability, so it is exact. The rest uses only single
+// additions, products and divisions of doubles. A compiler may fuse a product and a sum, which then
+// rounds only once. Apart() prevents that, so that the estimate is the same on every machine.
 
 inline constexpr unsigned kLevels = 64;  // groups of four values
 
-// -log2 of the probability of each of the four values of a group in its register.
+// Returns -log2 of the probability of each of the four values of a group in its register.
 inline uint32_t Exponent(unsigned p, uint32_t group) noexcept {
   const uint32_t j = kT + 1 + group;
   return j < 64 - p ? j : 64 - p;
 }
 
-// What a sketch tells of n.
+// The statistics of a sketch from which n is estimated.
 struct Statistics {
   uint64_t unseen = 0;          // A in units of 2^(p-64)
   uint64_t seen[kLevels] = {};  // B, by level: group 0 has j = 3
@@ -272,9 +272,9 @@ struct Statistics {
 inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept {
   const unsigned p = P(shape);
   const uint32_t most = MostValue(p);
-  // By u: registers, and how often each of the values u-20 ... u was seen, by groups,
-  // the even groups in the low four bytes and the odd ones above, flushed before they
-  // can overflow.
+  // Indexed by u: the number of registers, and how often each of the values u-20 ... u was seen.
+  // Counts are by group: the even groups in the low four bytes and the odd groups above. They are
+  // flushed before they can overflow.
   constexpr uint64_t kFlush = 32;
   uint64_t registers[256] = {}, lanes[256] = {};
   Statistics statistics;
@@ -290,8 +290,8 @@ inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept
   ForRegisters(p, [&](uint64_t i) {
     const uint32_t value = LoadRegister(body, i);
     uint32_t u = value >> kD;
-    if (u > most) u = most;  // of bits that no sketch has
-    // Bit 0 is value u-20, bit 20 is u; moved so that groups are nibbles.
+    if (u > most) u = most;  // only in bits that no sketch has
+    // Bit 0 is value u-20, bit 20 is u. The bits are shifted so that groups are nibbles.
     uint32_t bits = (kWindow | (value & (kWindow - 1))) << (lowest(u) & 3);
     bits = (bits & 0x555555) + (bits >> 1 & 0x555555);
     bits = (bits & 0x333333) + (bits >> 2 & 0x333333);
@@ -300,7 +300,7 @@ inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept
   });
   for (uint32_t u = 1; u <= most; ++u) flush(u);
 
-  // Values by groups that a register with this u tells of, and the values above u.
+  // The values that a register with this u keeps, by group, and the values above u.
   uint64_t told[kLevels] = {};
   for (uint32_t u = 1; u <= most; ++u) {
     for (uint32_t k = u > kD ? u - kD : 1; k <= u; ++k) told[(k - 1) >> kT] += registers[u];
@@ -318,13 +318,13 @@ inline Statistics StatisticsOf(const Shape& shape, const uint8_t* body) noexcept
   return statistics;
 }
 
-// A product that is not fused with a sum.
+// Returns the product, and prevents the compiler from fusing it with a sum.
 inline double Apart(double product) noexcept {
   volatile double rounded = product;
   return rounded;
 }
 
-// exp(v) - 1 for v >= 0, by single operations.
+// Returns exp(v) - 1 for v >= 0, by single operations.
 inline double ExpMinus1(double v) noexcept {
   int halvings = 0;
   for (; v > 0x1p-5; ++halvings) v *= 0.5;
@@ -352,9 +352,10 @@ inline double Estimate(unsigned p, const Statistics& statistics) noexcept {
     if (j < least) least = j;
     if (j > most) most = j;
   }
-  // All values seen: more keys than can be told of. An answer all the same.
+  // All values were seen: there are more keys than can be estimated. The result is still a number.
   const double unseen = statistics.unseen > 0 ? static_cast<double>(statistics.unseen) : 1;
-  // In v = n / (m 2^most). By 1 / (exp(y) - 1) > 1/y - 1/2 the first is below the root.
+  // In units of v = n / (m 2^most). Because 1 / (exp(y) - 1) > 1/y - 1/2, the start is below the
+  // root.
   double v = std::ldexp(static_cast<double>(statistics.all_seen), 64 - static_cast<int>(p) - most) /
              (unseen + half_sum);
   for (int step = 0; step < 200; ++step) {
@@ -375,7 +376,7 @@ inline double Estimate(unsigned p, const Statistics& statistics) noexcept {
   return n < kMostKeys ? n : kMostKeys;
 }
 
-// The rate is that at which a new key changes nothing.
+// The rate is the probability that a new key changes nothing.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Statistics statistics = StatisticsOf(shape, body);
   Reading reading;

@@ -1,4 +1,4 @@
-// The method fifo as a table of functions: fifo.hpp has them.
+// The table of functions of the method fifo. The functions are in fifo.hpp.
 
 #include "fifo.hpp"
 

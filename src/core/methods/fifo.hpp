@@ -1,22 +1,22 @@
 // fifo: a window by first sight, as fingerprints in first-in first-out lines.
 //
-// The body is groups of 103 lines of 64 bytes (fifo_line.hpp); in a live filter a group
-// is a page, and every live filter is of this method. The hash chooses group, line and
-// fingerprint. A key that is held changes nothing; a new one is put behind the others
-// of its line, and if the line is full its oldest key gives way. (A FIFO set-associative
-// table of fingerprints; Geraud et al. 2019 evict at random instead.)
+// The body is groups of 103 lines of 64 bytes (fifo_line.hpp). Every live filter is of this method;
+// there, a group is a page. The hash chooses group, line and fingerprint. A key that is held
+// changes nothing. A new key is put behind the others of its line, and if the line is full, the
+// line's oldest key is evicted. (This is a FIFO set-associative table of fingerprints; Geraud et
+// al. 2019 evict at random instead.)
 //
-// Promise: a key answered new is a duplicate until at least `keys` further keys were
-// added; of the keys of exactly that age at most 0.1 % are missed, of younger ones
-// fewer. A hit changes nothing, so a steady repeat is let through once a window. In a
-// window by time a key is held in the generation of its first sight and the 7 after it,
-// if no more than 8/7 `keys` are added meanwhile.
-// FPR: slots in use * (2^b + 2) / 4^b with fingerprints of b bits, at most the rate asked for.
-// Cost: one cache line a key; 22 bits a key of the window for rates from 0.01 on, 31 for
-// rates down to 0.0005, 57 for rates down to 0.0000012: a line must have room for up to
-// twice its mean, or keys of a line that fills early would not live as long as promised.
-// State: the lines; Counters::state is the clock, the newest generation, of windows by
-// time, which is "now" for whoever asks.
+// Promise: a key that was reported as new is a duplicate until at least `keys` further keys were
+// added. Of the keys of exactly that age at most 0.1 % are missed, of younger keys fewer. A key
+// that is found changes nothing, so a key that comes again and again is reported as new once a
+// window. In a window by time, a key is held in the generation of its first sight and the 7 after
+// it, if no more than 8/7 `keys` are added meanwhile.
+// FPR: slots in use * (2^b + 2) / 4^b with fingerprints of b bits, at most the requested rate.
+// Cost: one cache line a key; 22 bits a key of the window for rates from 0.01 on, 31 for rates down
+// to 0.0005, 57 for rates down to 0.0000012. A line must have room for up to twice its mean number
+// of keys; otherwise keys of a line that fills early would be evicted before the promised time.
+// State: the lines. In windows by time, Counters::state is the clock: the newest generation, which
+// is the present time for lookups.
 
 #ifndef STREAMDEDUP_CORE_METHODS_FIFO_HPP_
 #define STREAMDEDUP_CORE_METHODS_FIFO_HPP_
@@ -39,7 +39,8 @@ inline constexpr unsigned kGroupLines = 103;
 inline constexpr uint32_t kGroupBytes = kGroupLines * static_cast<uint32_t>(kLineBytes);
 inline constexpr double kMissed = 0.001;  // of the keys of age `keys`
 
-// Shape::detail: bytes a slot (1: 12 bits), whether slots hold a generation, and how long one is.
+// Shape::detail: bytes a slot (1: 12 bits), whether slots hold a generation, and how long a
+// generation is.
 inline constexpr unsigned kTimedBit = 8;
 inline constexpr unsigned kGenerationShift = 16;
 inline constexpr uint64_t kMinGenerationUs = 100000;
@@ -48,7 +49,7 @@ inline constexpr uint64_t kMaxGenerationUs = ~uint64_t{0} >> kGenerationShift;
 inline LineLayout LayoutOf(const Shape& shape) noexcept {
   return {static_cast<unsigned>(shape.detail & 0xff), (shape.detail >> kTimedBit & 1) != 0};
 }
-// In microseconds; 0 if keys do not expire by time.
+// In microseconds. 0 if keys do not expire by time.
 inline uint64_t GenerationUs(const Shape& shape) noexcept {
   return shape.detail >> kGenerationShift;
 }
@@ -57,7 +58,8 @@ inline uint64_t Lines(const Shape& shape) noexcept { return shape.bytes / kLineB
 
 // ---- sizes ------------------------------------------------------------------
 
-// The shortest slots with which a full line keeps the rate. slot_bytes 0: none do.
+// Returns the shortest slots with which a full line keeps the rate. slot_bytes is 0 if no slots
+// keep it.
 inline LineLayout LayoutFor(double fpr, bool timed) noexcept {
   unsigned slot_bytes = timed ? kMinTimedSlotBytes : kMinSlotBytes;
   for (; slot_bytes <= kMaxSlotBytes; ++slot_bytes) {
@@ -67,7 +69,7 @@ inline LineLayout LayoutFor(double fpr, bool timed) noexcept {
   return {0, timed};
 }
 
-// Probability that so many keys, added after a given one, push it out of its line.
+// Returns the probability that `keys` keys, added after a given key, push that key out of its line.
 inline double MissedAfter(double keys, double groups, const LineLayout& layout) noexcept {
   double missed = 0;
   ForEachLoad(keys, groups * kGroupLines, [&](double load, double p) {
@@ -76,14 +78,16 @@ inline double MissedAfter(double keys, double groups, const LineLayout& layout) 
   return missed;
 }
 
-// Keys a group, or nearly: where the search for sizes starts. A Poisson number's root
-// deviates by about 1/2, and 0.1 % of them are 3 deviations above.
+// Returns the approximate number of keys a group: the start of the search for sizes. The square
+// root of a Poisson number has a standard deviation of about 1/2, and 0.1 % of the numbers are more
+// than 3 deviations above the mean.
 inline double KeysAGroup(const LineLayout& layout) noexcept {
   const double root = std::sqrt(static_cast<double>(layout.usable())) - 1.48;
   return kGroupLines * root * root;
 }
 
-// Fewest groups that keep kMissed for so many keys, or more than kMaxBodyBytes hold.
+// Returns the fewest groups that keep kMissed for this many keys. The result may be more than fit
+// into kMaxBodyBytes.
 inline uint64_t GroupsFor(uint64_t keys, const LineLayout& layout) noexcept {
   const double n = static_cast<double>(keys);
   return LeastWhereNear(static_cast<uint64_t>(n / KeysAGroup(layout)), 1,
@@ -92,7 +96,7 @@ inline uint64_t GroupsFor(uint64_t keys, const LineLayout& layout) noexcept {
                         });
 }
 
-// Most keys for which so many groups keep it.
+// Returns the most keys for which this many groups keep kMissed.
 inline uint64_t KeysFor(uint64_t groups, const LineLayout& layout) noexcept {
   const double g = static_cast<double>(groups);
   return LeastWhereNear(static_cast<uint64_t>(g * KeysAGroup(layout)), 1,
@@ -119,9 +123,9 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   return PlanStatus::kOk;
 }
 
-// Sizes a window by time in which `keys` keys are added in 7 generations: for a seventh
-// more of them, since a key is held for up to one generation more than the window. Fills
-// every field of the shape. A generation outside the limits above is kTooLarge.
+// Sizes a window by time in which `keys` keys are added in 7 generations. It is sized for a seventh
+// more keys, because a key is held for up to one generation more than the window. Fills every field
+// of the shape. Returns kTooLarge if a generation is outside the limits above.
 inline PlanStatus PlanTimed(uint64_t keys, double fpr, uint64_t generation_us, uint64_t seed,
                             Shape* shape) noexcept {
   const LineLayout layout = LayoutFor(fpr, true);
@@ -194,8 +198,8 @@ inline Place PlaceOf(uint64_t hash, uint64_t groups, const LineLayout& layout) n
           FingerprintOf(address.rest, layout)};
 }
 
-// Runs step(layout, place, i) for every hash, with the lines of the keys to come on
-// their way into the cache. Each place is made once: it waits in a ring of two groups.
+// Runs step(layout, place, i) for every hash, and prefetches the lines of later keys. Each place is
+// computed once, and waits in a ring of two groups.
 template <typename Step>
 inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t* hashes, size_t n,
                          Step step) noexcept {
@@ -243,10 +247,10 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// The youngest keys of both lines, of which each fingerprint once, in the younger of
-// its ages. Of two slots the younger is that of the later generation, and within one
-// (or without time) that of the smaller rank divided by its filter's weight, the left's
-// on ties. A line that the other adds nothing to keeps its bytes.
+// Keeps the youngest keys of both lines, each fingerprint once, at the younger of its two ages. Of
+// two slots, the one of the later generation is the younger. Within a generation (or without time),
+// it is the one with the smaller rank divided by its filter's weight; on ties, the left one. A line
+// keeps its bytes if the other line adds nothing to it.
 inline void MergeLine(uint8_t* line, const uint8_t* other, const LineLayout& layout, uint32_t clock,
                       const Weights& weights) noexcept {
   Slots left, right;
@@ -263,8 +267,8 @@ inline void MergeLine(uint8_t* line, const uint8_t* other, const LineLayout& lay
   };
   uint64_t youngest[kMaxSlots];
   unsigned used = 0;
-  uint32_t age = 0;                        // of the generation that is being taken
-  uint64_t left_rank = 0, right_rank = 0;  // in it
+  uint32_t age = 0;                        // of the generation that is being merged
+  uint64_t left_rank = 0, right_rank = 0;  // the ranks in it
   while (used < layout.usable() && left.count + right.count > 0) {
     const uint32_t left_age = left.count > 0 ? age_of(left.value[left.count - 1]) : ~uint32_t{0};
     const uint32_t right_age =
@@ -288,8 +292,8 @@ inline void MergeLine(uint8_t* line, const uint8_t* other, const LineLayout& lay
   WriteSlots(line, layout, merged);
 }
 
-// Line by line, both moved on to the later clock. Two full filters keep about half the
-// window of each: 0.3 % of the younger halves' keys are missed.
+// Merges line by line, after both filters are moved on to the later clock. Two full filters keep
+// about half of the window of each: 0.3 % of the keys of these younger halves are missed.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {
@@ -309,7 +313,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
   return true;
 }
 
-// All slots in use count: what has expired by the clock was taken out when it moved.
+// All slots in use count: keys that have expired by the clock were removed when the clock advanced.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const LineLayout layout = LayoutOf(shape);
   uint64_t used = 0;

@@ -1,18 +1,18 @@
-// One cache line of fingerprints in the order of their arrival: what the method
-// `fifo` and the pages of live filters are made of.
+// One cache line of fingerprints in the order of their arrival. The method `fifo` and the pages of
+// live filters consist of such lines.
 //
-// A line of 64 bytes is a circle of slots of 2 to 5 bytes, or of 42 slots of 12 bits. A
-// slot is 0, free, or holds a fingerprint; where keys expire by time, 3 bits of the
-// generation of its first sight below the fingerprint. The slots in use are one run of
-// the circle, oldest first, and at least one slot is free: so the run's end is found
-// without a pointer, and adding a key changes two slots: the new one and, if the line
-// was full, that of the oldest key, which becomes free. (A FIFO set-associative table of
-// fingerprints; Geraud et al. 2019 evict at random instead.)
+// A line of 64 bytes is a circle of slots of 2 to 5 bytes, or of 42 slots of 12 bits. A slot is 0,
+// which is free, or holds a fingerprint. If keys expire by time, 3 bits below the fingerprint hold
+// the generation of its first sight. The slots in use are one run of the circle, the oldest first,
+// and at least one slot is free. So the end of the run is found without a pointer. Adding a key
+// changes the new slot and, if the line was full, the slot of the oldest key, which becomes free.
+// (This is a FIFO set-associative table of fingerprints; Geraud et al. 2019 evict at random
+// instead.)
 //
-// Slots of 12 bits: 42 bytes with the low 8 bits of each, 21 bytes with the high 4 bits
-// of two each, the even slot's below the odd one's, and a byte 0. Two slots stay free,
-// since a line of 41 would have more than a rate of 0.01. Nothing expires in them: 9 bits
-// would be left.
+// Slots of 12 bits: 42 bytes with the low 8 bits of each slot, 21 bytes with the high 4 bits of two
+// slots each (the even slot's below the odd one's), and a byte 0. Two slots stay free, because a
+// line of 41 keys would have a rate of more than 0.01. These slots have no time, because only 9
+// bits would be left for the fingerprint.
 //
 // Nothing here allocates, throws or knows PostgreSQL.
 
@@ -30,19 +30,19 @@
 
 namespace dedup::fifo {
 
-// A width of 1 stands for slots of 12 bits.
+// A width of 1 means slots of 12 bits.
 inline constexpr unsigned kMinSlotBytes = 1;
 inline constexpr unsigned kMinTimedSlotBytes = 2;
 inline constexpr unsigned kMaxSlotBytes = 5;
 inline constexpr unsigned kMaxSlots = 42;
 inline constexpr size_t kHighBitsAt = 42;  // in a line of slots of 12 bits
 
-// A window by time is cut into generations. A key is kept in the generation of its
-// first sight and the 7 after it: for at least 7 of them, and at most 8.
+// A window by time is divided into generations. A key is kept in the generation of its first sight
+// and the 7 after it: for at least 7 and at most 8 generations.
 inline constexpr unsigned kGenerationBits = 3;
 inline constexpr uint32_t kGenerationsKept = 7;
 
-// Bits of what a key keeps of its hash beside its line: enough for every fingerprint.
+// The bits that are kept of a key's hash beside its line. They are enough for every fingerprint.
 inline constexpr unsigned kLongBits = 40;
 inline constexpr unsigned kMaxFingerprintBits = 37;
 
@@ -50,13 +50,13 @@ struct LineLayout {
   unsigned slot_bytes;  // kMinSlotBytes to kMaxSlotBytes; 1: 12 bits
   bool timed;           // slots hold a generation
   bool grows = false;   // of a live filter that grows, whose pages have levels
-  unsigned level = 0;   // top bits of the rest that the line's page stands for
+  unsigned level = 0;   // the number of top bits of the rest that follow from the line's page
 
   constexpr unsigned slot_bits() const noexcept { return slot_bytes == 1 ? 12 : 8 * slot_bytes; }
   constexpr unsigned slots() const noexcept { return unsigned{8 * kLineBytes} / slot_bits(); }
   constexpr unsigned usable() const noexcept { return slots() - (slot_bytes == 1 ? 2 : 1); }
-  // The bits of a fingerprint in a line of level 0, and in a line of this level: each level takes
-  // one bit away.
+  // Returns the bits of a fingerprint in a line of level 0, and in a line of this level. Each level
+  // takes one bit away.
   constexpr unsigned widest_fingerprint_bits() const noexcept {
     const unsigned bits = slot_bits() - (timed ? kGenerationBits : 0);
     return bits < kMaxFingerprintBits ? bits : kMaxFingerprintBits;
@@ -66,8 +66,8 @@ struct LineLayout {
 
 static_assert(LineLayout{kMinSlotBytes, false}.slots() == kMaxSlots);
 
-// Where a key belongs: one of `groups` groups of `lines` lines, and what is left of
-// its hash. In a live filter a group is a page.
+// The place of a key: one of `groups` groups of `lines` lines, and the rest of its hash. In a live
+// filter a group is a page.
 struct Address {
   uint64_t group;
   unsigned line;
@@ -75,17 +75,19 @@ struct Address {
 };
 
 inline Address AddressOf(uint64_t hash, uint64_t groups, unsigned lines) noexcept {
-  const uint64_t in_group = hash * groups;  // what a group's number leaves of the hash
+  // the part of the hash that the group's number does not use
+  const uint64_t in_group = hash * groups;
   return {FastRange(hash, groups), static_cast<unsigned>(FastRange(in_group, lines)),
           in_group * lines >> (64 - kLongBits)};
 }
 
-// The value that is stored for some bits of the hash: 0 is a free slot, so 0 becomes 1.
+// Returns the value that is stored for some bits of the hash: 0 becomes 1, because 0 is a free
+// slot.
 inline uint64_t Stored(uint64_t bits) noexcept { return bits == 0 ? 1 : bits; }
 
-// The top bits of the rest, as many as a fingerprint has at level 0, without those that the
-// page's level stands for. Plain bits, so that a fingerprint without its top bit is that of the
-// next level: Stored(fingerprint & LowMask(bits - 1)).
+// Returns the top bits of the rest, as many as a fingerprint has at level 0, without those that
+// follow from the page's level. These are plain bits, so a fingerprint without its top bit is the
+// fingerprint of the next level: Stored(fingerprint & LowMask(bits - 1)).
 inline uint64_t FingerprintOf(uint64_t rest, const LineLayout& layout) noexcept {
   return Stored(rest >> (kLongBits - layout.widest_fingerprint_bits()) &
                 LowMask(layout.fingerprint_bits()));
@@ -97,7 +99,7 @@ inline uint64_t SlotOf(uint64_t fingerprint, uint32_t generation,
   return fingerprint << kGenerationBits | (generation & LowMask(kGenerationBits));
 }
 
-// The last slot of 3 or 5 bytes ends early enough for the wider load to end in the line.
+// The last slot of 3 or 5 bytes ends early enough that the wider load ends inside the line.
 inline uint64_t LoadSlot(const uint8_t* line, unsigned slot, unsigned slot_bytes) noexcept {
   if (slot_bytes == 1) {
     const unsigned high = line[kHighBitsAt + slot / 2] >> slot % 2 * 4 & 0xf;
@@ -121,7 +123,7 @@ inline void StoreSlot(uint8_t* line, unsigned slot, unsigned slot_bytes, uint64_
   for (unsigned i = 0; i < slot_bytes; ++i) at[i] = static_cast<uint8_t>(value >> 8 * i);
 }
 
-// SlotsEqual() slot by slot, with a loop of constant length.
+// Does SlotsEqual() slot by slot, with a loop of constant length.
 template <unsigned kSlotBytes>
 DEDUP_ALWAYS_INLINE inline uint64_t EqualSlots(const uint8_t* line, uint64_t value,
                                                uint64_t ignored) noexcept {
@@ -140,7 +142,7 @@ inline uint64_t MaskOf(__m128i bytes) noexcept {
   return static_cast<uint32_t>(_mm_movemask_epi8(bytes));
 }
 
-// SlotsEqual() of slots of 12 bits: low bytes and high halves of 16 slots at a time.
+// Does SlotsEqual() for slots of 12 bits: low bytes and high halves of 16 slots at a time.
 DEDUP_ALWAYS_INLINE inline uint64_t EqualSlotsOf12(const uint8_t* line, uint64_t value,
                                                    uint64_t ignored) noexcept {
   const auto byte = [](uint64_t bits) { return _mm_set1_epi8(static_cast<char>(bits)); };
@@ -162,7 +164,7 @@ DEDUP_ALWAYS_INLINE inline uint64_t EqualSlotsOf12(const uint8_t* line, uint64_t
          LowMask(kMaxSlots);
 }
 
-// SlotsEqual() of slots of 2 bytes.
+// Does SlotsEqual() for slots of 2 bytes.
 DEDUP_ALWAYS_INLINE inline uint64_t EqualSlotsOf16(const uint8_t* line, uint64_t value,
                                                    uint64_t ignored) noexcept {
   const __m128i wanted = _mm_set1_epi16(static_cast<short>(value));
@@ -180,7 +182,7 @@ DEDUP_ALWAYS_INLINE inline uint64_t EqualSlotsOf16(const uint8_t* line, uint64_t
 }
 #endif
 
-// SlotsEqual() of a width that is known.
+// Does SlotsEqual() for a width that is known at compile time.
 template <unsigned kSlotBytes>
 DEDUP_ALWAYS_INLINE inline uint64_t SlotsEqualOf(const uint8_t* line, uint64_t value,
                                                  uint64_t ignored) noexcept {
@@ -208,7 +210,7 @@ inline auto ForWidth(const LineLayout& layout, Use use) noexcept {
   }
 }
 
-// The slots, as bits, whose value is `value` once `ignored` bits are cleared.
+// Returns, as bits, the slots whose value is `value` after the `ignored` bits are cleared.
 inline uint64_t SlotsEqual(const uint8_t* line, const LineLayout& layout, uint64_t value,
                            uint64_t ignored) noexcept {
   return ForWidth(layout, [&]<unsigned kSlotBytes>() {
@@ -216,24 +218,24 @@ inline uint64_t SlotsEqual(const uint8_t* line, const LineLayout& layout, uint64
   });
 }
 
-// How many generations before the line's newest, `clock`, a slot was seen.
+// Returns how many generations before the line's newest one, `clock`, a slot was seen.
 inline uint32_t AgeOf(uint64_t slot, uint32_t clock) noexcept {
   return (clock - static_cast<uint32_t>(slot)) & static_cast<uint32_t>(LowMask(kGenerationBits));
 }
 
-// The generation a slot was seen in, in a line whose newest generation is `clock`.
+// Returns the generation in which a slot was seen, in a line whose newest generation is `clock`.
 inline uint32_t GenerationOf(uint64_t slot, uint32_t clock) noexcept {
   return clock - AgeOf(slot, clock);
 }
 
-// Whether what was seen in `seen` still counts in generation `now`. What is newer
-// than `now` does: the event that asks is late.
+// Returns whether a key seen in generation `seen` is still in the window in generation `now`. If it
+// is newer than `now`, it is: the event of the query is late.
 inline bool Alive(uint32_t seen, uint32_t now) noexcept {
   return now <= seen || now - seen <= kGenerationsKept;
 }
 
-// Whether the line holds the fingerprint. `clock` is the line's newest generation, `now`
-// that of the question; both are ignored in lines without time.
+// Returns whether the line holds the fingerprint. `clock` is the line's newest generation, `now`
+// the generation of the query. Both are ignored in lines without time.
 inline bool Holds(const uint8_t* line, const LineLayout& layout, uint64_t fingerprint,
                   uint32_t clock, uint32_t now) noexcept {
   if (!layout.timed) return SlotsEqual(line, layout, fingerprint, 0) != 0;
@@ -246,12 +248,12 @@ inline bool Holds(const uint8_t* line, const LineLayout& layout, uint64_t finger
   return false;
 }
 
-// A slot's number counted around the circle, from one below twice the slots.
+// Returns a slot's number on the circle, from a number below twice the slots.
 inline unsigned Around(unsigned slot, unsigned slots) noexcept {
   return slot < slots ? slot : slot - slots;
 }
 
-// The run of slots in use: its first slot, oldest, and its length.
+// The run of slots in use: its first slot, which is the oldest, and its length.
 struct Run {
   unsigned first;
   unsigned length;
@@ -262,15 +264,15 @@ inline Run RunOf(const uint8_t* line, const LineLayout& layout) noexcept {
   const uint64_t all = LowMask(slots);
   const uint64_t used = ~SlotsEqual(line, layout, 0, 0) & all;
   if (used == 0) return {0, 0};
-  const uint64_t before = (used << 1 | used >> (slots - 1)) & all;  // slots behind a used one
+  const uint64_t before = (used << 1 | used >> (slots - 1)) & all;  // slots behind a used slot
   const uint64_t firsts = used & ~before;
-  if (firsts == 0) return {0, slots};  // no free slot: not a line of ours
+  if (firsts == 0) return {0, slots};  // there is no free slot, so the line is not valid
   return {static_cast<unsigned>(std::countr_zero(firsts)),
           static_cast<unsigned>(std::popcount(used))};
 }
 
-// Whether the slots in use are one run, no longer than it may be, and are such as are
-// ever written.
+// Returns whether the slots in use are one run of an allowed length, and have values that this code
+// writes.
 inline bool ValidLine(const uint8_t* line, const LineLayout& layout) noexcept {
   const unsigned slots = layout.slots();
   const Run run = RunOf(line, layout);
@@ -306,7 +308,7 @@ inline void ReadSlots(const uint8_t* line, const LineLayout& layout, Slots* slot
   }
 }
 
-// Writes them back from slot 0 on, only the newest if there are too many.
+// Writes the slots back from slot 0 on. If there are too many, writes only the newest.
 inline void WriteSlots(uint8_t* line, const LineLayout& layout, const Slots& slots) noexcept {
   std::memset(line, 0, kLineBytes);
   const unsigned count = slots.count < layout.usable() ? slots.count : layout.usable();
@@ -315,17 +317,16 @@ inline void WriteSlots(uint8_t* line, const LineLayout& layout, const Slots& slo
   }
 }
 
-// Adds a fingerprint as the youngest; in lines with time in its place by generation,
-// where `clock` is the line's newest generation, at least `generation`, which must still
-// be alive then. Returns whether a key had to give way: the oldest one, which may be the
-// new one itself.
+// Adds a fingerprint as the youngest. In lines with time, puts it in its place by generation:
+// `clock` is the line's newest generation, at least `generation`, which must still be in the window
+// then. Returns whether a key was evicted: the oldest one, which may be the new one itself.
 inline bool Insert(uint8_t* line, const LineLayout& layout, uint64_t fingerprint,
                    uint32_t generation, uint32_t clock) noexcept {
   const unsigned slots = layout.slots();
   const Run run = RunOf(line, layout);
   const uint64_t slot = SlotOf(fingerprint, generation, layout);
   const unsigned next = Around(run.first + run.length, slots);
-  // By age: a generation before 0, as bits that we never wrote may tell it, would wrap.
+  // Compares ages, because a generation before 0, which foreign bits may contain, would wrap.
   const uint32_t age = clock - generation;
   auto younger = [&](uint64_t other) { return layout.timed && AgeOf(other, clock) < age; };
   bool in_order = run.length < slots;
@@ -351,26 +352,26 @@ inline bool Insert(uint8_t* line, const LineLayout& layout, uint64_t fingerprint
   return all.count > layout.usable();
 }
 
-// What AddOnce() found.
+// The results of AddOnce().
 enum class Once {
   kHeld,  // the line holds the fingerprint already
   kFull,  // there is no room: nothing changes
   kAdded
 };
 
-// Adds a fingerprint as the youngest to a line without time that holds each once, and of which
-// none gives way. One look at the line where Holds(), Full() and Insert() take three.
+// Adds a fingerprint as the youngest to a line without time that holds each fingerprint once and
+// evicts none. Reads the line once, where Holds(), Full() and Insert() read it three times.
 inline Once AddOnce(uint8_t* line, const LineLayout& of, uint64_t fingerprint) noexcept {
   return ForWidth(of, [=]<unsigned kSlotBytes>() {
     constexpr LineLayout layout = {kSlotBytes, false};
     constexpr unsigned slots = layout.slots();
     if (SlotsEqualOf<kSlotBytes>(line, fingerprint, 0) != 0) return Once::kHeld;
     const uint64_t free = SlotsEqualOf<kSlotBytes>(line, 0, 0);
-    // It is full if no slots are free but those that stay so.
+    // The line is full if no slots are free except those that always stay free.
     uint64_t room = free;
     for (unsigned i = layout.usable(); i < slots; ++i) room &= room - 1;
     if (room == 0) return Once::kFull;
-    // The run ends at a free slot behind a used one. An empty line starts at slot 0.
+    // The run ends at a free slot behind a used one. In an empty line it starts at slot 0.
     const uint64_t used = ~free & LowMask(slots);
     const uint64_t ends = (used << 1 | used >> (slots - 1)) & free;
     StoreSlot(line, used == 0 ? 0 : static_cast<unsigned>(std::countr_zero(ends)), kSlotBytes,
@@ -379,7 +380,7 @@ inline Once AddOnce(uint8_t* line, const LineLayout& of, uint64_t fingerprint) n
   });
 }
 
-// Takes every slot for which `drop(slot)` out of the line. Returns how many.
+// Removes every slot for which `drop(slot)` returns true. Returns how many.
 template <typename Drop>
 inline unsigned RemoveIf(uint8_t* line, const LineLayout& layout, Drop drop) noexcept {
   Slots all, kept;
@@ -391,8 +392,7 @@ inline unsigned RemoveIf(uint8_t* line, const LineLayout& layout, Drop drop) noe
   return all.count - kept.count;
 }
 
-// Takes one fingerprint out, the oldest if it is there more than once. Returns whether
-// it was there.
+// Removes one fingerprint, the oldest if there are several copies. Returns whether the line had it.
 inline bool Remove(uint8_t* line, const LineLayout& layout, uint64_t fingerprint) noexcept {
   bool found = false;
   RemoveIf(line, layout, [&](uint64_t slot) {
@@ -402,17 +402,17 @@ inline bool Remove(uint8_t* line, const LineLayout& layout, uint64_t fingerprint
   return found;
 }
 
-// Moves the line's clock on: takes out what has expired by then, so that the 3 bits of
-// every slot that is left stay unambiguous.
+// Advances the line's clock. Removes the keys that have expired by then, so that the 3 bits of
+// every remaining slot stay unambiguous.
 inline unsigned Expire(uint8_t* line, const LineLayout& layout, uint32_t clock,
                        uint32_t new_clock) noexcept {
   return RemoveIf(line, layout,
                   [&](uint64_t slot) { return !Alive(GenerationOf(slot, clock), new_clock); });
 }
 
-// The rate at which a key that was never added is found in a line with `used` slots in
-// use. Two keys have the same fingerprint of b bits with probability (2^b + 2) / 4^b: the
-// sum of the squares of 2 / 2^b for fingerprint 1 and 1 / 2^b for 2^b - 2 others.
+// Returns the rate at which a key that was never added is found in a line with `used` slots in use.
+// Two keys have the same fingerprint of b bits with probability (2^b + 2) / 4^b: the sum of the
+// squares of 2 / 2^b for fingerprint 1 and 1 / 2^b for the 2^b - 2 others.
 inline double LineRate(const LineLayout& layout, double used) noexcept {
   const double values = static_cast<double>(uint64_t{1} << layout.fingerprint_bits());
   return used * (values + 2) / (values * values);

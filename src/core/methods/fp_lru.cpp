@@ -1,4 +1,4 @@
-// The method fp_lru as a table of functions: fp_lru.hpp has them.
+// The table of functions of the method fp_lru. The functions are in fp_lru.hpp.
 
 #include "fp_lru.hpp"
 

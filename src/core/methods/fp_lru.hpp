@@ -1,18 +1,18 @@
-// fp_lru: lru that calls some new keys duplicates, so that it can be compared at equal
-// rates with filters that have false positives.
+// fp_lru: lru that reports some new keys as duplicates, so that it can be compared at equal rates
+// with filters that have false positives.
 //
-// Paper: the "FPbuffering" of Deng and Rafiei, "Approximately Detecting Duplicates for
-// Streaming Data using Stable Bloom Filters" (SIGMOD 2006). A key that is in the buffer is
-// a duplicate; one that is not is called a duplicate with probability q, else new. Only
-// the answer is drawn: the buffer takes the key in either case, so that it holds at every
-// moment what lru's holds, and of the duplicates that lru misses (1 - q) are missed.
+// Paper: the "FPbuffering" of Deng and Rafiei, "Approximately Detecting Duplicates for Streaming
+// Data using Stable Bloom Filters" (SIGMOD 2006). A key that is in the buffer is a duplicate. Any
+// other key is reported as a duplicate with probability q, else as new. Only the answer is random:
+// the buffer takes the key in either case. So the buffer always holds the same keys as that of lru,
+// and misses (1 - q) of the duplicates that lru misses.
 //
-// Promise: the last `keys` distinct keys are found; of all others the share q is called
-// duplicates when they are added. Asking draws nothing and answers as lru does. q follows
-// from fpr if it is not given; if it is, it is the filter's rate.
-// Cost: as lru's.
-// State: lru_table.hpp's nodes; Counters::state is the number of keys held,
-// Counters::count the keys added, which is the step of the random choices.
+// Promise: the last `keys` distinct keys are found. Of all other keys the share q is reported as
+// duplicates when they are added. A lookup is not random and answers as lru does. If q is not
+// given, it follows from fpr; if it is given, it is the filter's rate.
+// Cost: that of lru.
+// State: the nodes of lru_table.hpp. Counters::state is the number of keys held; Counters::count is
+// the number of keys added, which is the step of the random numbers.
 
 #ifndef STREAMDEDUP_CORE_METHODS_FP_LRU_HPP_
 #define STREAMDEDUP_CORE_METHODS_FP_LRU_HPP_
@@ -33,8 +33,9 @@ inline constexpr int kQOption = 2;
 inline constexpr OptionSpec kOptions[] = {
     kFprOption, kKeysOption, {"q", OptionKind::kReal, kMinFpr, kMaxFpr}};
 
-// Shape::detail: q in units of 2^-48; below this, a random number of 48 bits says
-// "duplicate". 0 if there is no such q. Exact for every q, on every machine.
+// Shape::detail: q in units of 2^-48. A random number of 48 bits below this value means
+// "duplicate". Returns 0 if q is not representable. The value is exact for every q, on every
+// machine.
 inline constexpr unsigned kDrawBits = 48;
 
 inline uint64_t DetailOf(double q) noexcept {

@@ -1,4 +1,4 @@
-// The method infini as a table of functions: infini.hpp has them.
+// The table of functions of the method infini. The functions are in infini.hpp.
 
 #include "infini.hpp"
 

@@ -1,34 +1,34 @@
-// infini: fingerprints of different lengths in cache lines, which never forgets and grows.
+// infini: fingerprints of different lengths in cache lines. The filter never forgets and grows.
 //
 // Papers: Dayan, Bercea, Reviriego and Pagh, "InfiniFilter: Expanding Filters to Infinity and
-// Beyond" (SIGMOD 2023), and Dayan, Bercea and Pagh, "Aleph Filter: To Infinity in Constant
-// Time" (VLDB 2024): a fingerprint marks its own length, and gives one bit to its address
-// each time the table doubles, while new keys get longer ones. Theirs are quotient filters.
-// Here a bucket is a cache line (infini_line.hpp), as in Apple's Taffy filters (Apple,
+// Beyond" (SIGMOD 2023), and Dayan, Bercea and Pagh, "Aleph Filter: To Infinity in Constant Time"
+// (VLDB 2024). A fingerprint marks its own length. It gives one bit to its address each time the
+// table doubles, while new keys get longer fingerprints. The filters of these papers are quotient
+// filters. Here a bucket is a cache line (infini_line.hpp), as in Apple's Taffy filters (Apple,
 // "Stretching your data with Taffy filters", 2021), which have buckets of cuckoo tables.
 //
-// A filter is a set of prefixes of hashes, and its rate is the sum of 2^-p over them, p the
-// bits of each. The first k bits of a hash are its cell, and the bits that follow, up to w - 1
-// of them, are its fingerprint, in a slot of w bits. The table has a line for each cell, or
-// three lines for two cells: the second of them has the last third of the first cell and the
-// first third of the second. So it grows in steps of 3/2 and 4/3 (Table). A key whose line
-// is full goes into one of the next 15 lines; if those are full as well, two entries of its
-// line become one that holds both.
+// A filter is a set of prefixes of hashes. Its rate is the sum of 2^-p over them, where p is the
+// number of bits of a prefix. The first k bits of a hash are its cell. The bits that follow, up to
+// w - 1 of them, are its fingerprint, in a slot of w bits. The table has a line for each cell, or
+// three lines for two cells. Of these, the second line has the last third of the first cell and the
+// first third of the second cell. So the table grows in steps of 3/2 and 4/3 (Table). A key whose
+// line is full goes into one of the next 15 lines. If those are full as well, two entries of its
+// line are joined into one that holds both.
 //
-// With more than c keys a line the table is made anew, one step larger. When the cells
-// double, the first bit of every entry says which of two cells it goes to, and an entry
-// without bits goes to both. No entry changes what it holds, so the rate stays as it is:
-// what is added to it are the keys that are new, 3/4 c 2^(1-w) in a doubling. There are 18
-// doublings from 2 kB to 512 MB, and w is chosen so that the sum is at most the rate asked for.
+// With more than c keys a line, the table is rebuilt one step larger. When the cells double, the
+// first bit of every entry says to which of two cells it goes; an entry without bits goes to both.
+// No entry changes what it holds, so the rate does not change. Only new keys add to it: 3/4 c
+// 2^(1-w) in a doubling. There are 18 doublings from 2 kB to 512 MB, and w is chosen so that the
+// sum is at most the requested rate.
 //
-// Promise: never forgets, so a key that was added is never answered new. A new key is called
-// a duplicate at most at the rate asked for, whatever the number of keys, up to 512 MB. There
-// keys are joined with others and the rate rises, but no key is ever lost.
-// Cost: one cache line a key. Of rates from 0.01 on 23 to 34 bits a key, from 0.00004 on 34
-// to 51. A step rewrites the table: 3.5 times each key in all.
-// State: the lines; Counters::count is the keys added, Counters::state the steps that it has
-// grown. The bytes depend on the order of the keys, since a key's fingerprint has as many
-// bits as new ones have when it comes.
+// Promise: the filter never forgets, so a key that was added is never reported as new. A new key is
+// reported as a duplicate at most at the requested rate, whatever the number of keys, up to 512 MB.
+// At that size keys are joined with others and the rate rises, but no key is ever lost.
+// Cost: one cache line a key. For rates from 0.01 on 23 to 34 bits a key, from 0.00004 on 34 to 51.
+// A step rewrites the table; all steps together write each key 3.5 times.
+// State: the lines. Counters::count is the number of keys added, Counters::state the number of
+// steps that the table has grown. The bytes depend on the order of the keys, because a key's
+// fingerprint has as many bits as new fingerprints have when the key is added.
 
 #ifndef STREAMDEDUP_CORE_METHODS_INFINI_HPP_
 #define STREAMDEDUP_CORE_METHODS_INFINI_HPP_
@@ -50,13 +50,14 @@ namespace dedup::infini {
 
 inline constexpr uint64_t kExactHashes = kMostExactOfGrowing;
 
-// Shape::detail: the bytes of a slot, and whether it is a state of a partial aggregate, whose
-// rate is an eighth of the one asked for.
+// Shape::detail has the bytes of a slot, and this flag if the filter is a state of a partial
+// aggregate. The rate of a state is an eighth of the requested one.
 inline constexpr uint64_t kStateFlag = 0x100;
 inline constexpr double kStatesMerged = 8;
 
-// Or that the filter is one of a live filter that grows, and above that the bits of its
-// fingerprints: hashes then are in another order (infini_order.hpp).
+// This flag means that the filter was saved from a live filter that grows. The bits above it are
+// the number of bits of its fingerprints. The order of hashes is then a different one
+// (infini_order.hpp).
 inline constexpr uint64_t kLiveOrder = 0x200;
 inline constexpr unsigned kLiveBitsShift = 10;
 
@@ -74,29 +75,29 @@ inline uint32_t UsedBytes(const Shape&, const Counters& counters) noexcept {
   return SizeOf(counters).Bytes();
 }
 
-// The most that a reading counts: a bigint.
+// The most keys that a reading counts: the maximum of a bigint.
 inline constexpr double kMostAdded = 0x1.fffffffffffffp62;
 
 // ---- sizes ------------------------------------------------------------------
 
-// Keys a line, on average, with which the table grows, by the bytes of a slot: with so many,
-// fewer than one key in 100,000 finds no room in its line or nearby.
+// The average number of keys a line with which the table grows, by the bytes of a slot. With this
+// many, fewer than one key in 100,000 finds no room in its line or nearby.
 inline constexpr double kKeysALine[kMaxSlotBytes + 1] = {0, 0, 22.5, 14.5, 9, 6.5};
 
-// The most keys before a table grows.
+// Returns the most keys before a table grows.
 inline uint64_t Limit(unsigned slot_bytes, unsigned step) noexcept {
   return static_cast<uint64_t>(kKeysALine[slot_bytes] * static_cast<double>(SizeAt(step).Lines()));
 }
 
-// The least step whose table takes so many keys, or kTopStep.
+// Returns the least step whose table takes this many keys, or kTopStep.
 inline unsigned StepFor(unsigned slot_bytes, uint64_t keys) noexcept {
   unsigned step = 0;
   while (step < kTopStep && Limit(slot_bytes, step) < keys) ++step;
   return step;
 }
 
-// Runs visit(keys, rate of each) for the keys that are added to each table until there are
-// `keys` in all.
+// Runs visit(keys, rate of each) for the keys that are added to each table until there are `keys`
+// in all.
 template <typename Visit>
 inline void ForEachStep(unsigned slot_bytes, double keys, Visit visit) noexcept {
   double before = 0;
@@ -119,7 +120,7 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return RateOf(SlotBytes(shape), keys);
 }
 
-// The narrowest slots that keep the rate up to the largest table.
+// Returns the narrowest slots that keep the rate up to the largest table.
 inline unsigned SlotBytesFor(double rate) noexcept {
   unsigned slot_bytes = kMinSlotBytes;
   while (slot_bytes < kMaxSlotBytes &&
@@ -142,8 +143,8 @@ inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   return PlanStatus::kOk;
 }
 
-// Only the largest table has more keys than its limit: else few bytes could make a filter grow
-// to any size with its next key.
+// Only the largest table may have more keys than its limit. Otherwise a filter of few bytes could
+// grow to any size with its next key.
 inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
   return SlotBytes(shape) >= kMinSlotBytes && SlotBytes(shape) <= kMaxSlotBytes &&
          (InLiveOrder(shape) ? !IsState(shape) && LiveBits(shape) >= kMinLiveBits &&
@@ -165,7 +166,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- the table --------------------------------------------------------------
 
-// Runs use(a table of the width of the shape's slots).
+// Runs use(table), where the table has the width of the shape's slots.
 template <typename Use>
 DEDUP_ALWAYS_INLINE inline auto WithWidth(const Shape& shape, Use use) noexcept {
   switch (SlotBytes(shape)) {
@@ -180,7 +181,7 @@ DEDUP_ALWAYS_INLINE inline auto WithWidth(const Shape& shape, Use use) noexcept 
   }
 }
 
-// A body that is only read. (The const_cast never writes.)
+// Returns a table of a body that is only read, in spite of the const_cast.
 template <unsigned kSlotBytes>
 inline const Table<kSlotBytes> TableOf(const Counters& counters, const uint8_t* body) noexcept {
   return Table<kSlotBytes>(const_cast<uint8_t*>(body), SizeOf(counters));
@@ -192,7 +193,7 @@ inline bool MayDisplace(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep || counters.count < Limit(SlotBytes(shape), kTopStep);
 }
 
-// Runs use(first, count, the hashes of so many keys in the order of the shape).
+// Runs use(first, count, hashes): passes the hashes of the keys in the order of the shape.
 template <typename Use>
 DEDUP_ALWAYS_INLINE inline void InOrderOf(const Shape& shape, const uint64_t* hashes, size_t n,
                                           Use use) noexcept {
@@ -210,12 +211,12 @@ DEDUP_ALWAYS_INLINE inline void InOrderOf(const Shape& shape, const uint64_t* ha
   }
 }
 
-// The same as TestAndAdd(), of hashes that are in order.
+// Does the same as TestAndAdd(), for hashes that are in that order.
 inline void AddOrdered(const Shape& shape, Counters* counters, uint8_t* body,
                        const uint64_t* hashes, size_t n, uint8_t* seen) noexcept {
   const bool may_displace = MayDisplace(shape, *counters);
-  // The keys before the one with which the largest table has its limit are displaced, in whatever
-  // batches they come, and those behind it are not.
+  // The keys before the one with which the largest table reaches its limit may be displaced, and
+  // those after it may not, whatever the batches are.
   if (may_displace && counters->state >= kTopStep && n > 1 &&
       counters->count + n > Limit(SlotBytes(shape), kTopStep)) {
     for (size_t i = 0; i < n; ++i) {
@@ -247,7 +248,7 @@ inline void Contains(const Shape& shape, const Counters& counters, const uint8_t
   });
 }
 
-// Keys that are held already by chance count as the others do: they are known to be new.
+// Keys that the filter holds already by chance count as the others do: they are known to be new.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   const uint64_t before = counters->count;
@@ -262,7 +263,7 @@ inline uint32_t BytesFor(const Shape& shape, uint64_t keys) noexcept {
   return SizeAt(StepFor(SlotBytes(shape), keys)).Bytes();
 }
 
-// The step of a table of so many bytes.
+// Returns the step of a table of this many bytes.
 inline uint32_t StateOf(uint32_t bytes) noexcept {
   const uint32_t lines = bytes / uint32_t{kLineBytes};
   const auto bits = static_cast<unsigned>(std::bit_width(lines)) - 1;
@@ -273,7 +274,8 @@ inline uint64_t LimitOf(const Shape& shape, const Counters& counters) noexcept {
   return counters.state < kTopStep ? Limit(SlotBytes(shape), counters.state) : ~uint64_t{0};
 }
 
-// Writes a body with all keys of this one, into that of `bytes` bytes, which are more.
+// Writes a body with all keys of this one to `out`. It has `bytes` bytes, which is more than this
+// body has.
 inline void Grow(const Shape& shape, const Counters& counters, const uint8_t* body, uint32_t bytes,
                  Counters* grown, uint8_t* out) noexcept {
   *grown = {counters.count, StateOf(bytes)};
@@ -300,9 +302,9 @@ inline void AddToCount(Counters* counters, int64_t grown) noexcept {
   }
 }
 
-// The union: every key of either is found, at no more than the sum of their rates. Where the
-// prefix of one key holds that of another, the longer one goes. The other's table may have
-// any size.
+// Merges into the union: every key of either filter is found, at no more than the sum of their
+// rates. If the prefix of one key holds that of another, the longer prefix is dropped. The other's
+// table may have any size.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   int64_t grown = 0;
@@ -311,21 +313,21 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
     grown = TakeAll<width, width>(TableOf<width>(other_counters, other), &to);
   });
   AddToCount(counters, grown);
-  // A body that was not made here may have more entries than it says.
+  // A body that was not made here may have more entries than its count says.
   const uint64_t limit = LimitOf(shape, *counters);
   if (counters->count > limit) counters->count = limit;
   return true;
 }
 
-// How many keys the union has, or some more: the other's keys that this one does not hold. No
-// more than both say that they have, for which there is room: entries over a line's end are there
-// twice, and a body that was not made here may have any number. That many also where so many were
-// counted that the rest do not change the size of the table that takes them.
+// Returns the approximate number of keys of the union, or a higher number. It is never more than
+// the sum of both counts, for which there is room: entries over a line's end are stored twice, and
+// a body that was not made here may have any number of entries. Also returns that sum if the keys
+// counted so far already determine the size of the table.
 inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const uint8_t* body,
                           const Counters& other_counters, const uint8_t* other) noexcept {
   const uint64_t most = SumOfCounts(counters.count, other_counters.count);
   const unsigned width_of_slots = SlotBytes(shape), step = StepFor(width_of_slots, most);
-  // With more keys than this the table has the size that it has with all of them.
+  // With more keys than this, the table has the same size as with all keys.
   const uint64_t enough = step == 0 ? 0 : Limit(width_of_slots, step - 1);
   uint64_t keys = counters.count;
   WithWidth(shape, [&](auto width) {
@@ -336,12 +338,12 @@ inline uint64_t UnionKeys(const Shape& shape, const Counters& counters, const ui
   return keys > enough || keys > most ? most : keys;
 }
 
-// KeysWithState() looks at one in so many lines of a state that has many.
+// KeysWithState() reads one in this many lines of a large state.
 inline constexpr uint64_t kSampled = 16;
 inline constexpr uint64_t kSampledFrom = uint64_t{1} << 15;
 
-// How many keys a body and a state have together, nearly, and in a sample with what is many times
-// its standard error added.
+// Returns the approximate number of keys that a body and a state have together. If it reads a
+// sample, it adds many times the standard error.
 inline uint64_t KeysWithState(const Shape& shape, const Counters& counters, const uint8_t* body,
                               const Shape& state_shape, const Counters& state_counters,
                               const uint8_t* state) noexcept {
@@ -359,7 +361,7 @@ inline uint64_t KeysWithState(const Shape& shape, const Counters& counters, cons
   return keys < most ? keys : most;
 }
 
-// Adds the keys of a state, with as many bits as new ones have here. Returns how many were joined
+// Adds the keys of a state, with as many bits as new keys have here. Returns how many were joined
 // with others.
 inline uint64_t TakeState(const Shape& shape, Counters* counters, uint8_t* body,
                           const Shape& state_shape, const Counters& state_counters,
@@ -373,14 +375,14 @@ inline uint64_t TakeState(const Shape& shape, Counters* counters, uint8_t* body,
       joined = to.joined();
     });
   });
-  // A body that was not made here may have more entries than it says.
+  // A body that was not made here may have more entries than its count says.
   const uint64_t most = SumOfCounts(counters->count, state_counters.count);
   AddToCount(counters, grown);
   if (counters->count > most) counters->count = most;
   return joined;
 }
 
-// Whether a shape is that of the values that states of another become.
+// Returns whether `to` is the shape of the values that states of shape `from` become.
 inline bool Reducible(const Shape& from, const Shape& to) noexcept {
   Shape plain = from;
   plain.detail = DetailFor(from.fpr, false);
@@ -399,8 +401,8 @@ inline void Reduce(const Shape& from, const Counters& counters, const uint8_t* b
       taken = TakeAll<from_width, to_width>(TableOf<from_width>(counters, body), &table);
     });
   });
-  // Keys that only the longer entries told apart are held by chance now, as Read() takes into
-  // account. A body that was not made here may have more entries than it says.
+  // Keys that differed only in bits that were cut are now held by chance, and Read() takes this
+  // into account. A body that was not made here may have more entries than its count says.
   const auto keys = static_cast<uint64_t>(taken < 0 ? 0 : taken);
   reduced->count = keys < counters.count ? keys : counters.count;
 }
@@ -411,12 +413,13 @@ inline Shape StateShape(const Shape& shape) noexcept {
   return state;
 }
 
-// How many entries have so many bits, and the rate of all of them. `cell_bits`: of a cell.
+// The number of entries by their bits, and the rate of all of them. `cell_bits` is the number of
+// bits of a cell.
 struct Lengths {
   unsigned cell_bits;
   uint64_t entries[8 * kMaxSlotBytes] = {};
 
-  // The rate of all prefixes of p bits, of which there are `many`.
+  // Returns the rate of `many` prefixes of p bits.
   static double RateOf(uint64_t many, unsigned p) noexcept {
     return std::ldexp(static_cast<double>(many), -static_cast<int>(p));
   }
@@ -427,16 +430,18 @@ struct Lengths {
     }
     return rate < 1 ? rate : 1;
   }
-  // How many keys left no entry, since another one held them by chance. A key's entry goes, or
-  // never comes, if one that is shorter holds it. In a filter that grew those are the older ones,
-  // in a merge those of the others as well. Of N keys with p bits the share 1 - s is left if the
-  // shorter entries hold s, and these have 2^p (1 - s) (1 - exp(-N / 2^p)) different prefixes.
+  // Returns how many keys left no entry because another entry held them by chance. A key's entry is
+  // removed, or never added, if a shorter entry holds it. In a filter that grew, the shorter
+  // entries are the older ones; in a merge also those of the other filters. If the shorter entries
+  // hold the share s of all hashes, the share 1 - s of N keys with p bits remains. These have 2^p
+  // (1 - s) (1 - exp(-N / 2^p)) different prefixes.
   double HeldByChance(unsigned least_length) const noexcept {
     double shorter = 0, held = 0;
     for (unsigned length = 0; length < 8 * kMaxSlotBytes; ++length) {
       const double rate = RateOf(entries[length], cell_bits + length);
-      // Entries of the least length are left out: one key can have several. So are all lengths
-      // above which shorter entries hold half of all hashes: there the estimate would be noise.
+      // Entries of the least length are left out, because one key can have several of them. So are
+      // all lengths for which shorter entries hold more than half of all hashes: the estimate would
+      // be noise there.
       if (entries[length] > 0 && length > least_length && shorter < 0.5) {
         const double share = rate / (1 - shorter) < 0.5 ? rate / (1 - shorter) : 0.5;
         held += static_cast<double>(entries[length]) *
@@ -458,7 +463,7 @@ inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*
     });
     held = lengths.HeldByChance(table.LeastLength());
   });
-  // A body that was not made here may have more entries than it says.
+  // A body that was not made here may have more entries than its count says.
   const auto taken = static_cast<double>(counters.count);
   const double added = taken + (held < taken ? held : taken);
   double rate = lengths.Rate();
@@ -466,7 +471,7 @@ inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*
   return {added < kMostAdded ? added : kMostAdded, rate};
 }
 
-// Whether every slot and number is one that this code writes.
+// Returns whether every slot and every number is one that this code writes.
 inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
   return WithWidth(shape, [&](auto width) {
     using L = Line<width>;

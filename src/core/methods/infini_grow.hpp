@@ -1,5 +1,5 @@
-// Growing the table of the method `infini` by one step: all entries of a line go to two
-// neighbouring lines of the larger table, nearly all of them by one bit or one comparison.
+// Grows the table of the method `infini` by one step. All entries of a line go to two neighbouring
+// lines of the larger table. For nearly all entries, one bit or one comparison decides which.
 
 #ifndef STREAMDEDUP_CORE_METHODS_INFINI_GROW_HPP_
 #define STREAMDEDUP_CORE_METHODS_INFINI_GROW_HPP_
@@ -11,8 +11,9 @@
 
 namespace dedup::infini {
 
-// Where the second of 3 lines starts in the first cell, and the third in the second: the least
-// fingerprints f for which FastRange() of the cell's bit and f is 1, or 2.
+// Where the second of 3 lines starts in the first cell, and where the third starts in the second
+// cell. These are the least fingerprints f for which FastRange() of the cell's bit and f is 1, or
+// 2.
 inline constexpr uint64_t kSecondLineFrom = 0xaaaaaaaaaaaaaaac;
 inline constexpr uint64_t kThirdLineFrom = 0x5555555555555556;
 
@@ -29,7 +30,7 @@ class TwoLines {
       room_[i] = L::kSlots - 2 * numbers_[i].foreign;
     }
   }
-  // False: it has no room.
+  // Returns false if there is no room.
   bool Append(unsigned which, uint64_t entry) noexcept {
     if (__builtin_expect(own_[which] >= room_[which], 0)) return false;
     L::Store(line_[which], own_[which]++, entry);
@@ -49,8 +50,8 @@ class TwoLines {
   unsigned room_[2];
 };
 
-// Moves the own entries of a line. `place(entry, which, moved)` says to which of two lines an
-// entry goes, and what it is there; or false, for those that need more than that.
+// Moves the own entries of a line. `place(entry, which, moved)` returns to which of two lines an
+// entry goes, and its value there. It returns false for entries that need more work.
 template <unsigned kSlotBytes, typename Place>
 DEDUP_ALWAYS_INLINE inline void MoveLine(const uint8_t* bytes, unsigned own, uint64_t line,
                                          uint64_t first, Table<kSlotBytes>* to,
@@ -72,23 +73,24 @@ DEDUP_ALWAYS_INLINE inline void MoveLine(const uint8_t* bytes, unsigned own, uin
 }
 
 #if defined(__SSE2__)
-// What becomes of the entries of a line of 16-bit slots, all at once.
+// The new places of the entries of a line of 16-bit slots, computed all at once.
 struct Moves {
   uint16_t moved[32];
-  uint32_t second;  // bits of those that go to the second line
-  uint32_t others;  // of those that need more than that
+  uint32_t second;  // bits of the entries that go to the second line
+  uint32_t others;  // bits of the entries that need more work
 };
 
 inline uint32_t MaskOf(__m128i low, __m128i high) noexcept {
   return static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(low, high)));
 }
-// Lanes that are at least so much, without sign.
+// Returns the lanes that are at least `least`, compared without sign.
 inline __m128i AtLeast(__m128i lanes, unsigned least) noexcept {
   const __m128i limit = _mm_set1_epi16(static_cast<short>(least));
   return _mm_cmpeq_epi16(_mm_subs_epu16(limit, lanes), _mm_setzero_si128());
 }
 
-// Runs place(slots, marker, which, slow) for each vector of a line, and collects its masks.
+// Runs place(slots, marker, which, slow) for each vector of a line, and collects the masks that it
+// returns.
 template <typename Place>
 DEDUP_ALWAYS_INLINE inline void MovesOf(const uint8_t* bytes, Place place, Moves* moves) noexcept {
   __m128i which[4], slow[4];
@@ -103,7 +105,7 @@ DEDUP_ALWAYS_INLINE inline void MovesOf(const uint8_t* bytes, Place place, Moves
   moves->others = MaskOf(slow[0], slow[1]) | MaskOf(slow[2], slow[3]) << 16;
 }
 
-// To 3 lines for two cells: `from_here` is where the second line starts.
+// Moves to 3 lines for two cells. `from_here` is where the second line starts.
 inline void MovesToThree(const uint8_t* bytes, uint64_t from_here, Moves* moves) noexcept {
   const auto top = static_cast<unsigned>(from_here >> 48);
   MovesOf(
@@ -118,8 +120,8 @@ inline void MovesToThree(const uint8_t* bytes, uint64_t from_here, Moves* moves)
       moves);
 }
 
-// To a line for each cell: what starts below `starts` may be in the line before as well, and
-// `turned` says that entries with a bit 1 go first.
+// Moves to one line for each cell. Entries that start below `starts` may be in the line before as
+// well. `turned` means that entries with a first bit of 1 come first.
 inline void MovesToTwo(const uint8_t* bytes, uint64_t starts, bool turned, Moves* moves) noexcept {
   const auto top = static_cast<unsigned>(starts >> 48);
   const __m128i turn = _mm_set1_epi16(turned ? -1 : 0);
@@ -139,8 +141,8 @@ inline void MovesToTwo(const uint8_t* bytes, uint64_t starts, bool turned, Moves
       moves);
 }
 
-// Appends the entries to two lines, if all of them go there by one bit and find room with a
-// slot to spare. False: nothing has changed.
+// Appends the entries to two lines, if one bit decides for all of them and both lines have room
+// with a slot to spare. Returns false, with nothing changed, if not.
 inline bool MoveAtOnce(const Moves& moves, unsigned own, uint8_t* first, uint8_t* second) noexcept {
   using L = Line<2>;
   const auto mask = static_cast<uint32_t>(LowMask(own));
@@ -149,7 +151,7 @@ inline bool MoveAtOnce(const Moves& moves, unsigned own, uint8_t* first, uint8_t
   const auto to_right = static_cast<unsigned>(std::popcount(moves.second & mask));
   const unsigned to_left = own - to_right;
   if (!L::HasRoom(left, to_left + 1) || !L::HasRoom(right, to_right + 1)) return false;
-  // Each entry is written to both; the one that it is not for is written over.
+  // Each entry is written to both lines; the next entry overwrites it in the wrong one.
   uint8_t* left_at = first + 2 * left.own;
   uint8_t* right_at = second + 2 * right.own;
   uint32_t which = moves.second;
@@ -170,7 +172,7 @@ inline bool MoveAtOnce(const Moves& moves, unsigned own, uint8_t* first, uint8_t
 }
 #endif
 
-// Moves the own entries of a line, which is the one at `place` of those of two cells.
+// Moves the own entries of a line. `place` is its place among the lines of two cells.
 template <unsigned kSlotBytes>
 inline void MoveOwn(const uint8_t* bytes, unsigned own, uint64_t line, uint64_t two, uint64_t place,
                     Table<kSlotBytes>* to) noexcept {
@@ -193,8 +195,8 @@ inline void MoveOwn(const uint8_t* bytes, unsigned own, uint64_t line, uint64_t 
              });
     return;
   }
-  // What starts in the line before may be in both. In the second of 3 lines the first cell's
-  // entries are those with a bit 1.
+  // Entries that start in the line before may be in both lines. In the second of 3 lines the first
+  // cell's entries are those with a first bit of 1.
   const uint64_t starts = place == 0 ? 0 : place == 1 ? kSecondLineFrom : kThirdLineFrom;
   const uint64_t turned = place == 1;
 #if defined(__SSE2__)
@@ -214,7 +216,7 @@ inline void MoveOwn(const uint8_t* bytes, unsigned own, uint64_t line, uint64_t 
            });
 }
 
-// Writes all entries of a table into one that is a step larger, and empty.
+// Writes all entries of a table into an empty table that is one step larger.
 template <unsigned kSlotBytes>
 inline void GrowByStep(const Table<kSlotBytes>& from, Table<kSlotBytes>* to) noexcept {
   ForUnits(from.lines(), 8 * kLineBytes, [&](uint64_t begin, uint64_t end) {

@@ -1,6 +1,6 @@
-// Asking and adding many keys at once, for the method `infini`. Asking: the lines of a group are
-// compared with its keys first, which takes few instructions, and then what is left is done one
-// by one. Adding: one by one, since a key may change the line of the next.
+// Looks up and adds many keys at once, for the method `infini`. To look up, the lines of a group
+// are first compared with its keys, which takes few instructions; the remaining candidates are
+// checked one by one. Keys are added one by one, because a key may change the line of the next key.
 
 #ifndef STREAMDEDUP_CORE_METHODS_INFINI_KEYS_HPP_
 #define STREAMDEDUP_CORE_METHODS_INFINI_KEYS_HPP_
@@ -15,13 +15,13 @@
 
 namespace dedup::infini {
 
-// What comparing a group of keys with their lines has found: for each key a bit for each slot of
+// The result of comparing a group of keys with their lines: for each key, a bit for each slot of
 // its line that may hold the key.
 struct Compared {
   uint32_t candidates[kGroup];
 };
 
-// `candidates(line, fingerprint)` is Line::Candidates(), or the same from wider registers.
+// `candidates(line, fingerprint)` is Line::Candidates(), or does the same with wider registers.
 template <unsigned kSlotBytes, typename Candidates>
 DEDUP_ALWAYS_INLINE inline void CompareBy(const Table<kSlotBytes>& table, const uint64_t* hashes,
                                           size_t n, Compared* out, Candidates candidates) noexcept {
@@ -40,8 +40,8 @@ void Compare(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
 }
 
 #if DEDUP_HAS_WIDE
-// Line::Candidates() with the whole line in one register. Some more bits may be set, of slots
-// that are not there.
+// Does Line::Candidates() with the whole line in one register. May set additional bits, of slots
+// that do not exist.
 DEDUP_AVX512BW inline uint32_t CandidatesWide(const uint8_t* line, uint64_t fingerprint) noexcept {
   const __m512i slots = _mm512_loadu_si512(line);
   const __m512i key = _mm512_set1_epi16(static_cast<short>(fingerprint >> 48));
@@ -49,7 +49,7 @@ DEDUP_AVX512BW inline uint32_t CandidatesWide(const uint8_t* line, uint64_t fing
   return _mm512_cmple_epu16_mask(_mm512_xor_si512(slots, key), below);
 }
 
-// The same as Compare().
+// Does the same as Compare().
 template <unsigned kSlotBytes>
 DEDUP_AVX512BW void CompareWide(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
                                 Compared* out) noexcept {
@@ -67,8 +67,8 @@ void CompareWide(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t 
 inline bool HasWide() noexcept { return false; }
 #endif
 
-// Runs use(first, n, compared) for the keys group by group, with the lines of the next group
-// fetched before.
+// Runs use(first, n, compared) for the keys group by group, after the lines of the next group were
+// prefetched.
 template <unsigned kSlotBytes, typename Use>
 DEDUP_ALWAYS_INLINE inline void ForEachGroup(const Table<kSlotBytes>& table, const uint64_t* hashes,
                                              size_t n, Use use) noexcept {
@@ -86,7 +86,7 @@ DEDUP_ALWAYS_INLINE inline void ForEachGroup(const Table<kSlotBytes>& table, con
   }
 }
 
-// Whether a candidate of the line holds the fingerprint.
+// Returns whether one of the line's candidates holds the fingerprint.
 template <unsigned kSlotBytes>
 DEDUP_ALWAYS_INLINE inline bool OneHolds(const uint8_t* line, uint32_t candidates,
                                          uint64_t fingerprint) noexcept {
@@ -103,7 +103,7 @@ void AskAll(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
             uint8_t* seen) noexcept {
   using L = Line<kSlotBytes>;
   ForEachGroup(table, hashes, n, [&](size_t first, size_t count, const Compared& compared) {
-    // Keys whose entry may be in another line wait until that is fetched.
+    // Keys whose entry may be in another line wait until that line has arrived.
     uint8_t late[kGroup];
     size_t late_count = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -124,7 +124,7 @@ void AskAll(const Table<kSlotBytes>& table, const uint64_t* hashes, size_t n,
   });
 }
 
-// Adds keys in their order, with the lines of the next ones fetched meanwhile; `candidates` as in
+// Adds keys in their order and prefetches the lines of the next ones. `candidates` is that of
 // CompareBy(). Returns how many keys were new.
 template <unsigned kSlotBytes, typename Candidates>
 DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* to, const uint64_t* hashes,
@@ -132,7 +132,8 @@ DEDUP_ALWAYS_INLINE inline uint64_t AddInOrder(Table<kSlotBytes>* to, const uint
                                                Candidates candidates) noexcept {
   using L = Line<kSlotBytes>;
   static_assert((kGroup & (kGroup - 1)) == 0);
-  Table<kSlotBytes> table = *to;  // its numbers stay in registers: no line can be one of them
+  // a copy, so that its numbers stay in registers: the compiler knows that no line aliases them
+  Table<kSlotBytes> table = *to;
   uint8_t* lines[kGroup];
   const auto fetch = [&](size_t i) DEDUP_ALWAYS_INLINE {
     lines[i % kGroup] = table.At(table.LineOf(hashes[i]));

@@ -1,22 +1,23 @@
-// One cache line of fingerprints of different lengths: what the method `infini` is made of.
+// One cache line of fingerprints of different lengths, of which tables of the method `infini`
+// consist.
 //
-// A line of 64 bytes has 31 slots of 16 bits, or 20 of 24, 15 of 32 or 12 of 40. A slot in
-// use is an entry: from the top the bits of a fingerprint, then a marker bit 1, then zeros,
-// so it tells its own length, up to one bit less than the slot has. An entry without
-// fingerprint bits stands for every key of its line.
+// A line of 64 bytes has 31 slots of 16 bits, or 20 of 24, 15 of 32 or 12 of 40. A slot in use is
+// an entry. From the top, it has the bits of a fingerprint, then a marker bit 1, then zeros. So an
+// entry tells its own length, which is at most one bit less than the slot's. An entry without
+// fingerprint bits holds every key of its line.
 //
-// In the line the upper 16 bits of all slots come first, then the other bytes of each, so
+// In the line, the upper 16 bits of all slots come first, then the other bytes of each slot, so
 // that a key is compared with all entries at once. The last two bytes are three numbers:
-//   bits 0-4   own: entries of this line, in slots 0 .. own - 1
-//   bits 5-8   foreign: entries of lines before this one that had no free slot, in pairs of
-//              slots from the last one down: the entry, and in front of it how many lines away
-//              its own line is (1 to 15)
-//   bits 9-12  reach: how far away entries of this line may be, 0 if all are here
-// and bits 13-15 are 0, as are all free slots.
+//   bits 0-4   own: the number of entries of this line, in slots 0 .. own - 1
+//   bits 5-8   foreign: the number of entries of lines before this one that had no free
+//              slot. They are in pairs of slots from the last one down: the entry, and in
+//              front of it the distance to its own line, in lines (1 to 15)
+//   bits 9-12  reach: the largest distance of entries of this line, 0 if all are here
+// Bits 13-15 are 0, and so are all free slots.
 //
-// Entries are handled as 64-bit numbers with the fingerprint at the top, whatever the width.
-// With b the lowest bit that is set, the marker, an entry holds all fingerprints that differ
-// from it below or at b only: those f with (f ^ entry) <= 2 b - 1.
+// Entries are handled as 64-bit numbers with the fingerprint at the top, whatever the width. Let b
+// be the marker, the lowest bit that is set. An entry holds the fingerprints that differ from it
+// only at b or below: those f with (f ^ entry) <= 2 b - 1.
 //
 // Nothing here allocates, throws or knows PostgreSQL.
 
@@ -44,31 +45,31 @@ inline constexpr unsigned SlotsOf(unsigned slot_bytes) noexcept {
   return static_cast<unsigned>(kNumbersAt) / slot_bytes;
 }
 
-// The marker of an entry, which is not 0.
+// Returns the marker of an entry, which is not 0.
 inline constexpr uint64_t MarkerOf(uint64_t entry) noexcept { return entry & (0 - entry); }
 
-// Whether an entry holds this fingerprint. An entry of 0 would hold all.
+// Returns whether an entry holds this fingerprint. An entry of 0 would hold all.
 inline constexpr bool Holds(uint64_t entry, uint64_t fingerprint) noexcept {
   return (entry ^ fingerprint) <= (entry ^ (entry - 1));
 }
 
-// Whether all fingerprints of the one are held by the other.
+// Returns whether an entry holds all fingerprints that the other entry holds.
 inline constexpr bool Covers(uint64_t entry, uint64_t other) noexcept {
   return MarkerOf(entry) >= MarkerOf(other) && Holds(entry, other);
 }
 
-// How many bits of a fingerprint an entry has.
+// Returns how many bits of a fingerprint an entry has.
 inline constexpr unsigned LengthOf(uint64_t entry) noexcept {
   return 63 - static_cast<unsigned>(std::countr_zero(entry));
 }
 
-// The entry of the first `length` bits (0 to 63) of a fingerprint.
+// Returns the entry for the first `length` bits (0 to 63) of a fingerprint.
 inline constexpr uint64_t EntryOf(uint64_t fingerprint, unsigned length) noexcept {
   const uint64_t marker = uint64_t{1} << (63 - length);
   return (fingerprint & ~(2 * marker - 1)) | marker;
 }
 
-// The longest entry that holds all that two entries hold.
+// Returns the longest entry that holds all fingerprints that two entries hold.
 inline constexpr uint64_t Common(uint64_t a, uint64_t b) noexcept {
   const auto same = static_cast<unsigned>(std::countl_zero(a ^ b));
   unsigned length = LengthOf(a) < LengthOf(b) ? LengthOf(a) : LengthOf(b);
@@ -83,19 +84,19 @@ struct Numbers {
   unsigned reach;
 };
 
-// Lines of slots of one width. What is read of the numbers is cut to what a line can have:
-// whatever the bits are, no slot outside the line is touched.
+// Lines of slots of one width. Numbers that are read from a line are limited to what a line can
+// have: whatever the bits are, no slot outside the line is touched.
 template <unsigned kSlotBytes>
 struct Line {
   static constexpr unsigned kSlots = SlotsOf(kSlotBytes);
   static constexpr unsigned kTailBytes = kSlotBytes - 2;
   static constexpr unsigned kBits = 8 * kSlotBytes;
   static constexpr unsigned kMaxLength = kBits - 1;
-  // At least one slot is for entries of the line's own.
+  // At least one slot is reserved for the line's own entries.
   static constexpr unsigned kMaxForeign = (kSlots - 1) / 2;
 
-  // Always inlined: the loops over keys read these numbers twice a key, and with calls they take
-  // twice as long.
+  // Always inlined: the loops over keys read these numbers twice a key, and take twice as long with
+  // calls.
   DEDUP_ALWAYS_INLINE static Numbers Read(const uint8_t* line) noexcept {
     const unsigned bits = LoadLittle<uint16_t>(line + kNumbersAt);
     Numbers numbers = {bits & 31, bits >> 5 & 15, bits >> 9 & 15};
@@ -127,7 +128,7 @@ struct Line {
     uint8_t* tail = line + 2 * kSlots + kTailBytes * slot;
     for (unsigned i = 0; i < kTailBytes; ++i) tail[i] = static_cast<uint8_t>(entry >> (40 - 8 * i));
   }
-  // Foreign entry number i, and how far away its own line is.
+  // Returns the slot of foreign entry number i.
   static unsigned ForeignSlot(unsigned i) noexcept { return kSlots - 1 - 2 * i; }
   static unsigned DistanceAt(const uint8_t* line, unsigned i) noexcept {
     return LoadLittle<uint16_t>(line + 2 * (ForeignSlot(i) - 1)) & kMaxDistance;
@@ -137,7 +138,7 @@ struct Line {
     Store(line, ForeignSlot(i) - 1, uint64_t{distance} << 48);
   }
 
-  // A bit for each slot of whose upper 16 bits excess() is 0.
+  // Returns a bit for each slot for whose upper 16 bits excess() is 0.
   template <typename Excess>
   DEDUP_ALWAYS_INLINE static uint32_t EachHead(const uint8_t* line, Excess excess) noexcept {
 #if defined(__SSE2__)
@@ -162,8 +163,8 @@ struct Line {
 #endif
   }
 
-  // A bit for each slot whose upper 16 bits may be those of an entry that holds the
-  // fingerprint. Longer entries have their marker further down: those are a superset.
+  // Returns a bit for each slot whose upper 16 bits may be those of an entry that holds the
+  // fingerprint. Longer entries have their marker further down, so this is a superset.
   static uint32_t Candidates(const uint8_t* line, uint64_t fingerprint) noexcept {
     const auto wanted = static_cast<uint16_t>(fingerprint >> 48);
 #if defined(__SSE2__)
@@ -180,8 +181,8 @@ struct Line {
 #endif
   }
 
-  // A bit for each slot whose upper 16 bits may be those of an entry that holds all that this one
-  // does, or less than this one: a superset.
+  // Returns a bit for each slot whose upper 16 bits may be those of an entry that holds all that
+  // this entry holds, or a part of it. This is a superset.
   static uint32_t Related(const uint8_t* line, uint64_t entry) noexcept {
     const auto head = static_cast<uint16_t>(entry >> 48);
     const auto marker = static_cast<uint16_t>(MarkerOf(entry) >> 48);
@@ -201,7 +202,7 @@ struct Line {
 #endif
   }
 
-  // Whether one of these slots holds the fingerprint.
+  // Returns whether one of these slots holds the fingerprint.
   static bool AnyHolds(const uint8_t* line, uint32_t slots, uint64_t fingerprint) noexcept {
     for (; slots != 0; slots &= slots - 1) {
       const uint64_t entry = Load(line, static_cast<unsigned>(std::countr_zero(slots)));
@@ -209,12 +210,12 @@ struct Line {
     }
     return false;
   }
-  // Whether one of the line's own entries does.
+  // Returns whether one of the line's own entries holds the fingerprint.
   static bool OwnHolds(const uint8_t* line, unsigned own, uint64_t fingerprint) noexcept {
     const uint32_t candidates = Candidates(line, fingerprint) & static_cast<uint32_t>(LowMask(own));
     return kTailBytes == 0 ? candidates != 0 : AnyHolds(line, candidates, fingerprint);
   }
-  // Whether a foreign entry of the line that is so far away does.
+  // Returns whether a foreign entry whose own line is `distance` lines away holds the fingerprint.
   static bool ForeignHolds(const uint8_t* line, unsigned distance, uint64_t fingerprint) noexcept {
     const unsigned foreign = Read(line).foreign;
     for (unsigned i = 0; i < foreign; ++i) {
@@ -234,7 +235,7 @@ struct Line {
     StoreForeign(line, numbers->foreign++, distance, entry);
     Write(line, *numbers);
   }
-  // The last one takes the place of one that is taken out.
+  // Removes an own entry. The last own entry takes its place.
   static void RemoveOwn(uint8_t* line, Numbers* numbers, unsigned slot) noexcept {
     --numbers->own;
     Store(line, slot, Load(line, numbers->own));
@@ -248,15 +249,16 @@ struct Line {
     Write(line, *numbers);
   }
 
-  // Takes an entry into a line of which no slot is free, and none nearby: of the line's own
-  // entries and this one, the two that have most in common become what they have in
-  // common. All that they held is still held, and some that was not.
+  // Adds an entry to a line without a free slot in it or nearby. Of the line's own entries and this
+  // one, joins the two that have most in common into their common prefix. The result holds all that
+  // both held, and some more.
   static void Join(uint8_t* line, unsigned own, uint64_t entry) noexcept {
     uint64_t entries[kMaxSlots + 1];
     unsigned count = 0;
     for (unsigned slot = 0; slot < own; ++slot) {
       entries[count] = Load(line, slot);
-      if (entries[count] == 0) entries[count] = uint64_t{1} << 63;  // not ours: it held all
+      // an entry of 0 is not valid; it held all
+      if (entries[count] == 0) entries[count] = uint64_t{1} << 63;
       ++count;
     }
     entries[count++] = entry;

@@ -1,4 +1,4 @@
-// The table of the method `infini`: cache lines of fingerprints of different lengths, for
+// The table of the method `infini`: cache lines of fingerprints of different lengths, which are
 // prefixes of hashes.
 //
 // Nothing here allocates, throws or knows PostgreSQL.
@@ -17,7 +17,7 @@
 
 namespace dedup::infini {
 
-// A test build has a smaller largest table, which few keys reach (test/check.sh largest).
+// A test build has a smaller largest table, which few keys fill (test/check.sh largest).
 #ifndef DEDUP_INFINI_TOP_BITS
 #define DEDUP_INFINI_TOP_BITS 23
 #endif
@@ -28,7 +28,7 @@ inline constexpr unsigned kTopStep = 2 * (kTopBits - kStartBits);
 
 static_assert((uint64_t{kLineBytes} << 23) == kMaxBodyBytes && kTopBits <= 23);
 
-// The sizes of tables, by the steps that they have grown: 2 lines for two cells, then 3.
+// The sizes of tables, by the number of steps that they have grown: 2 lines for two cells, then 3.
 struct Size {
   unsigned bits;   // of a cell's number
   unsigned lines;  // for two cells
@@ -40,15 +40,16 @@ struct Size {
 inline constexpr Size SizeAt(unsigned step) noexcept {
   return {kStartBits + step / 2, 2 + step % 2};
 }
-// Lines of slots of one width, for 2^bits cells. Two cells have 2 lines, or 3:
+// A table of lines with slots of one width, for 2^bits cells. Two cells have 2 lines, or 3:
 //
 //   cells   |        0        |        1        |
 //   2 lines |        0        |        1        |
 //   3 lines |     0     |     1     |     2     |
 //
-// A fingerprint is what follows the cell in the hash. In the second of 3 lines those that
-// start with a bit 1 are of the first cell, those with a bit 0 of the second; so entries have
-// at least one bit there. An entry that reaches over the end of a line is in both lines.
+// A fingerprint is the part of the hash behind the cell. In the second of 3 lines, fingerprints
+// that start with a bit 1 belong to the first cell, and those that start with a bit 0 to the
+// second. So entries have at least one bit there. An entry that extends over the end of a line is
+// in both lines.
 template <unsigned kSlotBytes>
 class Table {
  public:
@@ -64,7 +65,7 @@ class Table {
     return (hash >> (65 - bits_)) * lines_of_two_ + FastRange(hash << (bits_ - 1), lines_of_two_);
   }
   uint64_t FingerprintOf(uint64_t hash) const noexcept { return hash << bits_; }
-  // The least bits that an entry has here, and that a prefix has.
+  // Returns the least number of bits of an entry here, or of a prefix.
   unsigned LeastLength() const noexcept { return lines_of_two_ - 2; }
   unsigned LeastBits() const noexcept { return bits_ + LeastLength(); }
   uint8_t* At(uint64_t line) const noexcept {
@@ -82,7 +83,7 @@ class Table {
     const uint8_t* line = At(LineOf(hash));
     return L::OwnHolds(line, L::Read(line).own, FingerprintOf(hash)) || HeldNearby(hash);
   }
-  // Whether an entry of the key's line in another line holds it.
+  // Returns whether an entry of the key's line that is in another line holds the key.
   bool HeldNearby(uint64_t hash) const noexcept {
     const uint64_t line = LineOf(hash);
     const unsigned reach = L::Read(At(line)).reach;
@@ -92,14 +93,14 @@ class Table {
     return false;
   }
 
-  // Whether the key was new. `may_displace`: it may go into another line.
+  // Returns whether the key was new. `may_displace`: the key may go into another line.
   bool TestAndAdd(uint64_t hash, bool may_displace) noexcept {
     const uint8_t* line = At(LineOf(hash));
     const Numbers numbers = L::Read(line);
     return !L::OwnHolds(line, numbers.own, FingerprintOf(hash)) &&
            AddToLine(hash, numbers, may_displace);
   }
-  // The same of a key that its line, which has these numbers, does not hold itself.
+  // Does the same for a key that its line, which has these numbers, does not hold itself.
   bool AddToLine(uint64_t hash, Numbers numbers, bool may_displace) noexcept {
     if (__builtin_expect(numbers.reach > 0, 0) && HeldNearby(hash)) return false;
     const uint64_t line = LineOf(hash), entry = EntryOf(FingerprintOf(hash), L::kMaxLength);
@@ -122,7 +123,7 @@ class Table {
     }
   }
 
-  // Runs visit(line, entry) for the entries of other lines that are in this one.
+  // Runs visit(line, entry) for the entries of other lines that are in this line.
   template <typename Visit>
   void ForEachForeign(uint64_t line, Visit visit) const noexcept {
     const uint8_t* bytes = At(line);
@@ -148,17 +149,18 @@ class Table {
     });
   }
 
-  // Whether one entry holds all that this one does.
+  // Returns whether an entry holds all that this entry holds.
   bool HasCovering(uint64_t line, uint64_t entry) const noexcept {
     return Search(line, entry, [&](uint64_t other) { return Covers(other, entry); });
   }
-  // The same for a prefix of p bits.
+  // Does the same for a prefix of p bits.
   bool Has(uint64_t prefix, unsigned p) const noexcept {
     if (p < LeastBits()) return false;
     const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
     return HasCovering(LineOf(prefix), EntryOf(FingerprintOf(prefix), length));
   }
-  // Takes out what an entry holds all of. Returns how many entries with bits left.
+  // Removes the entries whose fingerprints are all held by `entry`. Returns how many of them had
+  // bits.
   unsigned RemoveCovered(uint64_t line, uint64_t entry) noexcept {
     unsigned removed = 0;
     uint8_t* bytes = At(line);
@@ -182,8 +184,8 @@ class Table {
     return removed;
   }
 
-  // Runs visit(prefix, p) for the prefix of p bits, at the top of a number, that an entry of
-  // this line stands for: one that was joined until no bit was left stands for two.
+  // Runs visit(prefix, p) for the prefix of p bits, at the top of a number, that an entry of this
+  // line is. An entry that was joined until no bit was left is two prefixes.
   template <typename Visit>
   void ForPrefix(uint64_t line, uint64_t entry, Visit visit) const noexcept {
     const uint64_t two = line / lines_of_two_, place = line % lines_of_two_;
@@ -202,7 +204,7 @@ class Table {
     }
   }
 
-  // Whether what an entry of this line holds starts here, and not in the line before.
+  // Returns whether the range of an entry of this line starts here, and not in the line before.
   bool StartsIn(uint64_t line, uint64_t entry) const noexcept {
     bool starts = true;
     if (lines_of_two_ == 3 && LengthOf(entry) > 0) {
@@ -211,9 +213,9 @@ class Table {
     return starts;
   }
 
-  // Takes a prefix of p bits of another table, cut to what a slot has. Returns by how many
-  // keys the table grows or, less than 0, shrinks: keys of which the prefix of one holds the
-  // other count as one. A prefix of several cells is an old one's, whose key does not count.
+  // Adds a prefix of p bits of another table, cut to the length of a slot. Returns by how many keys
+  // the table grows; negative if it shrinks. Keys count as one if the prefix of one holds the
+  // other. A prefix of several cells belongs to an old key and is not counted.
   int64_t Take(uint64_t prefix, unsigned p, bool counts) noexcept {
     int64_t grown = 0;
     if (p >= LeastBits()) {
@@ -224,7 +226,7 @@ class Table {
       if (last != first) grown += TakeEntry(last, entry, false);
       return grown;
     }
-    // Bytes from outside can hold many prefixes of many cells each.
+    // Foreign bytes can hold many prefixes of many cells each.
     const uint64_t many = uint64_t{1} << (LeastBits() - p);
     for (uint64_t i = 0; i < many; ++i) {
       grown += Take(prefix | i << (64 - LeastBits()), LeastBits(), counts && i == 0);
@@ -232,7 +234,8 @@ class Table {
     return grown;
   }
 
-  // The same, without calls where the line has room and all its entries: nearly always.
+  // Does the same, without calls if the line has room and all its entries, which is nearly always
+  // so.
   DEDUP_ALWAYS_INLINE int64_t TakeFast(uint64_t prefix, unsigned p, bool counts) noexcept {
     if (__builtin_expect(p < LeastBits(), 0)) return Take(prefix, p, counts);
     const unsigned length = p - bits_ < L::kMaxLength ? p - bits_ : L::kMaxLength;
@@ -248,7 +251,7 @@ class Table {
     int64_t removed = 0;
     if (__builtin_expect(related != 0, 0)) {
       if (AnyCovers(bytes, related, entry)) return 0;
-      // From the last one down, as RemoveCovered().
+      // From the last slot down, as in RemoveCovered().
       while (related != 0) {
         const auto slot = static_cast<unsigned>(std::bit_width(related)) - 1;
         related ^= uint32_t{1} << slot;
@@ -261,30 +264,31 @@ class Table {
     L::AppendOwn(bytes, &numbers, entry);
     return counts - removed;
   }
-  // Has(), without a call where the line has all its entries.
+  // Does the same as Has(), without a call if the line has all its entries.
   DEDUP_ALWAYS_INLINE bool HasFast(uint64_t prefix, unsigned p) const noexcept {
     return HasOwn(prefix, p, [](uint64_t other, uint64_t entry) { return Covers(other, entry); });
   }
-  // Whether Take() of a prefix would not make more keys of them: an entry holds all that it does,
-  // or makes way for it.
+  // Returns whether Take() of a prefix would not increase the number of keys: an entry holds all
+  // that the prefix holds, or would be replaced by it.
   DEDUP_ALWAYS_INLINE bool HasRelated(uint64_t prefix, unsigned p) const noexcept {
     return HasOwn(prefix, p, [](uint64_t other, uint64_t entry) {
       return Covers(other, entry) || Covers(entry, other);
     });
   }
-  // Whether Take() leaves out what finds no room in its own line, and whether it did so.
+  // Sets whether Take() leaves out entries that find no room in their own line. LeftOut() returns
+  // whether it did so.
   void OnlyWithRoom(bool only) noexcept {
     only_with_room_ = only;
     left_out_ = false;
   }
   bool left_out() const noexcept { return left_out_; }
-  // How many entries were joined with others, since no line nearby had room.
+  // Returns how many entries were joined with others because no line nearby had room.
   uint64_t joined() const noexcept { return joined_; }
 
-  // Puts an entry of a line of the table that is one step smaller where it belongs.
+  // Puts an entry of a table that is one step smaller into its line.
   void PutFromSmaller(uint64_t line, uint64_t entry) noexcept {
     if (lines_of_two_ == 3) {
-      // The cells are the same.
+      // Both tables have the same cells.
       if (LengthOf(entry) == 0) {
         PutCellEntry(line, uint64_t{1} << 62);
         PutCellEntry(line, uint64_t{3} << 62);
@@ -327,10 +331,10 @@ class Table {
     L::Join(At(line), numbers.own, entry);
   }
 
-  // The last hash of those with the first `bits` bits of 0.
+  // Returns the last hash whose first `bits` bits are 0.
   static uint64_t LastOf(unsigned bits) noexcept { return bits < 64 ? ~uint64_t{0} >> bits : 0; }
 
-  // Puts an entry of a cell, which has at least one bit, into its line, or into both.
+  // Puts an entry of a cell, which has at least one bit, into its line, or into both lines.
   void PutCellEntry(uint64_t cell, uint64_t entry) noexcept {
     const uint64_t marker = MarkerOf(entry);
     const uint64_t first = cell << 63 | (entry ^ marker) >> 1, last = first | (marker - 1);
@@ -344,8 +348,8 @@ class Table {
     if (!HasCovering(line, entry)) Put(line, entry);
   }
 
-  // Whether test(own entry of its line, entry) holds for the entry of a prefix, or one that is
-  // elsewhere holds all that it does.
+  // Returns whether test(entry, entry of the prefix) is true for an own entry of its line, or
+  // whether an entry elsewhere holds all that the prefix holds.
   template <typename Test>
   DEDUP_ALWAYS_INLINE bool HasOwn(uint64_t prefix, unsigned p, Test test) const noexcept {
     if (__builtin_expect(p < LeastBits(), 0)) return false;
@@ -361,7 +365,7 @@ class Table {
     return __builtin_expect(numbers.reach > 0, 0) && HasCovering(line, entry);
   }
 
-  // Whether an entry in one of these slots holds all that this one does.
+  // Returns whether an entry in one of these slots holds all that this entry holds.
   static bool AnyCovers(const uint8_t* line, uint32_t slots, uint64_t entry) noexcept {
     for (; slots != 0; slots &= slots - 1) {
       const uint64_t other = L::Load(line, static_cast<unsigned>(std::countr_zero(slots)));
@@ -370,7 +374,7 @@ class Table {
     return false;
   }
 
-  // The lines of the entries of a small table may be anywhere in this one.
+  // The lines of the entries of a small table may be anywhere in this table.
   int64_t TakeEntry(uint64_t line, uint64_t entry, bool counts) noexcept {
     PauseEvery<kStepsBetweenPauses>(&taken_);
     if (HasCovering(line, entry)) return 0;
@@ -383,7 +387,7 @@ class Table {
     return counts - removed;
   }
 
-  // Whether test(entry) holds for one of a line's entries.
+  // Returns whether test(entry) is true for one of a line's entries.
   template <typename Test>
   bool Search(uint64_t line, uint64_t fingerprint, Test test) const noexcept {
     const uint8_t* bytes = At(line);
@@ -411,7 +415,7 @@ class Table {
   uint64_t lines_;
   bool only_with_room_ = false;
   bool left_out_ = false;
-  uint64_t taken_ = 0;  // entries, for the pauses
+  uint64_t taken_ = 0;  // number of entries, for the pauses
   uint64_t joined_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Taking all entries of one table of the method `infini` into another of any size and width:
-// merging, growing by several steps, and making shorter slots of states.
+// Adds all entries of one table of the method `infini` to another table of any size and width. Used
+// to merge, to grow by several steps, and to shorten the slots of states.
 
 #ifndef STREAMDEDUP_CORE_METHODS_INFINI_TAKE_HPP_
 #define STREAMDEDUP_CORE_METHODS_INFINI_TAKE_HPP_
@@ -12,16 +12,16 @@
 
 namespace dedup::infini {
 
-// Runs visit(prefix, p, counts) for the prefixes of p bits that the own entries of a line stand
-// for, as Table::ForPrefix() does; `two` and `place`: the line is that one of those of two cells.
-// counts: whether the entry stands for a key.
+// Runs visit(prefix, p, counts) for the prefixes of p bits of the own entries of a line, as
+// Table::ForPrefix() does. The line is number `place` of the lines of the two cells number `two`.
+// `counts`: the entry counts as a key.
 template <unsigned kSlotBytes, typename Visit>
 DEDUP_ALWAYS_INLINE inline void ForOwnPrefixes(const Table<kSlotBytes>& from, uint64_t line,
                                                uint64_t two, unsigned place, Visit visit) noexcept {
   using L = Line<kSlotBytes>;
   const uint8_t* bytes = from.At(line);
   const unsigned own = L::Read(bytes).own, least = from.LeastLength(), bits = from.bits();
-  // In the second of 3 lines the cell is the first one where the entry's first bit is 1.
+  // In the second of 3 lines, an entry is in the first cell if its first bit is 1.
   const uint64_t cell = (2 * two + (least == 0   ? place
                                     : place == 1 ? 1
                                                  : place / 2))
@@ -55,7 +55,7 @@ DEDUP_ALWAYS_INLINE inline void ForLines(const Table<kSlotBytes>& table, uint64_
   }
 }
 
-// Pauses once in kStepsBetweenPauses steps, of which there are no more at once.
+// Pauses once in kStepsBetweenPauses steps. `more` is at most kStepsBetweenPauses.
 DEDUP_ALWAYS_INLINE inline void CountSteps(uint64_t* steps, uint64_t more) noexcept {
   *steps += more;
   if (__builtin_expect(*steps < kStepsBetweenPauses, 1)) return;
@@ -63,11 +63,11 @@ DEDUP_ALWAYS_INLINE inline void CountSteps(uint64_t* steps, uint64_t more) noexc
   Pause();
 }
 
-// Neighbouring lines that are looked at together where only a part of a table is: parts from all
-// over it, since keys need not be spread evenly.
+// The number of neighbouring lines that are read together if only a part of a table is read. The
+// parts are from all over the table, because keys need not be spread evenly.
 inline constexpr uint64_t kLinesOfGroup = 64;
 
-// A bit for each of the lines of a table, or for a few neighbouring ones together.
+// A bit for each line of a table, or for several neighbouring lines together.
 class SomeLines {
  public:
   explicit SomeLines(uint64_t lines) noexcept {
@@ -85,14 +85,14 @@ class SomeLines {
 
  private:
   static constexpr uint64_t kBits = uint64_t{1} << 17;
-  uint64_t words_[kBits / 64 + 1];  // as many as there are lines for
+  uint64_t words_[kBits / 64 + 1];  // enough for all lines
   unsigned shift_ = 0;
 };
 
-// Takes all prefixes of a table into another. Returns by how many keys that grows. They come
-// in order of their lines, so what finds no room in its own line is taken last: else it would fill
-// up lines of which the own entries are yet to come, these the next ones, and so on to the end,
-// where nothing is left but to join.
+// Adds all prefixes of a table to another. Returns by how many keys that table grows. The prefixes
+// come in order of their lines, so entries that find no room in their own line are added last.
+// Otherwise they would fill the next lines, whose own entries are yet to come. These would fill the
+// lines after them, and so on to the end of the table, where entries could only be joined.
 template <unsigned kFrom, unsigned kTo>
 inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
   int64_t grown = 0;
@@ -121,7 +121,7 @@ inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
     });
   });
   if (!left_out) return grown;
-  // What was taken is held by now, so to take it again would change nothing.
+  // Prefixes that were added are held now, so adding them again changes nothing.
   to->OnlyWithRoom(false);
   ForUnits(from.lines(), 8 * kLineBytes, [&](uint64_t begin, uint64_t end) {
     ForLines(from, begin, end, [&](uint64_t line, uint64_t two, unsigned place) {
@@ -135,8 +135,8 @@ inline int64_t TakeAll(const Table<kFrom>& from, Table<kTo>* to) noexcept {
   return grown;
 }
 
-// Runs visit(prefix, p) for the keys of a table; done() says before each piece that it is enough.
-// Only those in the lines of one group in `one_in`, a power of two.
+// Runs visit(prefix, p) for the keys of a table, in the lines of one group in `one_in`, a power of
+// two. Before each piece done() returns whether to stop.
 template <unsigned kSlotBytes, typename Done, typename Visit>
 DEDUP_ALWAYS_INLINE inline void ForKeysOf(const Table<kSlotBytes>& table, uint64_t one_in,
                                           Done done, Visit visit) noexcept {
@@ -157,8 +157,8 @@ DEDUP_ALWAYS_INLINE inline void ForKeysOf(const Table<kSlotBytes>& table, uint64
   });
 }
 
-// How many keys of a table another one does not hold; or, if those are more than `enough`, that
-// they are.
+// Returns how many keys of a table another table does not hold. Stops when there are more than
+// `enough`.
 template <unsigned kSlotBytes>
 inline uint64_t KeysOnlyIn(const Table<kSlotBytes>& table, const Table<kSlotBytes>& other,
                            uint64_t enough) noexcept {
@@ -169,7 +169,8 @@ inline uint64_t KeysOnlyIn(const Table<kSlotBytes>& table, const Table<kSlotByte
   return keys;
 }
 
-// By how many keys another table grows, nearly, if it takes those of one group in `one_in`.
+// Returns the approximate number of keys by which another table grows if it takes the keys of one
+// group in `one_in`.
 template <unsigned kSlotBytes, unsigned kOther>
 inline uint64_t KeysTakenOf(const Table<kSlotBytes>& table, const Table<kOther>& other,
                             uint64_t one_in) noexcept {

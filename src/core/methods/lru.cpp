@@ -1,4 +1,4 @@
-// The method lru as a table of functions: lru.hpp has them.
+// The table of functions of the method lru. The functions are in lru.hpp.
 
 #include "lru.hpp"
 

@@ -1,15 +1,14 @@
-// lru: the last keys seen, as whole 64-bit hashes: what approximate windows are
-// measured against.
+// lru: the last keys seen, as whole 64-bit hashes. Approximate windows are compared with it.
 //
-// Papers: the "buffering" of Deng and Rafiei, "Approximately Detecting Duplicates for
-// Streaming Data using Stable Bloom Filters" (SIGMOD 2006), after Broder, Najork and
-// Wiener, "Efficient URL Caching for World Wide Web Crawling" (WWW 2003).
+// Papers: the "buffering" of Deng and Rafiei, "Approximately Detecting Duplicates for Streaming
+// Data using Stable Bloom Filters" (SIGMOD 2006), after Broder, Najork and Wiener, "Efficient URL
+// Caching for World Wide Web Crawling" (WWW 2003).
 //
-// Promise: exact. The last `keys` distinct keys are found, older ones are not, and no
-// other key is but for equal hashes (keys / 2^64).
-// Cost: 64 bits a key counted as memory, as in the paper, and 128 more for index and
-// list (lru_table.hpp); about four cache lines a key.
-// State: lru_table.hpp's nodes; Counters::state is the number of keys held, Counters::count
+// Promise: exact. The last `keys` distinct keys are found, and no other key, except if hashes are
+// equal (keys / 2^64).
+// Cost: 64 bits a key are counted as memory, as in the paper; index and list take 128 more
+// (lru_table.hpp). About four cache lines a key.
+// State: the nodes of lru_table.hpp. Counters::state is the number of keys held; Counters::count
 // stays zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_LRU_HPP_
@@ -28,7 +27,7 @@ using lru_table::Table;
 inline constexpr OptionSpec kOptions[] = {kFprOption, kKeysOption};
 
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
-  shape->fpr = request.fpr;  // kept by far, whatever it is
+  shape->fpr = request.fpr;  // any rate is kept by far
   return lru_table::PlanEntries(request, shape);
 }
 

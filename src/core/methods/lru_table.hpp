@@ -1,21 +1,20 @@
-// What lru and fp_lru have in common: a buffer of the last hashes seen, with an index
-// over them and a list in order of sight.
+// The common part of lru and fp_lru: a buffer of the last hashes seen, with an index over them and
+// a list in order of sight.
 //
-// The body is 8 bytes, then `entries` nodes of 24: the hash (8), its links in the list
-// {older, younger} (4 each), the next node of its chain (4), and the first node of the
-// bucket that has the node's number (4). The first 8 bytes are the links of the list's
-// start, node 0. Nodes count from 1; 0 is no node. The buckets are `entries` too; a
-// hash's bucket is its value scaled, and a chain is in order of its hashes: which keys
-// stand behind which in the index depends on nothing but the keys.
+// The body is 8 bytes, then `entries` nodes of 24 bytes: the hash (8), its links in the list
+// {older, younger} (4 each), the next node of its chain (4), and the first node of the bucket with
+// the node's number (4). The first 8 bytes are the links of the list's start, node 0. Nodes count
+// from 1; 0 is no node. There are `entries` buckets, too. A hash's bucket is its scaled value, and
+// a chain is in order of its hashes: the order in the index depends only on the keys.
 //
-// The papers count 64 bits an entry, and so does `memory`: M bytes buy M / 8 entries,
-// and the body is larger than M, three times and 8 bytes. It is the one exception to
-// the rule that a body is no larger than the memory asked for; kMaxBodyBytes holds for
-// the body, so that there are at most 22 million entries (170 MiB asked for).
+// The papers count 64 bits an entry, and so does `memory`: M bytes buy M / 8 entries. The body is
+// larger than M: three times M and 8 bytes. This is the only exception to the rule that a body is
+// no larger than the requested memory. kMaxBodyBytes applies to the body, so there are at most 22
+// million entries (170 MiB requested).
 //
-// A hit touches its bucket's line, its node's, and its two neighbours' in the list; a new
-// key those of the entry that gives way instead. Node numbers that are read are checked
-// before they are used, and a chain ends where its hashes do not rise.
+// A key that is found touches the line of its bucket, that of its node, and those of its two
+// neighbours in the list. A new key touches the lines of the evicted entry instead. Node numbers
+// are checked before they are used, and a chain ends where its hashes do not rise.
 
 #ifndef STREAMDEDUP_CORE_METHODS_LRU_TABLE_HPP_
 #define STREAMDEDUP_CORE_METHODS_LRU_TABLE_HPP_
@@ -29,7 +28,7 @@
 namespace dedup::lru_table {
 
 inline constexpr uint32_t kGranule = 8;
-inline constexpr uint64_t kEntryBytes = 8;  // what an entry counts as
+inline constexpr uint64_t kEntryBytes = 8;  // the memory that an entry counts as
 inline constexpr uint64_t kStartBytes = 8;
 inline constexpr uint64_t kNodeBytes = 24;
 inline constexpr uint64_t kMaxEntries = (kMaxBodyBytes - kStartBytes) / kNodeBytes;
@@ -42,7 +41,7 @@ inline uint64_t Entries(const Shape& shape) noexcept {
 
 class Table {
  public:
-  // `held`, at most the entries, is the number of nodes in use: 1 to `held`.
+  // `held` is the number of nodes in use, 1 to `held`. It is at most the number of entries.
   Table(const Shape& shape, uint32_t held, uint8_t* body) noexcept
       : body_(body), entries_(Entries(shape)), held_(held) {}
   // For reading only.
@@ -51,7 +50,7 @@ class Table {
 
   uint32_t held() const noexcept { return held_; }
 
-  // Where a hash is in its bucket's chain.
+  // The place of a hash in its bucket's chain.
   struct Spot {
     uint32_t before;  // the last node with a smaller hash, or 0
     uint32_t at;      // the node with the hash, or 0
@@ -64,13 +63,13 @@ class Table {
   DEDUP_ALWAYS_INLINE void FetchBucket(uint64_t hash) const noexcept {
     PrefetchToWrite(body_ + FirstAt(Bucket(hash)));
   }
-  // Once the bucket has come.
+  // To be called after the bucket has arrived.
   DEDUP_ALWAYS_INLINE void FetchChain(uint64_t hash) const noexcept {
     PrefetchToWrite(body_ + NodeAt(First(Bucket(hash))));
   }
 
-  // Makes the hash the youngest; the oldest gives way if it is new and there is no
-  // room. Says whether it was there.
+  // Makes the hash the youngest. If it is new and there is no room, evicts the oldest. Returns
+  // whether the hash was there.
   bool See(uint64_t hash) noexcept {
     Spot spot = Find(hash);
     if (spot.at != 0) {
@@ -85,7 +84,7 @@ class Table {
       node = ++held_;
     } else {
       node = Younger(0);
-      if (node == 0) node = 1;  // broken links
+      if (node == 0) node = 1;  // the links are broken
       const bool same = Bucket(Hash(node)) == Bucket(hash);
       Unchain(node);
       Unlink(node);
@@ -107,15 +106,15 @@ class Table {
     return true;
   }
 
-  // The union of this buffer and another of the same shape. Both are walked from the
-  // youngest on, `weights.left` keys of this one to `weights.right` of the other, this one
-  // first on ties; a key met twice counts where it is met first, and what comes when
-  // `entries` keys are taken is dropped.
+  // Merges this buffer and another of the same shape into their union. Both are walked from the
+  // youngest key on: `weights.left` keys of this one to `weights.right` of the other, this one
+  // first on ties. A key in both counts where it is met first. Keys that come after `entries` keys
+  // were taken are dropped.
   //
-  // In place: a first walk marks the keys of this buffer that stay. The nodes of the
-  // others are handed to the other's keys in a second, which links the keys it takes by
-  // their `younger` and leaves `older` as it was, to go on by. Last, the links are made
-  // whole.
+  // The merge is done in place. A first walk marks the keys of this buffer that stay. A second walk
+  // gives the other nodes to the other buffer's keys. It links the keys that it takes by their
+  // `younger` link, and leaves `older` unchanged, because the walk needs it. At the end the
+  // remaining links are set.
   void Merge(const Table& other, const Weights& weights) noexcept {
     const uint32_t held = held_;
     ForUnits(held, 8 * kNodeBytes, [&](uint64_t from, uint64_t to) {
@@ -183,7 +182,7 @@ class Table {
           } else if (held_ < entries_) {
             node = ++held_;
           } else {
-            return false;  // broken links
+            return false;  // the links are broken
           }
           Chain(node, hash, spot.before);
           return take(node);
@@ -203,8 +202,8 @@ class Table {
     if (younger == 0) SetOlder(0, 0);
   }
 
-  // Whether the list goes through all the nodes in use, forth and back, every one is in
-  // its bucket's chain, and those not in use are zero.
+  // Returns whether the list goes through all nodes in use, in both directions, each of them is in
+  // its bucket's chain, and the unused nodes are zero.
   bool Sound() const noexcept {
     uint32_t node = 0;
     uint64_t steps = 0;
@@ -240,16 +239,16 @@ class Table {
   }
 
  private:
-  // In the bits of `older` above all node numbers: that a merge keeps the node.
+  // A flag in `older`, above all node numbers: a merge keeps the node.
   static constexpr uint32_t kMark = uint32_t{1} << 31;
 
-  // Chains are longer only where hashes were chosen for it.
+  // Only hashes that were chosen for it make longer chains.
   static constexpr unsigned kShortChain = 256;
 
   uint64_t Bucket(uint64_t hash) const noexcept { return FastRange(hash, entries_); }
 
-  // Find() from this node on, behind one with the hash `smaller`. A chain that is long is
-  // walked on by another function, with pauses: so that the common case needs no call.
+  // Does Find() from this node on, which follows a node with the hash `smaller`. A long chain is
+  // walked by another function, with pauses, so that the common case needs no call.
   template <bool kPauses>
   DEDUP_ALWAYS_INLINE Spot Walk(uint64_t hash, uint32_t node, uint64_t smaller,
                                 Spot spot) const noexcept {
@@ -261,7 +260,7 @@ class Table {
         if (__builtin_expect(++steps > kShortChain, 0)) return WalkOn(hash, node, smaller, spot);
       }
       const uint64_t there = Hash(node);
-      if (spot.before != 0 && there <= smaller) break;  // no chain of ours
+      if (spot.before != 0 && there <= smaller) break;  // this is not a valid chain
       if (there >= hash) {
         if (there == hash) spot.at = node;
         break;
@@ -276,14 +275,14 @@ class Table {
     return Walk<true>(hash, node, smaller, spot);
   }
 
-  static size_t NodeAt(uint32_t node) noexcept {  // of node 0: the list's start
+  static size_t NodeAt(uint32_t node) noexcept {  // of node 0: the start of the list
     return node == 0 ? 0 : kStartBytes + kNodeBytes * (size_t{node} - 1);
   }
   static size_t LinksAt(uint32_t node) noexcept { return node == 0 ? 0 : NodeAt(node) + 8; }
   static size_t NextAt(uint32_t node) noexcept { return NodeAt(node) + 16; }
   static size_t FirstAt(uint64_t bucket) noexcept { return kStartBytes + kNodeBytes * bucket + 20; }
 
-  // A node's number, or 0 if there is none with it.
+  // Reads a node's number. Returns 0 if there is no such node.
   uint32_t Number(size_t at) const noexcept {
     const uint32_t node = LoadU32(body_ + at) & ~kMark;
     return node <= held_ ? node : 0;
@@ -308,8 +307,8 @@ class Table {
     SetOlder(node, mark ? older | kMark : older);
   }
 
-  // Starts to fetch what the next entry to give way needs: its node was fetched when the last
-  // one gave way, its bucket and the node after it were not.
+  // Prefetches what evicting the next entry needs: its bucket, and the node after it. The node
+  // itself was prefetched at the last eviction.
   void FetchNextOut() const noexcept {
     const uint32_t next = Younger(0);
     FetchBucket(Hash(next));
@@ -338,11 +337,11 @@ class Table {
   void Unchain(uint32_t node) noexcept {
     const uint64_t hash = Hash(node);
     const Spot spot = Find(hash);
-    if (spot.at != node) return;  // broken links
+    if (spot.at != node) return;  // the links are broken
     StoreU32(body_ + (spot.before == 0 ? FirstAt(Bucket(hash)) : NextAt(spot.before)), Next(node));
   }
 
-  // Moves what a node holds into one that is free.
+  // Moves the contents of a node to a free one.
   void Move(uint32_t from, uint32_t to) noexcept {
     const uint64_t hash = Hash(from);
     const uint32_t older = Older(from), younger = Younger(from);
@@ -358,11 +357,11 @@ class Table {
     StoreU32(body_ + NextAt(node), 0);
   }
 
-  // Runs ours(node) and theirs(hash) over the keys of both from the youngest on, by age
-  // rank divided by weight, until one of them says false.
+  // Runs ours(node) and theirs(hash) over the keys of both from the youngest on, by age rank
+  // divided by weight, until one of them returns false.
   template <typename Ours, typename Theirs>
   void Interleave(const Table& other, const Weights& weights, Ours ours, Theirs theirs) noexcept {
-    const uint64_t held = held_;  // `theirs` may add to it
+    const uint64_t held = held_;  // `theirs` may increase held_
     uint64_t rank = 0, other_rank = 0;
     uint32_t node = Older(0), other_node = other.Older(0);
     uint64_t steps = 0;
@@ -389,9 +388,9 @@ class Table {
   uint32_t held_;
 };
 
-// ---- what the two methods share -------------------------------------------------
+// ---- common functions of the two methods -----------------------------------------
 
-// Fills bytes and keys: as many entries as keys, or as `memory` has room for hashes.
+// Fills bytes and keys: as many entries as keys, or as many hashes as fit into `memory`.
 inline PlanStatus PlanEntries(const Request& request, Shape* shape) noexcept {
   const uint64_t entries = request.keys > 0 ? request.keys : request.memory / kEntryBytes;
   if (entries == 0) return PlanStatus::kMemoryTooSmall;
@@ -407,15 +406,15 @@ inline bool ValidEntries(const Shape& shape, const Counters& counters) noexcept 
          counters.state <= Entries(shape);
 }
 
-// What counts as memory, and what comes on top of it.
+// Describes the bytes that count as memory, and those that come in addition.
 inline void DescribeEntries(const Shape& shape, char* text, size_t size) noexcept {
   const auto entries = static_cast<unsigned long long>(Entries(shape));
   std::snprintf(text, size, "entries=%llu entry_bytes=%llu index_and_list_bytes=%llu", entries,
                 kEntryBytes * entries, shape.bytes - kEntryBytes * entries);
 }
 
-// Runs step(i) for every hash, with what it will look at on its way into the cache:
-// first its bucket, half a group later the node that the bucket names.
+// Runs step(i) for every hash and prefetches what it reads: first the bucket, and half a group
+// later the node that the bucket names.
 template <typename Step>
 DEDUP_ALWAYS_INLINE inline void ForEachKey(const Table& table, const uint64_t* hashes, size_t n,
                                            Step step) noexcept {
@@ -442,9 +441,9 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
   return forgotten;
 }
 
-// By age rank: the last `keys` of both, taken in turn. Two full buffers without common
-// keys keep the younger half of each (by weights, its share); nothing that is kept is
-// out of order, so that one window later the result is as any other buffer.
+// Merges by age rank: the last `keys` of both, taken in turn. Two full buffers without common keys
+// keep the younger half of each (or the share of its weight). The kept keys stay in order, so one
+// window later the result is the same as that of any other buffer.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {

@@ -1,4 +1,4 @@
-// The method qht as a table of functions: qht.hpp has them.
+// The table of functions of the method qht. The functions are in qht.hpp.
 
 #include "qht.hpp"
 

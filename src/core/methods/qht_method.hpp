@@ -1,4 +1,4 @@
-// The four quotient hash tables as methods: they differ in their rule alone.
+// The four quotient hash tables as methods. They differ only in their rule.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QHT_METHOD_HPP_
 #define STREAMDEDUP_CORE_METHODS_QHT_METHOD_HPP_
@@ -29,7 +29,7 @@ constexpr Method MethodOf(const char* name, uint8_t code, const char* promise, c
       .plan = [](const Request& request,
                  Shape* shape) noexcept { return Plan(request, shape, kRule); },
       .valid = Valid,
-      // Where duplicates are put in again, the last sight counts.
+      // If duplicates are stored again, the last sight counts.
       .exact_order =
           [](const Shape&) noexcept {
             return kRule.duplicates ? ExactOrder::kLastSight : ExactOrder::kFirstSight;

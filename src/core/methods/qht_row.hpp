@@ -1,8 +1,8 @@
-// The rows of qht, qhtd, qqht and qqhtd: what of cell_rows.hpp is theirs.
+// The rows of qht, qhtd, qqht and qqhtd, made of cell_rows.hpp.
 //
 // Paper: Geraud, Lombard-Platet and Naccache, "Quotient Hash Tables - Efficiently Detecting
-// Duplicates in Streaming Data" (SAC 2019). A key's fingerprint is uniform on 1 to
-// 2^bits - 1: their third way to do without an empty symbol, and the one of their figures.
+// Duplicates in Streaming Data" (SAC 2019). A key's fingerprint is uniform on 1 to 2^bits - 1. This
+// is the third of the paper's ways to do without an empty symbol, and the one used for its figures.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QHT_ROW_HPP_
 #define STREAMDEDUP_CORE_METHODS_QHT_ROW_HPP_
@@ -16,11 +16,11 @@
 namespace dedup::qht_row {
 
 inline constexpr unsigned kMaxCells = cell_rows::kMaxCells;
-inline constexpr unsigned kMaxBits = 40;  // 32 cells at a rate of 1e-9 take 35
+inline constexpr unsigned kMaxBits = 40;  // 32 cells at a rate of 1e-9 need 35 bits
 inline constexpr uint32_t kGranule = 8;
 
 struct Rule : cell_rows::Rule {
-  unsigned cells;  // of a row, at most, if the user does not say
+  unsigned cells;  // the most cells of a row, if the user gives no number
 };
 
 struct Layout {
@@ -28,7 +28,8 @@ struct Layout {
   unsigned bits;
 
   unsigned width() const noexcept { return cells * bits; }
-  uint64_t fingerprints() const noexcept { return LowMask(bits); }  // that there are
+  // the number of different fingerprints
+  uint64_t fingerprints() const noexcept { return LowMask(bits); }
 };
 
 inline Layout LayoutOf(const Shape& shape) noexcept {
@@ -60,8 +61,8 @@ inline size_t TestAndAdd(const Shape& shape, Counters* counters, uint8_t* body,
                                                        counters, body, hashes, n, seen);
 }
 
-// A key whose fingerprint is there is found already: without duplicates it is not stored
-// a second time here either.
+// A key whose fingerprint is there can be found already. Without duplicates it is not stored a
+// second time here either.
 template <Rule kRule>
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
@@ -80,7 +81,7 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                           weights);
 }
 
-// The fingerprints held, each once a row: keys that share one count as one.
+// Counts the fingerprints, each once in a row: keys that share a fingerprint count as one.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const cell_rows::Rows rows = RowsOf(shape);
   uint64_t held = 0;

@@ -1,5 +1,5 @@
-// Sizes and rates of qht, qhtd, qqht and qqhtd: how many rows, how wide, how often a key
-// never seen finds its fingerprint in its row, and how often a recent one does not.
+// Sizes and rates of qht, qhtd, qqht and qqhtd: how many rows, how wide they are, how often a new
+// key finds its fingerprint in its row, and how often a recent key does not.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QHT_SIZES_HPP_
 #define STREAMDEDUP_CORE_METHODS_QHT_SIZES_HPP_
@@ -26,16 +26,16 @@ inline constexpr int kOptionCount = sizeof kOptions / sizeof kOptions[0];
 inline constexpr const char* kConflict =
     "Option k may be at most 2^bits - 1, the number of fingerprints.";
 
-// The shortest fingerprints of which a full row of so many cells keeps the rate: its rate
-// is cells / fingerprints, or a little less with duplicates.
+// Returns the shortest fingerprints with which a full row of this many cells keeps the rate. Its
+// rate is cells / fingerprints, or a little less with duplicates.
 inline unsigned BitsFor(unsigned cells, double fpr) noexcept {
   unsigned bits = 1;
   while (bits < kMaxBits && static_cast<double>(LowMask(bits)) < cells / fpr) ++bits;
   return bits;
 }
 
-// What is not given follows from the rate: the bits, and of up to the method's usual
-// number of cells the most with which the rate is kept and a row is one word.
+// Options that are not given follow from the rate. The cells are the most, up to the method's usual
+// number, with which the rate is kept and a row is one word.
 inline Layout LayoutFor(const Request& request, const Rule& rule) noexcept {
   const Options& options = request.options;
   const auto given = [&](int option) { return static_cast<unsigned>(options.value[option]); };
@@ -52,19 +52,19 @@ inline Layout LayoutFor(const Request& request, const Rule& rule) noexcept {
   return layout;
 }
 
-// Probability that none of so many uniform fingerprints is a given one.
+// Returns the probability that none of `cells` uniform fingerprints is a given one.
 inline double NoneOf(const Layout& layout, double cells) noexcept {
   return std::exp(cells * std::log1p(-1 / static_cast<double>(layout.fingerprints())));
 }
 
-// Rate of full rows. Without duplicates the cells of a row differ.
+// Returns the rate of full rows. Without duplicates the cells of a row differ.
 inline double FullRate(const Layout& layout, const Rule& rule) noexcept {
   if (layout.fingerprints() == 1) return 1;
   if (rule.duplicates) return 1 - NoneOf(layout, layout.cells);
   return layout.cells / static_cast<double>(layout.fingerprints());
 }
 
-// Where the options leave no choice, the rate is that of full rows.
+// If the options leave no choice, the rate is that of full rows.
 inline PlanStatus Plan(const Request& request, Shape* shape, const Rule& rule) noexcept {
   const Layout layout = LayoutFor(request, rule);
   if (layout.cells > layout.fingerprints()) return PlanStatus::kConflict;
@@ -97,19 +97,20 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- rates ------------------------------------------------------------------
 
-// The mean over the rows' loads. With duplicates a row of n keys has min(n, cells)
-// cells in use, which are independent. Without, the number in use grows by one for each
-// key whose fingerprint is not there, until the row is full.
+// Returns the mean over the rows' loads. With duplicates, a row of n keys has min(n, cells) cells
+// in use, which are independent. Without duplicates, the number in use grows by one for each key
+// whose fingerprint is not there, until the row is full.
 inline double ExpectedFpr(const Shape& shape, double keys, const Rule& rule) noexcept {
   const Layout layout = LayoutOf(shape);
   const double rows = static_cast<double>(Rows(shape, layout));
   const double values = static_cast<double>(layout.fingerprints());
   const unsigned cells = layout.cells;
   if (keys <= 0) return 0;
-  // The last cell of a row waits for values / (values - cells + 1) keys on the mean, no
-  // cell for more: by then all are in use, but for fewer than 1e-14.
+  // The last cell of a row waits for values / (values - cells + 1) keys on average, and no cell
+  // waits longer. After this many keys all cells are in use, except with a probability of less than
+  // 1e-14.
   if (keys / rows > 40 * cells * values / (values - cells + 1)) return FullRate(layout, rule);
-  double in_use[kMaxCells + 1] = {1};  // rows of `reached` keys by cells in use
+  double in_use[kMaxCells + 1] = {1};  // share of rows by their cells in use, after `reached` keys
   double reached = 0, rate = 0;
   ForEachLoad(keys, rows, [&](double load, double p) {
     if (rule.duplicates) {
@@ -131,27 +132,27 @@ inline double ExpectedFpr(const Shape& shape, double keys, const Rule& rule) noe
   return rate < full ? rate : full;
 }
 
-// Share of the last `keys` keys of an endless stream of distinct keys that are answered
-// new again. The keys of a row that come after one of age g are a Poisson number of mean
-// g / rows; the mean over the ages, from 0 to t = keys / rows a row, of the probability
-// that m of them have come is P[Poisson(t) > m] / t. Then the fingerprint is not there:
-// - qht: with probability (1 - c/S)(1 - (1 - 1/c)^m). A new one takes its cell with
-//   (S - c)/(S c), and while it is gone one like it comes with 1/S; the sum is 1/c.
-// - qhtd: (1 - 1/S)^c (1 - (1 - 1/c)^m): its cell was written again, and no cell by one
-//   like it.
+// Returns the share of the last `keys` keys of an endless stream of distinct keys that are reported
+// as new again. The keys of a row that come after a key of age g are a Poisson number of mean g /
+// rows. The mean over the ages, from 0 to t = keys / rows a row, of the probability that m of them
+// have come is P[Poisson(t) > m] / t. Then the fingerprint is not there:
+// - qht: with probability (1 - c/S)(1 - (1 - 1/c)^m). A new fingerprint takes its cell with
+//   probability (S - c)/(S c); while it is gone, an equal one comes with 1/S; the sum is 1/c.
+// - qhtd: (1 - 1/S)^c (1 - (1 - 1/c)^m): its cell was overwritten, and no cell has an
+//   equal one.
 // - qqhtd: (1 - 1/S)^c from m = c on: the last c are others.
-// - qqht: by its place in the queue, which moves on with probability 1 - c/S.
+// - qqht: by its place in the queue, which advances with probability 1 - c/S.
 inline double Missed(const Shape& shape, const Rule& rule) noexcept {
   const Layout layout = LayoutOf(shape);
   const unsigned cells = layout.cells;
   const double t = static_cast<double>(shape.keys) / static_cast<double>(Rows(shape, layout));
   const double new_rate = 1 - FullRate(layout, rule);
   if (!rule.queue) {
-    const double written = t / cells;  // how often a cell is, on the mean, in t keys
+    const double written = t / cells;  // how often a cell is written, on average, in t keys
     return new_rate * (1 + std::expm1(-written) / written);
   }
-  // place[i]: the key's fingerprint is i-th in the queue, the youngest 0th; the last
-  // one: it is gone.
+  // place[i]: probability that the key's fingerprint is i-th in the queue, where the youngest is
+  // 0th. The last element: probability that it is gone.
   double place[kMaxCells + 1] = {1};
   if (!rule.duplicates) {
     const double refused = 1 / static_cast<double>(layout.fingerprints());

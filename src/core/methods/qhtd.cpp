@@ -1,4 +1,4 @@
-// The method qhtd as a table of functions: qhtd.hpp has them.
+// The table of functions of the method qhtd. The functions are in qhtd.hpp.
 
 #include "qhtd.hpp"
 

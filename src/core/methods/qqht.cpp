@@ -1,4 +1,4 @@
-// The method qqht as a table of functions: qqht.hpp has them.
+// The table of functions of the method qqht. The functions are in qqht.hpp.
 
 #include "qqht.hpp"
 

@@ -1,4 +1,4 @@
-// The method qqhtd as a table of functions: qqhtd.hpp has them.
+// The table of functions of the method qqhtd. The functions are in qqhtd.hpp.
 
 #include "qqhtd.hpp"
 

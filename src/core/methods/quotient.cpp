@@ -1,4 +1,4 @@
-// The method quotient as a table of functions: quotient.hpp has them.
+// The table of functions of the method quotient. The functions are in quotient.hpp.
 
 #include "quotient.hpp"
 

@@ -1,28 +1,29 @@
-// quotient: a quotient filter, which never forgets by itself, can take keys back, and grows.
+// quotient: a quotient filter, which never forgets by itself, supports dedup_forget, and grows.
 //
-// Paper: Bender, Farach-Colton, Johnson, Kraner, Kuszmaul, Medjedovic, Montes, Shetty,
-// Spillane and Zadok, "Don't Thrash: How to Cache Your Hash on Flash" (VLDB 2012). A key
-// is a fingerprint of p = q + r bits, kept exactly in a table of 2^q slots of r + 3 bits
-// (quotient_table.hpp). When the table is nine tenths full it doubles: one bit of each
-// fingerprint moves from the remainder to the quotient, so p and all answers stay.
+// Paper: Bender, Farach-Colton, Johnson, Kraner, Kuszmaul, Medjedovic, Montes, Shetty, Spillane and
+// Zadok, "Don't Thrash: How to Cache Your Hash on Flash" (VLDB 2012). A key is a fingerprint of p =
+// q + r bits, kept exactly in a table of 2^q slots of r + 3 bits (quotient_table.hpp). When the
+// table is nine tenths full it doubles: one bit of each fingerprint moves from the remainder to the
+// quotient, so p and all answers stay the same.
 //
-// Shape::bytes is the most that it grows to. It starts with 2^8 slots, or as many as fit.
-// Since tables double, the largest that fits may leave nearly half of the bytes unused;
-// they are never touched, and not stored. At the largest table it is full.
+// Shape::bytes is the size up to which the filter grows. It starts with 2^8 slots, or as many as
+// fit. Because tables double, the largest table may leave nearly half of these bytes unused; they
+// are never touched, and not stored. When the largest table is nine tenths full, the filter is
+// full.
 //
-// Promise: no key is ever forgotten. A new key is called a duplicate with probability
-// 1 - exp(-n / 2^p) when n keys are in. A duplicate, right or wrong, stores nothing.
-// forget() takes one copy of the fingerprint out: it is only for a key whose add was
-// answered new, and once; any other takes a key with it that has the same fingerprint.
-// insert() stores a fingerprint as often as it comes, up to kMaxCopies times.
-// Cost: one or two lines a key; (r + 3) / 0.9 bits a key when full, up to twice that
-// before a doubling; a doubling rewrites the table once. Keys are slower as the table
-// fills: the cluster on which a key falls has 5 slots on average at half full, 100 at nine
-// tenths. Hashes must be spread: keys that crowd in one place are refused (after doubling
-// in vain) when one would be more than kMaxShift slots from its own.
-// State: the table, the same bytes for the same fingerprints, whatever their order, while
-// nothing is forgotten. Counters::count is the fingerprints in it, copies included,
-// Counters::state how often it has doubled.
+// Promise: no key is ever forgotten. A new key is reported as a duplicate with probability 1 -
+// exp(-n / 2^p) when the filter holds n keys. A duplicate, right or wrong, stores nothing. forget()
+// removes one copy of the fingerprint. It must be called only for a key whose add was reported as
+// new, and only once: otherwise it removes another key with the same fingerprint. insert() stores a
+// fingerprint as often as it comes, up to kMaxCopies times.
+// Cost: one or two lines a key; (r + 3) / 0.9 bits a key when full, up to twice that before a
+// doubling. A doubling rewrites the table once. Keys become slower as the table fills: the cluster
+// on which a key falls has 5 slots on average if the table is half full, and 100 at nine tenths.
+// Hashes must be spread: a key that would be more than kMaxShift slots from its place is refused
+// (after a doubling in vain).
+// State: the table. While nothing is forgotten, the same fingerprints give the same bytes, whatever
+// their order. Counters::count is the number of fingerprints, copies included; Counters::state is
+// the number of doublings.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QUOTIENT_HPP_
 #define STREAMDEDUP_CORE_METHODS_QUOTIENT_HPP_
@@ -46,7 +47,7 @@ inline constexpr unsigned kMaxQ = 30;
 inline constexpr unsigned kStartQ = 8;
 inline constexpr unsigned kMaxP = 62;
 
-// Fingerprints in a table of 2^q slots at most: more would make clusters long.
+// Returns the most fingerprints in a table of 2^q slots: more would make clusters long.
 inline uint64_t Limit(unsigned q) noexcept {
   const uint64_t limit = (uint64_t{1} << q) * 9 / 10;
   return limit > 0 ? limit : 1;
@@ -55,7 +56,7 @@ inline uint64_t Limit(unsigned q) noexcept {
 struct Layout {
   unsigned p;      // bits of a fingerprint
   unsigned top;    // q of the largest table
-  unsigned start;  // q of the first
+  unsigned start;  // q of the first table
 };
 
 inline unsigned StartOf(unsigned p, unsigned top) noexcept {
@@ -90,30 +91,32 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return RateOf(LayoutOf(shape).p, keys);
 }
 
-// The fewest bits of a fingerprint that keep the rate.
+// Returns the fewest bits of a fingerprint that keep the rate.
 inline unsigned BitsFor(double fpr, uint64_t keys) noexcept {
   unsigned p = 2;
   while (p <= kMaxP && RateOf(p, static_cast<double>(keys)) > fpr) ++p;
   return p;
 }
 
-// The most keys, up to `most`, of which fingerprints of p bits keep the rate.
+// Returns the most keys, up to `most`, for which fingerprints of p bits keep the rate.
 inline uint64_t KeysFor(double fpr, unsigned p, uint64_t most) noexcept {
   return LeastWhere(1, most,
                     [&](uint64_t keys) { return RateOf(p, static_cast<double>(keys)) > fpr; }) -
          1;
 }
 
-// The longest remainder of which a table of 2^q slots fits the bytes; 0 if none does.
+// Returns the longest remainder for which a table of 2^q slots fits into the bytes, or 0 if there
+// is none.
 inline unsigned LongestRemainder(unsigned q, uint64_t bytes) noexcept {
   unsigned r = kMaxRemainder < kMaxP - q ? kMaxRemainder : kMaxP - q;
   while (r > 0 && TableBytes(q, r) > bytes) --r;
   return r;
 }
 
-// Of the tables that fit the bytes the one for the most keys: a larger one has shorter
-// fingerprints, which may keep the rate for fewer keys than it has room for. p is what these
-// keys need. With r bits of remainder, whatever the rate, the largest that fits.
+// Of the tables that fit into the bytes, chooses the one for the most keys. A larger table has
+// shorter fingerprints, which may keep the rate for fewer keys than it has room for. p is what
+// these keys need. If r, the bits of the remainder, is given, chooses the largest table that fits,
+// whatever its rate.
 inline PlanStatus Plan(const Request& request, Shape* shape) noexcept {
   const Options& options = request.options;
   const bool given = options.given[kROption];
@@ -180,7 +183,7 @@ inline Table TableOf(const Layout& layout, const Counters& counters, const uint8
   return Table(body, q, layout.p - q);
 }
 
-// A filter as it is being filled.
+// A filter that is being filled.
 class Filling {
  public:
   Filling(const Shape& shape, Counters* counters, uint8_t* body) noexcept
@@ -199,7 +202,7 @@ class Filling {
 
   enum class Result { kNew, kSeen, kFull };
 
-  // `again`: puts it in even if it is there.
+  // `again`: adds the fingerprint even if it is there.
   Result Add(uint64_t fingerprint, bool again) noexcept {
     while (true) {
       const Spot spot = table_.Locate(fingerprint);
@@ -217,7 +220,7 @@ class Filling {
 
  private:
   bool Grow() noexcept {
-    // One that counts nothing has no need to, whatever its bits are.
+    // A filter that counts no keys need not grow, whatever its bits are.
     const unsigned q = table_.q();
     if (counters_->count == 0 || q >= layout_.top || !Rewrite(body_, layout_.p, q, q + 1, nullptr))
       return false;
@@ -276,7 +279,7 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
   const Spot spot = table.Locate(FingerprintOf(hash, layout.p));
   if (!spot.found || counters->count == 0 || !table.Remove(spot)) return false;
   if (--counters->count == 0) {
-    // Empty is the state that it started with.
+    // An empty filter has the state with which it started.
     ClearInPieces(body, table.size());
     counters->state = 0;
   }
@@ -285,10 +288,11 @@ inline bool Forget(const Shape& shape, Counters* counters, uint8_t* body, uint64
 
 // ---- whole filters ----------------------------------------------------------
 
-// The union, by one pass over both tables in order of fingerprints; one that is in both
-// is kept as often as in the one that has more of it. Every key of both is found. Keys of
-// each that share a fingerprint share it now, and forgetting the one forgets the other.
-// The table is the smallest that holds the union, and not smaller than either input.
+// Merges into the union, by one pass over both tables in order of fingerprints. A fingerprint in
+// both is kept as often as in the table that has more copies of it. Every key of both is found. Two
+// keys, one of each filter, with the same fingerprint share one copy, and forgetting one of them
+// forgets the other. The table is the smallest that holds the union, and not smaller than either
+// input.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
@@ -313,14 +317,14 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
 inline Reading Read(const Shape& shape, const Counters& counters, const uint8_t*) noexcept {
   const unsigned p = LayoutOf(shape).p;
   const double share = std::ldexp(static_cast<double>(counters.count), -static_cast<int>(p));
-  // Of n distinct keys, 2^p (1 - exp(-n / 2^p)) have different fingerprints.
+  // n distinct keys have 2^p (1 - exp(-n / 2^p)) different fingerprints.
   Reading reading;
   reading.count = -std::log1p(-share) * std::ldexp(1, static_cast<int>(p));
   reading.fpr = share;
   return reading;
 }
 
-// Whether the bytes are those of the fingerprints that they say, and are so many.
+// Returns whether the bytes are a valid table with the counted number of fingerprints.
 inline bool Sound(const Shape& shape, const Counters& counters, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   const Table table = TableOf(layout, counters, body);

@@ -1,5 +1,5 @@
-// Two quotient filter tables read as one, and a table rewritten in its own bytes: how one
-// is doubled, and merged with another, without room for a copy.
+// Reads two quotient filter tables as one, and rewrites a table in its own bytes. So a table can
+// double, or be merged with another, without room for a copy.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QUOTIENT_REWRITE_HPP_
 #define STREAMDEDUP_CORE_METHODS_QUOTIENT_REWRITE_HPP_
@@ -14,8 +14,9 @@
 
 namespace dedup::quotient {
 
-// The fingerprints of two sources in order; one that is in both is there as often as in
-// the one that has more of it. The sources: bool Peek(uint64_t*), void Drop().
+// Runs use(fingerprint) over the fingerprints of two sources in order. A fingerprint in both is
+// passed as often as in the source that has more copies of it. The sources have: bool
+// Peek(uint64_t*), void Drop().
 template <typename Left, typename Right, typename Use>
 inline bool ForEachOfUnion(Left* left, Right* right, Use use) noexcept {
   while (true) {
@@ -29,7 +30,7 @@ inline bool ForEachOfUnion(Left* left, Right* right, Use use) noexcept {
   }
 }
 
-// A table as a source; none is an empty one.
+// A table as a source. No table is an empty source.
 class TableSource {
  public:
   explicit TableSource(const Table* table) noexcept
@@ -47,8 +48,8 @@ class TableSource {
   bool there_;
 };
 
-// A table that is being overwritten from its front, as a source: what is about to be
-// overwritten is read before, into a queue.
+// A source that reads a table while the table is being overwritten from its front. Slots are read
+// into a queue before they are overwritten.
 class QueuedSource {
  public:
   QueuedSource(const Table& table, uint64_t first_bit) noexcept
@@ -59,8 +60,8 @@ class QueuedSource {
     return head_ != tail_;
   }
   void Drop() noexcept { ++head_; }
-  // Reads all that is in front of a bit of the body. False: there is no room (which no table
-  // comes to).
+  // Reads all slots in front of a bit of the body. Returns false if the queue has no room, which no
+  // valid table causes.
   bool ReadTo(uint64_t bit) noexcept {
     while (!scanner_.done() && first_bit_ + scanner_.at() * width_ < bit) {
       if (tail_ - head_ >= kRoom) return false;
@@ -84,17 +85,17 @@ class QueuedSource {
   uint64_t queue_[kRoom] = {};
 };
 
-// Rewrites the table of q = `from` at the start of `body` as one of q = `to`, at least as
-// much, with the fingerprints of `other` (may be null) put in. The body has the bytes of
-// the new table, and the fingerprints fit there. False: the bits were no table.
+// Rewrites the table of q = `from` at the start of `body` as a table of q = `to`, which is at least
+// `from`. Adds the fingerprints of `other` (may be null). The body has the bytes of the new table,
+// and the fingerprints fit into it. Returns false if the bits are not a valid table.
 //
-// The old table is moved to the end of the new one's bytes; then one pass reads old slots
-// and writes new ones, both from the front. With w and v bits a slot, 2^d = 2^to / 2^from
-// and T old quotients, a fingerprint of old quotient a is written in new slot
-// 2^d (a+1) - 1 + kMaxShift at most, and was read from old slot a or one behind. The old
-// table starts about T (2^d v - w) bits into the body, so at a = T - 1 the writer is at
-// most kMaxShift + 1 slots, the old spare ones, and two words' rounding past the slot just
-// read, and earlier it is past it by less: 416 slots at most, which the queue holds.
+// The old table is moved to the end of the new table's bytes. Then one pass reads old slots and
+// writes new ones, both from the front. Let w and v be the bits of a slot, 2^d = 2^to / 2^from, and
+// T the number of old quotients. A fingerprint of old quotient a is written to new slot 2^d (a+1) -
+// 1 + kMaxShift at most, and was read from old slot a or a later one. The old table starts about T
+// (2^d v - w) bits into the body. So at a = T - 1 the writer is ahead of the slot just read by at
+// most kMaxShift + 1 slots, the old spare slots, and the rounding of two words; before that it is
+// ahead by less. This is at most 416 slots, which fit into the queue.
 inline bool Rewrite(uint8_t* body, unsigned p, unsigned from, unsigned to,
                     const Table* other) noexcept {
   const size_t old_bytes = static_cast<size_t>(TableBytes(from, p - from));

@@ -1,17 +1,17 @@
-// The signature of a key in sqf and dsqf, and how likely two keys share one.
+// The signature of a key in sqf and dsqf, and the probability that two keys share one.
 //
-// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter" (PVLDB 2013), section 3.
-// A key's remainder of r random bits is kept as its r' highest bits and its weight, the
-// number of ones in all of it: r' + ceil(log2(r + 1)) bits.
+// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter" (PVLDB 2013), section 3. A key's
+// remainder has r random bits. The signature is its r' highest bits and its weight, the number of
+// ones in the whole remainder: r' + ceil(log2(r + 1)) bits.
 //
-// A signature is stored as its r' bits above r - weight, so that zero is (0, weight r),
-// which no remainder has: with all its bits set the highest ones are not 0. So zero
-// means an empty bucket and costs no bit.
+// A signature is stored as its r' bits above r - weight. Zero would be r' zero bits and weight r,
+// which no remainder has: if all bits are set, the highest are not 0. So zero means an empty bucket
+// and costs no bit.
 //
-// The paper multiplies the chances that the r' bits are equal and that the weights are,
-// 2^-r' / sqrt(pi r), as if the weight did not count the r' bits too. It does, so only
-// the n = r - r' others decide: two keys share a signature with 2^-r' C(2n, n) / 4^n,
-// about 2^-r' / sqrt(pi n). That is 1.4 times the paper's at its r' = r / 2.
+// The paper multiplies the probabilities that the r' bits are equal and that the weights are, 2^-r'
+// / sqrt(pi r), as if the weight did not count the r' bits too. It does, so only the other n = r -
+// r' bits matter: two keys share a signature with probability 2^-r' C(2n, n) / 4^n, about 2^-r' /
+// sqrt(pi n). That is 1.4 times the paper's value at its r' = r / 2.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QUOTIENT_SIGNATURE_HPP_
 #define STREAMDEDUP_CORE_METHODS_QUOTIENT_SIGNATURE_HPP_
@@ -26,10 +26,10 @@
 namespace dedup::quotient_signature {
 
 inline constexpr unsigned kMaxR = 63;
-inline constexpr unsigned kMaxRPrime = 48;  // with 6 bits of weight still one field
+inline constexpr unsigned kMaxRPrime = 48;  // with 6 bits of weight it is still one field
 
-// Ones of a word, in line: where the machine's own instruction may not be used, the
-// compiler calls a function for it.
+// Counts the ones of a word. It is inlined because a compiler that may not use the machine's own
+// instruction calls a function.
 inline unsigned Ones(uint64_t word) noexcept {
   word -= word >> 1 & 0x5555555555555555u;
   word = (word & 0x3333333333333333u) + (word >> 2 & 0x3333333333333333u);
@@ -48,16 +48,15 @@ struct Form {
     return r >= 1 && r <= kMaxR && r_prime >= 1 && r_prime <= kMaxRPrime && r_prime <= r;
   }
 
-  // The stored signature of a key, never 0. Of bits that are independent of those that
-  // choose the row.
+  // Returns the stored signature of a key, never 0. It comes from bits that are independent of
+  // those that choose the row.
   uint64_t Code(uint64_t hash) const noexcept {
     const uint64_t remainder = Derived(hash, 0) & LowMask(r);
     return remainder >> (r - r_prime) << weight_bits() | (r - Ones(remainder));
   }
 };
 
-// Probabilities of the signatures: 2^r' of them have each number of ones among the
-// other bits.
+// Probabilities of the signatures: 2^r' signatures have each number of ones among the other bits.
 class Chances {
  public:
   explicit Chances(const Form& form) noexcept
@@ -72,7 +71,7 @@ class Chances {
 
   double signatures() const noexcept { return many_ * (form_.others() + 1); }
 
-  // The sum of term(p) over all signatures.
+  // Returns the sum of term(p) over all signatures, where p is the probability of a signature.
   template <typename Term>
   double Sum(Term term) const noexcept {
     double sum = 0;
@@ -80,7 +79,7 @@ class Chances {
     return sum;
   }
 
-  // Of any bits, also of such as no key has: then 0.
+  // Returns the probability of a signature. Returns 0 for bits that no key has.
   double Of(uint64_t code) const noexcept {
     const unsigned zeros = static_cast<unsigned>(code & LowMask(form_.weight_bits()));
     const unsigned top = Ones(code >> form_.weight_bits());
@@ -89,17 +88,17 @@ class Chances {
     return ones <= form_.others() ? p_[ones] : 0;
   }
 
-  // miss[d], d = 0 to `most`: how likely a new key is not among the d signatures of a row
-  // that had d places for very long, each new signature in the place of a random one.
-  // Such a row is a cache with random replacement, whose content is a set A with
-  // probability in proportion to the product of its signatures' (Gelenbe, "A Unified
-  // Approach to the Evaluation of a Class of Replacement Algorithms", 1973). So the miss
-  // is (d + 1) e(d + 1) / e(d), of the elementary symmetric sums; if all S signatures are
-  // as likely, 1 - d / S.
+  // Computes miss[d], d = 0 to `most`: the probability that a new key is not among the d signatures
+  // of a row that has had d places for very long, where each new signature replaces a random one.
+  // Such a row is a cache with random replacement. Its content is a set A with probability in
+  // proportion to the product of the probabilities of its signatures (Gelenbe, "A Unified Approach
+  // to the Evaluation of a Class of Replacement Algorithms", 1973). So the miss is (d + 1) e(d + 1)
+  // / e(d), where e are the elementary symmetric sums. If all S signatures have the same
+  // probability, it is 1 - d / S.
   void MissOfHeld(unsigned most, double* miss) const noexcept {
     double sums[kMostHeld + 2] = {1};
     for (unsigned ones = 0; ones <= form_.others(); ++ones) {
-      double power[kMostHeld + 2] = {1};  // of (1 + p x)^many
+      double power[kMostHeld + 2] = {1};  // coefficients of (1 + p x)^many
       for (unsigned i = 1; i <= most + 1; ++i) {
         const double left = many_ - (i - 1);
         power[i] = left > 0 ? power[i - 1] * left * p_[ones] / i : 0;
@@ -121,20 +120,20 @@ class Chances {
   double p_[kMaxR + 1];
 };
 
-// ---- what of r and r' was not given ---------------------------------------------
+// ---- r and r' that were not given ------------------------------------------------
 
-// Where an r and an r' were given: whether they go together.
+// Returns whether r and r', if both were given, are consistent.
 inline bool Consistent(const Options& options, int r_option, int r_prime_option) noexcept {
   return !options.given[r_option] || !options.given[r_prime_option] ||
          options.value[r_prime_option] <= options.value[r_option];
 }
 
-// The smallest signature with which `rate(form)` is at most `asked`, and of several the
-// one with the lowest rate. An r and an r' that were given stay as they are, whatever the
-// rate then is; if no other reaches it, the lowest there is.
+// Returns the smallest signature with which `rate(form)` is at most `asked`. Of several such
+// signatures, returns the one with the lowest rate. An r or r' that was given is not changed,
+// whatever the rate then is. If no signature reaches the rate, returns the one with the lowest.
 //
-// The paper's r' = r / 2 is not kept to: with as many bits of weight r can be the largest
-// that they can tell, 2^w - 1, and more bits outside r' make the weight tell more.
+// The paper's r' = r / 2 is not used: with w bits of weight, r can be as large as 2^w - 1, and more
+// bits outside of r' make the weight distinguish more keys.
 template <typename Rate>
 inline Form SmallestForm(const Options& options, int r_option, int r_prime_option, double asked,
                          Rate rate) noexcept {
@@ -171,8 +170,8 @@ inline Form SmallestForm(const Options& options, int r_option, int r_prime_optio
   return best;
 }
 
-// What Shape::fpr takes: the rate asked for, or, where r and r' were given or what was given
-// of them does not allow it, the one that the filter has.
+// Returns Shape::fpr: the requested rate, or the filter's own rate, if r and r' were given, or if
+// the given one does not allow the requested rate.
 inline double FprOf(const Options& options, int r_option, int r_prime_option, double asked,
                     double rate) noexcept {
   const bool both = options.given[r_option] && options.given[r_prime_option];

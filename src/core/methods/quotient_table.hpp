@@ -1,23 +1,23 @@
 // The table of a quotient filter: a sorted multiset of p-bit fingerprints over bytes.
 //
-// A fingerprint's high q bits (quotient) are the slot where it belongs, its other r bits
-// (remainder) are stored there or in the nearest slot behind that is free. Fingerprints
-// of one quotient are a run, sorted; runs stand in order of their quotients. Three bits a
-// slot tell where runs belong:
+// The high q bits of a fingerprint (its quotient) are the number of its own slot. Its other r bits
+// (the remainder) are stored in that slot or in the nearest free slot behind it. The fingerprints
+// of one quotient are a run, which is sorted; runs are in order of their quotients. Three bits a
+// slot say where runs belong:
 //   occupied      some fingerprint has this slot's number as its quotient
 //   continuation  the fingerprint here is not the first of its run
-//   shifted       the fingerprint here is not in the slot where it belongs
-// A slot is empty when all three are 0. So the bytes depend on the set alone.
+//   shifted       the fingerprint here is not in its own slot
+// A slot is empty when all three are 0. So the bytes depend only on the set.
 //
-// Not circular: behind the 2^q slots are spare ones for what the last quotients push
-// out, which keeps the order of slots that of fingerprints. No fingerprint is more than
-// kMaxShift slots from where it belongs; one that would push another further does not
-// fit. At a load of 0.9 a shift of d or more has probability exp(-0.207 d) (the queue
-// with Poisson arrivals at 0.9 and unit service): a shift too far comes about once in
-// 10^14 fillings of the largest table, the spare slots run out once in 10^11.
+// The table is not circular. Behind the 2^q slots there are spare ones for fingerprints that the
+// last quotients push out. So the order of slots is the order of fingerprints. No fingerprint is
+// more than kMaxShift slots from its own slot; a fingerprint that would push another one further
+// does not fit. At a load of 0.9, a shift of d or more has probability exp(-0.207 d) (a queue with
+// Poisson arrivals at 0.9 and unit service). A shift becomes too long about once in 10^14 fillings
+// of the largest table, and the spare slots run out once in 10^11.
 //
-// That bound is what lets a table be rewritten in its own bytes, by one pass forwards with
-// a short queue: doubled, or merged with another. See quotient_rewrite.hpp.
+// Because of that bound, a table can be doubled, or merged with another, in its own bytes, by one
+// pass forwards with a short queue. See quotient_rewrite.hpp.
 
 #ifndef STREAMDEDUP_CORE_METHODS_QUOTIENT_TABLE_HPP_
 #define STREAMDEDUP_CORE_METHODS_QUOTIENT_TABLE_HPP_
@@ -41,7 +41,7 @@ inline constexpr unsigned kMaxRemainder = kMaxFieldBits - kMetaBits;
 
 inline constexpr uint64_t kMaxShift = 255;
 inline constexpr uint64_t kMostSpare = 128;
-inline constexpr unsigned kMaxCopies = 64;  // of one fingerprint
+inline constexpr unsigned kMaxCopies = 64;  // the most copies of one fingerprint
 
 inline constexpr uint64_t kSlotsBetweenPauses = uint64_t{1} << 16;
 
@@ -53,13 +53,14 @@ inline uint64_t TableBytes(unsigned q, unsigned r) noexcept {
   return (SlotsOf(q) * (r + kMetaBits) + 63) / 64 * 8;
 }
 
-// Where a fingerprint is, or where it would go.
+// The place of a fingerprint, or the place where it would go.
 struct Spot {
   uint64_t fingerprint;
-  uint64_t cluster;  // a slot from which on all up to `at` are used
+  uint64_t cluster;  // all slots from this one up to `at` are used
   uint64_t run;      // the first slot of the quotient's run
-  uint64_t at;       // of the first of the run that is not less; the run's end if there is none
-  bool occupied;     // whether there is a run
+  // of the first fingerprint of the run that is not less; the end of the run if there is none
+  uint64_t at;
+  bool occupied;  // whether the quotient has a run
   bool found;
 };
 
@@ -87,7 +88,7 @@ class Table {
     StoreField(bytes_, size_, i * width_, width_, value);
   }
   void Mark(uint64_t i, uint64_t bits) noexcept { SetSlot(i, Slot(i) | bits); }
-  // Whether no bit is set behind the last slot.
+  // Returns whether no bit is set behind the last slot.
   bool EndsClear() const noexcept {
     const uint64_t end = slots_ * width_, rest = size_ * 8 - end;
     return rest == 0 || LoadU64(bytes_ + size_ - 8) >> (64 - rest) == 0;
@@ -96,7 +97,7 @@ class Table {
   DEDUP_ALWAYS_INLINE void Fetch(uint64_t fingerprint) const noexcept {
     const uint8_t* at = bytes_ + (fingerprint >> r_) * width_ / 8;
     PrefetchToWrite(at);
-    PrefetchToWrite(at + 2 * (width_ + 1));  // what is asked for is often some slots behind
+    PrefetchToWrite(at + 2 * (width_ + 1));  // the searched slot is often some slots behind
   }
 
   bool Contains(uint64_t fingerprint) const noexcept {
@@ -109,7 +110,7 @@ class Table {
     const uint64_t here = Slot(home);
     Spot spot = {fingerprint, home, home, home, (here & kOccupied) != 0, false};
     if ((here & kMeta) == 0) return spot;
-    // Runs of quotients up to this one that start behind `home`.
+    // The number of runs of quotients up to this one that start behind `home`.
     const uint64_t behind = (here & kShifted) != 0 ? RunsBehind(home, &spot.cluster) : 0;
     if (!spot.occupied) {
       spot.run = spot.at = RunStart(home + 1, behind + 1);
@@ -127,7 +128,7 @@ class Table {
     return spot;
   }
 
-  // Copies of the fingerprint of a spot where it was found.
+  // Returns the number of copies of the fingerprint at a spot where it was found.
   unsigned CopiesAt(const Spot& spot) const noexcept {
     unsigned copies = 0;
     const uint64_t remainder = spot.fingerprint & LowMask(r_);
@@ -139,22 +140,22 @@ class Table {
     return copies;
   }
 
-  // Puts the fingerprint in at its spot. False, and nothing has changed: it does not fit.
+  // Inserts the fingerprint at its spot. Returns false, with nothing changed, if it does not fit.
   bool Insert(const Spot& spot) noexcept;
-  // Takes out one copy of the fingerprint at its spot, where it was found.
+  // Removes one copy of the fingerprint at its spot, where it was found.
   bool Remove(const Spot& spot) noexcept;
 
  private:
-  // The lowest bits of `lanes` slots.
+  // Returns the lowest bits of `lanes` slots.
   uint64_t Ones(unsigned lanes) const noexcept { return ones_ & LowMask(lanes * width_); }
   uint64_t Load(uint64_t slot, unsigned lanes) const noexcept {
     return LoadField(bytes_, size_, slot * width_, lanes * width_);
   }
-  // The lane of a word's bit that is a slot's lowest.
+  // Returns the lane of a slot, from the lowest bit of the slot in a word.
   uint64_t LaneOf(int bit) const noexcept { return static_cast<unsigned>(bit) / width_; }
 
-  // Walks back to the start of `home`'s cluster: the occupied slots on the way less the
-  // runs that start there.
+  // Walks back to the start of `home`'s cluster. Returns the number of occupied slots on the way
+  // minus the number of runs that start there.
   uint64_t RunsBehind(uint64_t home, uint64_t* cluster) const noexcept {
     int64_t behind = 0;
     uint64_t steps = 0;
@@ -177,7 +178,8 @@ class Table {
     return behind > 0 ? static_cast<uint64_t>(behind) : 0;
   }
 
-  // The n-th slot (from 1) from `from` on that starts a run or is empty; slots() if none.
+  // Returns the n-th slot (from 1) at or behind `from` that starts a run or is empty, or slots() if
+  // there is none.
   uint64_t RunStart(uint64_t from, uint64_t n) const noexcept {
     uint64_t steps = 0;
     for (uint64_t at = from; at < slots_;) {
@@ -208,7 +210,8 @@ class Table {
     return slots_;
   }
 
-  // Moves what is in slots from .. to-1 one slot on; occupied is the slot's, and stays.
+  // Moves the contents of slots from .. to-1 one slot on. The bit "occupied" belongs to the slot
+  // and stays.
   void ShiftOn(uint64_t from, uint64_t to) noexcept {
     uint64_t steps = 0;
     while (to > from) {
@@ -229,25 +232,25 @@ class Table {
   unsigned q_;
   unsigned r_;
   unsigned width_;
-  unsigned lanes_;  // slots that are looked at at a time
+  unsigned lanes_;  // number of slots that are read at a time
   uint64_t slots_;
   uint64_t ones_ = 0;
 };
 
-// Reads a table's fingerprints in order, each slot once and never one before.
+// Reads a table's fingerprints in order. It reads each slot once and never goes back.
 class Scanner {
  public:
-  // From `first` on, which starts a cluster.
+  // Starts at `first`, which starts a cluster.
   explicit Scanner(const Table& table, uint64_t first = 0) noexcept : table_(table), at_(first) {}
 
   bool done() const noexcept { return at_ >= table_.slots(); }
-  uint64_t at() const noexcept { return at_; }  // the slot to be read next
-  // Whether the bits so far make no table.
+  uint64_t at() const noexcept { return at_; }  // the slot that is read next
+  // Returns whether the bits so far are not those of a valid table.
   bool broken() const noexcept { return broken_; }
   bool pending() const noexcept { return head_ != tail_; }
   uint64_t value() const noexcept { return value_; }  // of the last slot read
 
-  // Reads a slot. False: it is empty.
+  // Reads a slot. Returns false if it is empty.
   bool Step(uint64_t* fingerprint) noexcept {
     PauseEvery<kSlotsBetweenPauses>(&at_);
     const uint64_t slot = at_ - 1;
@@ -274,7 +277,7 @@ class Scanner {
     return true;
   }
 
-  // Reads on to the next fingerprint. False: there is none.
+  // Reads on to the next fingerprint. Returns false if there is none.
   bool Next(uint64_t* fingerprint) noexcept {
     while (!done()) {
       if (Step(fingerprint)) return true;
@@ -283,7 +286,7 @@ class Scanner {
   }
 
  private:
-  // Occupied slots whose runs are still to come: at most kMaxShift + 1.
+  // Holds the occupied slots whose runs are still to come: at most kMaxShift + 1.
   static constexpr unsigned kRoom = 512;
 
   Table table_;
@@ -297,13 +300,13 @@ class Scanner {
   uint32_t pending_[kRoom];
 };
 
-// Says where the fingerprints of a table go that are put in in order.
+// Computes the slots of fingerprints that are inserted in order.
 class Placer {
  public:
   Placer(unsigned q, unsigned r, uint64_t first = 0) noexcept
       : slots_(SlotsOf(q)), r_(r), next_(first) {}
 
-  // False: it does not fit.
+  // Returns false if the fingerprint does not fit.
   bool Place(uint64_t fingerprint) noexcept {
     const uint64_t quotient = fingerprint >> r_;
     const uint64_t at = quotient > next_ ? quotient : next_;
@@ -318,14 +321,15 @@ class Placer {
     return true;
   }
 
-  // Of the last one: its slot, the slot's value but for occupied, its quotient, and whether
-  // that has to be marked as occupied.
+  // About the last fingerprint: its slot, the value of the slot except for "occupied", its
+  // quotient, and whether that must be marked as occupied.
   uint64_t at() const noexcept { return at_; }
   uint64_t value() const noexcept { return value_; }
   uint64_t quotient() const noexcept { return quotient_; }
   bool starts_run() const noexcept { return !continues_; }
 
-  // Writes it to a table whose slots up to at() are cleared, or written in this way.
+  // Writes the last fingerprint to a table whose slots up to at() are cleared, or were written in
+  // this way.
   void Write(Table* table) const noexcept {
     table->Mark(at_, value_);
     if (starts_run()) table->Mark(quotient_, kOccupied);
@@ -346,11 +350,12 @@ inline bool Table::Insert(const Spot& spot) noexcept {
   const uint64_t home = spot.fingerprint >> r_;
   const uint64_t end = FirstEmpty(spot.at);
   if (end >= slots_) return false;
-  // All from the cluster's start are in use, so no shift is longer than that way.
+  // All slots from the cluster's start on are in use, so no shift is longer than this distance.
   if (end - spot.cluster > kMaxShift && !ShiftsFit(spot, end)) return false;
   ShiftOn(spot.at, end);
   const bool first = spot.at == spot.run;
-  // An occupied quotient has a run, so something moved on; but not in bits that are no table.
+  // An occupied quotient has a run, so a fingerprint has moved on. This may be false in bits that
+  // are not a valid table.
   if (spot.occupied && first && spot.at < end) Mark(spot.at + 1, kContinuation);
   SetSlot(spot.at, (spot.fingerprint & LowMask(r_)) << kMetaBits |
                        (spot.at != home ? kShifted : 0) |
@@ -359,7 +364,7 @@ inline bool Table::Insert(const Spot& spot) noexcept {
   return true;
 }
 
-// Whether all up to `end` find a slot with one fingerprint more.
+// Returns whether all fingerprints up to `end` find a slot if there is one fingerprint more.
 inline bool Table::ShiftsFit(const Spot& spot, uint64_t end) const noexcept {
   Scanner scanner(*this, spot.cluster);
   Placer placer(q_, r_, spot.cluster);
@@ -376,7 +381,8 @@ inline bool Table::ShiftsFit(const Spot& spot, uint64_t end) const noexcept {
   return put || placer.Place(spot.fingerprint);
 }
 
-// Writes the cluster anew, one less: nothing moves up, so slots are free when written.
+// Rewrites the cluster with one fingerprint less. No fingerprint moves up, so slots are free when
+// they are written.
 inline bool Table::Remove(const Spot& spot) noexcept {
   Scanner scanner(*this, spot.cluster);
   Placer placer(q_, r_, spot.cluster);
@@ -391,7 +397,7 @@ inline bool Table::Remove(const Spot& spot) noexcept {
       removed = true;
       continue;
     }
-    if (!placer.Place(fingerprint) || placer.at() > slot) break;  // no table
+    if (!placer.Place(fingerprint) || placer.at() > slot) break;  // it is not a valid table
     placer.Write(this);
   }
   return removed;

@@ -1,4 +1,4 @@
-// The method recent as a table of functions: recent.hpp has them.
+// The table of functions of the method recent. The functions are in recent.hpp.
 
 #include "recent.hpp"
 

@@ -1,19 +1,18 @@
 // recent: the keys seen most recently, as fingerprints in two candidate lines.
 //
-// A line is 64 bytes: k slots of f-bit fingerprints, youngest first, stored as k
-// low bytes and then the k packed high parts; the last byte counts insertions
-// modulo 256. A key has two candidate lines. A hit moves its slot to the front of
-// its line (exact LRU within the line); a miss goes to the front of the line whose
-// counter is behind and pushes that line's oldest out. Fingerprint 0 is an empty
-// slot. (Ours; after cuckoo filters' fingerprints, Fan et al., CoNEXT 2014, and
-// the power of two choices, Azar et al., STOC 1994.)
+// A line is 64 bytes: k slots of f-bit fingerprints, the youngest first, stored as k low bytes and
+// then the k packed high parts. The last byte counts insertions modulo 256. A key has two candidate
+// lines. A key that is found moves its slot to the front of its line (exact LRU within the line). A
+// new key goes to the front of the line whose counter is behind, and evicts the oldest slot of that
+// line. Fingerprint 0 is an empty slot. (This is our method, after the fingerprints of cuckoo
+// filters, Fan et al., CoNEXT 2014, and the power of two choices, Azar et al., STOC 1994.)
 //
-// Promise: at any moment at most 0.1 % of the last `keys` distinct keys are
-// answered new; older keys give way. `keys` is 0.8 of all slots, and a little less
-// where a line has fewer than 21 (rates below 0.00001).
-// FPR: 1 - (1 - 1/(2^f - 1))^(2k), at most the rate asked for.
+// Promise: at any moment at most 0.1 % of the last `keys` distinct keys are reported as new. Older
+// keys are evicted. `keys` is 0.8 of all slots, and a little less if a line has fewer than 21
+// (rates below 0.00001).
+// FPR: 1 - (1 - 1/(2^f - 1))^(2k), at most the requested rate.
 // Cost: two cache lines a key; 16.8 bits a key of the window at 0.01.
-// State: the lines; the counters in the header stay zero.
+// State: the lines. Counters::count and Counters::state stay zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_RECENT_HPP_
 #define STREAMDEDUP_CORE_METHODS_RECENT_HPP_
@@ -33,13 +32,13 @@
 namespace dedup::recent {
 
 inline constexpr unsigned kSlotBits = 504;  // of a line, without the counter byte
-inline constexpr unsigned kLowBits = 8;     // of a fingerprint, in the low bytes
+inline constexpr unsigned kLowBits = 8;     // of a fingerprint, stored in the low bytes
 inline constexpr unsigned kMaxSlots = kSlotBits / kLowBits;
 inline constexpr unsigned kMaxFingerprintBits = 40;
 inline constexpr unsigned kWords = kLineBytes / 8;
 inline constexpr size_t kCounterByte = kLineBytes - 1;
 
-// Slots a line and bits a fingerprint.
+// The slots of a line and the bits of a fingerprint.
 struct Layout {
   unsigned k;
   unsigned f;
@@ -54,7 +53,7 @@ inline uint64_t Lines(const Shape& shape) noexcept { return shape.bytes / kLineB
 
 // ---- sizes ------------------------------------------------------------------
 
-// The most slots whose fingerprints are long enough for the rate and fit a line.
+// Returns the most slots whose fingerprints are long enough for the rate and fit into a line.
 inline Layout LayoutFor(double fpr) noexcept {
   for (unsigned k = kMaxSlots; k > 1; --k) {
     unsigned f = kLowBits;
@@ -64,9 +63,9 @@ inline Layout LayoutFor(double fpr) noexcept {
   return {1, kMaxFingerprintBits};
 }
 
-// Share of the slots, in thousandths, that a window may count on. The fewer slots a
-// line has, the more often it is fuller than its share: at 0.8, lines of 19 slots miss
-// 0.13 % of the window and lines of 14 slots 0.37 %.
+// Returns the share of the slots, in thousandths, that a window may count on. The fewer slots a
+// line has, the more often it gets more keys than its share: at 0.8, lines of 19 slots miss 0.13 %
+// of the window, and lines of 14 slots 0.37 %.
 inline uint64_t UsableShare(unsigned slots) noexcept {
   return slots >= 21 ? 800 : slots >= 18 ? 760 : slots >= 16 ? 730 : 680;
 }
@@ -98,15 +97,15 @@ inline bool Valid(const Shape& shape, const Counters& counters) noexcept {
          counters.state == 0;
 }
 
-// Rate of a filter in whose lines a new key is missed with probability `miss` on the
-// mean. A key's two lines are independent draws, but for the one in `lines` keys
-// whose candidates are equal.
+// Returns the rate of a filter in whose lines a new key is missed with probability `miss` on
+// average. A key's two lines are independent, except for one key in `lines` whose candidates are
+// the same line.
 inline double RateOf(double miss, uint64_t lines) noexcept {
   const double same = 1 / static_cast<double>(lines);
   return 1 - (same * miss + (1 - same) * miss * miss);
 }
 
-// Probability that a slot in use does not hold a new key's fingerprint.
+// Returns the probability that a slot in use does not hold a new key's fingerprint.
 inline double SlotMiss(const Layout& layout) noexcept {
   return 1 - 1 / (std::ldexp(1.0, static_cast<int>(layout.f)) - 1);
 }
@@ -126,9 +125,9 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- one line ---------------------------------------------------------------
 
-// `width` bits (0 to 56) from bit `at` of a line.
+// Returns `width` bits (0 to 56) from bit `at` of a line.
 inline uint64_t Field(const uint8_t* line, unsigned at, unsigned width) noexcept {
-  constexpr unsigned kLast = kLineBytes - 8;  // a load from here ends with the line
+  constexpr unsigned kLast = kLineBytes - 8;  // a load from here ends at the end of the line
   const unsigned byte = at / 8 < kLast ? at / 8 : kLast;
   return LoadU64(line + byte) >> (at - 8 * byte) & LowMask(width);
 }
@@ -139,7 +138,7 @@ inline uint64_t SlotOf(const uint8_t* line, const Layout& layout, unsigned slot)
              << kLowBits;
 }
 
-// Bit i is set where byte i of the line equals `low`.
+// Returns bits: bit i is set if byte i of the line equals `low`.
 inline uint64_t MatchLow(const uint8_t* line, uint8_t low) noexcept {
 #if defined(__SSE2__)
   const __m128i wanted = _mm_set1_epi8(static_cast<char>(low));
@@ -162,13 +161,13 @@ inline uint64_t MatchLow(const uint8_t* line, uint8_t low) noexcept {
 #endif
 }
 
-// Slots whose low byte is the fingerprint's.
+// Returns the slots whose low byte is the fingerprint's.
 inline uint64_t Candidates(const uint8_t* line, const Layout& layout,
                            uint64_t fingerprint) noexcept {
   return MatchLow(line, static_cast<uint8_t>(fingerprint)) & LowMask(layout.k);
 }
 
-// The youngest of these candidates that holds the fingerprint, or -1.
+// Returns the youngest of these candidates that holds the fingerprint, or -1.
 inline int FindAmong(uint64_t candidates, const uint8_t* line, const Layout& layout,
                      uint64_t fingerprint) noexcept {
   const unsigned width = layout.high_bits(), base = layout.k * kLowBits;
@@ -185,8 +184,8 @@ inline bool Holds(const uint8_t* line, const Layout& layout, uint64_t fingerprin
   return FindAmong(Candidates(line, layout, fingerprint), line, layout, fingerprint) >= 0;
 }
 
-// Masks of the bits of a line below some bit: 64 bytes from a window over 64 bytes
-// of ones, a byte of 0 to 7 ones, and zeros.
+// Masks of the bits of a line below a bit. A mask is a window of 64 bytes over 64 bytes of ones, a
+// byte of 0 to 7 ones, and zeros.
 struct BelowTable {
   uint8_t bytes[8][2 * kLineBytes];
 
@@ -203,17 +202,17 @@ inline const uint8_t* Below(unsigned bit) noexcept {
   return kBelow.bytes[bit % 8] + kLineBytes - bit / 8;
 }
 
-// Puts the fingerprint into slot 0; the slots 0 to slot-1 move back by one, and
-// what was in `slot` is gone. The line is shifted as one number, once by a low byte
-// and once by a high part, and put together by masks. All of it is read before any
-// of it is written: a load from a line with a wide store pending stalls.
+// Puts the fingerprint into slot 0. The slots 0 to slot-1 move back by one, and the old content of
+// `slot` is dropped. The line is shifted as one number, once by a low byte and once by a high part,
+// and the two are combined by masks. All of the line is read before any of it is written, because a
+// load from a line with a wide store pending stalls.
 inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
                       uint64_t fingerprint) noexcept {
   const unsigned width = layout.high_bits(), base = layout.k * kLowBits;
   const uint8_t* low_end = Below((slot + 1) * kLowBits);  // low bytes that move
   const uint8_t* high_start = Below(base);                // high parts that move
   const uint8_t* high_end = Below(base + (slot + 1) * width);
-  const uint8_t* high_first = Below(base + width);  // but the first, which is new
+  const uint8_t* high_first = Below(base + width);  // except the first, which is new
 #if defined(__SSE2__)
   const auto load = [](const uint8_t* from, unsigned i) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
@@ -222,7 +221,7 @@ inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
   const __m128i right = _mm_cvtsi32_si128(static_cast<int>(64 - width));
   __m128i part[4], moved[4];
   for (unsigned i = 0; i < 4; ++i) part[i] = load(line, i);
-  // The new low byte comes in from below.
+  // The new low byte is shifted in from below.
   __m128i before = _mm_slli_si128(_mm_cvtsi32_si128(static_cast<int>(fingerprint & 0xff)), 15);
   for (unsigned i = 0; i < 4; ++i) {
     const __m128i low = _mm_or_si128(_mm_slli_si128(part[i], 1), _mm_srli_si128(before, 15));
@@ -246,7 +245,7 @@ inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
   uint64_t before = fingerprint << 56;
   for (unsigned i = 0; i < kWords; ++i) {
     const uint64_t low = word[i] << kLowBits | before >> 56;
-    // Two steps, so that a width of 0 shifts the carry out altogether.
+    // There are two steps, so that a width of 0 shifts the carry out completely.
     const uint64_t high = word[i] << width | before >> 1 >> (63 - width);
     const uint64_t low_mask = LoadU64(low_end + i * 8);
     const uint64_t high_mask = LoadU64(high_end + i * 8) & ~LoadU64(high_start + i * 8);
@@ -255,7 +254,7 @@ inline void PushFront(uint8_t* line, const Layout& layout, unsigned slot,
     before = word[i];
   }
 #endif
-  // The new high part; its place is clear.
+  // Sets the new high part; its place is clear.
   const unsigned word_at = base / 64 * 8, shift = base % 64;
   const uint64_t high = fingerprint >> kLowBits;
   StoreU64(line + word_at, LoadU64(line + word_at) | high << shift);
@@ -277,7 +276,7 @@ inline Place PlaceOf(uint64_t hash, uint64_t lines, const Layout& layout) noexce
           1 + FastRange(Derived(hash, 1), LowMask(layout.f))};
 }
 
-// The line that a key which was not found goes to.
+// Returns the line to which a key that was not found goes.
 inline uint8_t* LineBehind(uint8_t* body, const Place& place) noexcept {
   const auto lead = static_cast<int8_t>(
       static_cast<uint8_t>(body[place.first + kCounterByte] - body[place.second + kCounterByte]));
@@ -310,9 +309,8 @@ inline bool TestAndAddOne(uint8_t* body, const Layout& layout, const Place& plac
   return false;
 }
 
-// Runs step(layout, place, i) for every hash, with the lines of the keys to come on
-// their way into the cache. Each place is made once: it waits in a ring of two
-// groups.
+// Runs step(layout, place, i) for every hash, and prefetches the lines of later keys. Each place is
+// computed once, and waits in a ring of two groups.
 template <typename Step>
 inline void ForEachPlace(const Shape& shape, const uint8_t* body, const uint64_t* hashes, size_t n,
                          Step step) noexcept {
@@ -358,9 +356,9 @@ inline size_t Insert(const Shape& shape, Counters*, uint8_t* body, const uint64_
 
 // ---- whole filters ----------------------------------------------------------
 
-// Line by line by age rank, the left's slot the younger on ties, equal
-// fingerprints once, counters added. Two full filters keep half the window of
-// each.
+// Merges line by line by age rank; on ties, the left filter's slot is the younger. Equal
+// fingerprints are kept once, and the counters are added. Two full filters keep half of the window
+// of each.
 inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
                   const uint8_t* other, const Weights& weights) noexcept {
   const Layout layout = LayoutOf(shape);
@@ -376,7 +374,7 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
       merged[used++] = fingerprint;
     };
     for (unsigned left = 0, right = 0; used < layout.k && (left < layout.k || right < layout.k);) {
-      // A slot is as old as its rank divided by its filter's weight.
+      // The age of a slot is its rank divided by its filter's weight.
       const bool from_left =
           right == layout.k ||
           (left < layout.k && uint64_t{left} * weights.right <= uint64_t{right} * weights.left);
@@ -396,7 +394,7 @@ inline bool Merge(const Shape& shape, Counters*, uint8_t* body, const Counters&,
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   const uint64_t lines = Lines(shape);
-  uint64_t histogram[kMaxSlots + 1] = {};  // lines by slots in use
+  uint64_t histogram[kMaxSlots + 1] = {};  // number of lines by their slots in use
   ForBytes(shape.bytes, [&](size_t from, size_t to) {
     for (const uint8_t* line = body + from; line < body + to; line += kLineBytes) {
       unsigned used = 0;

@@ -1,4 +1,4 @@
-// The method ring as a table of functions: ring.hpp has them.
+// The table of functions of the method ring. The functions are in ring.hpp.
 
 #include "ring.hpp"
 

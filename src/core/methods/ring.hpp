@@ -1,20 +1,20 @@
-// ring: a window by first sight, in the bits of bytes; mergeable by OR.
+// ring: a window by first sight, in the bits of bytes, which can be merged by OR.
 //
-// Positions are cells of one byte (or two), each bit of which is a generation. A
-// key has K cells in one block; adding it sets the current generation's bit in
-// all of them, asking it ANDs them: not zero means seen, and the bits that are
-// left tell in which generation. After ceil(keys/(G-1)) keys answered new the
-// generation ends: the oldest column is cleared and becomes the current one.
-// (Ours; an unsliced form of rotating Bloom filters.)
+// Positions are cells of one byte (or two), and each bit of a cell is a generation. A key has K
+// cells in one block. Adding it sets the bit of the current generation in all of them. A lookup
+// ANDs them: if the result is not zero, the key was seen, and the remaining bits are its
+// generations. After ceil(keys/(G-1)) keys that were reported as new, the generation ends: the
+// oldest column is cleared and becomes the current one. (This is our method, an unsliced form of
+// rotating Bloom filters.)
 //
-// Promise: a key answered new is answered duplicate until at least `keys` further
-// keys have been answered new. A key wrongly refused at first sight (at most fpr
-// of them) carries no promise. A hit changes nothing, so a steady repeat is let
-// through again once the window has passed. With refresh=on a key seen in an
-// older generation is set in the current one too, and counts; the promise is then
-// the last `keys` counted insertions.
+// Promise: a key that was reported as new is reported as a duplicate until at least `keys` further
+// keys were reported as new. A key that was wrongly refused at its first sight (at most fpr of
+// them) has no promise. A key that is found changes nothing, so a key that comes again and again is
+// reported as new after the window has passed. With refresh=on, a key seen in an older generation
+// is set in the current one too, and counts. The promise is then the last `keys` counted
+// insertions.
 // Cost: one block a key; 17 bits a key of the window at 0.01 and G = 8.
-// State: the cells; Counters::count is the keys of the current generation,
+// State: the cells. Counters::count is the number of keys of the current generation,
 // Counters::state the current column.
 
 #ifndef STREAMDEDUP_CORE_METHODS_RING_HPP_
@@ -32,13 +32,13 @@ namespace dedup::ring {
 
 inline constexpr int kMaxK = 40;
 inline constexpr unsigned kSmallBlockLog2 = 9;   // 512 bytes, for fpr >= 0.01
-inline constexpr unsigned kLargeBlockLog2 = 12;  // 4096 bytes, for less
+inline constexpr unsigned kLargeBlockLog2 = 12;  // 4096 bytes, for lower rates
 inline constexpr double kSmallBlockFpr = 0.01;
 
 struct Layout {
   unsigned k;
   unsigned generations;  // 8 or 16: bits of a cell
-  unsigned block_log2;   // bytes of a block
+  unsigned block_log2;   // log2 of the bytes of a block
   bool refresh;
 
   unsigned cell_bytes() const noexcept { return generations / 8; }
@@ -55,7 +55,7 @@ inline uint64_t Blocks(const Shape& shape, const Layout& layout) noexcept {
   return shape.bytes >> layout.block_log2;
 }
 
-// Keys after which a generation ends.
+// Returns the number of keys after which a generation ends.
 inline uint64_t GenerationKeys(uint64_t keys, unsigned generations) noexcept {
   return (keys + generations - 2) / (generations - 1);
 }
@@ -71,8 +71,8 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 
 // ---- sizes ------------------------------------------------------------------
 
-// Rate just before a generation ends, when all columns are full: the columns'
-// loads of a block are independent.
+// Returns the rate just before a generation ends, when all columns are full. The columns' loads of
+// a block are independent.
 inline double RateWith(double generation_keys, double blocks, const Layout& layout,
                        int k) noexcept {
   const double column = BlockedRate(generation_keys, blocks, layout.cells(), k);
@@ -83,7 +83,7 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   const Layout layout = LayoutOf(shape);
   const double blocks = static_cast<double>(Blocks(shape, layout));
   const double full = static_cast<double>(GenerationKeys(shape.keys, layout.generations));
-  double generations = keys / full;  // full columns, the last one in part
+  double generations = keys / full;  // number of full columns; the last one may be full in part
   if (generations > layout.generations) generations = layout.generations;
   const double whole = std::floor(generations);
   const double of_full = BlockedRate(full, blocks, layout.cells(), static_cast<int>(layout.k));
@@ -134,7 +134,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// A cell with room for up to 16 generations.
+// Reads a cell with room for up to 16 generations.
 template <unsigned kCellBytes>
 inline unsigned LoadCell(const uint8_t* block, unsigned cell) noexcept {
   if constexpr (kCellBytes == 1) {
@@ -153,7 +153,7 @@ inline void OrCell(uint8_t* block, unsigned cell, unsigned bit) noexcept {
   }
 }
 
-// Runs visit(cell) for the K cells of a key; it may return false to stop.
+// Runs visit(cell) for the K cells of a key, until it returns false.
 template <typename Visit>
 DEDUP_ALWAYS_INLINE inline void ForEachCell(const Layout& layout, uint64_t hash,
                                             Visit visit) noexcept {
@@ -173,7 +173,7 @@ inline size_t BlockAt(const Layout& layout, uint64_t blocks, uint64_t hash) noex
   return static_cast<size_t>(FastRange(hash, blocks)) << layout.block_log2;
 }
 
-// The generations in which the key is set.
+// Returns the generations in which the key is set.
 template <unsigned kCellBytes>
 inline unsigned Ask(const Layout& layout, const uint8_t* block, uint64_t hash) noexcept {
   unsigned alive = (1u << layout.generations) - 1;
@@ -207,8 +207,8 @@ inline void Remember(const Shape& shape, const Layout& layout, Counters* counter
   }
 }
 
-// Runs step(byte offset of the block, hash, i) for every key. A block is longer than
-// a line, so it is the cells that are fetched, and fewer keys ahead.
+// Runs step(byte offset of the block, hash, i) for every key. A block is longer than a line, so the
+// cells are prefetched, for fewer keys ahead.
 template <typename Step>
 inline void ForEachKey(const Layout& layout, const uint8_t* body, uint64_t blocks,
                        const uint64_t* hashes, size_t n, Step step) noexcept {
@@ -278,16 +278,16 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// OR with the newest generations aligned and the larger counter: nothing is
-// dropped at the merge, and the columns may be fuller than they were sized for
-// until generations pass.
+// Merges by OR, with the newest generations aligned, and takes the larger counter. The merge drops
+// nothing. The columns may be fuller than they were sized for, until generations pass.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
   const unsigned width = layout.generations;
   const unsigned turn = (counters->state + width - other_counters.state) % width;
   const uint64_t lanes = width == 8 ? 0x0101010101010101u : 0x0001000100010001u;
-  const uint64_t kept = lanes * LowMask(width - turn);  // bits that a turn leaves in their cell
+  // the bits that remain in their cell after a rotation
+  const uint64_t kept = lanes * LowMask(width - turn);
   ForWords(shape.bytes, [&](size_t i) {
     const uint64_t word = LoadU64(other + i);
     uint64_t turned = word;
@@ -306,7 +306,7 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   const uint64_t lanes = generations == 8 ? 0x0101010101010101u : 0x0001000100010001u;
   const double cells = layout.cells();
   uint64_t totals[16] = {};
-  uint64_t used = 0;  // cells with any generation set
+  uint64_t used = 0;  // number of cells with any generation set
   double rate = 0;
   const auto read_block = [&](uint64_t block) {
     unsigned set[16] = {};
@@ -338,8 +338,8 @@ inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) no
   };
   Reading reading;
   for (unsigned g = 0; g < generations; ++g) reading.count += keys_of(totals[g]);
-  // A key in several generations (refreshed, or in both inputs of a merge) was
-  // counted once in each. The cells used in any tell, unless nearly all are.
+  // A key in several generations (refreshed, or in both inputs of a merge) was counted once in
+  // each. The number of cells with any generation corrects this, unless nearly all cells are used.
   if (all - static_cast<double>(used) >= 100) {
     const double distinct = keys_of(used);
     if (distinct < 0.97 * reading.count) reading.count = distinct;

@@ -1,4 +1,4 @@
-// The method rsbf as a table of functions: rsbf.hpp has them.
+// The table of functions of the method rsbf. The functions are in rsbf.hpp.
 
 #include "rsbf.hpp"
 

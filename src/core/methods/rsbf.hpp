@@ -1,28 +1,27 @@
 // rsbf: a reservoir sample of the stream in Bloom filters.
 //
-// Paper: Dutta, Bhattacherjee and Narang, "Towards 'Intelligent Compression' in Streams:
-// A Biased Reservoir Sampling based Bloom Filter Approach" (EDBT 2012). k filters of
-// s = floor(bits/k) bits; a key has one bit in each and is a duplicate if all are set.
-// The i-th key of the stream, duplicate or not, is inserted
+// Paper: Dutta, Bhattacherjee and Narang, "Towards 'Intelligent Compression' in Streams: A Biased
+// Reservoir Sampling based Bloom Filter Approach" (EDBT 2012). There are k filters of s =
+// floor(bits/k) bits. A key has one bit in each filter and is a duplicate if all are set. The i-th
+// key of the stream, duplicate or not, is inserted
 //   - if i <= s, and after that with probability s/i (the reservoir);
-//   - else, from s/i <= p_star on, if it looks new: wherever its bit is 0, a random one
-//     of the bits that are set is reset, and its own is set (the threshold).
-// The paper has three readings of this, which answer differently (option `reading`):
+//   - else, from s/i <= p_star on, if it looks new: in each filter where its bit is 0, a
+//     random bit that is set is reset, and its own bit is set (the threshold).
+// The paper has three readings of this, which give different answers (option `reading`):
 //   published  an insertion by the reservoir first resets a random bit of each filter,
-//              whether it is set or not. The numbers of the paper are of this one.
-//   text       (its section 4) the same, but that the first s insertions reset nothing.
+//              whether it is set or not. The paper's numbers are from this reading.
+//   text       (its section 4) the same, except that the first s insertions reset nothing.
 //   algorithm  (its Algorithm 1) the reservoir never resets; the threshold is compared
-//              with the random number that the reservoir drew, not with s/i.
+//              with the random number of the reservoir, not with s/i.
 //
-// Promise: by chance. Between s and s/p_star keys most new keys are not remembered at
-// all: only s/i of them are. After that every new key is, and others give way to it at
-// random. In the long run half of the bits are set and the rate is 2^-k, whatever the
-// memory. That passes the rate asked for, since the k that follows from it is the paper's,
-// meant for s keys: 1.6 % for 0.01, 0.4 % for 0.001. `keys` is s. With reading=algorithm
-// the filters fill up, and the rate goes to 1.
-// Cost: k cache lines a key, and k more where it is inserted.
-// State: filter after filter; Counters::count is the length of the stream so far (of what
-// came while the filter was exact, the distinct keys), Counters::state stays zero.
+// Promise: by chance. Between s and s/p_star keys most new keys are not remembered at all: only s/i
+// of them are. After that every new key is remembered, and evicts others at random. In the steady
+// state half of the bits are set and the rate is 2^-k, whatever the memory. This exceeds the
+// requested rate, because the paper computes k for s keys: 1.6 % for 0.01, 0.4 % for 0.001. `keys`
+// is s. With reading=algorithm the filters fill up, and the rate goes to 1.
+// Cost: k cache lines a key, and k more if it is inserted.
+// State: the filters one after the other. Counters::count is the length of the stream so far (for
+// the time while the filter was exact, the number of distinct keys). Counters::state stays zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_RSBF_HPP_
 #define STREAMDEDUP_CORE_METHODS_RSBF_HPP_
@@ -71,8 +70,8 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 
 // ---- rates ------------------------------------------------------------------
 
-// Share of the bits set after n distinct keys. By the reservoir ones go to one half
-// (or, without resets, to all); the threshold leaves their number as it is.
+// Returns the share of bits set after n distinct keys. With the reservoir, the share tends to one
+// half (or, without resets, to all); the threshold does not change the number of ones.
 inline double Ones(const Layout& layout, double n) noexcept {
   const double s = static_cast<double>(layout.s);
   const double first = n < s ? n : s;
@@ -80,7 +79,7 @@ inline double Ones(const Layout& layout, double n) noexcept {
   switch (layout.reading) {
     case ReadingOf::kPublished:
       return 0.5 - 0.5 * std::exp(first * std::log1p(-2 / s)) * later * later;
-    case ReadingOf::kText:  // falls to one half later: the most there is
+    case ReadingOf::kText:  // it falls to one half later, so this is the maximum
       return 1 - std::exp(first * std::log1p(-1 / s));
     default:
       return 1 - std::exp(first * std::log1p(-1 / s)) * later;
@@ -92,9 +91,9 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return keys > 0 ? IntPower(Ones(layout, keys), layout.k) : 0;
 }
 
-// Share missed of the last `keys` keys where a bit that is set is reset with probability
-// `reset`/s by each further key, and one that is not is set with probability `set`/s: the
-// mean of 1 - q^k, with q what is left of a bit.
+// Returns the share missed of the last `keys` keys, if each further key resets a set bit with
+// probability `reset`/s and sets a clear bit with probability `set`/s. It is the mean of 1 - q^k,
+// where q is the probability that a bit is still set.
 inline double MissedAt(const Layout& layout, uint64_t keys, double reset, double set) noexcept {
   constexpr int kPoints = 256;
   const double window = static_cast<double>(keys) / static_cast<double>(layout.s);
@@ -107,24 +106,25 @@ inline double MissedAt(const Layout& layout, uint64_t keys, double reset, double
   return missed / kPoints;
 }
 
-// In a long stream of distinct keys, where the reservoir takes next to none and half of
-// the bits are set: every key then is in, and each further one resets a given bit with
-// probability (1/2) / (s/2). With reading=algorithm resets die out as the filters fill;
-// this is the worst, near i = 1.8 s, where (1 - s/i)(1 - ones)/ones is 0.1142, and with it
-// the share p_star of keys that neither rule takes later.
+// This is for a long stream of distinct keys, where the reservoir takes almost none and half of the
+// bits are set. Then every key is inserted, and each further key resets a given bit with
+// probability (1/2) / (s/2). With reading=algorithm, resets become rare as the filters fill. The
+// worst case is near i = 1.8 s, where (1 - s/i)(1 - ones)/ones is 0.1142, plus the share p_star of
+// keys that neither rule inserts later.
 inline double Missed(const Shape& shape) noexcept {
   const Layout layout = LayoutOf(shape);
   const double p_star = std::ldexp(static_cast<double>(layout.threshold), -32);
   if (layout.reading == ReadingOf::kAlgorithm) {
     return p_star + (1 - p_star) * MissedAt(layout, shape.keys, 0.1142, 1);
   }
-  if (layout.threshold == 0) return 1 - std::ldexp(1.0, -layout.k);  // nothing is taken in the end
+  // no key is inserted in the steady state
+  if (layout.threshold == 0) return 1 - std::ldexp(1.0, -layout.k);
   return MissedAt(layout, shape.keys, 1, 1);
 }
 
 // ---- sizes ------------------------------------------------------------------
 
-// The mean of 1 and of the k with which s keys in Bloom filters have the rate (Eq. 5.27).
+// Returns the mean of 1 and of the k with which s keys in Bloom filters have the rate (Eq. 5.27).
 inline int DefaultK(double fpr) noexcept {
   const double k = std::round((1 + std::log(fpr) / std::log1p(-std::exp(-1.0))) / 2);
   return k < 1 ? 1 : static_cast<int>(k);
@@ -191,13 +191,13 @@ inline void Reset(uint8_t* body, uint64_t bit) noexcept {
   body[bit / 8] = static_cast<uint8_t>(body[bit / 8] & ~(1u << bit % 8));
 }
 
-// The key's bit in filter i, counted from the body's start.
+// Returns the key's bit in filter i, counted from the body's start.
 inline uint64_t Position(const Layout& layout, uint64_t hash, int i) noexcept {
   return layout.s * static_cast<unsigned>(i) +
          FastRange(Derived(hash, static_cast<unsigned>(i)), layout.s);
 }
 
-// What is decided for the i-th key of the stream whatever it is: whether the reservoir
+// The decisions for the i-th key of the stream that do not depend on the key: whether the reservoir
 // takes it, and whether the threshold may.
 struct Step {
   StepRandom random;
@@ -218,14 +218,14 @@ inline Step StepAt(const Shape& shape, const Layout& layout, uint64_t before) no
   return step;
 }
 
-// Whether an insertion by the reservoir resets a bit of each filter.
+// Returns whether an insertion by the reservoir resets a bit of each filter.
 inline bool ResetsAt(const Layout& layout, uint64_t before) noexcept {
   return layout.reading == ReadingOf::kPublished ||
          (layout.reading == ReadingOf::kText && before >= layout.s);
 }
 
-// Draws for a bit that is set before it is given up: a filter with so few of them has
-// no need of the reset.
+// The most tries to find a bit that is set. If they all fail, the filter has so few set bits that
+// it does not need the reset.
 inline constexpr int kMaxDraws = 64;
 
 inline void ResetOneThatIsSet(const Layout& layout, uint8_t* body, int i,
@@ -300,7 +300,7 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
       [&](size_t j) DEDUP_ALWAYS_INLINE { seen[j] = Ask(layout, body, hashes[j]); });
 }
 
-// A key is not lost to a false positive: then its bits are all set as it is.
+// A false positive loses no key: its bits are all set already.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   return TestAndAdd(shape, counters, body, hashes, n, nullptr);
@@ -322,7 +322,7 @@ inline uint64_t OnesIn(const uint8_t* body, uint64_t from, uint64_t to) noexcept
   return ones;
 }
 
-// As many keys as leave so many bits clear where none are reset.
+// The number of keys after which this many bits are still clear, if no bit is ever reset.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   const double s = static_cast<double>(layout.s);

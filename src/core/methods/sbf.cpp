@@ -1,4 +1,4 @@
-// The method sbf as a table of functions: sbf.hpp has them.
+// The table of functions of the method sbf. The functions are in sbf.hpp.
 
 #include "sbf.hpp"
 

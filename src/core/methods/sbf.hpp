@@ -1,19 +1,19 @@
-// sbf: the Stable Bloom filter, which lets random cells decay so that it never fills.
+// sbf: the Stable Bloom filter, in which random cells decay so that it never fills.
 //
-// Paper: Deng and Rafiei, "Approximately Detecting Duplicates for Streaming Data using
-// Stable Bloom Filters" (SIGMOD 2006). m = floor(bits/d) cells of d bits. A key has K
-// cells and is a duplicate if none of them is 0. Whatever the answer, P adjacent cells
-// from one random start lose 1 where they are not 0 (the last cell is followed by the
-// first), and then the K cells are set to Max = 2^d - 1.
+// Paper: Deng and Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom
+// Filters" (SIGMOD 2006). There are m = floor(bits/d) cells of d bits. A key has K cells and is a
+// duplicate if none of them is 0. Whatever the answer, P adjacent cells from one random start are
+// decremented where they are not 0 (the last cell is followed by the first). Then the K cells are
+// set to Max = 2^d - 1.
 //
-// Promise: a key never seen is called a duplicate at the rate asked for at most, however
-// long the stream. What is forgotten, chance decides: a key is the likelier missed the
-// longer it was not seen. `keys` is the number of keys in which a cell decays on the
-// average, Max m / P, at 0.01 one per 11, 24 and 36 bits for d = 1, 2 and 3; of the last
-// `keys` keys 66, 42 and 28 % are missed then.
-// Cost: K cache lines a key and one for the decay (more where P d passes 512 bits).
-// State: the cells, packed from bit 0 on; Counters::count is the number of keys added,
-// duplicates included, the step of the random start; Counters::state stays zero.
+// Promise: a new key is reported as a duplicate at most at the requested rate, however long the
+// stream is. Keys are forgotten at random. The longer a key was not seen, the likelier it is
+// missed. `keys` is the number of keys in which a cell decays on average, Max m / P. At 0.01 that
+// is one key per 11, 24 and 36 bits for d = 1, 2 and 3. Of the last `keys` keys, 66, 42 and 28 %
+// are missed then.
+// Cost: K cache lines a key and one for the decay (more if P d exceeds 512 bits).
+// State: the cells, packed from bit 0 on. Counters::count is the number of keys added, duplicates
+// included; it is the step of the random start. Counters::state stays zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_SBF_HPP_
 #define STREAMDEDUP_CORE_METHODS_SBF_HPP_
@@ -41,8 +41,8 @@ inline constexpr uint32_t kGranule = 8;
 struct Layout {
   unsigned d;  // bits of a cell
   int k;
-  uint64_t p;  // cells that a key decrements
-  uint64_t m;  // cells
+  uint64_t p;  // number of cells that a key decrements
+  uint64_t m;  // number of cells
 
   int max() const noexcept { return (1 << d) - 1; }
 };
@@ -64,13 +64,13 @@ inline constexpr OptionSpec kOptions[] = {kFprOption,
 
 // ---- rates ------------------------------------------------------------------
 
-// The paper's sums (Eq. 1 and 9), closed. A step decrements a cell with probability
-// p = P/m and then sets it with probability k = K/m. A cell that was Max becomes 0 at
-// step j for the first time if by then its Max-th decrement comes and nothing set it: the
-// sum of (1-k)^j over that negative binomial is
+// The paper's sums (Eq. 1 and 9), in closed form. A step decrements a cell with probability p = P/m
+// and then sets it with probability k = K/m. A cell that was Max becomes 0 for the first time at
+// step j if its Max-th decrement is at that step and nothing set it before: this is the sum of
+// (1-k)^j over that negative binomial,
 //   rho^Max P[Bin(steps, theta) >= Max],  rho = p(1-k)/theta,  theta = 1-(1-p)(1-k).
-// That is the probability of 0 after `steps`, whatever happened between, since what a
-// setting leaves is the same chain anew. For many steps it is Eq. 7, Eq. 8's base.
+// That is the probability that the cell is 0 after `steps`, whatever happened before, because a
+// cell that is set starts the same chain again. For many steps it is Eq. 7, the base of Eq. 8.
 struct Chain {
   double p, k, theta, rho;
   int max;
@@ -82,8 +82,8 @@ struct Chain {
         rho(p * (1 - k) / theta),
         max(layout.max()) {}
 
-  // P[Bin(n, q) < max], from the largest of its terms on, which does not underflow
-  // unless all do.
+  // Returns P[Bin(n, q) < max]. Sums from the largest term on, which does not underflow unless all
+  // do.
   double Fewer(double n, double q) const noexcept {
     if (n < max) return 1;
     if (q >= 1) return 0;
@@ -101,13 +101,14 @@ struct Chain {
   double ZeroSinceSet(double steps) const noexcept {
     return IntPower(rho, max) * (1 - Fewer(steps, theta));
   }
-  // From an empty filter on: as if set at the start, but that a cell never set is 0.
+  // Starts from an empty filter. It is as if all cells were set at the start, except that a cell
+  // that was never set is 0.
   double ZeroSinceEmpty(double steps) const noexcept {
     return ZeroSinceSet(steps) + std::exp(steps * std::log1p(-k)) * Fewer(steps, p);
   }
 };
 
-// The bound that the rate rises to (Eq. 8), reached on streams of distinct keys.
+// Returns the upper bound of the rate (Eq. 8), which is reached on streams of distinct keys.
 inline double StableFpr(const Layout& layout) noexcept {
   const Chain chain(layout);
   return IntPower(1 - IntPower(chain.rho, chain.max), layout.k);
@@ -122,9 +123,9 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return rate < stable ? rate : stable;
 }
 
-// Expected share of the last `keys` distinct keys of a stream without duplicates that
-// are missed, each when as many keys came after it as are younger: one of its K cells
-// came to 0 and was not set again.
+// Returns the expected share missed of the last `keys` distinct keys of a stream without
+// duplicates. A key is missed if one of its K cells has become 0 and was not set again by the
+// younger keys.
 inline double Missed(const Shape& shape) noexcept {
   const Layout layout = LayoutOf(shape);
   const Chain chain(layout);
@@ -146,7 +147,7 @@ inline int DefaultK(double fpr) noexcept {
   return k < 1 ? 1 : static_cast<int>(k);
 }
 
-// Eq. 17, with 1/m = `one_cell`. Infinite or negative if there is no such P.
+// Eq. 17, with 1/m = `one_cell`. The result is infinite or negative if there is no such P.
 inline double PFor(double fpr, int k, int max, double one_cell) noexcept {
   // (1 - fpr^(1/k))^(-1/max) - 1, which is small where max is large.
   const double rest = std::expm1(-std::log1p(-std::pow(fpr, 1.0 / k)) / max);
@@ -198,7 +199,7 @@ inline void Describe(const Shape& shape, char* text, size_t size) noexcept {
 
 // ---- keys -------------------------------------------------------------------
 
-// Where the decay of a step starts: its one random choice.
+// Returns the cell at which the decay of a step starts. It is the only random choice of the step.
 inline uint64_t StartOf(const Shape& shape, const Layout& layout, uint64_t step) noexcept {
   return StepRandom(shape.seed, step).Below(layout.m);
 }
@@ -211,7 +212,7 @@ DEDUP_ALWAYS_INLINE inline void FetchKey(const Layout& layout, const uint8_t* bo
   }
 }
 
-// The key after which so many cells decay has a pause of its own.
+// A key that decays at least this many cells has a pause of its own.
 inline constexpr uint64_t kMuchDecay = uint64_t{1} << 16;
 
 template <unsigned D>
@@ -253,7 +254,7 @@ void ContainsLoop(const Layout& layout, const uint8_t* body, const uint64_t* has
       });
 }
 
-// Runs visit with a cell's bits as a constant.
+// Runs visit with the bits of a cell as a compile-time constant.
 template <typename Visit>
 inline void WithBits(unsigned d, Visit visit) noexcept {
   switch (d) {
@@ -290,7 +291,7 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
   WithBits(layout.d, [&]<unsigned D>() { ContainsLoop<D>(layout, body, hashes, n, seen); });
 }
 
-// Every key is set without being asked for, so that an insert is an add.
+// Every key is set without a test, so an insert is an add.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   return TestAndAdd(shape, counters, body, hashes, n, nullptr);
@@ -298,12 +299,12 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// Cellwise maximum: what either input finds, the merge finds. With the share z of zeros
-// in each input, z^2 is left, and (1 - z^2)^K is the rate at once: 5.6 times at the defaults
-// for 0.01, where the two decayed independently. (Inputs of one seed and equally many keys
-// decayed at the same places, and more zeros coincide.) Then cells decay as ever: one
-// window of `keys` keys later a quarter of the excess of cells is left, 1.8 times the rate,
-// and the inputs' keys are missed as those of any filter are at that age.
+// Merges by the maximum of each cell: the merge finds all keys that either input finds. If each
+// input has the share z of zeros, the merge has z^2, and the rate is (1 - z^2)^K at once: 5.6 times
+// the rate at the defaults for 0.01, if the two decayed independently. (Inputs with one seed and
+// equally many keys decayed at the same places, and more zeros coincide.) After that the cells
+// decay as usual. One window of `keys` keys later a quarter of the excess of cells is left, which
+// is 1.8 times the rate, and the inputs' keys are missed as those of any filter are at that age.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other, const Weights&) noexcept {
   const Layout layout = LayoutOf(shape);
@@ -318,8 +319,8 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
   return true;
 }
 
-// As many keys as leave so many cells at 0 where nothing decays: those of which nothing
-// has decayed yet, and in part the others.
+// The number of keys after which this many cells are still 0, if no cell is ever decremented. It
+// includes the keys of which no cell has decayed yet, and a part of the others.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   uint64_t used = 0;

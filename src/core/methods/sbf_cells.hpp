@@ -1,4 +1,4 @@
-// Cells of 1 to 8 bits without gaps, as `sbf` has them: decremented in words, set in bytes.
+// The cells of `sbf`, of 1 to 8 bits without gaps. They are decremented in words and set in bytes.
 
 #ifndef STREAMDEDUP_CORE_METHODS_SBF_CELLS_HPP_
 #define STREAMDEDUP_CORE_METHODS_SBF_CELLS_HPP_
@@ -12,7 +12,8 @@
 
 namespace dedup::sbf {
 
-// Cells taken at a time: as many as surely fit a word that starts at their first byte.
+// The number of cells that are read at a time: as many as always fit into a word that starts at
+// their first byte.
 template <unsigned D>
 inline constexpr unsigned kCells = kMaxFieldBits / D;
 
@@ -24,7 +25,7 @@ inline constexpr uint64_t LowestBits() noexcept {
   return bits;
 }
 
-// Every cell of a word less 1, where it is not 0.
+// Returns a word with every cell decremented, where it is not 0.
 template <unsigned D>
 inline uint64_t Decremented(uint64_t cells) noexcept {
   uint64_t any = cells;
@@ -49,7 +50,7 @@ inline void DecrementRun(uint8_t* body, size_t bytes, uint64_t cell, uint64_t co
   }
 }
 
-// Decrements the p cells, at most m, from `start` on; cell m - 1 is followed by cell 0.
+// Decrements `p` cells, at most m, from `start` on. Cell m - 1 is followed by cell 0.
 template <unsigned D>
 inline void Decay(uint8_t* body, size_t bytes, uint64_t m, uint64_t start, uint64_t p) noexcept {
   const uint64_t to_end = m - start;
@@ -61,11 +62,11 @@ inline void Decay(uint8_t* body, size_t bytes, uint64_t m, uint64_t start, uint6
   }
 }
 
-// A cell lies in one byte or two. Byte by byte, since a wider store might touch a line
-// that was not fetched.
+// The place of a cell, which is in one byte or two. Cells are written byte by byte, because a wider
+// store might touch a line that was not prefetched.
 struct Cell {
   size_t byte;
-  unsigned mask;  // of that byte and the next
+  unsigned mask;  // mask in that byte and the next
 };
 
 template <unsigned D>
@@ -93,8 +94,8 @@ inline void SetToMax(uint8_t* body, const Cell& cell) noexcept {
   }
 }
 
-// Runs visit(bit, width) over all m cells, in runs that fit a field: where one starts and
-// how many bits it has.
+// Runs visit(bit, width) over all m cells, in runs that fit a field: the first bit of a run and its
+// number of bits.
 template <unsigned D, typename Visit>
 inline void ForEachRun(uint64_t m, Visit visit) noexcept {
   ForPieces(m, kPieceBytes / 8 * kCells<D>, [&](uint64_t from, uint64_t to) {
@@ -106,8 +107,8 @@ inline void ForEachRun(uint64_t m, Visit visit) noexcept {
   });
 }
 
-// The larger of each pair of cells: bit by bit from the top, a cell is decided where
-// the two differ first.
+// Returns the larger of each pair of cells. Compares bit by bit from the top: the first difference
+// decides.
 template <unsigned D>
 inline uint64_t LargerCells(uint64_t a, uint64_t b) noexcept {
   constexpr uint64_t kLowest = LowestBits<D>();

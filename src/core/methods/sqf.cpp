@@ -1,4 +1,4 @@
-// The method sqf as a table of functions: sqf.hpp has them.
+// The table of functions of the method sqf. The functions are in sqf.hpp.
 
 #include "sqf.hpp"
 

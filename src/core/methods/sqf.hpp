@@ -1,20 +1,19 @@
 // sqf: the Streaming Quotient Filter, rows of k signatures with random eviction.
 //
-// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter: A Near Optimal Approximate
-// Duplicate Detection Approach for Data Streams" (PVLDB 2013). A key's quotient is its
-// row, and of its remainder a signature is kept (quotient_signature.hpp). A signature that
-// is in the row is a duplicate and changes nothing; in a full row a new one takes the
-// place of a random one. Rows need not be a power of two (pow2=on makes them one, as in
-// the paper's figures).
+// Paper: Dutta, Narang and Bera, "Streaming Quotient Filter: A Near Optimal Approximate Duplicate
+// Detection Approach for Data Streams" (PVLDB 2013). A key's quotient is its row, and a signature
+// of its remainder is stored (quotient_signature.hpp). A key whose signature is in the row is a
+// duplicate and changes nothing. In a full row a new signature replaces a random one. The number of
+// rows need not be a power of two (with pow2=on it is, as in the paper's figures).
 //
-// Promise: none about any one key. A key is lost with 1 / k at each new key that falls on
-// its full row, so of the last k * rows distinct keys 37 % (1/e) are missed. The rate
-// never passes that of full rows, 1 - (k + 1) e(k + 1) / e(k) of the signatures' chances,
-// which is k / S if there are S equally likely ones. The paper's near zero rates are of
-// keys that are not hashed.
-// Cost: one row, in one cache line, at times in two; r' + ceil(log2(r + 1)) bits a bucket.
-// State: the rows (cell_rows.hpp); Counters::count numbers the random choices, one a key
-// that finds its row full (none if k = 1) and one a merge. Counters::state stays zero.
+// Promise: none for a single key. Each new key that falls on a full row evicts a given key with
+// probability 1 / k. So of the last k * rows distinct keys 37 % (1/e) are missed. The rate never
+// exceeds that of full rows, 1 - (k + 1) e(k + 1) / e(k) of the signatures' probabilities, which is
+// k / S if there are S signatures of equal probability. The paper's rates near zero are for keys
+// that are not hashed.
+// Cost: one row, in one cache line, sometimes in two; r' + ceil(log2(r + 1)) bits a bucket.
+// State: the rows (cell_rows.hpp). Counters::count is the step of the random numbers: one for each
+// key that finds its row full (none if k = 1) and one for each merge. Counters::state stays zero.
 
 #ifndef STREAMDEDUP_CORE_METHODS_SQF_HPP_
 #define STREAMDEDUP_CORE_METHODS_SQF_HPP_
@@ -38,7 +37,7 @@ using quotient_signature::Form;
 inline constexpr cell_rows::Rule kRule = {.queue = false, .duplicates = false};
 inline constexpr unsigned kMaxK = cell_rows::kMaxCells;
 static_assert(kMaxK <= Chances::kMostHeld);
-inline constexpr unsigned kDefaultK = 4;  // the paper's best
+inline constexpr unsigned kDefaultK = 4;  // the best value in the paper
 inline constexpr size_t kGranule = 8;
 
 inline constexpr int kKOption = 2;
@@ -86,18 +85,18 @@ inline cell_rows::Rows RowsOf(const Layout& layout) noexcept {
 
 // ---- sizes ------------------------------------------------------------------
 
-// The rate of full rows.
+// Returns the rate of full rows.
 inline double SteadyRate(const Form& form, unsigned k) noexcept {
   double miss[kMaxK + 1];
   Chances(form).MissOfHeld(k, miss);
   return 1 - miss[k];
 }
 
-// A row that more keys than this fell on is taken as full.
+// A row with more keys than this is taken as full.
 inline constexpr double kLongRow = 4096;
 
-// A row's number of signatures as a chain of the keys that fall on it, averaged over the
-// rows' loads.
+// Returns the mean over the rows' loads. The number of signatures in a row is a Markov chain over
+// the keys that fall on the row.
 inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   if (!(keys > 0)) return 0;
   const Layout layout = LayoutOf(shape);
@@ -106,7 +105,7 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   Chances(layout.form).MissOfHeld(layout.k, miss);
   const double steady = 1 - miss[layout.k];
   if (mean - 10 * std::sqrt(mean) - 8 > kLongRow) return steady;
-  double held[kMaxK + 1] = {1};  // chance of each number after `load` keys
+  double held[kMaxK + 1] = {1};  // probability of each number after `load` keys
   double load = 0, rate = 0, all = 0;
   ForEachLoad(keys, rows, [&](double t, double p) {
     for (; load < t && load < kLongRow; ++load) {
@@ -124,10 +123,10 @@ inline double ExpectedFpr(const Shape& shape, double keys) noexcept {
   return rate < steady ? rate : steady;
 }
 
-// On a stream of distinct keys a signature that is gone can be there again by another
-// key: in a row of k of S equally likely signatures one is there t keys after it was
-// stored with f + (1 - f) (1 - 1/k)^t, f = k/S, and t of a keys fall on the row with
-// chance 1/rows each: f + (1 - f) (1 - 1/(k rows))^a. That averaged over a.
+// In a stream of distinct keys, another key can bring an evicted signature back. In a row with k of
+// S equally likely signatures, a signature is there t keys after it was stored with probability f +
+// (1 - f) (1 - 1/k)^t, f = k/S. Of a keys, each falls on the row with probability 1/rows: f + (1 -
+// f) (1 - 1/(k rows))^a. This is averaged over a.
 inline double Missed(const Shape& shape) noexcept {
   const Layout layout = LayoutOf(shape);
   const double buckets = static_cast<double>(layout.rows) * layout.k;
@@ -198,7 +197,7 @@ inline void Contains(const Shape& shape, const Counters&, const uint8_t* body,
   cell_rows::Contains(shape, RowsOf(layout), code, body, hashes, n, seen);
 }
 
-// A key whose signature is there is found: it needs no second one.
+// A key whose signature is there can be found already, and needs no second copy.
 inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, const uint64_t* hashes,
                      size_t n) noexcept {
   return TestAndAdd(shape, counters, body, hashes, n, nullptr);
@@ -206,11 +205,11 @@ inline size_t Insert(const Shape& shape, Counters* counters, uint8_t* body, cons
 
 // ---- whole filters ----------------------------------------------------------
 
-// Row by row the union of the signatures. Of more than k of them random ones stay, of each
-// input as many as it has and weighs. So all keys are kept of rows that have room, and half
-// of each input's of full ones. The rate is that of the fuller rows and never more than
-// that of full ones, at once and later; a window later nothing tells the filter from one
-// that was never merged.
+// Merges row by row into the union of the signatures. If there are more than k, random ones are
+// kept: from each input in proportion to its number and its weight. So all keys of rows that have
+// room are kept, and half of each input's keys of full rows. The rate is that of the fuller rows
+// and never more than that of full rows, at once and later. One window later the filter does not
+// differ from one that was never merged.
 inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                   const Counters& other_counters, const uint8_t* other,
                   const Weights& weights) noexcept {
@@ -218,8 +217,8 @@ inline bool Merge(const Shape& shape, Counters* counters, uint8_t* body,
                           other, weights);
 }
 
-// Keys held: of a row with d signatures as many as it takes on average to have d. The
-// signatures themselves give the rate.
+// The keys held: for a row with d signatures, the average number of keys after which a row has d.
+// The rate follows from the signatures themselves.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   const Chances chances(layout.form);

@@ -1,6 +1,4 @@
-/*
- * Fetching the pages of keys ahead: see LiveHint in live.hpp.
- */
+/* Prefetches the pages of keys; see LiveHint in live.hpp. */
 #include "live/store/store.hpp"
 
 extern "C" {
@@ -29,7 +27,7 @@ FetchHint(const LiveHint &hint)
 		return;
 	dedup::PrefetchToWrite(hint.buffer);
 	PrefetchKey(hint.page, hint.address);
-	/* The line behind the key's own, where the search goes on if that is full. */
+	/* This is the line behind the key's own, where the search continues if that is full. */
 	dedup::PrefetchToWrite(hint.page + kMainArea.lines_at +
 						   (HomeLine(kMainArea, hint.address.line, hint.address.rest) + 1) *
 							   dedup::kLineBytes);

@@ -1,5 +1,6 @@
 /*
- * Pinning pages of live filters: what pages.cpp and map.cpp share. Only they include this.
+ * Pins pages of live filters: the common part of pages.cpp and map.cpp. Only these two files
+ * include this one.
  */
 #ifndef STREAMDEDUP_LIVE_STORE_PINS_HPP
 #define STREAMDEDUP_LIVE_STORE_PINS_HPP
@@ -16,11 +17,11 @@ extern "C" {
 /* ---- how long the file is ----------------------------------------------------- */
 
 /*
- * Whether the file is known to be as long as the filter. The flag is the target block
- * of the storage manager's entry: where heaps insert next, which nothing else uses for
- * this relation. The server resets it, in every backend, whenever the file may have been
- * truncated or replaced: by TRUNCATE and VACUUM FULL (LiveSetNewFile in table_am.cpp) and
- * when free pages at the end are given back (TruncateFree in vacuum.cpp).
+ * Returns whether the file is known to be as long as the filter. The flag is the target block of
+ * the storage manager's entry. Heaps use it for the block of the next insert; nothing else uses it
+ * for this relation. The server resets it in every backend whenever the file may have been
+ * truncated or replaced: by TRUNCATE and VACUUM FULL (LiveSetNewFile in table_am.cpp), and when
+ * free pages at the end are given back (GiveBackFree in give_back.cpp).
  */
 static inline bool
 KnownLong(const LiveFilter &filter)
@@ -28,10 +29,13 @@ KnownLong(const LiveFilter &filter)
 	return RelationGetTargetBlock(filter.rel) != InvalidBlockNumber;
 }
 
-/* Whether the file has a block, by a look at its length unless it is known to be long enough. */
+/*
+ * Returns whether the file has a block. Checks the file's length unless it is known to be long
+ * enough.
+ */
 extern bool IsLong(const LiveFilter &filter, BlockNumber block);
 
-/* Makes the file as long as the fixed blocks: zero pages, which are empty ones, unlogged. */
+/* Extends the file to the fixed blocks by zero pages, which are empty pages. Not WAL-logged. */
 extern void MakeFileLong(const LiveFilter &filter);
 
 static inline void
@@ -41,15 +45,15 @@ MakeLong(const LiveFilter &filter)
 		MakeFileLong(filter);
 }
 
-/* PostgreSQL's header: no line pointers, and no hole that would be cleared on replay. */
+/* Writes PostgreSQL's header, without line pointers, and without a hole that replay would clear. */
 extern void InitHeader(uint8_t *bytes);
 
 /* ---- pinning and checking ------------------------------------------------------ */
 
 /*
- * Pins a block that is still in the buffer that it was in the last time, without a look at the
- * table of buffers. Only a buffer that is used as often as the server counts: the server does
- * not count this use.
+ * Pins a block that is still in the buffer of its last use, without a lookup in the table of
+ * buffers. Does so only for a buffer with a high usage count, because the server does not count
+ * this use.
  */
 static inline bool
 PinRecent(const LiveFilter &filter, BlockNumber block, Buffer buffer)
@@ -79,7 +83,7 @@ PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
 	else
 	{
 		held->buffer = ReadBuffer(filter.rel, block);
-		/* Reading can make the relation's cache go. */
+		/* Reading a page can free the relation's cache. */
 		recent = RecentBuffer(filter, block);
 		if (recent != NULL)
 			*recent = held->buffer;
@@ -88,13 +92,13 @@ PinPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
 	return pgBufferUsage.shared_blks_read != before;
 }
 
-/* Checks all of a page that is locked, and that this backend has not met before. */
+/* Checks all of a locked page that this backend uses for the first time. */
 extern void CheckAll(const LiveFilter &filter, const HeldPage &held, dedup::live::Kind kind,
 					 bool read);
 
 /*
- * Checks the header of a page that is locked, and all of it if this backend has `read` it
- * from disk or meets it for the first time.
+ * Checks the header of a locked page. Checks all of the page if this backend has `read` it from
+ * disk or uses it for the first time.
  */
 static inline void
 CheckHeld(const LiveFilter &filter, const HeldPage &held, dedup::live::Kind kind, bool read)

@@ -1,13 +1,13 @@
 /*
- * Giving a filter that grows its pages beforehand, for as many keys as are about to be loaded.
- * The pages of one that is not empty are split one by one (split.cpp); for an empty one it is done
- * at once, as follows.
+ * Gives a filter that grows its pages beforehand, for the keys that will be loaded. The pages of a
+ * filter that is not empty are split one by one (split.cpp). For an empty filter this is done at
+ * once, as follows.
  *
- * The pages are given out at the end of the file, map page by map page: one record for the map
- * page and the last of the new blocks, so that no crash leaves a file that is shorter than the
- * map says. The other blocks stay unwritten until they get keys. All of this means nothing until
- * the last record, which changes the number of pages in the root and the level of main page 0
- * together. A crash before that leaves blocks in the map that splits, or the next presize, will
+ * The pages are allocated at the end of the file, map page by map page. There is one WAL record for
+ * the map page and the last of the new blocks, so that no crash leaves a file that is shorter than
+ * the map says. The other blocks stay unwritten until they get keys. All of this has no effect
+ * until the last record, which changes the number of pages in the root and the level of main page 0
+ * together. A crash before that leaves blocks in the map, which splits or the next presize will
  * use.
  *
  * A restore knows the number of pages from the dump, which need not be true. Then the pages are
@@ -27,8 +27,8 @@ using dedup::StoreU32;
 using namespace dedup::live;
 
 /*
- * Gives a page that the map has already, and that means nothing yet, the level that it will have
- * among so many: a presize that was broken off may have written it for another number of pages.
+ * Gives a page that is in the map already, but not in use yet, its level among `pages`. An
+ * interrupted presize may have written it for another number of pages.
  */
 static void
 Relevel(const LiveFilter &filter, uint32 number, BlockNumber block, uint32 pages)
@@ -175,7 +175,7 @@ Presize(const LiveFilter &filter, uint32 pages, bool late)
 		(late ? LeaveOut : GiveOut)(filter, first, Min(pages, first + kPagesAMap), pages);
 	}
 
-	/* Somebody may have come meanwhile. */
+	/* Another session may have added keys meanwhile. */
 	if (!HoldOnlyPage(filter, &page))
 		return false;
 	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
@@ -190,7 +190,7 @@ Presize(const LiveFilter &filter, uint32 pages, bool late)
 	return true;
 }
 
-/* The same. Only who holds no page may call it. */
+/* Does the same. The caller must not hold a page. */
 static bool
 PresizeTo(const LiveFilter &filter, uint32 pages, bool late)
 {

@@ -1,6 +1,6 @@
 /*
- * Buffers and WAL of live filters: what keys.cpp, counters.cpp and the access method
- * share. See live.hpp for the rules on locks and errors.
+ * Buffers and WAL of live filters: the common part of keys.cpp, counters.cpp and the access method.
+ * live.hpp has the rules for locks and errors.
  */
 #ifndef STREAMDEDUP_LIVE_STORE_HPP
 #define STREAMDEDUP_LIVE_STORE_HPP
@@ -27,24 +27,24 @@ struct HeldPage
 [[noreturn]] extern void ReportBadPage(Relation rel, BlockNumber block, const char *flaw);
 
 /*
- * What a look at the checksum, and at the LSN, of a page finds wrong; null if nothing. The
- * page is locked, at least shared, and not new. A damaged one is marked in memory.
+ * Checks the checksum and the LSN of a page. Returns what is wrong, or null. The page must be
+ * locked, at least shared, and not new. A damaged page is marked in memory.
  */
 extern const char *LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
 
-/* The same of the words of a page of counters (counters.cpp). */
+/* Does the same for the words of a page of counters (counters.cpp). */
 extern const char *LiveCountersFlaw(const uint8_t *page);
 
-/* The same of the words that say whether the filter covers its table (cover.cpp). */
+/* Does the same for the words that say whether the filter covers its table (cover.cpp). */
 extern const char *LiveCoverFlaw(const uint8_t *page);
 
-/* Whether a page is a free overflow page, and not damaged. */
+/* Returns whether a page is a free overflow page, and not damaged. */
 extern bool LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block);
 
 /*
- * Pins and locks a page and checks it: the header, and the checksum of a page that comes
- * from disk or that this backend meets for the first time. Returns false, with nothing held, for
- * a page that does not exist yet or was never written: it is empty.
+ * Pins, locks and checks a page: the header, and the checksum if the page was read from disk or
+ * this backend uses it for the first time. Returns false, with nothing held, for a page that does
+ * not exist yet or was never written: such a page is empty.
  */
 extern bool HoldPage(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind, int lock,
 					 HeldPage *held);
@@ -54,32 +54,32 @@ extern void ReleasePage(const HeldPage &held);
 extern bool HoldPageOfChain(const LiveFilter &filter, BlockNumber block, int lock, HeldPage *held);
 
 #ifdef USE_ASSERT_CHECKING
-/* Whether this backend has a page locked; `exclusive`: exclusively. */
+/* Returns whether this backend has locked a page; `exclusive`: in exclusive mode. */
 extern bool IsHeld(const HeldPage &held, bool exclusive);
 #endif
 
-/* Whether a main page may have keys in its lines: see LeaveLinesOut() in pages.cpp. */
+/* Returns whether a main page may have keys in its lines; see LeaveLinesOut() in pages.cpp. */
 static inline bool
 MayHaveLines(const uint8_t *main)
 {
 	return ((const PageHeaderData *) main)->pd_lower == BLCKSZ;
 }
 
-/* Whether a filter grows: its pages split, and their blocks are in a map (map.cpp). */
+/* Returns whether a filter grows. Its pages split, and their blocks are in a map (map.cpp). */
 static inline bool
 Grows(const LiveFilter &filter)
 {
 	return filter.parameters.geometry.layout.grows;
 }
 
-/* The block of the page of counters. The first one if the filter grows. */
+/* Returns the block of the page of counters. If the filter grows, it is the first block. */
 static inline BlockNumber
 CountersBlock(const LiveFilter &filter)
 {
 	return filter.parameters.geometry.pages;
 }
 
-/* Where the buffer is noted that a block was in the last time, or null. */
+/* Returns where the last buffer of a block is stored, or null. */
 static inline Buffer *
 RecentBuffer(const LiveFilter &filter, BlockNumber block)
 {
@@ -88,7 +88,10 @@ RecentBuffer(const LiveFilter &filter, BlockNumber block)
 	return cached == NULL ? NULL : &cached->recent[block & cached->recent_mask];
 }
 
-/* Fetches what a test-and-add of a key reads in its page: cache misses side by side. */
+/*
+ * Prefetches the memory that a test-and-add of a key reads in its page, so that the cache misses
+ * overlap.
+ */
 static pg_attribute_always_inline void
 PrefetchKey(const uint8_t *bytes, const dedup::live::Address &address)
 {
@@ -102,18 +105,18 @@ PrefetchKey(const uint8_t *bytes, const dedup::live::Address &address)
 	dedup::Prefetch(LineAt(bytes, address.line));
 }
 
-/* Of a filter that grows: the block of the root, and that of main page 0. */
+/* In a filter that grows: the block of the root, and that of main page 0. */
 constexpr BlockNumber kRootBlock = 1;
 constexpr BlockNumber kFirstMainBlock = 2;
 
-/* The last block that is always what it is. A file that is shorter is empty. */
+/* Returns the last block whose use never changes. A shorter file is an empty filter. */
 static inline BlockNumber
 LastFixedBlock(const LiveFilter &filter)
 {
 	return Grows(filter) ? kFirstMainBlock : CountersBlock(filter);
 }
 
-/* The layout of the lines of a main page. */
+/* Returns the layout of the lines of a main page. */
 static inline dedup::live::LineLayout
 LinesOf(const LiveFilter &filter, const uint8_t *main)
 {
@@ -123,94 +126,104 @@ LinesOf(const LiveFilter &filter, const uint8_t *main)
 /* ---- changing ------------------------------------------------------------- */
 
 /*
- * The same for a page that is to be changed: the file is made long enough first, and
- * an empty page is initialised (and logged).
+ * Does the same as HoldPage() for a page that will be changed. The file is extended first, if
+ * needed, and an empty page is initialised (and WAL-logged).
  */
 extern void HoldPageToChange(const LiveFilter &filter, BlockNumber block, dedup::live::Kind kind,
 							 HeldPage *held);
 
 /*
- * The same for a main page that is to be written as a whole. Returns true for a page that was
- * never written, which stays as it is: the caller calls MakeNewPage() or releases the page.
+ * Does the same for a main page that will be written as a whole. Returns true for a page that was
+ * never written. Such a page is not initialised: the caller calls MakeNewPage() or releases the
+ * page.
  */
 extern bool HoldPageToFill(const LiveFilter &filter, BlockNumber block, HeldPage *held);
 
-/* The same for the main page of a key, whose probe is fetched while it is being locked. */
+/*
+ * Does the same for the main page of a key. Prefetches what its lookup reads while the page is
+ * being locked.
+ */
 extern void HoldPageOfKey(const LiveFilter &filter, const dedup::live::Address &address,
 						  HeldPage *held);
 
-/* The main page of a key, locked shared. Returns false, with nothing held, for an empty one. */
+/*
+ * Locks the main page of a key in shared mode. Returns false, with nothing held, if the page is
+ * empty.
+ */
 extern bool HoldPageToRead(const LiveFilter &filter, const dedup::live::Address &address,
 						   HeldPage *held);
 
 /*
- * Pins and locks the main pages of some keys to be changed, which the caller names in the order
- * of their blocks, each page once. None of them is locked while another is read from disk. Not
- * for filters that grow.
+ * Pins and locks the main pages of some keys to be changed. The caller names the keys in the order
+ * of the pages' blocks, with one key for each page. No page is locked while another is read from
+ * disk. Not for filters that grow.
  */
 extern void HoldPagesOfKeys(const LiveFilter &filter, const dedup::live::Address *keys, int count,
 							HeldPage *held);
 
-/* What FetchHint() fetches for a key, if its page is where it was the last time. */
+/*
+ * Returns what FetchHint() prefetches for a key, if its page is in the same buffer as the last
+ * time.
+ */
 extern LiveHint HintOfPage(const LiveFilter &filter, const dedup::live::Address &address);
 
-/* The number of pages that one change may name: as many as the server's replay can hold. */
+/* The most pages of one change: as many as the server's replay can hold. */
 constexpr int kMostChanged = 4;
 
 /*
- * A change of up to kMostChanged pages, collected first and then made and logged in one
- * critical section. Only one is being collected at a time. Replay on a standby locks
- * the pages in the order in which they are named here, and holds them all: so it must
- * be that of the locks, the main page first, or replay and a reader lock each other
- * out for ever. Several main pages are named in the order of their blocks.
+ * A change of up to kMostChanged pages. It is collected first, and then made and WAL-logged in one
+ * critical section. Only one change is collected at a time. Replay on a standby locks the pages in
+ * the order in which they are named here, and holds them all. So this order must be that of the
+ * locks, with the main page first; otherwise replay and a reader could deadlock. Several main pages
+ * are named in the order of their blocks.
  */
 extern void StartChange(void);
-/* Nothing of the page changes, but replay locks it with the others. */
+/* The page does not change, but replay locks it with the others. */
 extern void ChangeWith(const HeldPage &held);
 /*
- * `size` bytes from `offset` on become `bytes`. Until MakeChange() nobody changes the words of 8
- * bytes that they are in, neither in the page nor by this change.
+ * Writes `size` bytes at `offset`. Until MakeChange() the words of 8 bytes that contain them must
+ * not be changed otherwise, neither in the page nor by this change.
  */
 extern void ChangeBytes(const HeldPage &held, size_t offset, const void *bytes, size_t size);
-/* The same for one byte. */
+/* Does the same for one byte. */
 extern void ChangeByte(const HeldPage &held, size_t offset, uint8_t byte);
-/* The same for whole words, each at its offset. */
+/* Does the same for whole words, each at its own offset. */
 extern void ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words,
 						int count);
-/* The page becomes a copy of `scratch`, which must stay until MakeChange(). */
+/* Makes the page a copy of `scratch`, which must stay valid until MakeChange(). */
 extern void ChangeToScratch(const HeldPage &held, const uint8_t *scratch);
-/* The page's whole image is logged, whatever changes: for new pages. */
+/* Logs an image of the whole page, whatever changes. For new pages. */
 extern void LogWhole(const HeldPage &held);
 extern void MakeChange(const LiveFilter &filter);
 
-/* Makes a new page, held by HoldPageToFill(), a copy of `scratch`; logs it once. */
+/* Makes a new page, held by HoldPageToFill(), a copy of `scratch`. Logs the page once. */
 extern void MakeNewPage(const LiveFilter &filter, const HeldPage &held, const uint8_t *scratch);
 
-/* A new page, or a free one, exclusively locked. The caller may hold a main page. */
+/* Holds a new page, or a free one, in exclusive mode. The caller may hold a main page. */
 extern void HoldNewPage(const LiveFilter &filter, HeldPage *held);
 
-/* Adds so many zero pages to the end of the file, unlogged. Returns the first one's block. */
+/* Extends the file by `count` zero pages. Not WAL-logged. Returns the first new block. */
 extern BlockNumber LengthenFile(const LiveFilter &filter, BlockNumber count);
 
-/* Tells that an overflow page is free again; with no lock on it held. */
+/* Records that an overflow page is free again. The caller must not lock it. */
 extern void RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block);
 
 /* ---- pages of filters that grow (map.cpp) --------------------------------- */
 
 /*
- * Locks the main page of a number. Returns false, with nothing held, for one that was never
- * written and so is empty, unless it is to be made (`make`), with an exclusive lock. In a filter
- * that does not grow the number is the block.
+ * Locks the main page with this number. A page that was never written is empty; for such a page,
+ * returns false, with nothing held, unless it must be made (`make`), with an exclusive lock. In a
+ * filter that does not grow, the number is the block.
  */
 extern bool HoldNumbered(const LiveFilter &filter, uint32 number, int lock, bool make,
 						 HeldPage *held);
 
-/* The same for the page of a key. For HoldPageOfKey() and HoldPageToRead(). */
+/* Does the same for the page of a key. For HoldPageOfKey() and HoldPageToRead(). */
 extern bool HoldGrownPage(const LiveFilter &filter, const dedup::live::Address &address, int lock,
 						  bool make, HeldPage *held);
 
 /*
- * As HoldPageToFill(), for the page of a key, whose number `number` receives. One that was never
+ * Does HoldPageToFill() for the page of a key. `number` receives its number. A page that was never
  * written is made by InitGivenPage() in a scratch copy, and MakeNewPage().
  */
 extern bool HoldGrownPageToFill(const LiveFilter &filter, const dedup::live::Address &address,
@@ -218,26 +231,26 @@ extern bool HoldGrownPageToFill(const LiveFilter &filter, const dedup::live::Add
 extern void InitGivenPage(const LiveFilter &filter, uint32 number, BlockNumber block,
 						  uint8_t *bytes);
 
-/* The block that the page of a key has as far as this backend knows, or 0. */
+/* Returns the block of a key's page as far as this backend knows, or 0. */
 extern BlockNumber GuessGrownPage(const LiveFilter &filter, const dedup::live::Address &address);
 
-/* The number of pages as far as this backend knows. It may have grown since. */
+/* Returns the number of pages as far as this backend knows. It may have grown since. */
 extern uint32 GuessPages(const LiveFilter &filter);
 
 /*
- * As HoldPagesOfKeys(), for pages by their numbers, which `order` receives in the order of
+ * Does HoldPagesOfKeys() for pages by their numbers. `order` receives the pages in the order of
  * their blocks. Returns false, with nothing held, if this backend did not know where they are.
  */
 extern bool HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count,
 						   HeldPage *held, int *order);
 
-/* Forgets where pages are. */
+/* Drops the cached places of pages. */
 extern void ForgetMap(const LiveFilter &filter);
 
-/* Notes where a new page is. */
+/* Caches the place of a new page. */
 extern void NotePage(const LiveFilter &filter, uint32 number, BlockNumber block);
 
-/* What the root says: the number of pages, and the block of a map page, or 0. */
+/* The contents of the root: the number of pages, and the block of a map page, or 0. */
 struct RootView
 {
 	uint32 pages;
@@ -245,12 +258,12 @@ struct RootView
 };
 extern RootView ReadRoot(const LiveFilter &filter, uint32 map);
 
-/* Locks a block exclusively that the map has given out, which need not be written yet. */
+/* Locks, in exclusive mode, a block that the map has allocated. It may not be written yet. */
 extern void HoldGivenPage(const LiveFilter &filter, BlockNumber block, HeldPage *held);
 
 /*
- * The block of the map page for a main page, which is made if there is none. Only who holds the
- * server's lock of page kRootBlock, and no page, may call it.
+ * Returns the block of the map page for a main page, and makes the map page if there is none. The
+ * caller must hold the server's lock of page kRootBlock, and no page.
  */
 extern BlockNumber MapPageFor(const LiveFilter &filter, uint32 number);
 
@@ -261,33 +274,30 @@ extern BlockNumber MappedBlock(const LiveFilter &filter, uint32 number);
 extern uint32 CountPages(const LiveFilter &filter);
 
 /*
- * A walk over all main pages. It follows the splits that come after its beginning, so that it
- * sees each key once, wherever it is by then: the pages are those of its beginning, and each is
- * followed by those that have split off it since.
+ * A walk over all main pages. It follows the splits that happen after its start, so that it sees
+ * each key exactly once. The pages are those at the start, and each is followed by the pages that
+ * have split off it since.
  */
 struct PageWalk
 {
 	const LiveFilter *filter;
-	uint32 pages; /* when the walk began */
+	uint32 pages; /* number of pages when the walk began */
 	uint32 next;
-	int waiting; /* pages that have split off, the last one first */
+	int waiting; /* pages that have split off; the last one is first */
 	struct
 	{
 		uint32 number;
-		unsigned level; /* that they had at first */
+		unsigned level; /* the level of the pages at the start */
 	} split[dedup::live::kMostLevels + 1];
 };
 extern void StartPageWalk(const LiveFilter &filter, PageWalk *walk);
 
-/*
- * Locks the next page; pages that were never written are passed over. Returns false after the
- * last one.
- */
+/* Locks the next page. Skips pages that were never written. Returns false after the last page. */
 extern bool HoldNextPage(PageWalk *walk, int lock, HeldPage *held);
 
 /*
- * Gives a filter that grows the pages for so many more keys beforehand (presize.cpp). No page may
- * be locked.
+ * Gives a filter that grows the pages for `keys` more keys beforehand (presize.cpp). No page may be
+ * locked.
  */
 extern void PresizeLive(const LiveFilter &filter, uint64 keys);
 
@@ -299,7 +309,7 @@ extern void PresizePages(const LiveFilter &filter, uint32 pages);
 
 /* ---- splitting (split.cpp) -------------------------------------------------- */
 
-/* The filter that wants a page to be split, and by the keys of some page the keys it has. */
+/* The filter that needs a split, and its number of keys, estimated from one of its pages. */
 struct WantedSplit
 {
 	Oid relid;
@@ -307,7 +317,7 @@ struct WantedSplit
 };
 extern WantedSplit live_wanted_split;
 
-/* Called where a held main page, settled, has no room: whether the filter has too few pages. */
+/* Called if a held, settled main page has no room. Checks whether the filter has too few pages. */
 extern void CountToSplit(const LiveFilter &filter, const HeldPage &main);
 
 /*
@@ -316,10 +326,10 @@ extern void CountToSplit(const LiveFilter &filter, const HeldPage &main);
  */
 extern void SplitUpTo(const LiveFilter &filter, uint32 pages);
 
-/* Splits pages until the filter has enough for so many more keys. */
+/* Splits pages until the filter has enough of them for `keys` more keys. */
 extern void SplitFor(const LiveFilter &filter, uint64 keys);
 
-/* Splits pages until the filter has enough for so many keys in all. */
+/* Splits pages until the filter has enough of them for `wanted` keys in total. */
 extern void SplitForAll(const LiveFilter &filter, double wanted);
 
 /* The keys of a held page and its chain, those in flight included, or `enough`, if they are more.
@@ -327,7 +337,7 @@ extern void SplitForAll(const LiveFilter &filter, double wanted);
 extern unsigned CountKeys(const LiveFilter &filter, const HeldPage &main,
 						  unsigned enough = PG_UINT32_MAX);
 
-/* Splits a page if the filter wants that. Called with no page locked. */
+/* Splits a page if the filter needs that. No page may be locked. */
 extern void SplitWanted(const LiveFilter &filter);
 static inline void
 SplitIfWanted(const LiveFilter &filter)
@@ -338,17 +348,17 @@ SplitIfWanted(const LiveFilter &filter)
 
 /* ---- transactions --------------------------------------------------------- */
 
-/* A transaction id of the recent past with its epoch. */
+/* Returns a recent transaction id with its epoch. */
 extern uint64 WideXid(TransactionId xid);
 
-/* The ids that were possible when that was looked up last: from one to before the other. */
+/* The ids that were possible at the last lookup: from `live_xids_from` to before `live_xids_to`. */
 extern uint64 live_xids_from;
 extern uint64 live_xids_to;
 extern bool LookUpPossibleXids(uint64 xid);
 
 /*
- * Whether a transaction that a page names can exist: neither newer than the newest, nor
- * older than what the server still knows the end of.
+ * Returns whether a transaction that a page names can exist: it is not newer than the newest one,
+ * and not so old that the server does not know its commit status any more.
  */
 static inline bool
 IsPossibleXid(uint64 xid)
@@ -357,7 +367,9 @@ IsPossibleXid(uint64 xid)
 		   LookUpPossibleXids(xid);
 }
 
-/* Raises XX001 if not. Everything that asks the server about a transaction calls it first. */
+/*
+ * Raises XX001 if it cannot exist. To be called before the server is queried about a transaction.
+ */
 static inline void
 CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 {
@@ -366,8 +378,8 @@ CheckPageXid(const LiveFilter &filter, BlockNumber block, uint64 xid)
 }
 
 /*
- * Some transactions that are known to have committed, as bits of 64 ids in a row: the log of
- * commits is not looked up again for each page on which a transaction has added keys.
+ * Transactions that are known to have committed, as bits for 64 consecutive ids. So the commit log
+ * is not read again for each page on which a transaction has added keys.
  */
 struct KnownCommitted
 {
@@ -396,31 +408,33 @@ NoteCommitted(uint64 xid)
 }
 
 /*
- * Whether what a transaction did is committed to a snapshot, or now if that is NULL, or is
- * this transaction's own (scan.cpp).
+ * Returns whether the work of a transaction is committed for a snapshot (now, if that is NULL), or
+ * is this transaction's own (scan.cpp).
  */
 extern bool CommittedFor(const LiveFilter &filter, BlockNumber block, Snapshot snapshot,
 						 uint64 wide);
 
-/* On a standby, 40001 if a held page no longer tells what an old snapshot sees of it. */
+/*
+ * On a standby, raises 40001 if a held page does not hold the state for an old snapshot any more.
+ */
 extern void CheckSettledFor(const LiveFilter &filter, const uint8_t *page, Snapshot snapshot);
 
 /*
- * For a subtransaction of ours that has ended, the nearest one around it that is still
- * running, which has its keys now. For any other id the id itself.
+ * For an ended subtransaction of this transaction: returns the nearest enclosing one that is still
+ * running, which owns its keys now. For any other id, returns the id.
  */
 extern uint64 HeirOf(uint64 xid);
 
-/* What settling may do with a tag of a page. */
+/* Returns what settling may do with a tag of a page. */
 extern dedup::live::Verdict JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid);
 
 /*
- * An id before which every transaction that has committed is known to be seen by every snapshot
- * of a filter. It spares those who judge many ids most of the calls of JudgeXid().
+ * Returns an id such that every committed transaction before it is known to be visible to every
+ * snapshot of a filter. It saves most of the calls of JudgeXid() for many ids.
  */
 extern uint64 SeenByAllBefore(const LiveFilter &filter);
 
-/* As JudgeXid(), where `before` is SeenByAllBefore(). */
+/* Does JudgeXid(); `before` is SeenByAllBefore(). */
 static inline dedup::live::Verdict
 JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid, uint64 before)
 {
@@ -430,9 +444,9 @@ JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 xid, uint64 before)
 }
 
 /*
- * Settles a main page that the caller holds exclusively, and its chain, which gives
- * back pages that become empty. `fold`: committed keys go into their lines; else only
- * where the area is more than half full. Returns whether anything changed.
+ * Settles a main page that the caller holds in exclusive mode, and its chain. Pages of the chain
+ * that become empty are freed. `fold`: committed keys go into their lines; else this is done only
+ * if the area is more than half full. Returns whether anything changed.
  */
 extern bool SettlePage(const LiveFilter &filter, const HeldPage &main, bool fold);
 
@@ -456,45 +470,45 @@ extern bool CanSettlePage(const LiveFilter &filter, const uint8_t *page);
 extern bool CanSettleChained(const LiveFilter &filter, const uint8_t *main, const uint8_t *page);
 
 /*
- * Puts an entry into a page or its chain. `scratch`, if not null, holds a changed copy
- * of the main page that is logged together with it.
+ * Puts an entry into a page or its chain. If `scratch` is not null, it is a changed copy of the
+ * main page that is logged together with the entry.
  */
 extern void PutKey(const LiveFilter &filter, const HeldPage &main, uint8_t *scratch,
 				   const dedup::live::Tag &tag, unsigned line, uint64 rest, bool forgotten);
 
 /*
- * Puts an entry that was in `from`, an overflow page that the caller holds exclusively, into
- * another page of the same chain. `copy` is that page without the entry.
+ * Moves an entry from `from`, an overflow page that the caller holds in exclusive mode, to another
+ * page of the same chain. `copy` is `from` without the entry.
  */
 extern void MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPage &from,
 					const uint8_t *copy, const dedup::live::Tag &tag, unsigned line, uint64 rest,
 					bool forgotten);
 
-/* As PutKey(), for several keys, all different and new to the page. The list of them is spoilt. */
+/* Does PutKey() for several keys, all different and new to the page. Changes the list. */
 extern void PutKeys(const LiveFilter &filter, const HeldPage &main, const dedup::live::Tag &tag,
 					dedup::live::Address *keys, int count);
 
-/* The number of entries that NewEntries has room for. */
+/* The number of entries for which NewEntries has room. */
 constexpr int kMostNewEntries = 256;
 
-/* Entries of one tag that a held page is to get in one change. They are collected first. */
+/* Entries of one tag that a held page gets in one change. They are collected first. */
 struct NewEntries
 {
 	HeldPage page;
 	const dedup::live::AreaShape *area;
 	dedup::live::Tag tag;
 	dedup::live::TagChoice choice;
-	uint8_t turn; /* behind the last one */
+	uint8_t turn; /* the page's turn after the last entry */
 	int count;
 	uint16 places[kMostNewEntries];
 	uint64 taken[dedup::live::kMaxEntries / 64 + 1]; /* a bit for each place of the page */
-	uint64 packed[dedup::live::kMaxEntries];         /* by place */
+	uint64 packed[dedup::live::kMaxEntries];         /* indexed by place */
 };
 
 enum class EntryAdded
 {
 	Yes,
-	Before, /* the key has been added to these entries already */
+	Before, /* the key was added to these entries before */
 	NoRoom
 };
 
@@ -502,10 +516,10 @@ enum class EntryAdded
 extern void StartEntries(NewEntries *entries, const HeldPage &page, const dedup::live::Tag &tag,
 						 bool is_new = false);
 
-/* Collects one more. Changes nothing, unless the answer is Yes. */
+/* Collects one more entry. Changes nothing, unless the result is Yes. */
 extern EntryAdded AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten);
 
-/* Adds the entries, of which there is one at least, to the change that is being collected. */
+/* Adds the collected entries, at least one, to the current change. */
 extern void ChangeEntries(const NewEntries &entries);
 
 /* ---- chains (chain.cpp, fan.cpp) ------------------------------------------ */

@@ -1,6 +1,6 @@
 /*
- * What pages ask about transactions: whether they can exist, how they have ended, and who has
- * the keys of subtransactions.
+ * The state of transactions that pages name: whether they can exist, how they have ended, and which
+ * subtransaction owns the keys of an ended one.
  */
 #include "live/store/store.hpp"
 #include "pg/compat_storage.hpp"
@@ -24,7 +24,7 @@ WideXid(TransactionId xid)
 		uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
 		uint64 wide = (next & ~(uint64) PG_UINT32_MAX) | xid;
 
-		/* It may be the next one itself: the xmin of a snapshot with nobody running. */
+		/* It may be the next id itself: the xmin of a snapshot when no transaction is running. */
 		if (wide > next)
 			wide -= (uint64) 1 << 32;
 		last_wide = wide;
@@ -38,7 +38,7 @@ WideXid(TransactionId xid)
 namespace
 {
 
-/* What the server said of filters of a kind. Its answer "seen by all" never changes. */
+/* The server's answers for filters of one kind. Its answer "visible to all" never changes. */
 struct SeenByAllOf
 {
 	const GlobalVisState *kind;
@@ -59,7 +59,10 @@ SeenByAllBefore(const LiveFilter &filter)
 	return seen_by_all.before;
 }
 
-/* Whether every snapshot, of dumps too, sees what this committed transaction did. */
+/*
+ * Returns whether every snapshot, including those of dumps, sees the work of this committed
+ * transaction.
+ */
 static bool
 SeenByAll(const LiveFilter &filter, uint64 wide)
 {
@@ -121,8 +124,8 @@ JudgeXid(const LiveFilter &filter, BlockNumber block, uint64 wide)
 }
 
 /*
- * The nearest ancestor of a subtransaction of ours that is still running: itself, if it
- * is. `current` is the innermost that has an id.
+ * Returns the nearest ancestor of one of our subtransactions that is still running: itself, if it
+ * is. `current` is the innermost subtransaction with an id.
  */
 static TransactionId
 NearestRunning(TransactionId ended, TransactionId current)
@@ -145,7 +148,7 @@ HeirOf(uint64 wide)
 	const TransactionId current = GetCurrentTransactionIdIfAny();
 	TransactionId heir;
 
-	/* What is known to have committed is no subtransaction of ours any more. */
+	/* A transaction that is known to have committed is not one of our subtransactions any more. */
 	if (wide == kNoXid || wide == kFrozen || IsKnownCommitted(wide) ||
 		!TransactionIdIsValid(current) || xid == current ||
 		!TransactionIdIsCurrentTransactionId(xid))

@@ -1,23 +1,23 @@
 /*
- * Replacing count(DISTINCT x), in the query before it is planned.
+ * Replaces count(DISTINCT x) in the query before it is planned.
  *
- * Everything that the planner does with an aggregate then holds for ours: FILTER, HAVING,
- * grouping sets, partial aggregation in parallel workers. The text of a view stays as it
- * is, and EXPLAIN VERBOSE shows the aggregate that runs.
+ * So the planner does for the replacement what it does for any aggregate: FILTER, HAVING, grouping
+ * sets, partial aggregation in parallel workers. The text of a view does not change, and EXPLAIN
+ * VERBOSE shows the aggregate that runs.
  *
- * What is left exact:
- *   - types that have no hash function, among them anonymous records, or that are
- *     compared here by another equality than their default one, which is what keys are
- *     hashed by; a type that can be collated, without a collation
+ * These counts stay exact:
+ *   - counts of types without a hash function, such as anonymous records; of types that are
+ *     compared here by another equality than their default one, by which keys are hashed; and of
+ *     collatable types without a collation
  *   - all counts in a database without the extension, or with a version of it that has no
- *     such aggregate, and those of a user who may not call it
- *   - counts over foreign tables alone whose wrapper can have the other server count: the
- *     rows would come here instead
- *   - what is out of scope (scope.hpp)
+ *     such aggregate, and all counts of a user who may not call the aggregate
+ *   - counts only over foreign tables whose wrapper can have the other server count: with the
+ *     replacement, the rows would be fetched instead
+ *   - counts that are out of scope (scope.hpp)
  *
  * Over distributed tables query/citus.cpp changes the replacement further, so that Citus pushes it
- * down to its workers, which then send sketches. Counts stay exact there if Citus has not made
- * the extension on its workers.
+ * down to its workers, which then send sketches. Counts over these tables stay exact if Citus has
+ * not created the extension on its workers.
  */
 #include "query/distinct/count.hpp"
 #include "query/distinct/distributed.hpp"
@@ -47,13 +47,16 @@ extern "C" {
 namespace
 {
 
-/* count("any"); fmgroids.h has no name for it on 13. */
+/* count("any"); fmgroids.h of PostgreSQL 13 has no name for it */
 constexpr Oid COUNT_ANY_OID = 2147;
 
 const char *const EXTENSION = "streamdedup";
 const char *const AGGREGATE = "approx_count_distinct";
 
-/* What replaces counts, of this database's extension; each InvalidOid if there is none. */
+/*
+ * The aggregates of this database's extension that replace counts. Each is InvalidOid if it does
+ * not exist.
+ */
 struct Aggregates
 {
 	Oid extension;
@@ -65,18 +68,18 @@ struct Aggregates
 
 /* ---- the aggregates --------------------------------------------------------- */
 
-/* What FindAggregates() found, while it holds. */
+/* The result of FindAggregates(), as long as it is valid. */
 static bool aggregates_known = false;
 static Aggregates known_aggregates;
 static uint64 changes = 0;
 
-/* A count was left exact for want of the aggregate, and perhaps is so in a cached plan. */
+/* A count stayed exact because the aggregate was missing; a cached plan may contain it. */
 static bool was_missing = false;
 
 /*
- * Whatever is done to the extension as a whole touches rows of pg_proc: creating it,
- * dropping it, moving it to another schema; so do GRANT and REVOKE. Plans with the
- * aggregate go by themselves, as those with any function.
+ * Creating the extension, dropping it, or moving it to another schema changes rows of pg_proc, and
+ * so do GRANT and REVOKE. The server itself drops plans that contain the aggregate, as for any
+ * function.
  */
 static void
 ProcChanged(Datum arg, SYSCACHE_ID cache, uint32 hash)
@@ -93,9 +96,9 @@ ProcChanged(Datum arg, SYSCACHE_ID cache, uint32 hash)
 }
 
 /*
- * The extension's function of one argument that returns bigint, wherever the extension was put,
- * or InvalidOid. By its name in the extension's schema, and only if it is a member: anybody may
- * make a function of that name there, who may create there.
+ * Finds the extension's function of one argument that returns bigint, in the extension's schema, or
+ * InvalidOid. The function must be a member of the extension, because every user who may create
+ * functions in that schema can make one of this name.
  */
 static Oid
 FindMember(const Aggregates &of, const char *name, Oid argument, char kind)
@@ -145,7 +148,7 @@ LookUpAggregates(void)
 	return found;
 }
 
-/* The same, remembered until something changes. */
+/* Does the same, and remembers the result until something changes. */
 static Aggregates
 FindAggregates(void)
 {
@@ -183,8 +186,8 @@ IsCountDistinct(const Aggref *aggregate)
 }
 
 /*
- * Whether the query reads foreign tables only, of wrappers that may pass grouping on to
- * the other server.
+ * Returns whether the query reads only foreign tables of wrappers that may have the other server
+ * group.
  */
 static bool
 IsForeign(const Query *query)
@@ -220,7 +223,10 @@ IsForeign(const Query *query)
 	return foreign;
 }
 
-/* The level of the query that computes the aggregate; NULL if that is planned apart. */
+/*
+ * Returns the level of the query that computes the aggregate, or NULL if that query is planned
+ * separately.
+ */
 static const ScopeLevel *
 LevelOf(const Aggref *aggregate, const ScopeLevel *level)
 {
@@ -230,8 +236,8 @@ LevelOf(const Aggref *aggregate, const ScopeLevel *level)
 }
 
 /*
- * The parser lets count(DISTINCT x) be ordered by x only; by which operator and in which
- * direction does not change a count, but the operator says what equality is.
+ * The parser allows count(DISTINCT x) to be ordered by x only. The direction does not change a
+ * count, but the operator defines equality.
  */
 static bool
 CanReplace(const Aggref *aggregate, const ScopeLevel *level)
@@ -275,9 +281,9 @@ Replace(Aggref *aggregate, Oid by)
 }
 
 /*
- * Makes a query that returns one row at most neither sort it nor look for others like it: Citus
- * would have the workers sort their states, which are cstrings and have no order. Returns false
- * if there can be several rows.
+ * Removes ORDER BY and DISTINCT from a query that returns one row at most. With them, Citus would
+ * have the workers sort their states, which are cstrings and cannot be ordered. Returns false if
+ * there can be several rows.
  */
 static bool
 ForgetOrderOfOneRow(Query *query)
@@ -285,7 +291,7 @@ ForgetOrderOfOneRow(Query *query)
 	if (query->sortClause == NIL && query->distinctClause == NIL)
 		return true;
 	if (query->groupClause != NIL || query->groupingSets != NIL)
-		return true; /* not sorted there */
+		return true; /* there is nothing to sort */
 	if (query->hasTargetSRFs)
 		return false;
 	query->sortClause = NIL;

@@ -1,6 +1,6 @@
 /*
- * SELECT DISTINCT through a filter: a custom node that lets a row through if its key is
- * new. plan.cpp makes its paths and plans, exec.cpp runs it.
+ * SELECT DISTINCT through a filter: a custom node that passes a row on if its key is new. plan.cpp
+ * makes its paths and plans, exec.cpp runs it.
  */
 #ifndef STREAMDEDUP_QUERY_DISTINCT_HPP
 #define STREAMDEDUP_QUERY_DISTINCT_HPP
@@ -15,8 +15,8 @@ extern "C" {
 }
 
 /*
- * What a plan holds in custom_private: plain lists, since plans are copied and travel to
- * workers.
+ * The contents of a plan's custom_private. These are plain lists, because plans are copied and sent
+ * to workers.
  */
 struct DistinctPlanFields
 {
@@ -38,10 +38,10 @@ extern void MarkDistinctQueries(Query *query);
 extern bool IsRuleAction(const Query *query);
 
 /*
- * What is left to do when the server has finished a plan. It has looked our columns up in
- * the child's by equal(); now that is done they are told by their numbers, and the child is
- * an outer plan as of any node. So rows are passed on without a projection where a column
- * is constant or comes twice, and EXPLAIN finds the names of what is below.
+ * Finishes our nodes when the server has finished a plan. The server has looked our columns up in
+ * the child's by equal(). After that they are identified by their numbers, and the child becomes an
+ * outer plan, as in any other node. So rows are passed on without a projection even if a column is
+ * constant or appears twice, and EXPLAIN finds the names of the columns below.
  */
 extern void FinishDistinctPlan(PlannedStmt *statement);
 

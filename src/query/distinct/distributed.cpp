@@ -1,8 +1,8 @@
 /*
- * Reads the catalogs of Citus, by their names: pg_dist_partition has a row for each distributed
- * table (reference tables and local tables that Citus manages included), pg_dist_shard one for
- * each shard, and pg_dist_object one for each object that Citus keeps on all nodes. Only superusers
- * make tables in pg_catalog.
+ * Reads the catalogs of Citus by their names. pg_dist_partition has a row for each distributed
+ * table (including reference tables and local tables that Citus manages), pg_dist_shard has one for
+ * each shard, and pg_dist_object has one for each object that Citus keeps on all nodes. Only
+ * superusers can create tables in pg_catalog.
  */
 #include "query/distinct/distributed.hpp"
 #include "pg/walker.hpp"
@@ -25,7 +25,9 @@ extern "C" {
 namespace
 {
 
-/* A catalog of Citus, and the one of its indexes that is used; InvalidOid if there is none. */
+/*
+ * A catalog of Citus and the index that is used. Both are InvalidOid if the catalog does not exist.
+ */
 struct Catalog
 {
 	Oid table;
@@ -132,8 +134,8 @@ IsDistributedTable(const Search *search, Oid relation)
 }
 
 /*
- * Returns whether the relation's name ends in an underscore and the number of a shard. Some other
- * table may be called so: it is then as exact as a shard.
+ * Returns whether the relation's name ends in an underscore and the number of a shard. An unrelated
+ * table may have such a name; it is then treated as a shard, which is exact.
  */
 static bool
 IsShard(const Search *search, Oid relation)
@@ -225,7 +227,7 @@ ReachOf(Query *query)
 
 /* ---- plans -------------------------------------------------------------------------- */
 
-/* States travel as cstring. */
+/* Returns whether the plan reads a column of type cstring: states are sent as cstring. */
 static bool
 ReadsStates(const Plan *plan)
 {

@@ -1,16 +1,16 @@
 /*
- * Keeping the times at which statements are planned exactly, and the plans that sessions
- * keep, apart.
+ * Keeps two things apart: the times at which statements are planned exactly, and the plans that
+ * sessions keep.
  *
- * A mark is an invalidation item that no catalog has: the plan cache drops the plans that
- * carry it when it is told that the item has changed. Approximate plans are dropped when
- * the first function is looked up at an exact time: its own plans, and those of functions
- * that it calls, may be from before. Plans that were held back are dropped when the exact
- * time is over. Neither happens if no such plan has been made.
+ * A mark is an invalidation item that no catalog has. The plan cache drops the plans that carry a
+ * mark when it is told that the item has changed. Approximate plans are dropped when the first
+ * function is looked up at an exact time, because its own plans, and those of functions that it
+ * calls, may be older. Plans that were held back are dropped when the exact time is over. Nothing
+ * is dropped if no such plan was made.
  *
- * Before version 18 a function in SQL keeps its plans, without the plan cache, as long as the
- * expression that calls it is kept. PL/pgSQL keeps its expressions until the transaction ends,
- * or their plans are dropped; so those that call functions are dropped, too.
+ * Before version 18, a function in SQL keeps its plans outside of the plan cache, as long as the
+ * expression that calls it is kept. PL/pgSQL keeps its expressions until the transaction ends, or
+ * until their plans are dropped. So expressions that call functions are dropped, too.
  */
 #include "query/distinct/exactly.hpp"
 #include "pg/settings.hpp"
@@ -35,13 +35,16 @@ static ExecutorFinish_hook_type previous_finish = NULL;
 
 static bool exactly = false;
 
-/* Whether plans with the mark were made since they were dropped. */
+/* True if plans with the mark were made since they were last dropped. */
 static bool approximate_plans = false;
 static bool held_back_plans = false;
 
 /* ---- marks ------------------------------------------------------------------------ */
 
-/* The marks' hash values. A function whose name hashes to one costs a new plan, no more. */
+/*
+ * The hash values of the marks. A function whose name has one of these hash values causes a new
+ * plan, but no error.
+ */
 constexpr uint32 FIRST_MARK = 0x64656470;
 
 static uint32
@@ -144,8 +147,9 @@ EndExactly(bool before)
 /* ---- functions -------------------------------------------------------------------------- */
 
 /*
- * Called when a function that is not built in is looked up, to be called soon. The time of a
- * trigger begins when its function is called, which may be after the last statement.
+ * Called when a function that is not built in is looked up shortly before it is called. For a
+ * trigger, the exact time begins when its function is called, which may be after the last
+ * statement.
  */
 static bool
 NeedsFmgr(Oid function)
@@ -156,7 +160,7 @@ NeedsFmgr(Oid function)
 	return previous_needs_fmgr != NULL && previous_needs_fmgr(function);
 }
 
-/* Functions with a SET clause are not asked about, but come here. */
+/* Functions with a SET clause do not reach NeedsFmgr(), but come here. */
 static void
 NoteCall(FmgrHookEventType event, FmgrInfo *function, Datum *argument)
 {
@@ -177,7 +181,7 @@ RunsExactly(const QueryDesc *query)
 		   HasMark(statement, PlanMark::Deciding);
 }
 
-/* Begins an exact time if the statement is one; returns what EndExactly() takes. */
+/* Begins an exact time if the statement needs one. Returns the argument for EndExactly(). */
 static pg_noinline bool
 BeginStatement(const QueryDesc *query)
 {
@@ -207,11 +211,11 @@ StartStatement(QueryDesc *query, int flags)
 }
 
 /*
- * Under EXPLAIN ANALYZE, or with auto_explain.log_analyze, Citus has its workers run each query
- * by a function that returns the rows and the plan, and names the columns' types. States of
- * aggregates come as cstring, a type that no column can have, so that would be an error. If
- * nobody seems to measure while the statement runs, Citus runs the queries as always, and has
- * one of them explained later, in a savepoint.
+ * Under EXPLAIN ANALYZE, or with auto_explain.log_analyze, Citus has its workers run each query by
+ * a function that returns the rows and the plan, and names the types of the columns. States of
+ * aggregates have the type cstring, which no column can have, so this would raise an error. If the
+ * statement seems not to be measured, Citus runs the queries as usual, and has one of them
+ * explained later, in a savepoint.
  */
 static pg_noinline void
 DoNotAnalyzeStates(QueryDesc *query)

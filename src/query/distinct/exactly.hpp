@@ -1,16 +1,16 @@
 /*
- * Times at which every statement is planned exactly, whatever the setting says:
+ * Times at which every statement is planned exactly, whatever the setting is:
  *
- *   - while another statement is being planned: what is evaluated then becomes a constant of
- *     that statement's plan, and what is planned then may be a part of it
+ *   - while another statement is being planned: values that are computed then become constants
+ *     of that statement's plan, and statements that are planned then may be a part of it
  *   - while a statement runs that changes data, or that calls functions where their result
  *     decides about rows
  *   - in commands that define something or store rows: CREATE INDEX, ALTER TABLE, COPY FROM,
- *     and the materialized views
- *   - in triggers, and in parallel workers, which know nothing of the statement they help
+ *     and those for materialized views
+ *   - in triggers, and in parallel workers, which do not know the statement that they work for
  *
- * Functions keep their plans, so plans are marked, and those of the one kind are dropped
- * before the other kind is needed.
+ * Functions keep their plans. So plans are marked, and plans of one kind are dropped before plans
+ * of the other kind are needed.
  */
 #ifndef STREAMDEDUP_QUERY_EXACTLY_HPP
 #define STREAMDEDUP_QUERY_EXACTLY_HPP
@@ -23,11 +23,11 @@ extern "C" {
 
 enum class PlanMark
 {
-	Approximate, /* may answer approximately */
-	HeldBack,    /* would, had it not been planned at such a time or place */
-	Split,       /* parts of it, which Citus plans apart, have split aggregates */
-	Deciding,    /* calls functions that decide: see ScopeWalk */
-	Calling      /* an expression of PL/pgSQL that calls functions */
+	Approximate, /* the plan may be approximate */
+	HeldBack,    /* the plan would be approximate, but was made at an exact time or place */
+	Split,       /* parts of it, which Citus plans separately, have split aggregates */
+	Deciding,    /* it calls functions that decide about rows: see ScopeWalk */
+	Calling      /* it is an expression of PL/pgSQL that calls functions */
 };
 
 extern void MarkPlan(PlannedStmt *statement, PlanMark mark);
@@ -36,20 +36,20 @@ extern void MarkPlan(PlannedStmt *statement, PlanMark mark);
 extern bool IsPlanMark(uint32 hash);
 
 /*
- * Returns whether statements are planned exactly now: at such a time, or where the setting
+ * Returns whether statements are planned exactly now: because of the time, or because the setting
  * does not apply.
  */
 extern bool PlansExactly(void);
 
 /*
- * Drops the plans that sessions keep of the other kind than those that are made now. Must be
- * called before a plan that may have been kept is used.
+ * Drops the plans that sessions keep and that are not of the kind that is made now. Must be called
+ * before a kept plan is used.
  */
 extern void DropOtherPlans(void);
 
 /*
- * Begins such a time and returns what EndExactly() takes. EndExactly() must be called
- * after an error, too.
+ * Begins an exact time. Returns the argument for EndExactly(), which must be called after an error,
+ * too.
  */
 extern bool BeginExactly(void);
 extern void EndExactly(bool before);

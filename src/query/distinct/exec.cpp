@@ -1,14 +1,13 @@
 /*
  * The executor's side of SELECT DISTINCT through a filter.
  *
- * Rows pass in the order in which they come. While the set of keys
- * (core/distinct_set.hpp) fits a cache they are tested one by one, so that a LIMIT reads
- * no row too many. After that they are read in batches, whose lines of memory are
- * fetched side by side: a LIMIT then reads up to BATCH - 1 rows more than it needs.
+ * Rows are passed on in the order in which they come. While the set of keys (core/distinct_set.hpp)
+ * fits into a cache, they are tested one by one, so that a LIMIT reads no additional row. After
+ * that they are read in batches, whose lines of memory are prefetched together. A LIMIT then reads
+ * up to BATCH - 1 rows more than it needs.
  *
- * The set's memory is a context of its own; the rows of a batch are in slots of the
- * child's kind, which hold on to a few of its buffers rather than copy. A rescan starts
- * anew.
+ * The set has a memory context of its own. The rows of a batch are in slots of the child's type,
+ * which pin a few of its buffers instead of copying rows. A rescan starts a new set.
  */
 #include <sys/mman.h>
 
@@ -33,33 +32,34 @@ namespace
 {
 
 /*
- * From this size of the exact table on, 256 kB, rows are read in batches.
- * test/server_regress.sh builds with 0, to have them from the first row on.
+ * Rows are read in batches when the exact table has at least this size, 256 kB.
+ * test/server_regress.sh builds with 0, so that they are read in batches from the first row on.
  */
 #ifndef DEDUP_BATCH_FROM_SLOTS
 #define DEDUP_BATCH_FROM_SLOTS 32768
 #endif
 constexpr uint64 BATCH_FROM_SLOTS = DEDUP_BATCH_FROM_SLOTS;
 
-/* Memory from this size on is asked for in large pages of this size. */
+/* Memory of at least this size is allocated in large pages of this size. */
 constexpr Size LARGE_BYTES = 8 << 20;
 constexpr Size LARGE_PAGE = 2 << 20;
 
 /*
- * A process of a parallel plan remembers so many hashes that were let through, while the set fits a
- * cache: of few keys most rows then need no look at the shared set.
+ * While the set fits into a cache, a process of a parallel plan remembers this many hashes that
+ * were let through. If there are few different keys, most rows then need no lookup in the shared
+ * set.
  */
 constexpr uint64 RECENT = 16384;
 
-/* What EXPLAIN ANALYZE shows: rows add up over the scans, the set is that of the last. */
+/* The counters of EXPLAIN ANALYZE. Rows add up over the scans; the set is that of the last scan. */
 struct DistinctCounters
 {
 	uint64 tested; /* rows */
 	uint64 passed;
-	uint64 keys; /* in the set at the end */
+	uint64 keys; /* number of keys in the set at the end */
 	uint64 given_up;
-	uint64 filters; /* in use at the end; 0: exact */
-	uint64 memory;  /* bytes, at most */
+	uint64 filters; /* number of filters in use at the end; 0: the set is exact */
+	uint64 memory;  /* most bytes in use */
 	double fpr;     /* at the end */
 };
 
@@ -73,17 +73,17 @@ struct DistinctState
 	/* keys */
 	KeyPlan *keys;
 	AttrNumber *columns;
-	int last_column;    /* rows are taken apart up to here */
-	NullableDatum *key; /* of the row in hand */
+	int last_column;    /* rows are deformed up to this column */
+	NullableDatum *key; /* of the current row */
 
 	/* the set */
 	MemoryContext context;
 	DistinctSet *set;
 	bool started;
-	Size budget; /* bytes at most */
+	Size budget; /* most bytes of the set */
 	Size memory; /* bytes in use */
 
-	/* the set of all processes of a parallel plan, in its stead */
+	/* for parallel plans, instead of these: the set of all processes */
 	SharedDistinct *shared;
 	int processes;
 	int process; /* 0: the leader */
@@ -99,7 +99,7 @@ struct DistinctState
 	int next;
 	bool done; /* the child has no more rows */
 
-	DistinctCounters counters; /* in the leader of a parallel plan, of all processes */
+	DistinctCounters counters; /* in the leader of a parallel plan: of all processes */
 	bool warned;
 };
 
@@ -108,8 +108,9 @@ struct DistinctState
 /* ---- the set and its memory ----------------------------------------------- */
 
 /*
- * Zeroed bytes that start a cache line, or a large page. Every key looks at another line,
- * so most of the time would go into looking up pages. The chunk's address is in front.
+ * Allocates zeroed bytes that start a cache line, or a large page. Every key reads another line, so
+ * page-table lookups would take most of the time. The chunk's address is stored in front of the
+ * bytes.
  */
 static uint8 *
 AllocateForSet(DistinctState *state, Size bytes)
@@ -122,7 +123,7 @@ AllocateForSet(DistinctState *state, Size bytes)
 
 	memcpy(aligned - sizeof(char *), &chunk, sizeof(char *));
 #ifdef MADV_HUGEPAGE
-	/* Only a hint, and in the way of nothing if it is refused. */
+	/* This is only a hint; if it is refused, nothing is lost. */
 	if (bytes >= LARGE_BYTES)
 		(void) madvise(aligned, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
 #endif
@@ -139,7 +140,7 @@ FreeOfSet(uint8 *bytes)
 	pfree(chunk);
 }
 
-/* Gives the set what it wants before so many hashes. */
+/* Gives the set the bytes that it needs for this many more hashes. */
 static void
 MakeRoom(DistinctState *state, Size hashes)
 {
@@ -165,8 +166,8 @@ MakeRoom(DistinctState *state, Size hashes)
 }
 
 /*
- * The area is there in each process that runs below a Gather with workers, and in none where the
- * leader runs the plan by itself, for example because there was no memory for a segment.
+ * Each process below a Gather with workers has the area. If the leader runs the plan alone, for
+ * example because there was no memory for a segment, it has none.
  */
 static void
 StartSet(DistinctState *state)
@@ -175,7 +176,7 @@ StartSet(DistinctState *state)
 
 	state->started = true;
 	state->sharing = state->shared != NULL && area != NULL;
-	/* Else each process would let every key through. */
+	/* Without the area each process would let every key through. */
 	if (state->shared != NULL && area == NULL && state->processes != 1)
 		elog(ERROR, "approximate DISTINCT finds no dynamic shared memory area");
 	if (state->sharing)
@@ -189,7 +190,7 @@ StartSet(DistinctState *state)
 	state->memory = 0;
 }
 
-/* The set of a parallel plan gives its oldest filter up for the first time in one process. */
+/* In a parallel plan, only the process that gives the set's oldest filter up first warns. */
 static void
 WarnGivenUp(DistinctState *state)
 {
@@ -209,7 +210,7 @@ WarnGivenUp(DistinctState *state)
 			 "Raise streamdedup.distinct_memory, or turn streamdedup.approximate_distinct off.")));
 }
 
-/* seen[i] = 0 for the keys that are new, in order. */
+/* Sets seen[i] = 0 for the keys that are new, in order. */
 static void
 TestAndAdd(DistinctState *state, int n)
 {
@@ -230,7 +231,7 @@ TestAndAdd(DistinctState *state, int n)
 		WarnGivenUp(state);
 }
 
-/* Whether the set fits a cache, so that rows are tested one by one. */
+/* Returns whether the set fits into a cache, so that rows are tested one by one. */
 static bool
 IsSmall(const DistinctState *state)
 {
@@ -263,7 +264,7 @@ IsNew(DistinctState *state, uint64 hash)
 
 /* ---- rows ------------------------------------------------------------------ */
 
-/* What is allocated for the hash is in the row's context. */
+/* Hashing allocates in the row's context. */
 static inline uint64
 HashRow(DistinctState *state, TupleTableSlot *slot)
 {
@@ -284,7 +285,7 @@ HashRow(DistinctState *state, TupleTableSlot *slot)
 	return hash;
 }
 
-/* The row as the plan above wants it. */
+/* Returns the row in the form that the plan above expects. */
 static inline TupleTableSlot *
 PassRow(DistinctState *state, TupleTableSlot *slot)
 {
@@ -316,7 +317,10 @@ FillBatch(DistinctState *state)
 			break;
 		}
 		ResetExprContext(econtext);
-		/* First the hash: the copy takes over what is taken apart of some kinds only. */
+		/*
+		 * The hash is computed first: for some slot types, the copy also takes over the deformed
+		 * columns.
+		 */
 		state->hashes[n] = HashRow(state, slot);
 		if (state->sharing)
 			state->view.set.Prefetch(state->hashes[n]);
@@ -331,7 +335,7 @@ FillBatch(DistinctState *state)
 	state->next = 0;
 }
 
-/* Lets go of the rows of the last batch. */
+/* Releases the rows of the last batch. */
 static void
 EmptyBatch(DistinctState *state)
 {
@@ -409,8 +413,8 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 		css->custom_ps = list_make1(state->child);
 	}
 	/*
-	 * Rows are passed on as they are, in the child's slots: what is above, or our own
-	 * projection, must not take them for virtual ones.
+	 * Rows are passed on in the child's slots. The node above, or our own projection, must not
+	 * assume virtual slots.
 	 */
 	ops = ExecGetResultSlotOps(state->child, &fixed);
 	if (css->ss.ps.ps_ProjInfo == NULL)
@@ -449,8 +453,8 @@ BeginDistinct(CustomScanState *css, EState *estate, int eflags)
 }
 
 /*
- * Lets workers end soon that find no new key, and so would not notice for long that the leader
- * reads no more.
+ * Lets workers end soon if they find no new key. They would otherwise not notice for a long time
+ * that the leader reads no more rows.
  */
 static void
 EndShared(DistinctState *state)
@@ -501,13 +505,16 @@ NoteSet(DistinctState *state, const DistinctSet *set)
 	counters->fpr = set->fpr();
 }
 
-/* Notes, in the leader, what all processes have done in a scan. */
+/* Records, in the leader, what all processes did in a scan. */
 static void
 NoteShared(DistinctState *state)
 {
 	const DistinctSet *set = &state->view.set.set();
 
-	/* The leader may have run none of the plan, or without an area all of it by itself. */
+	/*
+	 * The leader may not have run the plan at all, or, without an area, may have run all of it
+	 * alone.
+	 */
 	if (!state->started)
 		AttachSharedDistinct(&state->view, state->shared, NULL, 0);
 	else if (!state->sharing)
@@ -542,7 +549,7 @@ InitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate
 	state->shared->warned = state->warned;
 }
 
-/* The workers of the scan before have ended. */
+/* The workers of the previous scan have ended. */
 static void
 ReInitializeDistinct(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
@@ -562,7 +569,9 @@ InitializeDistinctWorker(CustomScanState *css, shm_toc *toc, void *coordinate)
 	state->process = ParallelWorkerNumber + 1;
 }
 
-/* The shared memory goes after this. Workers may still be at work, if not all rows were read. */
+/*
+ * The shared memory is freed after this. Workers may still be running, if not all rows were read.
+ */
 static void
 ShutdownDistinct(CustomScanState *css)
 {

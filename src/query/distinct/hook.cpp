@@ -1,15 +1,14 @@
 /*
  * The planner's hook, and that of commands which store rows.
  *
- * Planning nests: to fold a constant the planner may call a function that plans
- * statements of its own, and other extensions plan sub-selects by themselves. So what is
- * known of the statement in hand is saved and restored around each, and what is planned
- * inside is exact (exactly.hpp).
+ * Planning nests. To fold a constant, the planner may call a function that plans statements of its
+ * own, and other extensions plan sub-selects separately. So the state of the current statement is
+ * saved and restored around each planning, and everything planned inside is exact (exactly.hpp).
  *
- * A statement that uses DISTINCT while the setting is on depends on its user, since the
- * setting may hold for one and not for another (settings.cpp); its plan says so, and the
- * plan cache makes another for another user. No other plan does: PL/pgSQL evaluates
- * simple expressions in a slower way if theirs does.
+ * A statement that uses DISTINCT while the setting is on depends on its user, because the setting
+ * may apply to one user and not to another (settings.cpp). Its plan says so, and the plan cache
+ * makes another plan for another user. No other plan depends on the user, because PL/pgSQL would
+ * evaluate simple expressions in a slower way.
  */
 #include "query/distinct/hook.hpp"
 #include "pg/settings.hpp"
@@ -32,15 +31,15 @@ static planner_hook_type previous_planner = NULL;
 static ProcessUtility_hook_type previous_utility = NULL;
 static post_parse_analyze_hook_type previous_analyze = NULL;
 
-/* What PlanningApproximate() answers. */
+/* The result of PlanningApproximate(). */
 static bool planning_approximate = false;
 
-/* Whether a statement that has them was planned as part of the one in hand. */
+/* True if a statement with split aggregates was planned as part of the current one. */
 static bool split_aggregates = false;
 
 /* ---- planning --------------------------------------------------------------- */
 
-/* INSERT ... ON CONFLICT DO UPDATE updates. */
+/* INSERT ... ON CONFLICT DO UPDATE counts as an update. */
 static bool
 ReadsOrInserts(const Query *query)
 {
@@ -50,10 +49,10 @@ ReadsOrInserts(const Query *query)
 }
 
 /*
- * Returns whether a statement is of a kind that may be approximate: SELECT, which is also that
- * of DECLARE CURSOR, COPY and CREATE TABLE AS, and INSERT. Not one that updates, deletes
- * or merges, at its top or in a WITH: there a wrong row stays wrong, or is gone. Not the action
- * of a rule either, which can be part of an UPDATE.
+ * Returns whether a statement is of a kind that may be approximate: SELECT (also in DECLARE CURSOR,
+ * COPY and CREATE TABLE AS) and INSERT. Statements that update, delete or merge, at the top or in a
+ * WITH, may not be: a wrong row would stay wrong, or would be deleted. Neither may the action of a
+ * rule, which can be part of an UPDATE.
  */
 static bool
 StatementMayBeApproximate(const Query *query)
@@ -65,7 +64,7 @@ StatementMayBeApproximate(const Query *query)
 	if (!query->hasModifyingCTE)
 		return true;
 
-	/* those that modify are all at the top, and were not planned apart */
+	/* WITH queries that modify data are all at the top, and were not planned separately */
 	foreach(cell, query->cteList)
 		if (!ReadsOrInserts(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery)))
 			return false;
@@ -88,8 +87,8 @@ NextPlanner(Query *query, const char *text, int cursor_options,
 }
 
 /*
- * Plans with PlanningApproximate() answering so. What is planned inside is exact. Leaves in
- * split_aggregates what it planned inside; after an error, what was there before.
+ * Plans while PlanningApproximate() returns `approximate`. Everything that is planned inside is
+ * exact. Sets split_aggregates for what was planned inside; after an error, restores its old value.
  */
 static PlannedStmt *
 PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
@@ -118,8 +117,8 @@ PlanAs(bool approximate, Query *query, const char *text, int cursor_options,
 }
 
 /*
- * Returns whether the error says nothing about the statement: it was cancelled, or the server
- * or another session stood in the way.
+ * Returns whether the error has nothing to do with the statement: it was cancelled, or the server
+ * or another session caused the error.
  */
 static bool
 IsFromOutside(const ErrorData *error)
@@ -132,8 +131,8 @@ IsFromOutside(const ErrorData *error)
 }
 
 /*
- * Plans a statement in which counts were replaced, or returns NULL if that is an error. Citus
- * does not plan all statements, and what it cannot plan must not depend on the setting.
+ * Plans a statement in which counts were replaced. Returns NULL if that raises an error. Citus
+ * cannot plan all statements, and a statement must not fail because of the setting.
  */
 static PlannedStmt *
 TryToPlan(Query *query, const char *text, int cursor_options,
@@ -166,7 +165,7 @@ TryToPlan(Query *query, const char *text, int cursor_options,
 	return statement;
 }
 
-/* What a statement uses of what can be approximate. */
+/* The features of a statement that can be approximate. */
 struct Uses
 {
 	bool distinct;
@@ -186,8 +185,8 @@ NoteAggregate(Aggref *aggregate, const ScopeLevel *level, ScopeWalk *walk)
 }
 
 /*
- * Plans a distributed statement with what it may have approximate, or returns NULL if that is
- * nothing. Its DISTINCT is exact in any case: Citus makes queries of its own out of the
+ * Plans a distributed statement with the features that may be approximate. Returns NULL if there
+ * are none. Its DISTINCT is always exact, because Citus makes queries of its own from the
  * statement.
  */
 static PlannedStmt *
@@ -228,10 +227,10 @@ PlanStatement(Query *query, const char *text, int cursor_options,
 	bool split_outside = split_aggregates;
 	bool wanted;
 	bool held_back;
-	bool expression = query->rtable == NIL; /* the planner adds to it */
+	bool expression = query->rtable == NIL; /* read now, because the planner adds to it */
 	PlannedStmt *statement = NULL;
 
-	/* Without the setting, too: a function may set it. */
+	/* This is done without the setting, too, because a function may change it. */
 	if (approximate_distinct)
 	{
 		walk.visit_query = NoteQuery;
@@ -276,10 +275,10 @@ PlanStatement(Query *query, const char *text, int cursor_options,
 /* ---- expressions of PL/pgSQL ------------------------------------------------- */
 
 /*
- * PL/pgSQL evaluates a simple expression, such as the condition of an IF, without the executor,
- * and no hook is called. Not if the expression holds a sub-select; so one that calls functions
- * that decide says that it does. Nothing else comes of that: the planner looks for sub-selects
- * and finds none.
+ * PL/pgSQL evaluates a simple expression, such as the condition of an IF, without the executor, so
+ * no hook is called. An expression that contains a sub-select is not simple. So an expression that
+ * calls functions that decide is marked as containing a sub-select. This has no other effect: the
+ * planner looks for sub-selects and finds none.
  */
 static void
 NoteExpression(ParseState *state, Query *query)
@@ -311,7 +310,7 @@ MakesView(const Node *statement)
 	return OBJECT_MADE_BY((const CreateTableAsStmt *) statement) == OBJECT_MATVIEW;
 }
 
-/* Returns whether the name can be that of a function that may run statements. */
+/* Returns whether a function of this name may run statements. */
 static bool
 MayNameUserFunction(List *name)
 {
@@ -325,8 +324,9 @@ MayNameUserFunction(List *name)
 }
 
 /*
- * Returns whether arguments that are not analysed yet may call such a function: for all that
- * is not known here, too. (The server's walker over such trees raises an error for some nodes.)
+ * Returns whether arguments that are not analysed yet may call such a function. Returns true for
+ * every node type that is not known here. (The server's walker over such trees raises an error for
+ * some nodes.)
  */
 static bool
 CallsFunctions(const Node *node)
@@ -351,7 +351,7 @@ CallsFunctions(const Node *node)
 			return false;
 		}
 
-			/* The parser analyses the argument of a name in place. */
+			/* The parser analyses the argument of a named argument in place. */
 		case T_Const:
 		case T_Param:
 			return false;
@@ -385,11 +385,11 @@ CallsFunctions(const Node *node)
 }
 
 /*
- * Returns whether the command is one that must be exact, with the functions that it calls: all
- * but those that run queries and those that cannot call functions. Commands that define
- * something may store what a function returns: an index, a default, a bound of a partition, a
- * materialized view. The arguments of EXECUTE become constants of its statement; those of CALL
- * are used by the procedure.
+ * Returns whether the command, and the functions that it calls, must be exact. All commands must
+ * be, except those that run queries and those that cannot call functions. Commands that define
+ * something may store the result of a function: an index, a default, a bound of a partition, a
+ * materialized view. The arguments of EXECUTE become constants of its statement; those of CALL are
+ * used by the procedure.
  */
 static bool
 RunsExactly(const Node *statement)
@@ -450,7 +450,7 @@ RunUtility(PlannedStmt *statement, const char *text,
 {
 	bool before;
 
-	/* EXECUTE looks no function up */
+	/* EXECUTE looks up no function */
 	DropOtherPlans();
 	if (!RunsExactly(statement->utilityStmt))
 	{

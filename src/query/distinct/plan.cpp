@@ -1,11 +1,11 @@
 /*
- * The planner's side of SELECT DISTINCT through a filter: where a path is offered, and
- * the plan that it becomes.
+ * The planner's side of SELECT DISTINCT through a filter: the places where a path is offered, and
+ * its plan.
  *
- * The exact ways stay in the race; at the costs given here ours wins where it is offered,
- * which is decided, not left to estimates: not where the input comes sorted by the keys
- * (Unique is exact and free), nor for few rows. It starts exact, so an estimate that is
- * too high costs nothing.
+ * The exact paths are still considered. With the costs that are set here, our path always wins
+ * where it is offered. So the decision is made here, and not by estimates. Our path is not offered
+ * if the input is sorted by the keys (Unique is exact and costs nothing), nor for few rows. The
+ * filter starts exact, so an estimate that is too high costs nothing.
  */
 #include "query/distinct/distinct.hpp"
 
@@ -29,9 +29,9 @@ extern "C" {
 static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
 
 /*
- * Of fewer rows hashing is exact, fits memory, and takes no time. test/server_regress.sh
- * builds with 0, where ours is taken wherever it may be: it then costs next to nothing,
- * its input included.
+ * For fewer rows, hashing is exact, fits into memory, and takes almost no time.
+ * test/server_regress.sh builds with 0: then our path is taken wherever it is possible, because its
+ * cost, including its input, is almost 0.
  */
 #ifndef DEDUP_LEAST_ROWS
 #define DEDUP_LEAST_ROWS 1000
@@ -58,13 +58,15 @@ UnpackDistinctPlan(List *custom_private, DistinctPlanFields *fields)
 /* ---- which statements and queries ----------------------------------------------- */
 
 /*
- * Queries that may be approximate carry this beside their source, which the planner does
- * not look at: it is kept when the planner, or another extension, copies them. Those that
- * others plan meanwhile, by calling standard_planner(), do not carry it.
+ * Queries that may be approximate carry this mark in their source, which the planner ignores. It is
+ * kept when the planner, or another extension, copies a query. Queries that others plan meanwhile,
+ * by calling standard_planner(), do not carry it.
  */
 static const int QUERY_MARK = 0x64656400;
 
-/* As a number: in C++ a value outside of the enum's range must not be read as that enum. */
+/*
+ * Reads the source as a number: C++ must not read a value outside of an enum's range as that enum.
+ */
 static int
 SourceOf(const Query *query)
 {
@@ -114,7 +116,7 @@ DistinctClause(PlannerInfo *root)
 	return DISTINCT_CLAUSE(root);
 }
 
-/* Our hash has to see as equal what the query calls equal. */
+/* Values that the query calls equal must have equal hashes. */
 static bool
 KeysAreHashable(PlannerInfo *root, List *clause)
 {
@@ -132,8 +134,8 @@ KeysAreHashable(PlannerInfo *root, List *clause)
 }
 
 /*
- * Two columns of one volatile expression, such as random(), are told apart by their
- * place alone, and the server looks ours up by equal().
+ * Two columns with the same volatile expression, such as random(), differ only in their place. The
+ * server looks our columns up by equal(), so it cannot distinguish them.
  */
 static bool
 HasVolatileTwins(PathTarget *target)
@@ -158,7 +160,7 @@ MayBeFiltered(PlannerInfo *root, RelOptInfo *input_rel)
 	Path *cheapest = input_rel->cheapest_total_path;
 
 	return MayBeApproximate(root) && DistinctClause(root) != NIL &&
-		   /* Which row of a key wins is the query's to say. */
+		   /* The query determines which row of a key is returned. */
 		   !(parse->hasDistinctOn &&
 			 list_length(root->sort_pathkeys) > list_length(root->distinct_pathkeys)) &&
 		   cheapest != NULL && cheapest->rows >= LEAST_ROWS &&
@@ -178,8 +180,8 @@ static const CustomPathMethods PathMethods = {
 };
 
 /*
- * Makes a path over another. `rows` is the number of distinct rows to expect. A partial path
- * is that of one process of several, which share a set.
+ * Makes a path over another path. `rows` is the expected number of distinct rows. A partial path
+ * runs in several processes, which share a set.
  */
 static Path *
 MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, bool partial)
@@ -213,7 +215,7 @@ MakeDistinctPath(PlannerInfo *root, RelOptInfo *rel, Path *child, double rows, b
 	return (Path *) path;
 }
 
-/* Over the cheapest path of a relation, and over all of an order that is worth keeping. */
+/* Adds a path over the cheapest path of a relation, and over every path with a useful order. */
 static void
 AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows)
 {
@@ -234,8 +236,8 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
 }
 
 /*
- * Before 15 the server has no parallel DISTINCT. On 32 bits its shared areas take at most 128 MB in
- * one piece.
+ * Before 15 the server has no parallel DISTINCT. On 32-bit systems its shared areas have at most
+ * 128 MB in one piece.
  */
 #if HAS_PARALLEL_DISTINCT && SIZEOF_DSA_POINTER == 8
 #define HAS_PARTIAL_PATHS 1
@@ -245,9 +247,9 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
 
 #if HAS_PARTIAL_PATHS
 /*
- * A partial path: each distinct row passes in one of the processes. So what is above, an
- * aggregate for example, may be partial too; and a Gather needs no filter above it. Not for
- * DISTINCT ON, as the server: the first row of a key would be any.
+ * Adds a partial path: each distinct row is returned by one of the processes. So the nodes above,
+ * for example an aggregate, may be partial too, and a Gather needs no filter above it. As in the
+ * server, there is none for DISTINCT ON, because the first row of a key would be an arbitrary one.
  */
 static void
 AddPartialPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel, double rows)
@@ -262,7 +264,7 @@ AddPartialPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_rel
 	child = (Path *) linitial(input_rel->partial_pathlist);
 	if (pathkeys_contained_in(root->distinct_pathkeys, child->pathkeys))
 		return;
-	/* as the planner counts them for the input */
+	/* the same number that the planner uses for the input */
 	processes = Max(1, input_rel->cheapest_total_path->rows / child->rows);
 	path = MakeDistinctPath(root, output_rel, child, rows / processes, true);
 	add_partial_path(output_rel, path);
@@ -313,7 +315,7 @@ PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, 
 	scan->flags = path->flags;
 	scan->custom_plans = custom_plans;
 	scan->custom_private = PackDistinctPlan(&fields);
-	/* A copy: the server changes it in place. */
+	/* This is a copy, because the server changes it in place. */
 	scan->custom_scan_tlist = (List *) copyObjectImpl(child->targetlist);
 	scan->methods = &DistinctScanMethods;
 	return &scan->scan.plan;
@@ -321,7 +323,7 @@ PlanDistinct(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, 
 
 /* ---- the finished plan ------------------------------------------------------------------ */
 
-/* Whether the row that comes out is the row that goes in, column by column. */
+/* Returns whether each row is returned exactly as it was read, column by column. */
 static bool
 PassesRowsOn(CustomScan *scan)
 {
@@ -335,7 +337,7 @@ PassesRowsOn(CustomScan *scan)
 		TargetEntry *in =
 			(TargetEntry *) list_nth(scan->custom_scan_tlist, foreach_current_index(cell));
 
-		/* By an equal column, where two are; constants are left as they are. */
+		/* A column that is equal to another one is identified by it. Constants are not changed. */
 		if (IsA(out, Var) && ((Var *) out)->varno == INDEX_VAR)
 			out = (Node *) ((TargetEntry *) list_nth(scan->custom_scan_tlist,
 													 ((Var *) out)->varattno - 1))

@@ -1,6 +1,4 @@
-/*
- * Walking through a statement, and deciding what each place in it may do.
- */
+/* Walks through a statement and decides which of its places may be approximate. */
 #include "query/distinct/scope.hpp"
 
 #include "pg/walker.hpp"
@@ -48,7 +46,7 @@ UsedFurther(Place place)
 namespace
 {
 
-/* What is used inside larger expressions, other than numbers. */
+/* The columns that are used inside larger expressions, other than numbers. */
 struct ListUse
 {
 	const Node *root;
@@ -70,7 +68,7 @@ IsNumber(const Node *node)
 }
 
 /*
- * Returns whether the value holds others and can be searched for them, for example an array,
+ * Returns whether the value holds other values and can be searched for them, for example an array,
  * jsonb, a multirange or a row.
  */
 static bool
@@ -117,7 +115,7 @@ FindUse(Node *node, void *context)
 		const Node *before = use->root;
 
 		use->aggregates |= exprType(node) == BOOLOID || (node != use->root && !IsNumber(node));
-		/* sum(x) of a column is as harmless as the column */
+		/* sum(x) of a column has the same effect as the column */
 		if (list_length(arguments) == 1)
 		{
 			use->root = (Node *) linitial(arguments);
@@ -132,9 +130,9 @@ FindUse(Node *node, void *context)
 }
 
 /*
- * A number that is computed from incomplete rows is a little wrong, in an expression too.
- * An array or a text that is used in an expression can turn its result around, and bool_or()
- * can be turned around itself.
+ * A number that is computed from incomplete rows is slightly wrong, also in an expression. But an
+ * array or a text in an expression can reverse the result of the expression, and the result of
+ * bool_or() can itself be reversed.
  */
 static ListUse
 UseOfList(const Query *query)
@@ -174,7 +172,7 @@ HasOneInput(const Query *query)
 		   IsA(linitial(query->jointree->fromlist), RangeTblRef) && query->jointree->quals == NULL;
 }
 
-/* Returns the place of the FROM items of a query at `place`. */
+/* Returns the place of the FROM items of a query whose place is `place`. */
 static Place
 InputPlace(const Query *query, Place place)
 {
@@ -182,7 +180,7 @@ InputPlace(const Query *query, Place place)
 
 	if (query->commandType != CMD_SELECT)
 		return query->commandType == CMD_INSERT ? place : EXACT;
-	/* which rows are locked is a decision, too */
+	/* FOR UPDATE locks rows, so their choice matters */
 	if (query->rowMarks != NIL)
 		return EXACT;
 	if (!place.rows || query->havingQual != NULL)
@@ -200,8 +198,8 @@ InputPlace(const Query *query, Place place)
 }
 
 /*
- * Returns whether the result of the query's only FROM item, a function, is only shown. An
- * array that it returns may be compared with, and so may aggregates of its rows.
+ * Returns whether the query's only FROM item is a function whose result is only shown. An array
+ * that it returns may be compared with other values, and so may aggregates of its rows.
  */
 static bool
 ShowsFunction(const ScopeLevel *level)
@@ -220,8 +218,8 @@ static bool WalkNode(Node *node, void *context);
 static const Walker walk_node = AsWalker(WalkNode);
 
 /*
- * The server's functions that run queries, on cursors, and on views: table_to_xml() and its kin,
- * ts_rewrite() and ts_stat(). Not all have names in fmgroids.h on 13.
+ * The server's functions that run queries, on cursors, and on views: the family of table_to_xml(),
+ * ts_rewrite() and ts_stat(). In PostgreSQL 13, not all of them have names in fmgroids.h.
  */
 static constexpr Oid RUN_QUERIES[] = {2923, 2924, 2925, 2926, 2927, 2928, 2929, 2930, 2933,
 									  2934, 2935, 2936, 2937, 2938, 3685, 3689, 3690};
@@ -236,8 +234,8 @@ RunsStatements(Oid function, void *context)
 }
 
 /*
- * Notes whether the node calls a function that may run statements, and whether its result is
- * not only shown.
+ * Records whether the node calls a function that may run statements, and whether its result is used
+ * further than being shown.
  */
 static void
 NoteFunction(Node *node, ScopeWalk *walk)
@@ -317,7 +315,7 @@ WalkNode(Node *node, void *context)
 	return expression_tree_walker(node, walk_node, context);
 }
 
-/* Walks an expression, or a list of them, of the level in hand. */
+/* Walks an expression, or a list of expressions, of the current level. */
 static void
 WalkExpression(Node *node, bool aggregates, bool subselects, bool shown, ScopeWalk *walk)
 {
@@ -341,7 +339,7 @@ WalkExact(Node *node, ScopeWalk *walk)
 	WalkExpression(node, false, false, false, walk);
 }
 
-/* Walks the functions, or other expressions, that a FROM item is made of. */
+/* Walks the functions, or other expressions, of a FROM item. */
 static void
 WalkSource(Node *node, Place place, ScopeWalk *walk)
 {
@@ -359,10 +357,10 @@ WalkSource(Node *node, Place place, ScopeWalk *walk)
 }
 
 /*
- * Returns the place of a sub-select that is a column by itself, not part of an expression and
- * not sorted or grouped by. The column is only shown where the query is, so an array may lack
- * elements, and an aggregate without GROUP BY may be computed from incomplete rows. Without
- * its row any other scalar sub-select would be NULL.
+ * Returns the place of a sub-select that is a column by itself, not part of an expression, and not
+ * used to sort or group. The column is only shown where the query is only shown. So an array may
+ * lack elements, and an aggregate without GROUP BY may be computed from incomplete rows. Any other
+ * scalar sub-select would be NULL if its row is missing.
  */
 static Place
 ColumnPlace(const SubLink *link, Place place)
@@ -377,7 +375,7 @@ ColumnPlace(const SubLink *link, Place place)
 	return place;
 }
 
-/* Several functions that return sets are filled up by NULLs to the rows of the longest. */
+/* If a query has several set-returning functions, shorter results are filled up with NULLs. */
 static bool
 FillsUpRows(const Query *query)
 {
@@ -411,7 +409,7 @@ WalkList(Query *query, Place place, ScopeWalk *walk)
 
 /* ---- FROM ------------------------------------------------------------------------------ */
 
-/* Notes where a WITH query is read. */
+/* Records where a WITH query is read. */
 static void
 NoteReference(const RangeTblEntry *entry, Place place, const ScopeWalk *walk)
 {
@@ -420,7 +418,7 @@ NoteReference(const RangeTblEntry *entry, Place place, const ScopeWalk *walk)
 	for (Index up = entry->ctelevelsup; up > 0 && level != NULL; up--)
 		level = level->outer;
 	if (level == NULL)
-		return; /* of a query that is planned apart */
+		return; /* belongs to a query that is planned separately */
 	for (int i = 0; i < list_length(level->query->cteList); i++)
 		if (strcmp(((CommonTableExpr *) list_nth(level->query->cteList, i))->ctename,
 				   entry->ctename) == 0)
@@ -444,7 +442,7 @@ WalkEntry(RangeTblEntry *entry, Place place, ScopeWalk *walk)
 			WalkExact((Node *) entry->tablesample, walk);
 			break;
 		case RTE_FUNCTION:
-			/* ROWS FROM fills up the columns of a function with fewer rows by NULLs */
+			/* ROWS FROM fills shorter results up with NULLs */
 			place.shown = list_length(entry->functions) == 1 && ShowsFunction(walk->level);
 			WalkSource((Node *) entry->functions, place, walk);
 			break;
@@ -459,7 +457,7 @@ WalkEntry(RangeTblEntry *entry, Place place, ScopeWalk *walk)
 	}
 }
 
-/* A row that is missing from the inner side of an outer join shows up as a row of NULLs. */
+/* A row that is missing from the inner side of an outer join appears as a row of NULLs. */
 static void
 WalkFrom(Node *node, Place place, ScopeWalk *walk)
 {
@@ -490,7 +488,7 @@ WalkFrom(Node *node, Place place, ScopeWalk *walk)
 	}
 }
 
-/* Set operations other than UNION ALL compare whole rows, the counts in them too. */
+/* Set operations other than UNION ALL compare whole rows, including the counts in them. */
 static void
 WalkOperands(Node *node, Place place, ScopeWalk *walk)
 {
@@ -516,8 +514,8 @@ WalkOperands(Node *node, Place place, ScopeWalk *walk)
 /* ---- a query ----------------------------------------------------------------------------- */
 
 /*
- * Walks the WITH queries of a level, when everything that reads them has been walked: from
- * the last to the first, as the parser puts each behind those that it reads.
+ * Walks the WITH queries of a level after everything that reads them. The order is from the last to
+ * the first, because the parser puts each WITH query behind those that it reads.
  */
 static void
 WalkWith(const ScopeLevel *level, ScopeWalk *walk)
@@ -570,7 +568,7 @@ WalkLevel(Query *query, Place place, ScopeWalk *walk)
 	WalkExact((Node *) query->onConflict, walk);
 	WalkWith(&level, walk);
 
-	/* the visitors' context and the result stay */
+	/* keep the visitors' context and the results */
 	outer.functions_decide = walk->functions_decide;
 	outer.functions_called = walk->functions_called;
 	*walk = outer;

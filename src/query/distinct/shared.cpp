@@ -1,9 +1,9 @@
 /*
- * The set of a parallel SELECT DISTINCT: its bytes, and waiting for each other.
+ * The set of a parallel SELECT DISTINCT: its memory, and how processes wait for each other.
  *
- * The core's gate (core/shared_set.hpp) keeps the processes apart from the one that makes the
- * set larger. That process holds no lock of the server meanwhile, so it can be cancelled, and
- * so can those that wait for it. What it leaves then is not used again: an error of any process
+ * The core's gate (core/shared_set.hpp) separates the process that enlarges the set from the
+ * others. That process holds no lock of the server meanwhile, so it can be cancelled, and so can
+ * the processes that wait for it. The set is not used again after that: an error of any process
  * ends the query in all of them.
  */
 #include "query/distinct/shared.hpp"
@@ -15,7 +15,10 @@ extern "C" {
 
 using dedup::SharedSet;
 
-/* How long the process that makes the set larger waits for one that is inside, at a time. */
+/*
+ * The time that the process that enlarges the set waits for another that is inside, before it
+ * checks again.
+ */
 static constexpr long WAIT_MICROSECONDS = 20;
 static constexpr int LOOKS_BETWEEN_WAITS = 1000;
 
@@ -41,7 +44,7 @@ InitSharedDistinct(SharedDistinct *shared, int processes, Size budget, double fp
 	SetOf(shared)->Start(processes, budget, fpr, 1);
 }
 
-/* The blocks stay until a process that knows the area makes the first one anew. */
+/* The old blocks are kept until a process that knows the area allocates the first new block. */
 void
 ReInitSharedDistinct(SharedDistinct *shared, int processes, Size budget, double fpr)
 {
@@ -67,8 +70,8 @@ Address(SharedDistinctView *view, const SharedBlock *block)
 }
 
 /*
- * A server whose system limits shared memory, as that of a container, fails here with what would
- * run in one process.
+ * On a server whose system limits shared memory, for example in a container, this allocation can
+ * fail although the query could run in one process.
  */
 static void
 HintAtMemory(void *arg)
@@ -78,7 +81,10 @@ HintAtMemory(void *arg)
 				"streamdedup.distinct_memory, or set max_parallel_workers_per_gather to 0.");
 }
 
-/* Zeroed bytes. The padding is the same in each process, since segments start pages. */
+/*
+ * Allocates zeroed bytes. The padding is the same in each process, because segments start at a
+ * page.
+ */
 static uint8 *
 AllocateBlock(SharedDistinctView *view, SharedBlock *block, Size bytes)
 {
@@ -110,14 +116,14 @@ Refresh(SharedDistinctView *view)
 
 /* ---- growing ------------------------------------------------------------------- */
 
-/* Gives the set the bytes that it wants before so many hashes, alone behind the closed gate. */
+/* Gives the set the bytes that it needs for this many hashes, alone while the gate is closed. */
 static void
 GiveBytes(SharedDistinctView *view, Size hashes)
 {
 	SharedDistinct *shared = view->shared;
 	Size bytes;
 
-	/* those of the scan before */
+	/* free the blocks of the previous scan */
 	if (view->set.blocks() == 0)
 	{
 		while (shared->blocks > 0)
@@ -164,7 +170,7 @@ WaitUntilOpen(SharedDistinctView *view)
 	ConditionVariableCancelSleep();
 }
 
-/* Makes room, or waits for the process that does. Returns as TestAndAddShared(). */
+/* Makes room, or waits for the process that does. Returns the same as TestAndAddShared(). */
 static bool
 MakeRoom(SharedDistinctView *view, Size hashes)
 {

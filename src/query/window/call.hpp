@@ -1,6 +1,6 @@
 /*
- * What WindowAgg and the node in its place share of a call of dedup_is_new(...) OVER (...):
- * how the key of a row is hashed, and how the filter of a partition starts.
+ * The common part of WindowAgg's function and of our node for a call of dedup_is_new(...) OVER
+ * (...): how the key of a row is hashed, and how the filter of a partition is started.
  */
 #ifndef STREAMDEDUP_QUERY_WINDOW_CALL_HPP
 #define STREAMDEDUP_QUERY_WINDOW_CALL_HPP
@@ -13,26 +13,26 @@ struct WindowCall
 {
 	bool with_prototype;
 	KeyPlan *keys;
-	NullableDatum *columns; /* of the row in hand */
+	NullableDatum *columns; /* of the current row */
 	bool has_default;
 	dedup::Shape default_shape;
 	bool warned;
 };
 
 /*
- * Makes the plan for the keys, by the types of the call's arguments: `fcinfo` needs flinfo
- * with fn_expr, and nargs. An error (42883) if a type has no hash function.
+ * Makes the plan for the keys from the types of the call's arguments. `fcinfo` needs nargs, and
+ * flinfo with fn_expr. Raises an error (42883) if a type has no hash function.
  */
 extern void PrepareWindowCall(WindowCall *call, FunctionCallInfo fcinfo, bool with_prototype);
 
 /*
- * Starts the filter of a partition, which lives in `context`. `prototype` is that of the
- * partition's first row, and is not looked at if the call has none.
+ * Starts the filter of a partition in `context`. `prototype` is that of the partition's first row.
+ * It is ignored if the call has no prototype.
  */
 extern void StartOwnFilter(WindowCall *call, OwnFilter *own, MemoryContext context,
 						   const NullableDatum *prototype);
 
-/* Hashes the key in call->columns. What that allocates is in the current context. */
+/* Hashes the key in call->columns. Allocates in the current context. */
 static pg_attribute_always_inline uint64
 HashCallKey(WindowCall *call, const OwnFilter *own)
 {

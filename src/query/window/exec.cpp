@@ -1,13 +1,13 @@
 /*
  * The executor's side of the node for dedup_is_new(...) OVER (...).
  *
- * Rows come out in the order in which they come in, each with what the functions answer of
- * it. While the filters of a partition fit a cache the node goes row by row, as WindowAgg
- * does. After that it reads rows in batches, so that the cache misses of their keys overlap:
- * a LIMIT then reads up to BATCH - 1 rows more than it needs.
+ * Rows are returned in the order in which they are read, each with the results of the functions.
+ * While the filters of a partition fit into a cache, the node works row by row, as WindowAgg does.
+ * After that it reads rows in batches, so that the cache misses of their keys overlap. A LIMIT then
+ * reads up to BATCH - 1 rows more than it needs.
  *
- * What a row raises is raised when it is asked for, but for what comes from reading it and
- * from hashing its key.
+ * Errors and warnings of a row are raised when the row is requested, except for errors from reading
+ * the row and from hashing its key.
  */
 #include "pg/row_batch.hpp"
 #include "query/window/call.hpp"
@@ -27,7 +27,7 @@ extern "C" {
 namespace
 {
 
-/* From filters of this size on rows are read in batches. */
+/* Rows are read in batches when the filters have at least this size. */
 constexpr Size BATCH_FROM_BYTES = 256 * 1024;
 
 struct Argument
@@ -40,7 +40,7 @@ struct Argument
 struct Function
 {
 	WindowKind kind;
-	bool drops[2]; /* by the node's filter, rows with seen = 0 and 1 */
+	bool drops[2]; /* the node drops rows with seen = 0, or with seen = 1 */
 	Node *expr;    /* the call */
 	FmgrInfo info;
 	int argument_count;
@@ -50,11 +50,11 @@ struct Function
 	WindowCall call;
 	bool prepared;
 
-	/* of the partition in hand */
+	/* of the current partition */
 	bool started;
 	OwnFilter own;
 
-	/* of the batch in hand */
+	/* of the current batch */
 	uint64 hashes[BATCH];
 	uint8 seen[BATCH];
 };
@@ -67,17 +67,18 @@ struct WindowState
 	WindowPlanFields plan;
 	int function_count;
 	Function *functions;
-	ExprContext *input_context; /* for arguments, and for comparing partitions */
-	AttrNumber last_column;     /* of arguments: rows are taken apart up to here */
+	ExprContext *input_context; /* for arguments, and to compare partitions */
+	AttrNumber last_column;     /* of arguments: rows are deformed up to this column */
 
 	/* partitions */
-	ExprState *same_partition; /* NULL: there is one */
-	TupleTableSlot *first;     /* row of the partition; or of the next, if that is pending */
+	ExprState *same_partition; /* NULL: there is only one partition */
+	/* a row of the partition; of the next partition, if that is pending */
+	TupleTableSlot *first;
 	bool pending;
 	bool started;
 	bool done; /* the input has no more rows */
 	MemoryContext partition;
-	int64 number; /* of the row that was returned last, in its partition */
+	int64 number; /* number of the last returned row in its partition */
 
 	/* the batch in hand */
 	RowBatch rows;
@@ -86,14 +87,14 @@ struct WindowState
 	int next;
 
 	uint64 partitions;
-	Size memory; /* of all filters, at most */
+	Size memory; /* most bytes of all filters */
 };
 
 } /* namespace */
 
 /* ---- keys --------------------------------------------------------------------- */
 
-/* The row's columns are taken apart up to last_column. */
+/* The row's columns must be deformed up to last_column. */
 static inline NullableDatum
 Evaluate(WindowState *state, const Argument *argument, TupleTableSlot *row)
 {
@@ -110,7 +111,7 @@ Evaluate(WindowState *state, const Argument *argument, TupleTableSlot *row)
 	return result;
 }
 
-/* Types without a hash function are an error of the first row, as in WindowAgg. */
+/* As in WindowAgg, a type without a hash function raises an error at the first row. */
 static void
 PrepareFunction(Function *function)
 {
@@ -137,7 +138,7 @@ StartFunction(WindowState *state, Function *function, TupleTableSlot *row)
 	function->started = true;
 }
 
-/* In input_context, which the caller has reset for the row. */
+/* Allocates in input_context, which the caller has reset for this row. */
 static inline uint64
 HashRow(WindowState *state, Function *function, TupleTableSlot *row)
 {
@@ -148,7 +149,7 @@ HashRow(WindowState *state, Function *function, TupleTableSlot *row)
 	return HashCallKey(&function->call, &function->own);
 }
 
-/* Tests one key, and says what there is to say about it. */
+/* Tests one key, and raises its warnings. */
 static void
 TestOne(WindowState *state, Function *function, int i)
 {
@@ -173,7 +174,7 @@ StartPartition(WindowState *state)
 	state->partitions++;
 }
 
-/* Returns the next row of the input if it is in the partition in hand, or NULL. */
+/* Returns the next row of the input if it is in the current partition, or NULL. */
 static TupleTableSlot *
 NextRowOfPartition(WindowState *state)
 {
@@ -203,7 +204,7 @@ NextRowOfPartition(WindowState *state)
 	return NULL;
 }
 
-/* Returns the next row, of whatever partition, or NULL. */
+/* Returns the next row, of any partition, or NULL. */
 static TupleTableSlot *
 NextRow(WindowState *state)
 {
@@ -216,7 +217,7 @@ NextRow(WindowState *state)
 	return state->first;
 }
 
-/* Tests a row by itself, function by function, as WindowAgg does. */
+/* Tests a single row, function by function, as WindowAgg does. */
 static void
 TestRow(WindowState *state, TupleTableSlot *row)
 {
@@ -239,7 +240,7 @@ TestRow(WindowState *state, TupleTableSlot *row)
 	MemoryContextSwitchTo(old);
 }
 
-/* Reads the next rows of the partition, as many as there are up to BATCH. */
+/* Reads the next rows of the partition, up to BATCH. */
 static void
 FillBatch(WindowState *state)
 {
@@ -253,7 +254,10 @@ FillBatch(WindowState *state)
 
 		if (row == NULL)
 			break;
-		/* First the hashes: the copy takes over what is taken apart of some kinds only. */
+		/*
+		 * The hashes are computed first: for some slot types, the copy also takes over the deformed
+		 * columns.
+		 */
 		slot_getsomeattrs(row, state->last_column);
 		ResetExprContext(state->input_context);
 		old = MemoryContextSwitchTo(state->input_context->ecxt_per_tuple_memory);
@@ -276,7 +280,10 @@ EmptyBatch(WindowState *state)
 	state->filled = state->next = state->tested = 0;
 }
 
-/* Tests the keys of the batch: all of them, or the next one if that may speak. */
+/*
+ * Tests the keys of the batch: all of them, or only the next one if it may raise an error or a
+ * warning.
+ */
 static void
 TestBatch(WindowState *state)
 {
@@ -324,7 +331,7 @@ FilterBytes(WindowState *state)
 	return bytes;
 }
 
-/* Returns whether the node's filter lets a row pass, of this place in the batch. */
+/* Returns whether the node's filter passes the row at this place in the batch. */
 static inline bool
 Passes(const WindowState *state, int i)
 {
@@ -334,7 +341,7 @@ Passes(const WindowState *state, int i)
 	return true;
 }
 
-/* The row as the plan above wants it. */
+/* Returns the row in the form that the plan above expects. */
 static TupleTableSlot *
 PassRow(WindowState *state, TupleTableSlot *row, int i)
 {
@@ -365,7 +372,7 @@ ExecWindow(CustomScanState *css)
 {
 	WindowState *state = (WindowState *) css;
 
-	/* of the row that was returned last; rows that do not pass leave nothing there */
+	/* memory of the last returned row; rows that do not pass allocate nothing there */
 	ResetExprContext(css->ss.ps.ps_ExprContext);
 	for (;;)
 	{
@@ -405,7 +412,7 @@ ExecWindow(CustomScanState *css)
 
 /* ---- the node --------------------------------------------------------------------- */
 
-/* As WindowAgg does. */
+/* Checks permissions as WindowAgg does. */
 static void
 CheckMayExecute(Oid function)
 {
@@ -416,7 +423,10 @@ CheckMayExecute(Oid function)
 	InvokeFunctionExecuteHook(function);
 }
 
-/* Which rows the conditions of the plan let pass: plan.cpp moves no others into it. */
+/*
+ * Reads which rows the conditions of the plan pass. plan.cpp moves only such conditions into the
+ * plan.
+ */
 static void
 ReadConditions(WindowState *state, const List *conditions)
 {
@@ -435,7 +445,7 @@ ReadConditions(WindowState *state, const List *conditions)
 static void
 BeginFunctions(WindowState *state, const CustomScan *plan)
 {
-	int next = 0; /* of custom_exprs */
+	int next = 0; /* index into custom_exprs */
 
 	state->function_count = list_length(state->plan.kinds);
 	state->functions = (Function *) palloc0(sizeof(Function) * state->function_count);
@@ -505,7 +515,7 @@ BeginWindow(CustomScanState *css, EState *estate, int eflags)
 	state->input = outerPlanState(css) = ExecInitNode(outerPlan(plan), estate, eflags);
 	state->input_context = CreateExprContext(estate);
 
-	/* Arguments are evaluated over rows of the input, not over those that are returned. */
+	/* Arguments are evaluated over rows of the input, not over returned rows. */
 	desc = ExecGetResultType(state->input);
 	ops = ExecGetResultSlotOps(state->input, &fixed);
 	css->ss.ps.scandesc = desc;

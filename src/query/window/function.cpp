@@ -1,11 +1,11 @@
 /*
- * dedup_is_new([prototype,] key...) OVER (...): whether the row's key is new in its
+ * dedup_is_new([prototype,] key...) OVER (...): returns whether the row's key is new in its
  * partition.
  *
- * A true window function: WindowAgg calls it once a row in the window's order, so peers
- * are told apart, and it reads the current row only, so the rows behind it are
- * given back as it goes. The filter lives in the partition's memory. Where the library
- * is loaded when a query is planned, a node of ours does the same (plan.cpp, exec.cpp).
+ * This is a true window function. WindowAgg calls it once for each row in the window's order, so
+ * peers get different results. It reads only the current row, so WindowAgg can release the rows
+ * before it. The filter is in the partition's memory. If the library is loaded when a query is
+ * planned, our own node does the same (plan.cpp, exec.cpp).
  */
 #include "query/window/call.hpp"
 
@@ -16,7 +16,7 @@ extern "C" {
 namespace
 {
 
-/* What a partition keeps; zeroed by the server at its start. */
+/* The data of a partition. The server zeroes it at the start of the partition. */
 struct PartitionState
 {
 	bool started;
@@ -36,7 +36,7 @@ IsNew(FunctionCallInfo fcinfo, bool with_prototype)
 	uint64 hash;
 	bool is_new;
 
-	/* CREATE OPERATOR takes a window function, and an operator is called as a plain one. */
+	/* CREATE OPERATOR accepts a window function, and an operator is called as a plain function. */
 	if (!WindowObjectIsValid(window))
 		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
 						errmsg("window function %s called outside of a window", "dedup_is_new"),
@@ -84,7 +84,7 @@ DEDUP_FUNCTION(dedup_is_new)
 /*
  * dedup_is_new(prototype dedup_filter, VARIADIC key "any") returns boolean
  *
- * The prototype of a partition's first row counts.
+ * The prototype of a partition's first row is used.
  */
 DEDUP_FUNCTION(dedup_is_new_prototype)
 {

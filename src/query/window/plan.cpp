@@ -1,14 +1,14 @@
 /*
- * The planner's side of the node for dedup_is_new(...) OVER (...): where it takes the place
- * of WindowAgg, its plan, and the conditions that move into it.
+ * The planner's side of the node for dedup_is_new(...) OVER (...): the windows where it replaces
+ * WindowAgg, its plan, and the conditions that move into it.
  *
- * It does what WindowAgg does, in less time, wherever it may be, so paths of WindowAgg are
- * replaced and not competed with.
+ * The node does what WindowAgg does, in less time, wherever it is possible. So paths of WindowAgg
+ * are replaced, without comparing costs.
  *
- * A plan is finished when the planner is done with it. Until then the server looks the
- * functions up by equal(), and they have to be the WindowFuncs that they were. After that
- * they would be in the way: EXPLAIN of 18 looks for the WindowAgg that they belong to. So
- * only plans that our planner's hook will see at last get the node.
+ * A plan is finished when the planner is done with it. Until then the server looks the functions up
+ * by equal(), so they must remain the WindowFuncs that they were. After that they must be replaced,
+ * because EXPLAIN of PostgreSQL 18 looks for the WindowAgg that they belong to. So the node is only
+ * used in plans that our planner's hook sees last.
  */
 #include "query/window/window.hpp"
 
@@ -36,7 +36,7 @@ extern "C" {
 static create_upper_paths_hook_type previous_upper_paths_hook = NULL;
 static planner_hook_type previous_planner = NULL;
 
-/* The statement in hand, and whether its plan has the node. */
+/* The current statement, and whether its plan has the node. */
 static const Query *planned = NULL;
 static bool has_node = false;
 
@@ -67,7 +67,7 @@ UnpackWindowPlan(const List *custom_private, WindowPlanFields *fields)
 
 /* ---- which windows ------------------------------------------------------------ */
 
-/* Returns whether the function is one that the node knows. */
+/* Returns whether the function is one that the node supports. */
 static bool
 KindOf(const WindowFunc *call, WindowKind *kind)
 {
@@ -109,9 +109,9 @@ WindowFuncsOf(const PathTarget *target)
 }
 
 /*
- * Returns whether the functions are dedup_is_new(), at least one, and row_number(). Arguments
- * that are volatile are evaluated where the server does; those with sub-selects are not worth
- * the trouble.
+ * Returns whether the functions are dedup_is_new(), at least one, and row_number(). Volatile
+ * arguments are evaluated where the server evaluates them. Arguments with sub-selects are not
+ * supported.
  */
 static bool
 AreOurs(const List *functions)
@@ -134,8 +134,8 @@ AreOurs(const List *functions)
 }
 
 /*
- * Returns whether WindowAgg does nothing for this window but call functions. Neither of the
- * functions looks at its frame. The offset of a frame is checked by WindowAgg.
+ * Returns whether WindowAgg only calls functions for this window. Neither of the functions uses its
+ * frame. WindowAgg checks the offset of a frame.
  */
 static bool
 OnlyCalls(const WindowAggPath *path)
@@ -146,9 +146,8 @@ OnlyCalls(const WindowAggPath *path)
 }
 
 /*
- * Returns the input of a stack of WindowAggs that the node can take the place of, or NULL. No
- * sort lies between them, so all functions see the rows in one order, and they have the same
- * partitions.
+ * Returns the input of a stack of WindowAggs that the node can replace, or NULL. There is no sort
+ * between them, so all functions see the rows in one order, and they have the same partitions.
  */
 static Path *
 InputOfWindows(Path *top)
@@ -167,7 +166,7 @@ InputOfWindows(Path *top)
 			return NULL;
 		path = window->subpath;
 	}
-	/* Of two columns of one volatile expression the server would find either. */
+	/* If two columns have the same volatile expression, the server could find the wrong one. */
 	if (WindowFuncsOf(path->pathtarget) != NIL ||
 		contain_volatile_functions((Node *) path->pathtarget->exprs))
 		return NULL;
@@ -177,9 +176,9 @@ InputOfWindows(Path *top)
 /* ---- reading ahead -------------------------------------------------------------- */
 
 /*
- * Returns whether rows may be read before they are asked for: nobody can tell that they were,
- * unless an error does. Not if what makes them has side effects. Functions in the select list
- * run above the node.
+ * Returns whether rows may be read before they are requested. This cannot be noticed, except by an
+ * error, unless producing the rows has side effects. Functions in the select list run above the
+ * node.
  */
 static bool
 MayReadAhead(PlannerInfo *root)
@@ -212,7 +211,7 @@ static const CustomPathMethods PathMethods = {
 	.ReparameterizeCustomPathByChild = NULL,
 };
 
-/* Over WindowAgg's input; half of its time is the tuplestore's. */
+/* Makes a path over WindowAgg's input. Half of WindowAgg's time is for the tuplestore. */
 static Path *
 MakeWindowPath(const WindowAggPath *replaced, Path *input, List *functions, bool read_ahead)
 {
@@ -230,7 +229,10 @@ MakeWindowPath(const WindowAggPath *replaced, Path *input, List *functions, bool
 	return (Path *) path;
 }
 
-/* The planner's own root of the statement in hand, as PlanStatement() was given it. */
+/*
+ * Returns whether this is the planner's own root for the current statement, which PlanStatement()
+ * was given.
+ */
 static bool
 WillBeFinished(const PlannerInfo *root)
 {
@@ -333,7 +335,9 @@ IsWindowNode(const Plan *plan)
 		   ((const CustomScan *) plan)->methods == &WindowScanMethods;
 }
 
-/* The functions as plain calls: those can be shown without the window that they belong to. */
+/*
+ * Replaces the functions by plain calls, which can be shown without the window that they belong to.
+ */
 static void
 ShowFunctions(CustomScan *scan)
 {
@@ -355,9 +359,9 @@ ShowFunctions(CustomScan *scan)
 }
 
 /*
- * Returns the column of the node's scan tuple if a condition of a subquery scan above it
- * says no more than that one of our functions has called the key new, or not new. Such a
- * condition can be evaluated before all others: it fails for no row and shows nothing.
+ * Returns a column of the node's scan tuple if a condition of a subquery scan above it only checks
+ * that one of our functions returned true, or returned false. Such a condition can be evaluated
+ * before all others: it raises no error and reveals nothing.
  */
 static Var *
 FunctionAsked(const Node *condition, Index relation, const CustomScan *node,
@@ -380,7 +384,7 @@ FunctionAsked(const Node *condition, Index relation, const CustomScan *node,
 	return (Var *) entry->expr;
 }
 
-/* In a finished plan, where sub-selects are SubPlans, or Params if they run once. */
+/* For finished plans, where sub-selects are SubPlans, or Params if they run once. */
 static bool
 HasSubSelect(Node *node, void *context)
 {
@@ -392,9 +396,9 @@ HasSubSelect(Node *node, void *context)
 }
 
 /*
- * Returns whether nobody can tell that the select list of a node was not evaluated. What a
- * sub-select does cannot be seen in its expression; if one of the statement has side effects, so
- * may it.
+ * Returns whether it cannot be noticed that the select list of a node was not evaluated. The
+ * expression does not show what a sub-select does. So if a sub-select of the statement has side
+ * effects, the result is false.
  */
 static bool
 MaySkipRows(const CustomScan *node, const WindowPlanFields *fields)

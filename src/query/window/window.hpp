@@ -1,11 +1,11 @@
 /*
- * dedup_is_new(...) OVER (...) through a node of ours in the place of WindowAgg: rows in,
- * rows out, without a tuplestore.
+ * dedup_is_new(...) OVER (...) through a node of ours in the place of WindowAgg. It passes rows on
+ * without a tuplestore.
  *
  *   function.cpp   the function, as WindowAgg calls it
- *   call.cpp       what the function and the node share
- *   plan.cpp       where the node takes the place of WindowAgg, and its plan
- *   exec.cpp       runs it
+ *   call.cpp       the common part of the function and the node
+ *   plan.cpp       where the node replaces WindowAgg, and its plan
+ *   exec.cpp       runs the plan
  */
 #ifndef STREAMDEDUP_QUERY_WINDOW_WINDOW_HPP
 #define STREAMDEDUP_QUERY_WINDOW_WINDOW_HPP
@@ -26,10 +26,10 @@ enum class WindowKind
 };
 
 /*
- * What a plan holds in custom_private: plain lists, since plans are copied.
+ * The contents of a plan's custom_private. These are plain lists, because plans are copied.
  *
- * The tuple that the node scans is the row of its input, and behind it a column for each
- * function. The arguments of all functions are in custom_exprs, one after the other.
+ * The tuple that the node scans is the row of its input, followed by a column for each function.
+ * The arguments of all functions are in custom_exprs, one after the other.
  */
 struct WindowPlanFields
 {
@@ -38,7 +38,7 @@ struct WindowPlanFields
 	List *partition_columns;    /* numbers of the columns in the input's row */
 	List *partition_operators;  /* their equality operators */
 	List *partition_collations; /* their collations */
-	bool read_ahead;            /* rows may be read before they are asked for */
+	bool read_ahead;            /* rows may be read before they are requested */
 };
 
 extern List *PackWindowPlan(const WindowPlanFields *fields);
@@ -47,7 +47,7 @@ extern void UnpackWindowPlan(const List *custom_private, WindowPlanFields *field
 /* Makes the node's state; for plan.cpp. */
 extern const CustomScanMethods WindowScanMethods;
 
-/* The number of the function that a Var of the node's scan tuple is of, or -1. */
+/* Returns the number of the function to which a Var of the node's scan tuple belongs, or -1. */
 static inline int
 FunctionOfVar(const WindowPlanFields *fields, const Var *column)
 {
