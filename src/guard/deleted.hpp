@@ -1,4 +1,4 @@
-/* Rows that go: those that this transaction deletes, and those that free their keys. */
+/* Rows that this transaction deletes, and rows that free their keys. */
 #ifndef STREAMDEDUP_GUARD_DELETED_HPP
 #define STREAMDEDUP_GUARD_DELETED_HPP
 
@@ -24,19 +24,19 @@ DeletedKeyOf(Oid filter, uint64 hash)
 }
 
 /*
- * A row that this transaction deletes from a guarded table may be inserted again: its key
- * is no duplicate then, once for each deleted row. `deleted` is the subtransaction that
- * deleted it. `awaited`: AskDeletedRow() is called for it; `own`: this transaction has inserted
- * it, so it may have come in place of another one; `in_window`: HasKeyInWindow(). May write to a
- * temporary file.
+ * Notes a row that this transaction deletes from a guarded table. The transaction may insert the
+ * key again, once for each deleted row; the new row is not a duplicate. `deleted` is the
+ * subtransaction that deleted the row. `awaited`: AskDeletedRow() will be called for the row.
+ * `own`: this transaction has inserted the row, so the row may have replaced another deleted row.
+ * `in_window` is the result of HasKeyInWindow(). May write to a temporary file.
  */
 extern void NoteDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted, bool awaited = false,
 						   bool own = false, bool in_window = false);
 
 /*
- * Checks a deleted row when the statement that deleted it is over. Returns true if it, or another
- * deleted row of its key, was inserted again; then the note is removed. Otherwise the key is free,
- * and DropDeletedRow() must remove the note when it is not needed any more.
+ * Checks a deleted row when the statement that deleted it has ended. Returns true and removes the
+ * note if this row, or another deleted row with the same key, was inserted again. Otherwise the key
+ * is free, and DropDeletedRow() must remove the note when the note is not needed any more.
  */
 extern bool AskDeletedRow(Oid filter, uint64 hash);
 extern void DropDeletedRow(Oid filter, uint64 hash);
@@ -47,22 +47,22 @@ struct DeletedRowUse
 	uint64 key;
 	SubTransactionId deleted;
 	SubTransactionId used;
-	bool in_window; /* as it was noted */
+	bool in_window; /* the argument of NoteDeletedRow() */
 };
 
-/* Uses up one deleted row of this key, for this subtransaction. Returns false if there is none. */
+/* Uses one deleted row with this key, for this subtransaction. Returns false if there is none. */
 extern bool UseDeletedRow(Oid filter, uint64 hash, DeletedRowUse *use);
 
 /* Makes the deleted row usable again, because the row that used it was not inserted. */
 extern void ReturnDeletedRow(const DeletedRowUse &use);
 
 /*
- * Takes a note back because the row was not deleted after all. Has no effect if the row was
- * inserted again already.
+ * Removes the note of a row that was not deleted in the end. Has no effect if the deleted row was
+ * used already.
  */
 extern void RevokeDeletedRow(Oid filter, uint64 hash, SubTransactionId deleted);
 
-/* Announces that rows that this subtransaction has deleted may be noted later. */
+/* Declares that rows that this subtransaction has deleted may be noted later. */
 extern void KeepDeletedRowsOf(SubTransactionId id);
 
 /*
@@ -72,7 +72,7 @@ extern void DeletedRowsSubtransactionBegins(int level);
 extern void DeletedRowsSubtransactionCommits(int level);
 extern void DeletedRowsSubtransactionAborts(int level, SubTransactionId id,
 											SubTransactionId parent);
-/* `close`: closes the files, too; otherwise the end of the transaction closes them. */
+/* `close`: also closes the files. If false, the server closes them at the end of transaction. */
 extern void ForgetDeletedRows(bool close);
 
 /* ---- rows that free their keys (freed.cpp) ------------------------------------- */
@@ -83,37 +83,47 @@ extern void GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger);
 /* Called by the trigger AFTER TRUNCATE of a guard. */
 extern void GuardTruncated(const TriggerData *trigger);
 
-/* Whether a guard by times frees the keys of its rows, and a row is in the window. */
+/*
+ * Returns whether the guard frees keys that count from the times of their rows, and the row with
+ * this key is in the window.
+ */
 extern bool HasKeyInWindow(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key);
 
-/* Frees the key of a row that goes. Returns whether the filter had it. */
+/* Frees the key of a deleted or updated row. Returns whether the filter had the key. */
 extern bool ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
 						  uint64 hash);
 
-/* A row that keeps its key has another time now: the key does not count from a later one. */
+/*
+ * Called when an UPDATE changes the time of a row, but not its key. If the new time is earlier, the
+ * key then counts from the new time.
+ */
 extern void MoveKeyInTime(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &old_key,
 						  const GuardKey &key, uint64 hash);
 
-/* The same for one that is inserted in place of a deleted one. `added`: its key was not known. */
+/*
+ * Does the same for a row that is inserted in place of a deleted row. `added`: the filter has
+ * returned LiveAnswer::New for the key.
+ */
 extern void ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key,
 							  uint64 hash, bool added, const DeletedRowUse &use);
 
-/* Whether a guard of another table uses a filter, too. */
+/* Returns whether the guard of a table other than `guarded` uses the filter. */
 extern bool IsSharedFilter(Oid filter, Oid guarded);
 
 /*
- * Returns whether the running TRUNCATE removes all rows of the table for which dedup_guard() was
- * called, so that the filter is emptied.
+ * Returns whether the current TRUNCATE removes all rows of the table for which dedup_guard() was
+ * called. Then the filter is emptied.
  */
 extern bool TruncateEmptiesFilter(const GuardPlan *plan);
 
 /*
- * Empties the filter of a guard whose table this transaction has truncated as a whole. Returns
- * false if there are rows, or if others use the table or the filter.
+ * Empties the filter of a guard if this transaction has truncated the whole table. Returns false
+ * and does nothing if the table has rows, if this transaction does not hold AccessExclusiveLock on
+ * it, if its rows do not free their keys, or if another table uses the filter.
  */
 extern bool EmptyFilterOf(const GuardPlan *plan);
 
-/* Raises the NOTICE that a filter keeps the keys of rows that a whole table has lost. */
+/* Raises the NOTICE that the filter still has the keys of a table whose rows are all removed. */
 extern void NoticeKeptKeys(Oid table, Oid filter);
 
 /* Called at the end of a transaction. */

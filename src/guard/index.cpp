@@ -1,15 +1,15 @@
 /*
- * The index access method streamdedup_guard: an index that holds nothing.
+ * The index access method streamdedup_guard: an index that stores nothing.
  *
- * The server inserts into a table's indexes right after the row itself, before the
- * next row's BEFORE triggers: the one moment at which an extension learns that a row
- * that a BEFORE trigger let pass did land. The index is on the key columns, so that
- * an UPDATE that changes the key is never a HOT update, which would go without it.
+ * The server inserts into the indexes of a table right after it has inserted the row, and before
+ * it fires the BEFORE triggers of the next row. Only at this moment can an extension see that a
+ * row was inserted after its BEFORE triggers had returned it. The index is on the key columns, so
+ * an UPDATE that changes the key is never a HOT update. A HOT update would not call the index.
  *
- * It is built anew when its table is truncated, which tells the guard of that, too.
+ * The server builds the index again when the table is truncated. So the guard also sees TRUNCATE.
  *
- * No page is written or read. The planner cannot use it: it has no scans. Its operator
- * class takes every type, since it compares nothing.
+ * The index reads and writes no pages. The planner cannot use the index, because it has no scans.
+ * The operator class accepts every type, because it compares nothing.
  */
 #include "guard/guard.hpp"
 
@@ -42,7 +42,7 @@ GuardBuild(Relation heap, Relation index, IndexInfo *info)
 	ExactGuardIndexBuilt(heap, index);
 	GuardIndexBuilt(heap);
 
-	/* A negative count of rows leaves the table's statistics as they are. */
+	/* A negative count of rows does not change the table's statistics. */
 	result = (IndexBuildResult *) palloc(sizeof(IndexBuildResult));
 	result->heap_tuples = -1;
 	result->index_tuples = 0;
@@ -75,7 +75,7 @@ GuardVacuumCleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	return NULL;
 }
 
-/* Never asked, since there are no scans to plan. */
+/* Never called, because there are no scans to plan. */
 static void
 GuardCostEstimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup, Cost *total,
 				  Selectivity *selectivity, double *correlation, double *pages)
@@ -127,7 +127,7 @@ GuardEndScan(IndexScanDesc scan)
 /*
  * dedup_guard_handler(internal) returns index_am_handler
  *
- * What is not named here is off, in every version of the server.
+ * The properties that are not set here are off in every version of the server.
  */
 DEDUP_FUNCTION(dedup_guard_handler)
 {
