@@ -1,18 +1,19 @@
 /*
- * Guards whose rows free their keys when they go: on_delete => 'forget'.
+ * Guards with on_delete => 'forget': rows free their keys when they are deleted.
  *
- * The trigger AFTER DELETE OR UPDATE forgets the key of a row that is gone, or has another key
- * or none now. It fires at the end of the statement, when no later trigger can keep the row
- * any more, and when it is known whether the same statement has inserted the row again: then
- * the note that the trigger BEFORE DELETE made (deleted.cpp) is used. A row that another
- * statement of the transaction inserts finds its key free.
+ * The AFTER DELETE OR UPDATE trigger forgets the key of a row that was deleted, or that an UPDATE
+ * has left with another key or without a key. The trigger fires at the end of the statement. Then
+ * no later trigger can prevent the deletion. It is also known whether the same statement has
+ * inserted the row again, because that uses the note of the BEFORE DELETE trigger (deleted.cpp).
+ * For later statements of the transaction the key is free.
  *
- * No DELETE fails or waits for this. What cannot be forgotten, since another transaction has
- * the key in flight, stays noted: this transaction may insert the row again.
+ * A DELETE never fails and never waits because of the filter. If another transaction has the key
+ * in flight, the key cannot be forgotten. Then the note is kept, so this transaction may insert
+ * the row again.
  *
- * TRUNCATE fires no triggers for rows. It empties the filter with the table, if that is the
- * whole table and the only one that the filter guards. Partition by partition, as a worker that
- * applies changes truncates a table, it does so before the next row or at the commit.
+ * TRUNCATE fires no row triggers. It also empties the filter if it truncates the whole table, and
+ * no other table uses the filter. A logical replication worker truncates a table partition by
+ * partition. Then the filter is emptied before the next row or at the commit.
  */
 #include "guard/row_key.hpp"
 #include "guard/truncation.hpp"
@@ -32,7 +33,7 @@ extern "C" {
 namespace
 {
 
-/* What is kept of a table's guard for its rows. */
+/* The data that is kept for the guard of a table. */
 struct FreeingGuard
 {
 	const GuardPlan *plan;
@@ -44,9 +45,9 @@ struct FreeingGuard
 } /* namespace */
 
 /*
- * The server makes the state of a trigger anew whenever events of another table come between,
- * as they do for the rows of partitions, and frees it never. So there is one for the
- * transaction, in TopTransactionContext.
+ * All FreeingGuards of the transaction, in TopTransactionContext. They are not in the state of the
+ * trigger, because the server makes a new state whenever the events change from one table to
+ * another, as with rows of several partitions, and does not free the old state.
  */
 static List *freeing = NIL;
 
@@ -75,7 +76,7 @@ FreeingGuardOf(const GuardPlan *plan)
 	return guard;
 }
 
-/* The plan of a guard that may forget keys; NULL if it is not valid. */
+/* Returns the plan of a guard that may forget keys, or NULL if the guard is not valid. */
 static const GuardPlan *
 ForgettingPlan(const TriggerData *trigger)
 {
@@ -90,19 +91,21 @@ ForgettingPlan(const TriggerData *trigger)
 /* ---- times -------------------------------------------------------------------------- */
 
 /*
- * A row with a time counts from it, or from an earlier one: that of its insertion if its time was
- * ahead of the clock then, or the one before an UPDATE. When it goes it frees the last sight of its
- * key that is not later than itself. So there are never more sights of a key from some generation
- * on than rows, and none without a row by which it can be explained; and later rows with the same
- * key, for which this one was too old to matter, keep theirs. The clock plays no part in that, as
- * it plays none when rows are judged. Nor does the window: what has expired, and is there still,
- * makes late rows duplicates.
+ * The key of a row with a time counts from this time, or from an earlier time. There are two cases
+ * with an earlier time. A row whose time was in the future counts from its insertion. A row whose
+ * time was updated to a later time counts from its old time.
  *
- * Where keys count from their last sight, the sights of this row's duplicates and those of a later
- * row cannot be told apart: all go, so that no row is lost.
+ * A deleted row frees the last sight of its key that is not later than the row. So from any
+ * generation on, a key never has more sights than rows, and each sight belongs to a row. Later rows
+ * with the same key, for which the deleted row was too old to matter, keep their sights. The clock
+ * does not matter for this, as it does not matter when a row is tested. The window does not matter
+ * either: a sight that has expired, but is still stored, makes late rows duplicates.
+ *
+ * If the window renews keys, the sights of a row's duplicates look the same as the sights of a
+ * later row. All of them are removed, so that no row is lost.
  */
 
-/* Whether a guard frees keys that count from the times of their rows. */
+/* Returns whether a guard frees keys that count from the times of their rows. */
 static bool
 FreesByTime(const GuardPlan *plan, const LiveFilter &filter)
 {
@@ -110,7 +113,10 @@ FreesByTime(const GuardPlan *plan, const LiveFilter &filter)
 		   !filter.parameters.renew;
 }
 
-/* The last generation that a row can count from; a row without a time can from any. */
+/*
+ * Returns the last generation from which a row can count. A row without a time can count from any
+ * generation.
+ */
 static uint32
 LastGenerationOf(const LiveFilter &filter, const GuardKey &key)
 {
@@ -142,7 +148,10 @@ ReleaseRowKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &k
 	return LiveRelease(filter, hash, sights);
 }
 
-/* Puts the last of those sights of a key under a generation, unless that is out of the window. */
+/*
+ * Removes the last of the given sights of a key. Then puts the key under `generation`, unless this
+ * generation is outside the window.
+ */
 static void
 MoveSight(const LiveFilter &filter, uint64 hash, const LiveSights &sights, uint32 generation)
 {
@@ -177,7 +186,7 @@ ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKe
 	if (!FreesByTime(plan, filter))
 		return;
 	to = LastGenerationOf(filter, key);
-	/* What the deleted row had is too old for the new one. */
+	/* The sight of the deleted row is too old to make the new row a duplicate. */
 	if (added)
 		(void) LiveRelease(filter, hash, {0, LiveWindowStart(Min(to, LiveClock(filter)))});
 	else if (to < PG_UINT32_MAX)
@@ -185,7 +194,7 @@ ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKe
 		const uint32 start = LiveWindowStart(LiveClock(filter));
 		const LiveSights later = {to + 1, PG_UINT32_MAX};
 
-		/* The time of the deleted row is not known any more. */
+		/* The note has no time; it only has `in_window`. */
 		MoveSight(filter, hash,
 				  use.in_window ? LiveSights{Max(later.from, start), later.to}
 								: LiveSights{later.from, Max(start, 1u) - 1},
@@ -195,7 +204,7 @@ ReplaceDeletedKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKe
 
 /* ---- the trigger --------------------------------------------------------------------- */
 
-/* Frees the key of a row that is gone, unless the row was inserted again. */
+/* Frees the key of a deleted or updated row, unless the row was inserted again. */
 static void
 FreeKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, uint64 hash)
 {
@@ -205,7 +214,7 @@ FreeKey(const GuardPlan *plan, const LiveFilter &filter, const GuardKey &key, ui
 		DropDeletedRow(oid, hash);
 }
 
-/* The guard of the table whose trigger is called, or NULL. */
+/* Returns the guard of the table whose trigger is called, or NULL. */
 static FreeingGuard *
 CalledGuard(FunctionCallInfo fcinfo, const TriggerData *trigger)
 {
@@ -233,7 +242,7 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		return;
 	plan = guard->plan;
 	ReadGuardKey(guard->reader, trigger->tg_trigslot, &guard->old_key);
-	/* A row that is marked now has no key of its own any more. */
+	/* If the UPDATE has marked the row, the row does not have a key of its own any more. */
 	stays = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) && !IsMarkedRow(plan, trigger->tg_newslot);
 	if (stays)
 	{
@@ -269,7 +278,9 @@ NoticeKeptKeys(Oid table, Oid filter)
 					 quote_literal_cstr(QualifiedGuardName(filter)))));
 }
 
-/* Runs test(table) over the tables that hold the rows of a guarded one. Returns whether all pass.
+/*
+ * Calls test(table) for the tables that hold the rows of a guarded table. Returns whether it is
+ * true for all of them.
  */
 template <typename Test>
 static bool
@@ -295,13 +306,16 @@ TruncateEmptiesFilter(const GuardPlan *plan)
 		   });
 }
 
-/* Empties a filter as TRUNCATE does, which the table's owner need not be allowed. */
+/*
+ * Empties a filter as TRUNCATE does. Checks no privileges: the table's owner needs no TRUNCATE
+ * privilege on the filter.
+ */
 static void
 EmptyFilter(Oid filter)
 {
 	Relation rel;
 
-	/* The statement may have emptied it already: TRUNCATE of both. */
+	/* If TRUNCATE names both the table and the filter, the filter may be empty already. */
 	LockRelationOid(filter, AccessExclusiveLock);
 	if (HasNoBlocks(filter))
 		return;
@@ -326,7 +340,10 @@ GuardTruncated(const TriggerData *trigger)
 {
 	const GuardPlan *plan = ForgettingPlan(trigger);
 
-	/* Another trigger may have inserted rows already; it has emptied the filter then. */
+	/*
+	 * Another trigger may have inserted rows already. Then the filter was emptied before the first
+	 * of these rows, and this call does nothing.
+	 */
 	if (plan != NULL && plan->guarded == RelationGetRelid(trigger->tg_relation))
 		(void) EmptyFilterOf(plan);
 }

@@ -1,13 +1,15 @@
 /*
- * Rows that leave the guarded tables with their whole table: it is dropped, or it is detached
- * from its parent. The same transaction may insert them again, as it may those that it deletes.
+ * Rows of a table that is dropped, or detached from its guarded parent. The same transaction may
+ * insert these rows again, like rows that it deletes.
  *
- * In both cases the table's triggers are dropped, and that is the event. Whether the table goes
- * is known later only: dedup_unguard() drops its triggers, too. So a note is made of the table
- * and its file, and costs nothing. If a row of the same filter would be refused later in the
- * transaction, and the table is gone or does not belong to the guarded one any more, its rows
- * are read once, as they were when the triggers were dropped. The file of a table that was
- * dropped, truncated or rewritten stays until the transaction commits.
+ * In both cases the server drops the triggers of the table. This is the event that the guard sees.
+ * dedup_unguard() drops the triggers, too, so it is not known yet whether the table leaves. The
+ * guard only notes the table and its file, which is cheap.
+ *
+ * The rows are read when a later row of the transaction would be refused by the same filter, and
+ * the table was dropped or does not belong to the guarded table any more. They are read once, as
+ * they were when the triggers were dropped. The file of a table that was dropped, truncated or
+ * rewritten exists until the transaction commits.
  */
 #include "guard/inherit.hpp"
 #include "guard/truncation.hpp"
@@ -25,12 +27,13 @@ extern "C" {
 #include "utils/relcache.h"
 }
 
-/* In TopTransactionContext. What TRUNCATE has removed is noted in the same form. */
+/* The notes, in TopTransactionContext. They have the same type as those of truncated tables. */
 static List *left_tables = NIL;
 
 /*
- * The filter under which nothing was there to be read when a row was last refused; or invalid,
- * since some relation has changed. A table can be noted and stay: then each refused row asks.
+ * The filter that had no rows to read when a row was last refused. InvalidOid if any relation has
+ * changed since then. This saves time if a noted table does not leave: without this variable each
+ * refused row would check all notes again.
  */
 static Oid nothing_to_read;
 static bool has_forgotten; /* this transaction has called dedup_forget() */
@@ -103,7 +106,7 @@ NoteLeftTable(Relation heap, const GuardPlan *plan, bool leaves)
 		RelationClose(toast);
 }
 
-/* Notes a table while its guard is whole: before the first of its triggers is dropped. */
+/* Notes a guarded table. Must be called before the first trigger of the guard is dropped. */
 static void
 NoteIfGuarded(Relation heap, bool leaves)
 {
@@ -148,7 +151,7 @@ GuardedTableLeaves(Oid table)
 	RelationClose(heap);
 }
 
-/* Whether a table whose triggers were dropped is gone, or detached from the guarded one. */
+/* Returns whether a noted table was dropped, or was detached from the guarded table. */
 static bool
 HasLeft(const Truncation *left)
 {
@@ -167,7 +170,7 @@ HasLeft(const Truncation *left)
 		has_left = !InheritsFrom(left->heap, guarded);
 	if (has_left)
 	{
-		/* Guarded by itself, it keeps its keys. */
+		/* A table that has a guard with the same filter again keeps its keys. */
 		const GuardPlan *plan = FiringGuard(heap);
 
 		has_left = plan == NULL || plan->clause.filter != left->plan->clause.filter;
@@ -176,7 +179,7 @@ HasLeft(const Truncation *left)
 	return has_left;
 }
 
-/* Whether the table was noted again: then the later note has its rows. */
+/* Returns whether a later note of the same table exists. Then only the later note is used. */
 static bool
 IsNotedLater(const Truncation *left)
 {
@@ -207,7 +210,7 @@ ReadLeftRows(const LiveFilter &filter)
 	{
 		Truncation *left = (Truncation *) lfirst(cell);
 
-		/* If the filter was truncated since, its keys went along. */
+		/* If the filter was truncated after the note, it has no keys of these rows. */
 		if (left->done || left->plan->clause.filter != RelationGetRelid(filter.rel) ||
 			!IsSameFile(left->filter_file, FileNumberOf(filter.rel)) || IsNotedLater(left) ||
 			!HasLeft(left))
