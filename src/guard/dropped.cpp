@@ -1,14 +1,16 @@
 /*
- * A trigger or the index of an exact guard is dropped by hand, not by dedup_unguard(), or CREATE
- * OR REPLACE TRIGGER makes it another one. Rows that come before somebody makes it again would
- * be unknown to the filter, or have other keys, so it does not cover its table from then on.
+ * The event trigger for commands that damage a guard or drop a guarded table.
  *
- * A partition is dropped whose rows would have freed their keys one by one: a NOTICE says that
- * the filter keeps them.
+ * A user can drop a trigger or the index of an exact guard without dedup_unguard(), or replace a
+ * trigger by CREATE OR REPLACE TRIGGER. The filter then misses the keys of later rows, or gets
+ * other keys. So the filter is marked as not covering its table.
  *
- * The extension's event trigger calls us before such a command, so that this also holds in a
- * session that has not loaded the library. It loads the library before DROP SCHEMA, DROP OWNED
- * and ALTER TABLE, too, for which the hook of left.cpp is enough, but for NO INHERIT.
+ * A user can drop a partition of a guard whose rows free their keys one by one. A NOTICE then
+ * reports that the filter still has these keys.
+ *
+ * The event trigger also works in a session that has not loaded the library: the call loads it.
+ * For DROP SCHEMA, DROP OWNED and ALTER TABLE the event trigger only loads the library, because
+ * the hook of left.cpp does the work. The exception is ALTER TABLE ... NO INHERIT.
  */
 #include "guard/inherit.hpp"
 #include "guard/distributed.hpp"
@@ -36,7 +38,7 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-/* The relation that a list of names is, without its last `without` names; or InvalidOid. */
+/* Returns the relation with these names, without the last `without` of them, or InvalidOid. */
 static Oid
 RelationOfNames(List *names, int without)
 {
@@ -45,7 +47,7 @@ RelationOfNames(List *names, int without)
 	return own == NIL ? InvalidOid : RangeVarGetRelid(makeRangeVarFromNameList(own), NoLock, true);
 }
 
-/* The table whose guard a trigger is part of, or InvalidOid. */
+/* Returns `table` if the trigger with this name is part of its guard, or InvalidOid. */
 static Oid
 TableOfTrigger(Oid table, const char *name)
 {
@@ -67,7 +69,7 @@ TableOfTrigger(Oid table, const char *name)
 	return ours ? table : InvalidOid;
 }
 
-/* The table whose guard index an index is, or InvalidOid. */
+/* Returns the table of a guard index, or InvalidOid if the index is not a guard index. */
 static Oid
 TableOfIndex(List *names)
 {
@@ -85,7 +87,7 @@ TableOfIndex(List *names)
 	return ours ? IndexGetRelation(index, true) : InvalidOid;
 }
 
-/* Whether the user may drop a relation or its index: he owns it, or the schema it is in. */
+/* Returns whether the user may drop a relation or its index: owns the relation or its schema. */
 static bool
 MayDrop(Oid relid)
 {
@@ -96,7 +98,10 @@ MayDrop(Oid relid)
 	return OidIsValid(schema) && OWNS_SCHEMA(schema, GetUserId());
 }
 
-/* Whether a table and its partitions have no rows, nor had any when they were vacuumed last. */
+/*
+ * Returns whether the files of a table and its partitions are empty. A file with only deleted rows
+ * is not empty before VACUUM truncates it.
+ */
 static bool
 HasNoRows(Oid table)
 {
@@ -110,7 +115,10 @@ HasNoRows(Oid table)
 	return none;
 }
 
-/* Takes the filter's coverage away, in the order of locks that the command itself has. */
+/*
+ * Marks the filter of an exact guard as not covering its table. Locks the table first, as the
+ * command itself does.
+ */
 static void
 Uncover(Oid table, bool concurrently)
 {
@@ -132,7 +140,7 @@ Uncover(Oid table, bool concurrently)
 	CloseLive(live);
 }
 
-/* Whether one of the tables above a table is among the objects that are dropped. */
+/* Returns whether the command also drops a table of which this table is a partition or a child. */
 static bool
 GoesWithParent(Oid table, const List *objects)
 {
@@ -151,7 +159,10 @@ GoesWithParent(Oid table, const List *objects)
 	return goes;
 }
 
-/* A partition, or a table that inherits, is about to be dropped. */
+/*
+ * Called before a table is dropped. Raises the NOTICE if it is a partition or a child of a guarded
+ * table.
+ */
 static void
 NoticePartition(Oid table, const List *objects)
 {
@@ -167,7 +178,7 @@ NoticePartition(Oid table, const List *objects)
 	NoticeKeptKeys(table, rows.clause.filter);
 }
 
-/* A trigger is about to be made, perhaps in place of one that is there. */
+/* Called before CREATE TRIGGER, which may replace an existing trigger of a guard. */
 static void
 TriggerReplaced(const CreateTrigStmt *statement)
 {
@@ -183,8 +194,9 @@ TriggerReplaced(const CreateTrigStmt *statement)
 }
 
 /*
- * A table is perhaps about to cease to inherit from a guarded table. Afterwards a guard that
- * frees keys would be incomplete without its parent's.
+ * Called before ALTER TABLE. If NO INHERIT may detach the table from a guarded parent, notes the
+ * table and its children now. After the command a guard that frees keys is incomplete, because it
+ * lacks the guard of the parent.
  */
 static void
 InheritanceEnds(const AlterTableStmt *statement)
@@ -205,8 +217,10 @@ InheritanceEnds(const AlterTableStmt *statement)
 }
 
 /*
- * dedup_guard_dropped() returns event_trigger: at the start of DROP TRIGGER, DROP INDEX, DROP
- * TABLE, DROP SCHEMA, DROP OWNED, CREATE TRIGGER and ALTER TABLE
+ * dedup_guard_dropped() returns event_trigger
+ *
+ * Fires at the start of DROP TRIGGER, DROP INDEX, DROP TABLE, DROP SCHEMA, DROP OWNED, CREATE
+ * TRIGGER and ALTER TABLE.
  */
 DEDUP_FUNCTION(dedup_guard_dropped)
 {

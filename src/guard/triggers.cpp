@@ -1,12 +1,11 @@
 /*
- * The guard: triggers that keep rows out whose key a live filter has seen.
+ * The triggers of a guard. They refuse rows whose key a live filter has already seen.
  *
- * A trigger tests and adds the row's key before the row lands; rows.cpp makes
- * the key count only if it does. plan.cpp reads what the table's guard is. A row
- * that this transaction has deleted may be inserted again: deleted.cpp and
- * truncate.cpp remember it. moves.cpp finds rows that come from a partition
- * without a guard. freed.cpp frees the keys of rows that go. inserted.cpp
- * is the part for rows that are inserted.
+ * A BEFORE trigger tests and adds the key of a row before the row is inserted. rows.cpp takes the
+ * key back if the row is not inserted. plan.cpp reads the definition of a table's guard. A
+ * transaction may insert a row again that it has deleted; deleted.cpp and truncate.cpp note such
+ * rows. moves.cpp finds rows that come from a partition without a guard. freed.cpp frees the keys
+ * of deleted rows. inserted.cpp is the part of the triggers for inserted rows.
  */
 #include "guard/site.hpp"
 #include "pg/catalog.hpp"
@@ -21,7 +20,7 @@ extern "C" {
 #include "replication/logicalworker.h"
 }
 
-/* Whether a trigger fires after another one, before a row is written, for such an event. */
+/* Returns whether a BEFORE ROW trigger for any of these events fires after the trigger `than`. */
 static bool
 FiresLater(Relation rel, Oid than, int16 events)
 {
@@ -41,14 +40,14 @@ FiresLater(Relation rel, Oid than, int16 events)
 	return false;
 }
 
-/* Makes what a trigger keeps for its query, by a plan. */
+/* Makes the site of a trigger for its query. */
 static GuardSite *
 MakeSite(FunctionCallInfo fcinfo, const TriggerData *trigger, const GuardPlan *plan)
 {
 	GuardSite *site;
 	MemoryContext old;
 
-	/* We are called in the per-tuple memory of the query whose trigger state this is. */
+	/* The current context is the query's per-tuple memory. Its parent is the query's memory. */
 	site = (GuardSite *) MemoryContextAllocZero(MemoryContextGetParent(CurrentMemoryContext),
 												sizeof(GuardSite));
 	site->plan = plan;
@@ -80,7 +79,6 @@ GetSite(FunctionCallInfo fcinfo, const TriggerData *trigger)
 
 /* ---- keys ----------------------------------------------------------------- */
 
-/* The privilege that counts is that of the guarded table's owner. */
 LiveFilter
 OpenGuardFilter(GuardSite *site)
 {
@@ -122,14 +120,17 @@ TestAndAddKey(const LiveFilter &filter, uint64 hash, const GuardKey &key)
 
 /* ---- updated and deleted rows -------------------------------------------------- */
 
-/* Whether this transaction has inserted a row. */
+/* Returns whether this transaction has inserted the row. */
 static bool
 IsOwnRow(HeapTuple row)
 {
 	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row->t_data));
 }
 
-/* A row of a partition can move: what its BEFORE DELETE trigger knows it by. */
+/*
+ * Records the place of an updated row of a partition. If the UPDATE moves the row, its BEFORE
+ * DELETE trigger recognizes the row by this place.
+ */
 static void
 NoteUpdatedPlace(GuardRow *row, const TriggerData *trigger)
 {
@@ -141,7 +142,7 @@ NoteUpdatedPlace(GuardRow *row, const TriggerData *trigger)
 	row->updated = trigger->tg_trigtuple->t_self;
 }
 
-/* What a site needs to know of the filter where no key is asked for. */
+/* Reads the properties of the filter that a site needs when it does not test a key. */
 static void
 LearnSeed(GuardSite *site, Relation rel)
 {
@@ -160,8 +161,8 @@ LearnSeed(GuardSite *site, Relation rel)
 }
 
 /*
- * Enters a row of an exact guard that is updated: it is judged where it lands, unless neither
- * its key changes nor it ceases to be marked.
+ * Enters an updated row of an exact guard. The row is judged when its new version is in the table,
+ * unless its key and its time stay the same and it does not lose its mark.
  */
 static void
 EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
@@ -187,9 +188,9 @@ EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 }
 
 /*
- * An UPDATE that changes the key takes a new one, and the old one is then that of a
- * deleted row. That the new one is a duplicate is an error in every mode: an UPDATE that
- * silently leaves rows as they were helps nobody.
+ * Handles BEFORE UPDATE. If the UPDATE changes the key, adds the new key, and notes the old key as
+ * that of a deleted row. A duplicate raises an error in every mode, because an UPDATE must not skip
+ * rows silently.
  */
 static HeapTuple
 GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
@@ -200,7 +201,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 	GuardRow *row = FindGuardRow();
 	bool entered = false;
 
-	/* ON CONFLICT DO UPDATE: the row that was to be inserted did not land. */
+	/* ON CONFLICT DO UPDATE: the row of the INSERT was not inserted. */
 	if (row != NULL)
 	{
 		row->moving = row->freed.exists = row->changeable = false;
@@ -236,7 +237,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 			if (had_key && !IsMarkedRow(plan, trigger->tg_trigslot))
 				CheckLeftOut(rel, filter_oid, old_hash, true);
 
-			/* A marked row that comes back among those that are guarded has the key of another. */
+			/* If the old row did not count and the new row is marked, another row has the key. */
 			if (takes_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
@@ -278,7 +279,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 	return trigger->tg_newtuple;
 }
 
-/* A row of an exact guard is on its way to another partition. */
+/* Records that a row of an exact guard is moving to another partition. */
 static void
 EnterExactMove(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 {
@@ -290,7 +291,7 @@ EnterExactMove(GuardSite *site, const TriggerData *trigger, GuardRow *row)
 	row->freed.exists = row->moved.exists = false;
 }
 
-/* Whether the row that is deleted has a key in a window of time, which it frees. */
+/* Returns whether the deleted row frees a key that is in a window of time. */
 static bool
 IsDeletedInWindow(const GuardSite *site)
 {
@@ -306,8 +307,9 @@ IsDeletedInWindow(const GuardSite *site)
 }
 
 /*
- * Remembers the row as one that may be inserted again; and, if BEFORE UPDATE has just fired
- * for it, as one that is on its way to another partition.
+ * Handles BEFORE DELETE. Notes the row as a deleted row, which may be inserted again. If BEFORE
+ * UPDATE has just fired for the row, also records that the row is moving to another partition. In a
+ * logical replication worker any deleted row may be moving, so the move is always recorded.
  */
 static HeapTuple
 GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
@@ -330,7 +332,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	{
 		const GuardPlan *plan = FindGuardPlan(rel, trigger->tg_trigger->tgfoid, true);
 
-		/* Rows can be deleted under a guard that is not valid; none can be inserted. */
+		/* A guard that is not valid refuses INSERT, but not DELETE. */
 		if (plan == NULL)
 			return trigger->tg_trigtuple;
 		site = MakeSite(fcinfo, trigger, plan);
@@ -374,7 +376,7 @@ GuardDeletedRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 	return trigger->tg_trigtuple;
 }
 
-/* Whether the triggers of a guard whose rows free their keys fire so. */
+/* Returns whether the call is that of an AFTER trigger of a guard whose rows free their keys. */
 static bool
 FiresAfterwards(const TriggerData *trigger)
 {
