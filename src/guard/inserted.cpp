@@ -1,5 +1,5 @@
 /*
- * Rows that are inserted into a guarded table, before they land (site.hpp).
+ * The part of the BEFORE trigger for inserted rows (site.hpp).
  */
 #include "guard/site.hpp"
 
@@ -9,7 +9,7 @@ extern "C" {
 #include "replication/logicalworker.h"
 }
 
-/* A row that moves has been deleted already: to leave it out would lose it. */
+/* Raises 55000: a row that moves is deleted already, so it would be lost if it was left out. */
 [[noreturn]] static void
 RefuseMove(Relation rel)
 {
@@ -48,30 +48,29 @@ struct InsertedRow
 	Relation rel;
 	LiveFilter filter;
 	Oid filter_oid;
-	GuardRow *row;  /* or NULL: nothing is known of it */
-	bool moving;    /* from another partition, by an UPDATE */
-	bool unguarded; /* may come from a partition without a guard */
-	bool too_old;   /* older than the window: the filter cannot tell */
+	GuardRow *row;  /* NULL: the row was not entered yet */
+	bool moving;    /* an UPDATE moves the row from another partition */
+	bool unguarded; /* the row may come from a partition without a guard */
+	bool too_old;   /* the row is older than the window, so the filter cannot answer */
 	bool has_key;
 	uint64 hash;
 	LiveAnswer answer;
-	bool uses; /* a deleted row, in `use`: so it is no duplicate */
+	bool uses; /* the row uses a deleted row, which is in `use`, so it is not a duplicate */
 	DeletedRowUse use;
-	Oid found;     /* exact: the table of the row that has the key, if it was found */
-	uint32 put_as; /* exact: the generation of its key, in a window of time */
+	Oid found;     /* exact guard: the table of the row that has the key, if it was found */
+	uint32 put_as; /* exact guard, in a window of time: the generation of the key */
 };
 
-/* What becomes of the row, as far as its key decides. */
+/* The result of the test for a row. */
 enum class Fate
 {
-	Lands, /* its key is noted, or needs no note */
+	Lands, /* the row is returned to the server, which may insert it */
 	LeftOut,
-	Fails /* a duplicate is an error */
+	Fails /* the row is a duplicate and raises an error */
 };
 
 } /* namespace */
 
-/* Enters the row, on its way to its table. */
 static void
 EnterInserted(InsertedRow *in)
 {
@@ -89,7 +88,7 @@ NoteInserted(const InsertedRow *in, bool counts, LiveCounter counter)
 				 in->hash, in->site->may_kill);
 }
 
-/* The row comes in place of a deleted one, and may have another time. */
+/* If the row replaces a deleted row, which may have another time, adjusts the time of the key. */
 static void
 FollowRow(const InsertedRow *in)
 {
@@ -99,14 +98,15 @@ FollowRow(const InsertedRow *in)
 }
 
 /*
- * A row that moves was there before, so its key needs no asking; or BEFORE UPDATE has added
- * the new key, and noted it. Returns false if the key is another one all the same.
+ * Returns true if the key of a row that moves need not be tested: the row had the same key in the
+ * other partition, or BEFORE UPDATE has added and noted its new key. Returns false if the key has
+ * changed since then.
  */
 static bool
 KeepsMovedKey(InsertedRow *in)
 {
 	in->row->moving = false;
-	/* An exact guard finds that the row that was there is gone. */
+	/* An exact guard tests every key: its search sees that the old row is deleted. */
 	if (in->site->plan->options.exact)
 	{
 		SettleGuardRow(in->row);
@@ -123,7 +123,7 @@ KeepsMovedKey(InsertedRow *in)
 
 	if (!in->has_key || !moved.exists || moved.filter != in->filter_oid || moved.hash != in->hash)
 		return false;
-	/* A row that is marked as a duplicate stays so, and has no deleted row to use. */
+	/* A row that is marked as a duplicate stays marked, and uses no deleted row. */
 	if (!in->row->marked && UseDeletedRow(in->filter_oid, in->hash, &in->use))
 	{
 		in->uses = true;
@@ -134,14 +134,17 @@ KeepsMovedKey(InsertedRow *in)
 	return true;
 }
 
-/* Whether a duplicate does not land, and is no error. */
+/* Returns whether a duplicate is left out without an error. */
 static bool
 LeavesOut(GuardMode mode)
 {
 	return mode == GuardMode::Skip || mode == GuardMode::Divert;
 }
 
-/* Whether a row is left out because it is too old. An UPDATE would lose a row that it moves. */
+/*
+ * Returns whether the row is left out because it is too old. A row that moves is never left out,
+ * because the UPDATE would lose it.
+ */
 static bool
 SkipsTooOld(const InsertedRow *in)
 {
@@ -149,8 +152,9 @@ SkipsTooOld(const InsertedRow *in)
 }
 
 /*
- * Whether a row may not be left out, nor be an error: the filter does not know that its key is
- * free. What a worker cannot tell from a row that moves it keeps: an error would stop it.
+ * Returns whether the row must be inserted although the filter has its key, because the key may be
+ * free without the filter's knowledge. A logical replication worker inserts a row that it cannot
+ * distinguish from a row that moves: an error would stop the worker.
  */
 static bool
 MustStay(const InsertedRow *in)
@@ -162,9 +166,9 @@ MustStay(const InsertedRow *in)
 }
 
 /*
- * In a window of time a row that is brought back counts from its own time on: what the filter
- * has taken for its key may be older. Nothing is to be undone: if the row does not land, all of
- * dedup_readmit() fails.
+ * In a window of time, puts the key of a row that dedup_readmit() inserts under the row's own time,
+ * because the key in the filter may be older. This needs no note: if the row is not inserted, the
+ * whole call of dedup_readmit() fails.
  */
 static void
 RefreshReadmitted(const InsertedRow *in)
@@ -189,7 +193,7 @@ AskForKey(InsertedRow *in)
 	in->too_old = in->answer == LiveAnswer::TooOld;
 	if (in->answer == LiveAnswer::Duplicate && !in->uses && ReadLeftRows(in->filter))
 		in->uses = UseDeletedRow(in->filter_oid, in->hash, &in->use);
-	/* That of a row that moves was counted when it was updated. */
+	/* For a row that moves, BEFORE UPDATE has incremented the counter. */
 	if (in->too_old && !in->moving)
 		CountLive(in->filter, LiveCounter::TooOld, 1);
 	if ((in->answer == LiveAnswer::Duplicate || SkipsTooOld(in)) && !in->uses && MustStay(in))
@@ -208,7 +212,7 @@ IsDuplicate(const InsertedRow *in)
 	return in->answer == LiveAnswer::Duplicate && !in->uses;
 }
 
-/* The same for an exact guard. */
+/* Does the same for an exact guard. */
 static void
 AskExactly(InsertedRow *in)
 {
@@ -241,8 +245,9 @@ FateOf(const InsertedRow *in)
 }
 
 /*
- * The table that a row, which is a duplicate, may have been copied from, to be removed there;
- * or InvalidOid. The filter alone does not tell which row it repeats: then a query asks once.
+ * Returns the parent table from which a duplicate may have been copied, to be removed there later,
+ * or InvalidOid. An exact guard knows in which table the other row is. Other guards do not know, so
+ * they check the parents once in each query.
  */
 static Oid
 MayBeCopiedFrom(const InsertedRow *in)
@@ -258,8 +263,8 @@ MayBeCopiedFrom(const InsertedRow *in)
 }
 
 /*
- * Counts a row that is left out, unless that would lose it, and keeps it elsewhere if it goes
- * there.
+ * Counts a row that is left out. If the mode is `divert`, puts the row into the side table. Raises
+ * an error if the row would be lost.
  */
 static void
 LeaveOut(const InsertedRow *in)
@@ -267,7 +272,7 @@ LeaveOut(const InsertedRow *in)
 	GuardSite *site = in->site;
 	Oid parent;
 
-	/* It is in the side table, and stays there. */
+	/* dedup_readmit() is inserting the row. It stays in the side table. */
 	if (site->plan->mode == GuardMode::Divert && StaysRefused(site->plan))
 		return;
 	if (in->unguarded)
@@ -288,7 +293,7 @@ LeaveOut(const InsertedRow *in)
 		CountLive(in->filter, LiveCounter::Skipped, 1);
 }
 
-/* Enters and notes a row that goes on with a key. */
+/* Enters and notes a row with a key that is not refused. */
 static void
 LetGoOn(InsertedRow *in)
 {
@@ -313,7 +318,7 @@ LetGoOn(InsertedRow *in)
 	}
 }
 
-/* A row of an exact guard that is judged where it lands goes on. */
+/* Lets a row of an exact guard pass. The row is judged when it is in the table. */
 static HeapTuple
 LetLand(GuardSite *site, const TriggerData *trigger)
 {
@@ -382,7 +387,10 @@ GuardInsertedRow(GuardSite *site, const TriggerData *trigger)
 
 	if (!in.has_key)
 	{
-		/* No note; so that none of an outer query's is taken for this row's. */
+		/*
+		 * The row needs no note. It is entered, so that its insertion does not remove the note of
+		 * a row of an outer query.
+		 */
 		if (HaveGuardRows() || site->changeable)
 			EnterInserted(&in);
 	}

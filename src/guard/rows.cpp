@@ -1,19 +1,20 @@
 /*
- * What a guard remembers of rows until they have landed: the bookkeeping that makes a
- * key count only if its row did.
+ * The notes of a guard about rows in progress. They make sure that a key stays in the filter only
+ * if its row was inserted.
  *
- * A BEFORE INSERT trigger runs before it is known whether the row will land: a later
- * trigger can leave it out, ON CONFLICT skip it. So the trigger adds the key and makes
- * a note; the guard index, which the server inserts into right after the table, takes
- * the note away. A note whose row is over has a key to take back.
+ * When a BEFORE INSERT trigger runs, it is not known whether the row will be inserted. A later
+ * trigger can leave the row out, and ON CONFLICT can skip it. So the trigger adds the key and makes
+ * a note. The server inserts into the guard index right after the table; this removes the note. If
+ * the row is over, and its note still exists, the key must be taken back.
  *
- * When is a row over? The tuple that a BEFORE trigger returns lives in the query's
- * per-tuple memory, so the server cannot reset that before it is done with the row, and
- * does reset it before it takes up the next one, or the query's AFTER triggers. A
- * reset callback marks the row's notes; it runs in aborts too and does nothing else.
- * The key is taken back when this session next comes by: at its next guarded row, at the
- * end of the query, in its next call of a function on live filters, or before the
- * (sub)transaction commits.
+ * A row is over when the server resets the query's per-tuple memory. The tuple that a BEFORE
+ * trigger returns is in this memory, so the server cannot reset it before it has finished the row.
+ * The server does reset it before the next row and before the query's AFTER triggers. A reset
+ * callback marks the row's notes. It also runs when a transaction aborts, so it does nothing else.
+ *
+ * The key is taken back at one of these events, whichever is first: the next guarded row of this
+ * session, the end of the query, the next call of a function on live filters, or the commit of the
+ * (sub)transaction.
  */
 #include "guard/exact.hpp"
 #include "guard/row_key.hpp"
@@ -30,33 +31,33 @@ extern "C" {
 namespace
 {
 
-/* What was done for a row that has not landed yet. */
+/* The effects of a row that was not inserted yet. */
 struct GuardNote
 {
-	GuardRow *row;       /* NULL: it is over */
-	bool counts;         /* in `counted` */
-	LiveCounter counted; /* New: the key is to be taken back, too */
-	bool uses;           /* a deleted row */
+	GuardRow *row;       /* NULL: the row is over */
+	bool counts;         /* `counted` was incremented */
+	LiveCounter counted; /* New: the key must be taken back, too */
+	bool uses;           /* the row uses a deleted row, which is in `use` */
 	DeletedRowUse use;
 	Oid filter;
-	Oid filter_file; /* another: it was truncated, and the key went along */
+	Oid filter_file; /* if the file is a different one now, TRUNCATE has removed the key */
 	uint64 hash;
-	uint32 generation; /* that it was put under, if that is known, or 0 */
-	TransactionId xid; /* subtransaction that added it */
-	int level;         /* and its nesting level */
+	uint32 generation; /* the generation of the key, or 0 if it is not known */
+	TransactionId xid; /* the subtransaction that added the key */
+	int level;         /* the nesting level of this subtransaction */
 	SubTransactionId subid;
 	Oid heap;
-	Oid file; /* of the heap, when it landed speculatively */
+	Oid file; /* the file of the heap at the speculative insertion */
 	bool may_kill;
-	bool left_out;       /* another row, as a duplicate of this one */
-	bool taken_back;     /* but not yet uncounted */
-	ItemPointerData tid; /* valid: landed, speculatively */
+	bool left_out;       /* another row was left out as a duplicate of this row */
+	bool taken_back;     /* the key was taken back, but the counter was not decremented yet */
+	ItemPointerData tid; /* valid: the row was inserted speculatively */
 };
 
-/* A row that was to be deleted when its trigger was fired. */
+/* A row that the server was about to delete when the guard's trigger fired. */
 struct GuardDeletion
 {
-	GuardRow *row; /* NULL: it is over */
+	GuardRow *row; /* NULL: the row is over */
 	int level;
 	SubTransactionId subid;
 	Oid heap;
@@ -66,7 +67,7 @@ struct GuardDeletion
 	uint64 hash;
 };
 
-/* A file whose pages were copied to another. */
+/* A file whose pages were copied to another file. */
 struct CopiedFile
 {
 	Oid from;
@@ -75,9 +76,9 @@ struct CopiedFile
 
 } /* namespace */
 
-static GuardRow *guard_rows = NULL; /* innermost query's first */
+static GuardRow *guard_rows = NULL; /* the row of the innermost query is the first */
 
-/* Few: one for each row in hand, and what ended since the last look. */
+/* Only a few: one for each row in progress, and those of rows that are over but not settled. */
 static GuardNote *guard_notes = NULL;
 static int guard_note_count = 0;
 static int guard_note_capacity = 0;
@@ -86,16 +87,19 @@ static GuardDeletion *guard_deletions = NULL;
 static int guard_deletion_count = 0;
 static int guard_deletion_capacity = 0;
 
-/* Of live filters, by this transaction. */
+/* The files of live filters that this transaction has copied. */
 static CopiedFile *copied_files = NULL;
 static int copied_file_count = 0;
 static int copied_file_capacity = 0;
 
 static ExecutorEnd_hook_type previous_executor_end = NULL;
 
-/* ---- rows in hand --------------------------------------------------------- */
+/* ---- rows in progress ----------------------------------------------------- */
 
-/* The row's memory goes: the server is done with it. Runs in aborts; cannot fail. */
+/*
+ * Called when the row's memory is reset, because the server has finished the row. Also runs when a
+ * transaction aborts, so it must not fail.
+ */
 static void
 GuardRowOver(void *arg)
 {
@@ -130,7 +134,7 @@ HaveGuardRows(void)
 	return guard_rows != NULL;
 }
 
-/* How deep in triggers the session is just now. */
+/* Returns the current nesting depth of triggers. */
 static int
 TriggerDepth(void)
 {
@@ -153,7 +157,7 @@ EnterGuardRow(GuardRow *row, Relation rel, const GuardPlan *plan, const KeyReade
 		guard_rows = row;
 	}
 	Assert(row->context == CurrentMemoryContext && TriggerDepth() > 0);
-	/* The trigger that enters it is one level below the query. */
+	/* The trigger that enters the row is one level deeper than the query. */
 	row->depth = TriggerDepth() - 1;
 	row->heap = RelationGetRelid(rel);
 	row->plan = plan;
@@ -204,7 +208,7 @@ NoteGuardRow(GuardRow *row, const LiveFilter &filter, const GuardEffect &effect,
 	TransactionId xid = GetCurrentTransactionId();
 	GuardNote *note;
 
-	/* A row has one note, which is settled before the row gets another key. */
+	/* A row has at most one note. The note is settled before the row gets another key. */
 	Assert(FindNote(row) < 0);
 	note = OneMore(TopMemoryContext, &guard_notes, &guard_note_count, &guard_note_capacity);
 	note->row = row;
@@ -250,7 +254,7 @@ NoteLeftOut(const LiveFilter &filter, uint64 hash)
 			guard_notes[i].left_out = true;
 }
 
-/* Runs visit(tuple) on the row at a place, whose page is locked, if there is one. */
+/* Calls visit(tuple) for the row at this place, if there is one. Its page is locked meanwhile. */
 template <typename Visit>
 static void
 VisitTuple(Relation heap, const ItemPointerData *tid, Visit visit)
@@ -271,10 +275,10 @@ VisitTuple(Relation heap, const ItemPointerData *tid, Visit visit)
 	UnlockReleaseBuffer(buffer);
 }
 
-/* What a row's place on its page holds. */
+/* The contents of a row's place on its page. */
 enum class TupleState
 {
-	Gone, /* nothing, or not a row of that transaction */
+	Gone, /* no row, or a row of another transaction */
 	Speculative,
 	Landed
 };
@@ -296,7 +300,7 @@ LookAtTuple(Relation heap, ItemPointer tid, TransactionId xid)
 	return state;
 }
 
-/* Whether the row at a place is one that this transaction has deleted, and not updated. */
+/* Returns whether this transaction has deleted, and not updated, the row at this place. */
 static bool
 IsDeletedByUs(Relation heap, const ItemPointerData *tid)
 {
@@ -312,7 +316,7 @@ IsDeletedByUs(Relation heap, const ItemPointerData *tid)
 	return deleted;
 }
 
-/* Whether a row that was speculative when we saw it has landed after all. */
+/* Returns whether a row that was inserted speculatively is still in the table. */
 static bool
 SpeculativeLanded(GuardNote *note)
 {
@@ -320,10 +324,10 @@ SpeculativeLanded(GuardNote *note)
 	bool landed = true;
 
 	/*
-	 * Our transaction holds a lock on the table, so if it is gone, or shorter, it was
-	 * this transaction that dropped or truncated it, with the row in it. If it was
-	 * rewritten, all that was in it by then has landed, but for what was killed there
-	 * and not tried again, and the row is in another place.
+	 * This transaction holds a lock on the table. So if the table was dropped or is shorter, this
+	 * transaction has dropped or truncated it together with the row. If the table was rewritten,
+	 * the row is in another place. Then it counts as inserted, although ON CONFLICT may have
+	 * deleted it before the table was rewritten.
 	 */
 	if (!RelationIsValid(heap))
 		return true;
@@ -335,8 +339,8 @@ SpeculativeLanded(GuardNote *note)
 }
 
 /*
- * Whether a subtransaction inside of the note's own has dropped a relation, or replaced
- * its file: that can be undone yet.
+ * Returns whether a subtransaction inside the note's subtransaction has dropped a relation, or
+ * replaced its file. If the inner subtransaction aborts, this will be undone.
  */
 static bool
 ReplacedInside(Oid relid, const GuardNote *note)
@@ -360,11 +364,13 @@ OpenLiveUnchecked(Oid filter, LOCKMODE lock)
 }
 
 /*
- * Decides about a key whose row is over. The note goes last: if anything here fails
- * in a subtransaction inside of the note's own, somebody has to try again.
+ * Decides about a key whose row is over. Removes the note last: if a step fails in a subtransaction
+ * inside the note's subtransaction, a later call must try again.
  *
- * A key was counted when it was added. To uncount it in another subtransaction would
- * be undone if that one aborted, while the key stays taken back; so this waits.
+ * The counter was incremented when the key was added. It must be decremented at the same nesting
+ * level: if an inner subtransaction decremented it and aborted, the decrement would be undone, but
+ * the key would stay taken back. So at an inner level the note is kept, to decrement the counter
+ * later.
  */
 static void
 SettleNote(int i)
@@ -393,7 +399,7 @@ SettleNote(int i)
 				 errhint("Give the trigger that inserts the row a name that sorts before \"%s\".",
 						 GUARD_TRIGGER)));
 
-	/* Dropped by this transaction, or else our lock would have kept it. */
+	/* Only this transaction can have dropped the filter, because it holds a lock on it. */
 	if (!IsLiveRelationId(note->filter))
 	{
 		RemoveNote(i);
@@ -401,8 +407,8 @@ SettleNote(int i)
 	}
 
 	/*
-	 * The key was ours to add, so it is ours to take back, even if the transaction has
-	 * become READ ONLY since, or the privilege been revoked.
+	 * This transaction was allowed to add the key, so it may take the key back, even if it is READ
+	 * ONLY now, or the privilege was revoked.
 	 */
 	filter = OpenLiveUnchecked(note->filter, NoLock);
 	if (note->uses)
@@ -422,8 +428,8 @@ SettleNote(int i)
 }
 
 /*
- * Decides about a row that was to be deleted and is over. Where it can't be told, because
- * its table was rewritten since, it counts as deleted.
+ * Checks whether a row was really deleted; the row is over. If its table was rewritten in the
+ * meantime, this is not known, and the row counts as deleted.
  */
 static void
 SettleDeletion(int i)
@@ -471,7 +477,7 @@ IsDeletionPending(Relation rel, ItemPointer tid)
 	return false;
 }
 
-/* Those of rows that are over, or of `row`, whose trigger for INSERT is being fired. */
+/* Settles the deletions of rows that are over, of `row`, and of the given or a deeper level. */
 static void
 SettleDeletions(const GuardRow *row, int level)
 {
@@ -505,7 +511,7 @@ SettleGuardRows(void)
 			SettleNote(i);
 }
 
-/* At the end of a (sub)transaction no row of its level is in hand any more. */
+/* At the end of a (sub)transaction no row of its level is in progress any more. */
 void
 SettleGuardLevel(int level)
 {
@@ -523,9 +529,9 @@ SettleGuardLevel(int level)
 }
 
 /*
- * The keys of an aborted subtransaction are as if never added. Its queries are over,
- * though the memory of one that an SQL function ran can outlive them: then its rows
- * must not be taken for those in hand.
+ * The filter itself drops the keys of an aborted subtransaction. The queries of the subtransaction
+ * have ended, but the memory of a query that an SQL function has run can exist longer. So the rows
+ * are removed from the list here; otherwise they would be taken for rows in progress.
  */
 void
 ForgetGuardLevel(int level)
@@ -543,7 +549,6 @@ ForgetGuardLevel(int level)
 			guard_deletions[i] = guard_deletions[--guard_deletion_count];
 	if (level == 1)
 		copied_file_count = 0;
-	/* Nothing outlives its transaction. */
 	Assert(level > 1 || (guard_rows == NULL && guard_note_count == 0 && guard_deletion_count == 0));
 }
 
@@ -565,7 +570,7 @@ IsSameFile(Oid before, Oid now)
 	return before == now;
 }
 
-/* ---- notes of rows that land ------------------------------------------------------ */
+/* ---- notes of rows that were inserted --------------------------------------------- */
 
 bool
 HasGuardNote(const GuardRow *row)
@@ -594,7 +599,10 @@ void
 NoteLandedRow(GuardRow *row, const LiveFilter &filter, uint64 hash, uint32 generation,
 			  Relation heap, ItemPointer tid, bool may_kill)
 {
-	/* A row has one note. If it is killed and has another, the key stays: so it is looked for. */
+	/*
+	 * A row has at most one note, so this key gets none. If ON CONFLICT deletes the row, the key
+	 * stays in the filter. This is safe, because an exact guard searches the table for it.
+	 */
 	if (HasGuardNote(row))
 	{
 		CountLive(filter, LiveCounter::New, 1);
@@ -619,8 +627,8 @@ FindLandedRow(Relation heap)
 }
 
 /*
- * When a query has ended, so have all of its rows: what did not land is settled before
- * anything else can happen to its table or its filter.
+ * At the end of a query all of its rows are over. Rows that were not inserted are settled now,
+ * before another command can change their table or their filter.
  */
 static void
 GuardExecutorEnd(QueryDesc *query)
