@@ -1,15 +1,14 @@
 /*
- * Rows of an INSERT into a guarded table, read ahead: a plan node below ModifyTable.
+ * A plan node below ModifyTable that reads ahead the rows of an INSERT into a guarded table.
  *
- * Most of what a guard costs is waiting for the page of the key, which is somewhere in the
- * filter. The node reads a few rows ahead, hashes their keys and prefetches what their triggers
- * will read. It decides nothing and adds nothing: each key is tested and added by the trigger of
- * its own row, when the row's turn comes. If the trigger gets another row than the node has
- * read, because a trigger before it has changed the row, the prefetch was in vain, no more.
+ * Most of the cost of a guard is a cache miss for each key, because its page can be anywhere in the
+ * filter. The node reads a few rows ahead, hashes their keys and prefetches the memory that their
+ * triggers will read. The node decides nothing and adds nothing: the trigger of each row tests and
+ * adds its key. If an earlier trigger changes the row, the prefetch is useless, but does no harm.
  *
- * Rows are read ahead only where nobody can tell: not if the statement's source has side effects
- * or sees those of others. Defaults of the table, such as nextval(), are computed for each row
- * when it is handed on.
+ * Rows are read ahead only if this cannot be noticed. They are not read ahead if the source of the
+ * statement has side effects, or sees the side effects of other code. Defaults of the table, such
+ * as nextval(), are computed when the node returns the row.
  */
 #include "guard/row_key.hpp"
 #include "pg/row_batch.hpp"
@@ -32,13 +31,13 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* Rows are read this many at a time. */
+/* The number of rows that are read at a time. */
 constexpr int CHUNK = BATCH / 2;
 
-/* No more rows are read while those in hand take so many bytes. */
+/* No more rows are read while the rows in the ring take this many bytes or more. */
 constexpr Size MOST_BYTES = 1024 * 1024;
 
-/* So many rows before its turn what a row's trigger will read is fetched. */
+/* The memory that a row's trigger will read is prefetched this many rows before the row. */
 constexpr int DISTANCE = 4;
 
 static planner_hook_type previous_planner = NULL;
@@ -50,12 +49,12 @@ extern const CustomScanMethods ReadAheadMethods;
 namespace
 {
 
-/* What the plan says of the node. */
+/* The node's part of the plan. */
 struct ReadAheadPlan
 {
-	Oid table;     /* the statement's */
-	bool computes; /* columns of the row, beside those that it reads */
-	List *columns; /* of the input's row, that are the guard's key */
+	Oid table;     /* the table of the statement */
+	bool computes; /* the node computes columns that the input does not have */
+	List *columns; /* the guard's key columns, by their numbers in the input's row */
 };
 
 } /* namespace */
@@ -75,7 +74,7 @@ UnpackPlan(const CustomScan *scan)
 			(List *) lthird(scan->custom_private)};
 }
 
-/* Returns whether the key of a guard's rows is read and hashed by nobody's code but ours. */
+/* Returns whether the key is read without expressions and hashed without functions of its types. */
 static bool
 IsPlainKey(const GuardPlan *plan)
 {
@@ -85,7 +84,7 @@ IsPlainKey(const GuardPlan *plan)
 	return HashesByBytes(plan->keys);
 }
 
-/* Returns the guard of a table that is locked, if it fires and its keys are plain, or NULL. */
+/* Returns the guard of a locked table if it fires and has a plain key, or NULL. */
 static const GuardPlan *
 FindPlainGuard(Oid table)
 {
@@ -115,8 +114,8 @@ ReadsOrRuns(Node *node, void *)
 }
 
 /*
- * Returns whether an expression has to be computed when its row is handed on, and can be, since
- * it needs nothing of the row. Defaults such as nextval() are so.
+ * Returns whether the node must compute an expression when it returns the row, and can do so
+ * because the expression does not use the row. An example is the default nextval().
  */
 static bool
 IsComputedLate(const TargetEntry *entry)
@@ -127,9 +126,9 @@ IsComputedLate(const TargetEntry *entry)
 }
 
 /*
- * Returns whether a statement is an INSERT of perhaps many rows that may be read ahead. Then `late`
- * is the number of columns that are computed late. What happens to a row above the node, such as
- * RETURNING, happens in its turn and may do anything.
+ * Returns whether a statement is an INSERT whose rows may be read ahead. Then `late` is the number
+ * of columns that are computed late. Expressions above the node, such as RETURNING, are computed
+ * for one row at a time, so they may have side effects.
  */
 static bool
 MayReadAhead(const Query *query, int *late)
@@ -157,7 +156,7 @@ MayReadAhead(const Query *query, int *late)
 	return !HasSideEffects((Node *) &source);
 }
 
-/* Returns the source of the statement's rows, or NULL if it is not one of many. */
+/* Returns the source of the statement's rows, or NULL if the planner expects only a few rows. */
 static Plan **
 SourceOf(PlannedStmt *statement)
 {
@@ -171,15 +170,16 @@ SourceOf(PlannedStmt *statement)
 }
 
 /*
- * Returns the node over a source of rows, or NULL if it cannot have one: not where the planner has
- * moved one of the `late` columns further down, as into the partitions of a source.
+ * Returns the node for a source of rows. Returns NULL if the node is not possible, for example
+ * because the planner has moved one of the `late` columns further down, such as into the partitions
+ * of a source.
  */
 static Plan *
 MakeNode(Plan *source, Oid table, const GuardPlan *guard, int late)
 {
 	CustomScan *scan = makeNode(CustomScan);
 	ReadAheadPlan fields = {table, late > 0, NIL};
-	List *read = NIL; /* what is left for the source to compute */
+	List *read = NIL; /* the columns that the source still computes */
 	ListCell *cell;
 
 	foreach(cell, source->targetlist)
@@ -201,7 +201,7 @@ MakeNode(Plan *source, Oid table, const GuardPlan *guard, int late)
 			entry = flatCopyTargetEntry(entry);
 			entry->resno = column;
 			read = lappend(read, entry);
-			/* The server looks for the NULL of a column that is not there. */
+			/* The server checks that the value of a dropped column is a constant NULL. */
 			if (!IsA(expr, Const))
 			{
 				var = (Var *) copyObjectImpl(var);
@@ -243,7 +243,7 @@ PlanStatement(Query *query, const char *text, int cursor_options,
 						  ? rt_fetch(query->resultRelation, query->rtable)->relid
 						  : InvalidOid;
 	int late;
-	/* The planner changes the query. */
+	/* This must be called before the planner, which changes the query. */
 	const bool may = MayReadAhead(query, &late);
 	PlannedStmt *statement =
 		previous_planner != NULL
@@ -267,7 +267,7 @@ PlanStatement(Query *query, const char *text, int cursor_options,
 namespace
 {
 
-/* The hash of a row's key, and the seed that it was made with. */
+/* The hash of a row's key, and the seed of this hash. */
 struct KeyHash
 {
 	bool exists;
@@ -283,31 +283,31 @@ struct ReadAheadState
 	ReadAheadPlan plan;
 	int columns[INDEX_MAX_KEYS];
 	int last_column;
-	const GuardPlan *guard; /* NULL: not looked for yet, or there is none */
-	bool looked;
-	MemoryContext hashing; /* memory for the values of a key */
+	const GuardPlan *guard; /* NULL: the table has no plain guard, or `looked` is false */
+	bool looked;            /* LookForGuard() was called */
+	MemoryContext hashing;  /* memory for the values of a key */
 
-	int *varying; /* columns of the input's row that are of varying length */
+	int *varying; /* the columns of the input's row that have a variable length */
 	int varying_count;
 
-	/* the rows in hand: a ring */
+	/* a ring of the rows that were read and not returned yet */
 	RowBatch rows;
 	LiveHint hints[BATCH];
 	KeyHash hashes[BATCH];
 	Size bytes_of[BATCH];
-	Size bytes; /* of all of them */
+	Size bytes; /* the sum for all rows in the ring */
 	int first;
 	int count;
-	TupleTableSlot *handed_on; /* the row before the first */
+	TupleTableSlot *handed_on; /* the last row that was returned from the ring */
 	bool done;                 /* the input has no more rows */
-	int64 alone;               /* rows that were handed on as they came */
+	int64 alone;               /* the number of rows that were not read ahead */
 };
 
 } /* namespace */
 
 /*
- * Opens the guard's filter if its triggers have done so in this transaction, as they have for the
- * rows before. Without their lock it is not safe to look at the filter.
+ * Opens the guard's filter if this transaction has locked it. The triggers of earlier rows have
+ * normally done so. Without the lock it is not safe to read the filter.
  */
 static bool
 OpenForHints(const ReadAheadState *state, LiveFilter *filter)
@@ -327,7 +327,10 @@ OpenForHints(const ReadAheadState *state, LiveFilter *filter)
 	return true;
 }
 
-/* Values that have to be fetched or expanded to be hashed are not worth that twice. */
+/*
+ * Returns whether a value can be hashed without detoasting it. Other values are not hashed here,
+ * because the trigger would have to detoast them again.
+ */
 static bool
 IsAtHand(const GuardPlan *guard, int i, const NullableDatum &value)
 {
@@ -337,7 +340,7 @@ IsAtHand(const GuardPlan *guard, int i, const NullableDatum &value)
 		   !(VARATT_IS_EXTERNAL(bytes) || VARATT_IS_COMPRESSED(bytes));
 }
 
-/* Returns the element of the key of a row whose columns have been read. */
+/* Returns an element of the key of a row whose columns are deformed already. */
 static inline NullableDatum
 ElementOf(const ReadAheadState *state, const TupleTableSlot *row, int i)
 {
@@ -346,7 +349,6 @@ ElementOf(const ReadAheadState *state, const TupleTableSlot *row, int i)
 	return {row->tts_values[at], row->tts_isnull[at]};
 }
 
-/* Hashes the key of a row. */
 static KeyHash
 HashRow(ReadAheadState *state, const LiveFilter &filter, TupleTableSlot *row)
 {
@@ -366,8 +368,8 @@ HashRow(ReadAheadState *state, const LiveFilter &filter, TupleTableSlot *row)
 }
 
 /*
- * Spares the trigger of a row that is handed on to hash its key: if the row still has it by then,
- * it is the one that was hashed last.
+ * Stores the hash of a row that is about to be returned as the last hash of the guard's plan. If
+ * the row still has the same key when its trigger fires, the trigger need not hash the key again.
  */
 static void
 HandHashOn(const ReadAheadState *state, const TupleTableSlot *row, const KeyHash &hash)
@@ -382,7 +384,7 @@ HandHashOn(const ReadAheadState *state, const TupleTableSlot *row, const KeyHash
 	KeepHash(guard->keys, key, hash.seed, hash.hash);
 }
 
-/* Returns the bytes that a row takes in memory of its own, beside columns of fixed length. */
+/* Returns the size of the memory that a row owns, without columns of fixed length. */
 static Size
 BytesOf(const ReadAheadState *state, const TupleTableSlot *row)
 {
@@ -410,7 +412,7 @@ MayReadMore(const ReadAheadState *state)
 	return !state->done && state->count < BATCH && (state->count == 0 || state->bytes < MOST_BYTES);
 }
 
-/* Reads a few rows more. */
+/* Reads up to CHUNK rows into the ring, hashes their keys and starts to prefetch their pages. */
 static void
 ReadChunk(ReadAheadState *state)
 {
@@ -467,7 +469,7 @@ ReadChunk(ReadAheadState *state)
 	FindHints(state->hints, Max(0, from + n - BATCH));
 }
 
-/* Looks for the guard, as the triggers see it. */
+/* Finds the guard for this execution, as its triggers do. */
 static void
 LookForGuard(ReadAheadState *state)
 {
@@ -477,13 +479,13 @@ LookForGuard(ReadAheadState *state)
 		state->guard = NULL;
 }
 
-/* Returns the next row as the input has made it, or NULL. */
+/* Returns the next row of the input, or NULL. */
 static TupleTableSlot *
 NextRow(ReadAheadState *state)
 {
 	TupleTableSlot *row;
 
-	/* The first rows come as they are: an INSERT of a few does not pay for more. */
+	/* The first rows are not read ahead: for an INSERT of a few rows this would be slower. */
 	if (state->alone < BATCH)
 	{
 		state->alone++;
@@ -564,7 +566,7 @@ BeginReadAhead(CustomScanState *css, EState *estate, int eflags)
 										   ALLOCSET_SMALL_SIZES);
 	if (!state->plan.computes)
 	{
-		/* The rows are the input's. */
+		/* The node returns the slots of its input. */
 		css->ss.ps.resultops = ExecGetResultSlotOps(state->input, NULL);
 		css->ss.ps.resultopsset = true;
 		css->ss.ps.resultopsfixed = false;
