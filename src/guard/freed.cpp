@@ -2,18 +2,18 @@
  * Guards with on_delete => 'forget': rows free their keys when they are deleted.
  *
  * The AFTER DELETE OR UPDATE trigger forgets the key of a row that was deleted, or that an UPDATE
- * has left with another key or without a key. The trigger fires at the end of the statement. Then
- * no later trigger can prevent the deletion. It is also known whether the same statement has
- * inserted the row again, because that uses the note of the BEFORE DELETE trigger (deleted.cpp).
- * For later statements of the transaction the key is free.
+ * has left with another key or without a key. The trigger fires at the end of the statement, when
+ * no other trigger can prevent the deletion any more. If the same statement has inserted the row
+ * again, it has used the note of the BEFORE DELETE trigger (deleted.cpp), and the key is kept. For
+ * later statements of the transaction the key is free.
  *
  * A DELETE never fails and never waits because of the filter. If another transaction has the key
  * in flight, the key cannot be forgotten. Then the note is kept, so this transaction may insert
  * the row again.
  *
- * TRUNCATE fires no row triggers. It also empties the filter if it truncates the whole table, and
- * no other table uses the filter. A logical replication worker truncates a table partition by
- * partition. Then the filter is emptied before the next row or at the commit.
+ * TRUNCATE fires no row triggers. The AFTER TRUNCATE trigger empties the filter if the whole table
+ * was truncated and no other table uses the filter. A logical replication worker truncates a table
+ * partition by partition. Then the filter is emptied before the next row or at the commit.
  */
 #include "guard/row_key.hpp"
 #include "guard/truncation.hpp"
@@ -242,7 +242,7 @@ GuardFreesRow(FunctionCallInfo fcinfo, const TriggerData *trigger)
 		return;
 	plan = guard->plan;
 	ReadGuardKey(guard->reader, trigger->tg_trigslot, &guard->old_key);
-	/* If the UPDATE has marked the row, the row does not have a key of its own any more. */
+	/* If the UPDATE has marked the row, the row has lost its own key. */
 	stays = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) && !IsMarkedRow(plan, trigger->tg_newslot);
 	if (stays)
 	{

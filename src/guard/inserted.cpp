@@ -152,9 +152,9 @@ SkipsTooOld(const InsertedRow *in)
 }
 
 /*
- * Returns whether the row must be inserted although the filter has its key, because the key may be
- * free without the filter's knowledge. A logical replication worker inserts a row that it cannot
- * distinguish from a row that moves: an error would stop the worker.
+ * Returns whether the row must be inserted although the filter has its key: the key may be free,
+ * but the filter does not know this. A logical replication worker also inserts a row that it cannot
+ * distinguish from a row that moves, because an error would stop the worker.
  */
 static bool
 MustStay(const InsertedRow *in)
@@ -245,9 +245,9 @@ FateOf(const InsertedRow *in)
 }
 
 /*
- * Returns the parent table from which a duplicate may have been copied, to be removed there later,
- * or InvalidOid. An exact guard knows in which table the other row is. Other guards do not know, so
- * they check the parents once in each query.
+ * Returns the parent table if a duplicate may be a copy of one of its rows, which will be removed
+ * there; or InvalidOid. An exact guard knows in which table the other row is. Other guards do not
+ * know this, so they check the parents once in each query.
  */
 static Oid
 MayBeCopiedFrom(const InsertedRow *in)

@@ -2,9 +2,9 @@
  * Rows of a table that is dropped, or detached from its guarded parent. The same transaction may
  * insert these rows again, like rows that it deletes.
  *
- * In both cases the server drops the triggers of the table. This is the event that the guard sees.
- * dedup_unguard() drops the triggers, too, so it is not known yet whether the table leaves. The
- * guard only notes the table and its file, which is cheap.
+ * In both cases the server drops the triggers of the table, and the guard sees this event.
+ * dedup_unguard() also drops the triggers, so at this moment the guard does not know whether the
+ * table is dropped or detached. The guard only notes the table and its file, which is cheap.
  *
  * The rows are read when a later row of the transaction would be refused by the same filter, and
  * the table was dropped or does not belong to the guarded table any more. They are read once, as
@@ -32,8 +32,8 @@ static List *left_tables = NIL;
 
 /*
  * The filter that had no rows to read when a row was last refused. InvalidOid if any relation has
- * changed since then. This saves time if a noted table does not leave: without this variable each
- * refused row would check all notes again.
+ * changed since then. If a noted table is neither dropped nor detached, this variable saves time:
+ * without it each refused row would check all notes again.
  */
 static Oid nothing_to_read;
 static bool has_forgotten; /* this transaction has called dedup_forget() */

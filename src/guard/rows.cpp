@@ -4,8 +4,8 @@
  *
  * When a BEFORE INSERT trigger runs, it is not known whether the row will be inserted. A later
  * trigger can leave the row out, and ON CONFLICT can skip it. So the trigger adds the key and makes
- * a note. The server inserts into the guard index right after the table; this removes the note. If
- * the row is over, and its note still exists, the key must be taken back.
+ * a note. The server inserts into the guard index right after the table, and the index removes the
+ * note. If the row is over and its note still exists, the key must be taken back.
  *
  * A row is over when the server resets the query's per-tuple memory. The tuple that a BEFORE
  * trigger returns is in this memory, so the server cannot reset it before it has finished the row.
@@ -40,7 +40,7 @@ struct GuardNote
 	bool uses;           /* the row uses a deleted row, which is in `use` */
 	DeletedRowUse use;
 	Oid filter;
-	Oid filter_file; /* if the file is a different one now, TRUNCATE has removed the key */
+	Oid filter_file; /* the filter's file at that time; TRUNCATE replaces the file */
 	uint64 hash;
 	uint32 generation; /* the generation of the key, or 0 if it is not known */
 	TransactionId xid; /* the subtransaction that added the key */
@@ -289,7 +289,7 @@ LookAtTuple(Relation heap, ItemPointer tid, TransactionId xid)
 	TupleState state = TupleState::Gone;
 
 	VisitTuple(heap, tid, [&](HeapTupleHeader tuple) {
-		/* A killed row has no xmin. */
+		/* If ON CONFLICT has deleted the row, its xmin is invalid. */
 		if (!TransactionIdEquals(HeapTupleHeaderGetRawXmin(tuple), xid))
 			state = TupleState::Gone;
 		else if (HeapTupleHeaderIsSpeculative(tuple))
@@ -428,8 +428,8 @@ SettleNote(int i)
 }
 
 /*
- * Checks whether a row was really deleted; the row is over. If its table was rewritten in the
- * meantime, this is not known, and the row counts as deleted.
+ * Checks whether a row that is over was really deleted. If not, removes its note as a deleted row.
+ * If the table was rewritten in the meantime, the row counts as deleted.
  */
 static void
 SettleDeletion(int i)
@@ -477,7 +477,10 @@ IsDeletionPending(Relation rel, ItemPointer tid)
 	return false;
 }
 
-/* Settles the deletions of rows that are over, of `row`, and of the given or a deeper level. */
+/*
+ * Settles the deletions of rows that are over, those of `row`, and those of nesting level `level`
+ * or deeper.
+ */
 static void
 SettleDeletions(const GuardRow *row, int level)
 {
@@ -529,9 +532,10 @@ SettleGuardLevel(int level)
 }
 
 /*
- * The filter itself drops the keys of an aborted subtransaction. The queries of the subtransaction
- * have ended, but the memory of a query that an SQL function has run can exist longer. So the rows
- * are removed from the list here; otherwise they would be taken for rows in progress.
+ * The keys of an aborted subtransaction do not count, so its notes are removed without taking the
+ * keys back. The queries of the subtransaction have ended, but the memory of a query that an SQL
+ * function has run can exist longer. So the rows of these queries are removed from the list here;
+ * otherwise they would be taken for rows in progress.
  */
 void
 ForgetGuardLevel(int level)

@@ -161,8 +161,8 @@ LearnSeed(GuardSite *site, Relation rel)
 }
 
 /*
- * Enters an updated row of an exact guard. The row is judged when its new version is in the table,
- * unless its key and its time stay the same and it does not lose its mark.
+ * Enters an updated row of an exact guard. The row is judged when its new version is in the table.
+ * The row is not judged if its key and its time stay the same and it does not lose its mark.
  */
 static void
 EnterExactUpdate(GuardSite *site, const TriggerData *trigger, GuardRow *row)
@@ -237,7 +237,7 @@ GuardUpdatedRow(GuardSite *site, const TriggerData *trigger)
 			if (had_key && !IsMarkedRow(plan, trigger->tg_trigslot))
 				CheckLeftOut(rel, filter_oid, old_hash, true);
 
-			/* If the old row did not count and the new row is marked, another row has the key. */
+			/* If the old row did not count and the new one is marked, another row has the key. */
 			if (takes_key && (site->old_key.counts || !IsMarkedRow(plan, trigger->tg_newslot)))
 			{
 				ReadTruncatedRows(filter);
