@@ -25,6 +25,13 @@ inline void ReplaceInFan(uint8_t* fan, uint32_t from, uint32_t to) noexcept {
   }
 }
 
+// Whether a block has just these slots of a fan.
+inline bool HasJust(const uint8_t* fan, const SlotRange& slots, uint32_t block) noexcept {
+  return LoadFanSlot(fan, slots.first) == block &&
+         RunOfSlots(fan, slots.first).count == slots.count &&
+         (slots.first == 0 || LoadFanSlot(fan, slots.first - 1) != block);
+}
+
 inline bool IsEmptyFan(const uint8_t* fan) noexcept {
   const SlotRange run = RunOfSlots(fan, 0);
   return run.count == kFanSlots && LoadFanSlot(fan, 0) == 0;

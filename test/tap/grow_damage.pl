@@ -1,5 +1,6 @@
 # A damaged page of a live filter that grows, of every kind: dedup_check() names it, and no other
-# one, and a key that was added is found or is an error, never new.
+# one, and a key that was added is found or is an error, never new. And a chain that leads where it
+# must not, in a page whose checksum is right: each use is an error, and ends.
 
 use strict;
 use warnings;
@@ -40,6 +41,40 @@ sub damage
 	sysread($file, $byte, 1) == 1 or die "block $block of $path is not there";
 	sysseek $file, $at, 0 or die;
 	syswrite $file, chr(ord($byte) ^ (1 + int(rand(255)))) or die;
+	close $file;
+	return;
+}
+
+# A word's term of a page's checksum (core/page_sum.hpp).
+sub multiply { use integer; return $_[0] * $_[1] }
+sub add { use integer; return $_[0] + $_[1] }
+sub term
+{
+	no warnings qw(portable);
+	my ($place, $word) = @_;
+	$word = multiply(add($word ^ $word >> 32, multiply($place + 1, 0x9e3779b97f4a7c15)), 0xbf58476d1ce4e5b9);
+	return multiply($word ^ $word >> 29, 0x94d049bb133111eb) >> 32;
+}
+
+# Gives a page some numbers, u32, from a place on, and the checksum that it should have.
+sub forge
+{
+	my ($path, $block, $at, @numbers) = @_;
+	my $page;
+	open my $file, '+<:raw', "$data/$path" or die "$path: $!";
+	sysseek $file, $block * 8192, 0 or die;
+	sysread($file, $page, 8192) == 8192 or die "block $block of $path is not there";
+	my @words = unpack 'Q<*', $page;
+	substr($page, $at, 4 * @numbers) = pack 'V*', @numbers;
+	my @changed = unpack 'Q<*', $page;
+	my $sum = unpack 'V', substr($page, 20, 4);
+	foreach my $place (3 .. $#words)
+	{
+		$sum += term($place, $changed[$place]) - term($place, $words[$place]) if $changed[$place] != $words[$place];
+	}
+	substr($page, 20, 4) = pack 'V', $sum & 0xffffffff;
+	sysseek $file, $block * 8192, 0 or die;
+	syswrite $file, $page or die;
 	close $file;
 	return;
 }
@@ -97,6 +132,56 @@ foreach my $kind (sort keys %damaged)
 				END LOOP; END \$\$;
 			SELECT count(*) FROM lost}),
 		0, "no key is lost: $kind");
+}
+
+# Chains that lead where they must not. There is a fan, and leaves that it names.
+my %leads = (
+	'a fan to itself' => sub { my ($path, $fan) = @_; forge($path, $fan, 64, ($fan) x 1024) },
+	'a fan to its main page' => sub { my ($path, $fan, $main) = @_; forge($path, $fan, 64, ($main) x 1024) },
+	'a fan to another part' => sub { my ($path, $fan, $main, @leaves) = @_; forge($path, $fan, 64, ($leaves[0]) x 1024) },
+	'a leaf to itself' => sub { my ($path, $fan, $main, @leaves) = @_; forge($path, $leaves[0], 36, $leaves[0]) },
+	'a leaf to its fan' => sub { my ($path, $fan, $main, @leaves) = @_; forge($path, $leaves[0], 36, $fan) },
+	'a main page to itself' => sub { my ($path, $fan, $main) = @_; forge($path, $main, 36, $main) });
+my @cases = sort keys %leads;
+foreach my $i (0 .. $#cases)
+{
+	$node->safe_psql('postgres',
+		"SELECT dedup_create('e_$i', dedup_filter(fpr => 1e-9, seed => 42)); SELECT count(is_new('e_$i', k)) FROM generate_series(1, $keys) k");
+	$path{"e_$i"} = $node->safe_psql('postgres', "SELECT pg_relation_filepath('e_$i')");
+}
+$node->stop;
+foreach my $i (0 .. $#cases)
+{
+	my $blocks = blocks_of($path{"e_$i"});
+	my ($page, $main);
+	my $fan = $blocks->{ $kinds{fan} }[0];
+	open my $file, '<:raw', "$data/" . $path{"e_$i"} or die;
+	sysseek $file, $fan * 8192, 0 or die;
+	sysread($file, $page, 8192) == 8192 or die;
+	my @leaves = grep { $_ != 0 } unpack 'V1024', substr($page, 64);
+	# The main page that leads to it
+	foreach my $block (@{ $blocks->{ $kinds{main} } })
+	{
+		sysseek $file, $block * 8192, 0 or die;
+		sysread($file, $page, 8192) == 8192 or die;
+		$main = $block if unpack('V', substr($page, 36, 4)) == $fan;
+	}
+	close $file;
+	$leads{ $cases[$i] }($path{"e_$i"}, $fan, $main, @leaves);
+}
+$node->start;
+foreach my $i (0 .. $#cases)
+{
+	foreach my $use (
+		"VACUUM e_$i",
+		"SELECT count(is_new('e_$i', k)) FROM generate_series(30001, 60000) k",
+		"SELECT count(*) FROM dedup_new_keys('e_$i', ARRAY(SELECT generate_series(30001, 60000)))",
+		"COPY e_$i TO '/dev/null'")
+	{
+		my ($rc, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$use", timeout => 60);
+		like($err, qr/ERROR:  XX001: invalid page(?!.*checksum)/s, "$cases[$i]: $use");
+	}
+	isnt($node->safe_psql('postgres', "SELECT count(*) FROM dedup_check('e_$i')"), '0', "$cases[$i]: dedup_check()");
 }
 $node->stop;
 

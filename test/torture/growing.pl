@@ -3,6 +3,7 @@
 #   grown         a set, by function. Each key that is new to it gets a row of grown_rows in the same
 #                 transaction; a key that is forgotten has its row marked. So the keys of the rows
 #                 that are not marked are seen, each has one such row, and no others are seen.
+#   crowded       the same, in a set made for 50 keys: its chain is divided (crowded_rows).
 #   grown_recent  a window of time, in the same way with grown_views: each key is seen for the ttl
 #                 from its row's time and not for more than 8/7 of it.
 #   copy          what COPY, dedup_load() or pg_dump takes out of "grown" while it grows has the keys
@@ -22,58 +23,64 @@ our ($psql, $tx, $isolation, $top, $seed, $sessions, $in_parent, %figures);
 my $grown_rate = 1e-6;
 my $grown_keys = 400_000;
 my $grown_ttl = 20;
+# The sets, and the keys that each may get.
+my %grown_sets = (grown => $grown_keys, crowded => 60_000);
 
 sub growing_setup
 {
 	return (
-		'CREATE TABLE grown_rows (k bigint, tx bigint, gone boolean DEFAULT false)',
-		'CREATE INDEX ON grown_rows (k)',
+		(map { ("CREATE TABLE ${_}_rows (k bigint, tx bigint, gone boolean DEFAULT false)", "CREATE INDEX ON ${_}_rows (k)") } sort keys %grown_sets),
 		'CREATE TABLE grown_views (k bigint, tx bigint, earliest timestamptz, latest timestamptz)',
 		'CREATE INDEX ON grown_views (k)',
 		"SELECT dedup_create('grown', dedup_filter(fpr => 0.0001, seed => $seed))",
+		"SELECT dedup_create('crowded', dedup_filter(50, 1e-9, $seed))",
 		"SELECT dedup_create('copy', dedup_filter(fpr => 0.0001, seed => $seed))",
 		"SELECT dedup_create('grown_recent', ttl => '$grown_ttl seconds')",
 		'CREATE TABLE dumped (k bigint)',
 		'CREATE DATABASE restored');
 }
 
-our @growing_tables = ('grown', 'grown_recent', 'copy', 'grown_rows', 'grown_views');
-our @growing_filters = ('grown', 'grown_recent');
+our @growing_tables = ('grown', 'crowded', 'grown_recent', 'copy', 'grown_rows', 'crowded_rows', 'grown_views');
+our @growing_filters = ('grown', 'crowded', 'grown_recent');
 
 # ---- steps of a session
 
-sub grown_from { return int rand $grown_keys }
+sub grown_set { return rand() < 0.3 ? 'crowded' : 'grown' }
+sub grown_from { return int rand $grown_sets{ $_[0] } }
 
 # Nothing is refused that has no row. Others see a row as soon as its key counts as committed.
 sub expect_grown_twins
 {
-	my ($keys) = @_;
+	my ($set, $keys) = @_;
 	return if $psql->{error} || $isolation ne 'READ COMMITTED';
-	my $alone = $psql->value("SELECT count(*) FROM $keys k WHERE NOT EXISTS (SELECT FROM grown_rows r WHERE r.k = k.k)");
-	note("X $tx $alone keys of $keys were refused by grown without a twin")
+	my $alone = $psql->value("SELECT count(*) FROM $keys k WHERE NOT EXISTS (SELECT FROM ${set}_rows r WHERE r.k = k.k)");
+	note("X $tx $alone keys of $keys were refused by $set without a twin")
 	  if !$psql->{error} && defined $alone && $alone > 0;
 	return;
 }
 
 our %growing_steps = (
 	grow_batch => sub {
-		my $from = grown_from();
+		my $set = grown_set();
+		my $from = grown_from($set);
 		my $keys = "generate_series($from, " . ($from + int(rand() < 0.3 ? rand 5000 : rand 300)) . ')';
-		$psql->ask("INSERT INTO grown_rows SELECT k, $tx FROM dedup_new_keys('grown', ARRAY(SELECT ${keys}::bigint)) k");
-		expect_grown_twins($keys);
+		$psql->ask("INSERT INTO ${set}_rows SELECT k, $tx FROM dedup_new_keys('$set', ARRAY(SELECT ${keys}::bigint)) k");
+		expect_grown_twins($set, $keys);
 	},
 	grow_single => sub {
-		my $from = grown_from();
+		my $set = grown_set();
+		my $from = grown_from($set);
 		my $keys = "generate_series($from, " . ($from + int rand 40) . ')';
-		$psql->ask("INSERT INTO grown_rows SELECT k, $tx FROM $keys k WHERE is_new('grown', k::bigint)");
-		expect_grown_twins($keys);
+		$psql->ask("INSERT INTO ${set}_rows SELECT k, $tx FROM $keys k WHERE is_new('$set', k::bigint)");
+		expect_grown_twins($set, $keys);
 	},
 	grow_forget => sub {
-		my $from = grown_from();
+		my $set = grown_set();
+		my $from = grown_from($set);
 		my ($marked, $forgotten) = split /\|/, $psql->value(
-			"WITH m AS (UPDATE grown_rows SET gone = true WHERE k BETWEEN $from AND $from + 20 AND NOT gone RETURNING k)
-			SELECT count(*), count(*) FILTER (WHERE dedup_forget('grown', k)) FROM m") // return;
-		note("X $tx of $marked keys of rows from $from only $forgotten could be forgotten")
+			"WITH m AS (UPDATE ${set}_rows SET gone = true WHERE k BETWEEN $from AND $from + 20 AND NOT gone RETURNING k)
+			SELECT count(*), count(*) FILTER (WHERE dedup_forget('$set', k)) FROM m") // return;
+		note("X $tx of $marked keys of rows from $from only $forgotten could be forgotten in $set")
 		  if !$psql->{error} && $marked != $forgotten;
 	},
 	grow_views => sub {
@@ -88,7 +95,7 @@ our @growing_step_names = (('grow_batch') x 6, ('grow_single') x 4, ('grow_forge
 # ---- maintenance
 
 our @growing_work = (
-	'VACUUM grown', 'VACUUM grown', 'VACUUM grown_recent', 'VACUUM FREEZE grown', 'COPY grown TO STDOUT',
+	'VACUUM grown', 'VACUUM grown', 'VACUUM crowded', 'VACUUM grown_recent', 'COPY crowded TO STDOUT', "SELECT count(*) FROM dedup_check('crowded')", 'VACUUM FREEZE grown', 'COPY grown TO STDOUT',
 	"SELECT * FROM dedup_stats('grown')", "SELECT count(*) FROM dedup_check('grown')",
 	"SELECT octet_length(dedup_snapshot('grown_recent')::bytea)",
 	'ALTER TABLE grown SET TABLESPACE aside', 'ALTER TABLE grown SET TABLESPACE pg_default');
@@ -206,26 +213,34 @@ sub vacuum_between
 	return $child;
 }
 
-sub compare_growing
+sub compare_set
 {
-	my ($session) = @_;
-	my @twice = $session->ask('SELECT k FROM grown_rows WHERE NOT gone GROUP BY k HAVING count(*) > 1');
-	violation(scalar(@twice) . ' keys came into grown twice: ' . few(@twice)) if @twice;
-	my @missed = $session->ask(q{SELECT k FROM grown_rows WHERE NOT gone AND NOT dedup_seen('grown', k)});
-	violation(scalar(@missed) . ' keys of rows are new to grown: ' . few(@missed)) if @missed;
-	my $absent = "FROM generate_series(-100000, $grown_keys + 5000) k WHERE NOT EXISTS (SELECT FROM grown_rows r WHERE r.k = k.k AND NOT gone)";
-	my @false = $session->ask("SELECT k $absent AND dedup_seen('grown', k)");
+	my ($session, $set) = @_;
+	my @twice = $session->ask("SELECT k FROM ${set}_rows WHERE NOT gone GROUP BY k HAVING count(*) > 1");
+	violation(scalar(@twice) . " keys came into $set twice: " . few(@twice)) if @twice;
+	my @missed = $session->ask("SELECT k FROM ${set}_rows WHERE NOT gone AND NOT dedup_seen('$set', k)");
+	violation(scalar(@missed) . " keys of rows are new to $set: " . few(@missed)) if @missed;
+	my $absent = "FROM generate_series(-100000, $grown_sets{$set} + 5000) k WHERE NOT EXISTS (SELECT FROM ${set}_rows r WHERE r.k = k.k AND NOT gone)";
+	my @false = $session->ask("SELECT k $absent AND dedup_seen('$set', k)");
 	my $trials = $session->value("SELECT count(*) $absent");
-	violation(scalar(@false) . " of $trials keys without a row are duplicates in grown: " . few(@false))
+	violation(scalar(@false) . " of $trials keys without a row are duplicates in $set: " . few(@false))
 	  if @false > allowed($trials, $grown_rate);
 	$figures{'growing: keys compared'} += $trials;
-	my $stats = $session->value(q{SELECT (SELECT count(*) FROM grown_rows WHERE NOT gone), count, splits, in_flight FROM dedup_stats('grown')});
-	return violation("dedup_stats('grown') failed with $session->{error}") if !defined $stats;
-	my ($rows, $count, $splits, $in_flight) = split /\|/, $stats;
-	violation("grown has $count keys for $rows rows, and $in_flight in flight") if $count != $rows;
+	my $stats = $session->value("SELECT (SELECT count(*) FROM ${set}_rows WHERE NOT gone), count, coalesce(splits, 0), in_flight, overflow_pages FROM dedup_stats('$set')");
+	return violation("dedup_stats('$set') failed with $session->{error}") if !defined $stats;
+	my ($rows, $count, $splits, $in_flight, $overflow) = split /\|/, $stats;
+	violation("$set has $count keys for $rows rows, and $in_flight in flight") if $count != $rows;
 	$figures{'growing: most rows'} = $rows if $rows > ($figures{'growing: most rows'} || 0);
 	$figures{'growing: most splits'} = $splits if $splits > ($figures{'growing: most splits'} || 0);
 	$figures{'growing: rows compared'} += $rows;
+	$figures{"growing: most overflow pages of $set"} = $overflow if $overflow > ($figures{"growing: most overflow pages of $set"} || 0);
+	return;
+}
+
+sub compare_growing
+{
+	my ($session) = @_;
+	compare_set($session, $_) foreach sort keys %grown_sets;
 
 	# The window. What has expired before the look is not seen.
 	my @early = $session->ask("SELECT k FROM (SELECT k, earliest, latest, lag(earliest) OVER (PARTITION BY k ORDER BY earliest) AS last
@@ -243,7 +258,7 @@ sub compare_growing
 	  if @late > allowed($expired_keys, 0.0001);
 	$figures{'growing: expired keys compared'} += $expired_keys;
 	$figures{'growing: window keys compared'} += $session->value("SELECT count(*) FROM $last WHERE earliest + interval '$grown_ttl seconds' > timestamptz '$begin'");
-	$splits = $session->value(q{SELECT splits FROM dedup_stats('grown_recent')});
+	my $splits = $session->value(q{SELECT splits FROM dedup_stats('grown_recent')});
 	$figures{'growing: most splits of the window'} = $splits if $splits > ($figures{'growing: most splits of the window'} || 0);
 	return;
 }

@@ -278,6 +278,19 @@ TEST(Fan, EmptySlotsAreThoseAroundASlot) {
   EXPECT_TRUE(live::IsEmptyFan(fan.bytes));
 }
 
+TEST(Fan, SlotsOfABlockAreJustThose) {
+  Page fan(Kind::kFan, 1);
+  live::StoreFanSlots(fan.bytes, {256, 256}, 9);
+  EXPECT_TRUE(live::HasJust(fan.bytes, {256, 256}, 9));
+  EXPECT_FALSE(live::HasJust(fan.bytes, {256, 128}, 9));
+  EXPECT_FALSE(live::HasJust(fan.bytes, {384, 128}, 9));
+  EXPECT_FALSE(live::HasJust(fan.bytes, {0, 512}, 9));
+  EXPECT_FALSE(live::HasJust(fan.bytes, {512, 256}, 9));
+  EXPECT_FALSE(live::HasJust(fan.bytes, {256, 256}, 8));
+  live::StoreFanSlots(fan.bytes, live::kAllSlots, 9);
+  EXPECT_TRUE(live::HasJust(fan.bytes, live::kAllSlots, 9));
+}
+
 // Written down from the description at the top of page.hpp.
 TEST(Fan, BytesAreFrozen) {
   Page fan(Kind::kFan, 0x01020304);

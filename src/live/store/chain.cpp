@@ -7,8 +7,8 @@
 
 using namespace dedup::live;
 
-/* More pages than any chain has: it leads back into itself. */
-constexpr uint32 kMostSteps = (uint32) 1 << 24;
+/* After so many pages a walk compares their number with the length of the file. */
+constexpr uint32 kStepsToCount = 4096;
 
 [[noreturn]] static void
 ReportBroken(const LiveFilter &filter, const HeldPage &main)
@@ -29,7 +29,8 @@ HoldInChain(const LiveFilter &filter, const HeldPage &main, BlockNumber block, i
 			HeldPage *page)
 {
 	Assert(IsHeld(main, lock == BUFFER_LOCK_EXCLUSIVE));
-	if (!HoldPageOfChain(filter, block, lock, page))
+	/* Nobody gets a lock that they hold themselves. */
+	if (block == main.block || !HoldPageOfChain(filter, block, lock, page))
 		ReportBroken(filter, main);
 	if (!IsChainedTo(page->bytes, main.bytes))
 		ReportStranger(filter, *page);
@@ -38,7 +39,8 @@ HoldInChain(const LiveFilter &filter, const HeldPage &main, BlockNumber block, i
 void
 HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, HeldPage *page)
 {
-	if (!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
+	if (block == main.block ||
+		!HoldPage(filter, block, Kind::kOverflow, BUFFER_LOCK_EXCLUSIVE, page) ||
 		!IsChainedTo(page->bytes, main.bytes))
 		ReportBroken(filter, main);
 }
@@ -46,22 +48,32 @@ HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNumber block, H
 void
 HoldFan(const LiveFilter &filter, const HeldPage &main, BlockNumber block, int lock, HeldPage *fan)
 {
-	if (!HoldPage(filter, block, Kind::kFan, lock, fan) || !IsChainedTo(fan->bytes, main.bytes))
+	if (block == main.block || !HoldPage(filter, block, Kind::kFan, lock, fan) ||
+		!IsChainedTo(fan->bytes, main.bytes))
 		ReportBroken(filter, main);
 }
 
 /* ---- walks --------------------------------------------------------------------------------- */
 
-/* Locks the next page of a walk, which is a fan only where there was none before. */
-static void
+void
 HoldStep(const LiveFilter &filter, const HeldPage &main, BlockNumber block, bool in_fan, int lock,
 		 uint32 *steps, HeldPage *page)
 {
-	if (++*steps > kMostSteps)
+	/* A chain that is longer than the file leads back into itself. */
+	if (++*steps % kStepsToCount == 0 && *steps > RelationGetNumberOfBlocks(filter.rel))
 		ReportBroken(filter, main);
 	HoldInChain(filter, main, block, lock, page);
 	if (IsFan(page->bytes) ? in_fan
 						   : IsLeaf(page->bytes) != in_fan || (in_fan && !IsValidLeaf(page->bytes)))
+		ReportStranger(filter, *page);
+}
+
+void
+HoldStepOfKey(const LiveFilter &filter, const HeldPage &main, BlockNumber block, bool in_fan,
+			  uint64 rest, int lock, uint32 *steps, HeldPage *page)
+{
+	HoldStep(filter, main, block, in_fan, lock, steps, page);
+	if (in_fan && !HasSlotOf(SlotsOfLeaf(page->bytes), rest))
 		ReportStranger(filter, *page);
 }
 
@@ -71,11 +83,9 @@ HoldNextOfKey(const LiveFilter &filter, const HeldPage &main, uint64 rest, int l
 {
 	while (walk->next != 0)
 	{
-		HoldStep(filter, main, walk->next, walk->in_fan, lock, &walk->steps, page);
+		HoldStepOfKey(filter, main, walk->next, walk->in_fan, rest, lock, &walk->steps, page);
 		if (!IsFan(page->bytes))
 		{
-			if (walk->in_fan && !HasSlotOf(SlotsOfLeaf(page->bytes), rest))
-				ReportStranger(filter, *page);
 			walk->next = NextOf(page->bytes);
 			return true;
 		}

@@ -125,13 +125,16 @@ MakeLeafRoom(const LiveFilter &filter, const HeldPage &main, BlockNumber fan, ui
 	memcpy(copy, held.bytes, BLCKSZ);
 	first = LoadFanSlot(copy, FanSlotOf(rest));
 	slots = EmptySlotsAround(copy, FanSlotOf(rest));
+	if (first == fan)
+		ReportBadPage(filter.rel, fan, "It leads back to itself.");
 	if (first != 0)
 	{
 		HeldPage leaf;
 
 		HoldChained(filter, main, first, &leaf);
 		if (!IsLeaf(leaf.bytes) || !IsValidLeaf(leaf.bytes) ||
-			!HasSlotOf(SlotsOfLeaf(leaf.bytes), rest))
+			!HasSlotOf(SlotsOfLeaf(leaf.bytes), rest) ||
+			!HasJust(copy, SlotsOfLeaf(leaf.bytes), first))
 			ReportBadPage(filter.rel, first, "It belongs to another page's chain.");
 		slots = SlotsOfLeaf(leaf.bytes);
 		divided = slots.count > 1;

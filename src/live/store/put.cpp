@@ -235,12 +235,13 @@ struct FullPages
 
 /*
  * Puts an entry into the first overflow page with room that does not change along: of those that
- * follow each other from one on.
+ * follow each other from one on, plain pages or (`in_fan`) those of a leaf.
  */
 static bool
 PutIntoRun(const LiveFilter &filter, const HeldPage &main, const Along &along,
-		   const NewEntry &entry, BlockNumber next, FullPages *full)
+		   const NewEntry &entry, BlockNumber next, bool in_fan, FullPages *full)
 {
+	uint32 steps = 0;
 	bool done = false;
 
 	*full = {0, false, 0};
@@ -254,7 +255,7 @@ PutIntoRun(const LiveFilter &filter, const HeldPage &main, const Along &along,
 			full->count++;
 			continue;
 		}
-		HoldInChain(filter, main, next, BUFFER_LOCK_EXCLUSIVE, &page);
+		HoldStepOfKey(filter, main, next, in_fan, entry.rest, BUFFER_LOCK_EXCLUSIVE, &steps, &page);
 		next = NextOf(page.bytes);
 		if (IsFan(page.bytes))
 			full->fan = page.block;
@@ -279,7 +280,8 @@ PutIntoFan(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	bool settled = along.main != NULL;
 	FullPages full;
 
-	while (!PutIntoRun(filter, main, along, entry, LeafOf(filter, main, fan, entry.rest), &full))
+	while (
+		!PutIntoRun(filter, main, along, entry, LeafOf(filter, main, fan, entry.rest), true, &full))
 	{
 		if (!settled && full.can_settle)
 			(void) SettleLeaf(filter, main, fan, entry.rest);
@@ -341,14 +343,14 @@ PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	BlockNumber fan;
 
 	if (PutIntoMain(filter, main, along, entry) ||
-		PutIntoRun(filter, main, along, entry, NextOf(main.bytes), &full))
+		PutIntoRun(filter, main, along, entry, NextOf(main.bytes), false, &full))
 		return;
 	/* Before the plain pages become too many. */
 	if (along.main == NULL && full.can_settle && (full.fan != 0 || full.count >= kMostPlain))
 	{
 		SettleNear(filter, main, true, entry.rest);
 		if (PutDirectly(filter, main, entry) ||
-			PutIntoRun(filter, main, along, entry, NextOf(main.bytes), &full))
+			PutIntoRun(filter, main, along, entry, NextOf(main.bytes), false, &full))
 			return;
 	}
 	fan = full.fan;

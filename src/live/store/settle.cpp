@@ -180,13 +180,15 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 
 /*
  * The blocks of pages that follow each other from one on, without a fan, whose block `fan`
- * receives, or 0. Null if there are none.
+ * receives, or 0. `before`, which is held, leads to the first. Null if there are none.
  */
 static BlockNumber *
-ReadRun(const LiveFilter &filter, const HeldPage &main, BlockNumber next, int *length,
-		BlockNumber *fan)
+ReadRun(const LiveFilter &filter, const HeldPage &main, const HeldPage &before, BlockNumber first,
+		int *length, BlockNumber *fan)
 {
+	BlockNumber next = first;
 	BlockNumber *run = NULL;
+	uint32 steps = 0;
 	int room = 0;
 
 	*length = 0;
@@ -195,8 +197,14 @@ ReadRun(const LiveFilter &filter, const HeldPage &main, BlockNumber next, int *l
 	{
 		HeldPage page;
 
-		HoldInChain(filter, main, next, BUFFER_LOCK_SHARE, &page);
+		/* Nobody gets a lock that they hold themselves. */
+		if (next == before.block)
+			ReportBadPage(filter.rel, before.block, "It leads back to itself.");
+		HoldStep(filter, main, next, IsFan(before.bytes), BUFFER_LOCK_SHARE, &steps, &page);
 		next = NextOf(page.bytes);
+		if (IsFan(before.bytes) && !HasJust(before.bytes, SlotsOfLeaf(page.bytes), first))
+			ReportBadPage(filter.rel, page.block,
+						  "It is not the part of the fan that it is named as.");
 		if (IsFan(page.bytes))
 			*fan = page.block;
 		ReleasePage(page);
@@ -500,7 +508,7 @@ SettleRun(Settlement *s, const HeldPage &before, BlockNumber first)
 	const LiveFilter &filter = *s->filter;
 	BlockNumber fan;
 	int length;
-	BlockNumber *run = ReadRun(filter, s->main, first, &length, &fan);
+	BlockNumber *run = ReadRun(filter, s->main, before, first, &length, &fan);
 
 	for (int i = length - 1; i >= 0; i--)
 	{

@@ -536,6 +536,17 @@ extern void HoldChained(const LiveFilter &filter, const HeldPage &main, BlockNum
 extern void HoldFan(const LiveFilter &filter, const HeldPage &main, BlockNumber block, int lock,
 					HeldPage *fan);
 
+/*
+ * Locks a page that a walk over a chain comes to: a plain page or a fan, or (`in_fan`) a page of a
+ * leaf. `steps` counts those of the walk, which must not go on for ever.
+ */
+extern void HoldStep(const LiveFilter &filter, const HeldPage &main, BlockNumber block, bool in_fan,
+					 int lock, uint32 *steps, HeldPage *page);
+
+/* The same. The page of a leaf must be one in which a key can be. */
+extern void HoldStepOfKey(const LiveFilter &filter, const HeldPage &main, BlockNumber block,
+						  bool in_fan, uint64 rest, int lock, uint32 *steps, HeldPage *page);
+
 /* A walk over the pages of a chain in which a key can be. */
 struct KeyWalk
 {
