@@ -1,5 +1,5 @@
 /*
- * Putting new entries into a main page or its chain, which is settled where there is no room.
+ * Adds new entries to a main page or its chain. If there is no room, the page is settled first.
  */
 #include <algorithm>
 
@@ -33,7 +33,7 @@ AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten)
 
 	if (entries->choice.tag == 0 || entries->count == kMostNewEntries)
 		return EntryAdded::NoRoom;
-	/* Entries of the key come before the first free place. */
+	/* The search meets existing entries of the key before the first free place. */
 	place = PlaceWhere(page, *entries->area, line, rest, [&](unsigned at) {
 		if ((entries->taken[at / 64] >> at % 64 & 1) == 0)
 			return true;
@@ -50,7 +50,7 @@ AddEntry(NewEntries *entries, unsigned line, uint64 rest, bool forgotten)
 	return EntryAdded::Yes;
 }
 
-/* The words of a tag, and where they belong. Returns how many. */
+/* Stores the words of a tag and their offsets in the page. Returns the number of words. */
 static inline int
 TagWords(unsigned place, const Tag &tag, uint16 *offsets, uint64 *words)
 {
@@ -87,15 +87,15 @@ ChangeEntries(const NewEntries &entries)
 		ChangeByte(page, kTurnAt, entries.turn);
 }
 
-/* ---- an entry into a page or its chain ------------------------------------------ */
+/* ---- adding an entry to a page or its chain ------------------------------------- */
 
 namespace
 {
 
-/* Fewer keys than these do not get an overflow page of their own. */
+/* Fewer keys than this do not get a new overflow page while the plain pages have room. */
 constexpr int FEW_KEYS = 64;
 
-/* An entry that is to be put into a page or its chain. */
+/* An entry to add to a page or its chain. */
 struct NewEntry
 {
 	Tag tag;
@@ -105,8 +105,8 @@ struct NewEntry
 };
 
 /*
- * What is logged together with putting an entry: changed copies of the main page and of an
- * overflow page. Null: they do not change.
+ * Changes that are logged together with a new entry: changed copies of the main page and of an
+ * overflow page. Null means that the page does not change.
  */
 struct Along
 {
@@ -123,7 +123,7 @@ PutInto(uint8_t *page, const AreaShape &area, const NewEntry &entry)
 	return PutEntry(page, area, entry.tag, entry.line, entry.rest, entry.forgotten);
 }
 
-/* As PutInto(), on a page itself: a change of one or two short fragments. */
+/* Adds an entry to the page itself. The change consists of a few short fragments. */
 static bool
 PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
 {
@@ -151,7 +151,7 @@ PutDirectly(const LiveFilter &filter, const HeldPage &page, const NewEntry &put)
 	return true;
 }
 
-/* Starts a change with those of the pages that change along. */
+/* Starts a change that contains the changed copies in `along`. */
 static void
 StartChangeAlong(const HeldPage &main, const Along &along)
 {
@@ -162,8 +162,8 @@ StartChangeAlong(const HeldPage &main, const Along &along)
 }
 
 /*
- * Where nothing can be settled, the keys go to the chain one by one: it is enough to count them
- * now and then.
+ * Calls CountToSplit() for one key in 32. If nothing can be settled, keys go to the chain one by
+ * one, and counting for each of them would be too slow.
  */
 static void
 CountSomeToSplit(const LiveFilter &filter, const HeldPage &main, uint64 rest)
@@ -172,7 +172,7 @@ CountSomeToSplit(const LiveFilter &filter, const HeldPage &main, uint64 rest)
 		CountToSplit(filter, main);
 }
 
-/* Puts an entry into the main page, which is settled if it has no room. */
+/* Adds an entry to the main page. Settles the page if it has no room. Returns whether it fits. */
 static bool
 PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
 			const NewEntry &entry)
@@ -196,12 +196,12 @@ PutIntoMain(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	CountToSplit(filter, main);
 	if (PutDirectly(filter, main, entry))
 		return true;
-	/* Freeing tags was not enough, or the key's lines of the area are full. */
+	/* Either no tag became free, or the key's lines of the area are still full. */
 	SettleNear(filter, main, true, entry.rest);
 	return PutDirectly(filter, main, entry);
 }
 
-/* Puts an entry into an overflow page. */
+/* Adds an entry to an overflow page. Returns false if the page is full. */
 static bool
 PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const Along &along,
 				const HeldPage &overflow, const NewEntry &entry)
@@ -223,19 +223,20 @@ PutIntoOverflow(const LiveFilter &filter, const HeldPage &main, const Along &alo
 namespace
 {
 
-/* What there was where an entry found no room. */
+/* The pages that a search for room has met. */
 struct FullPages
 {
-	int count;       /* of overflow pages */
-	bool can_settle; /* some of them, in a filter that has fans */
-	BlockNumber fan; /* behind them, or 0 */
+	int count;       /* number of overflow pages */
+	bool can_settle; /* the filter has fans, and a full page can be settled */
+	BlockNumber fan; /* the fan behind the pages, or 0 */
 };
 
 } /* namespace */
 
 /*
- * Puts an entry into the first overflow page with room that does not change along: of those that
- * follow each other from one on, plain pages or (`in_fan`) those of a leaf.
+ * Adds an entry to the first overflow page that has room. Starts at the page `next` and follows
+ * the links: through plain pages, or, if `in_fan`, through the pages of a leaf. Skips the page
+ * that `along` changes. Returns false if no page has room.
  */
 static bool
 PutIntoRun(const LiveFilter &filter, const HeldPage &main, const Along &along,
@@ -271,12 +272,13 @@ PutIntoRun(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	return done;
 }
 
-/* Puts an entry into its leaf of a fan. */
+/* Adds an entry to its leaf of a fan. */
 static void
 PutIntoFan(const LiveFilter &filter, const HeldPage &main, const Along &along,
 		   const NewEntry &entry, BlockNumber fan)
 {
-	/* What is settled changes the main page, of which there may be a changed copy already. */
+	/* Settling changes the main page. It must not run if `along` has a changed copy of that page.
+	 */
 	bool settled = along.main != NULL;
 	FullPages full;
 
@@ -291,7 +293,9 @@ PutIntoFan(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	}
 }
 
-/* Puts entries into a new overflow page, at the chain's head. Returns how many fit: one at least.
+/*
+ * Adds entries to a new overflow page at the head of the chain. Returns the number of entries that
+ * fit, at least one.
  */
 static int
 PutIntoNewPage(const LiveFilter &filter, const HeldPage &main, const Along &along,
@@ -345,7 +349,7 @@ PutAnywhere(const LiveFilter &filter, const HeldPage &main, const Along &along,
 	if (PutIntoMain(filter, main, along, entry) ||
 		PutIntoRun(filter, main, along, entry, NextOf(main.bytes), false, &full))
 		return;
-	/* Before the plain pages become too many. */
+	/* Settle before there are too many plain pages. */
 	if (along.main == NULL && full.can_settle && (full.fan != 0 || full.count >= kMostPlain))
 	{
 		SettleNear(filter, main, true, entry.rest);
@@ -381,7 +385,7 @@ MoveKey(const LiveFilter &filter, const HeldPage &main, const HeldPage &from, co
 	PutAnywhere(filter, main, {scratch, &from, copy}, {tag, line, rest, forgotten});
 }
 
-/* Puts those of the keys into a page that it has room for, and takes them off the list. */
+/* Adds keys to a page while it has room. Removes the added keys from the list. */
 static void
 PutSome(const LiveFilter &filter, const HeldPage &page, const Tag &tag, Address *keys, int *count)
 {
@@ -398,7 +402,7 @@ PutSome(const LiveFilter &filter, const HeldPage &page, const Tag &tag, Address 
 			if (AddEntry(&entries, keys[done].line, keys[done].rest, false) != EntryAdded::NoRoom)
 				continue;
 			keys[left++] = keys[done];
-			/* Any place of a small area would do. It is full, or has no tag. */
+			/* In a small area a key can use any place. So no other key fits either. */
 			if (entries.choice.tag == 0 || entries.area->lines <= kProbeLines)
 				while (++done < *count)
 					keys[left++] = keys[done];
@@ -413,7 +417,7 @@ PutSome(const LiveFilter &filter, const HeldPage &page, const Tag &tag, Address 
 	*count = left;
 }
 
-/* Puts keys into a new overflow page. Returns how many of the first ones. */
+/* Adds the first keys of the list to a new overflow page. Returns the number of added keys. */
 static int
 PutFirst(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const Address *keys,
 		 int count)
@@ -426,7 +430,7 @@ PutFirst(const LiveFilter &filter, const HeldPage &main, const Tag &tag, const A
 	return PutIntoNewPage(filter, main, {}, entries, some);
 }
 
-/* Puts keys into their leaves of a fan. */
+/* Adds keys to their leaves of a fan. */
 static void
 PutIntoLeaves(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address *keys,
 			  int count, BlockNumber fan)
@@ -440,8 +444,8 @@ PutIntoLeaves(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Ad
 	{
 		const uint64 rest = keys[0].rest;
 		KeyWalk walk = {LeafOf(filter, main, fan, rest), true, 0};
-		int here = 0; /* keys of this leaf */
-		int left = 0; /* without room in it */
+		int here = 0; /* number of keys that belong to this leaf */
+		int left = 0; /* number of those keys for which it has no room */
 		bool can_settle = false;
 		HeldPage page;
 
@@ -467,16 +471,16 @@ PutIntoLeaves(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Ad
 				(void) MakeLeafRoom(filter, main, fan, rest);
 		}
 		settled = left > 0;
-		/* Those that are left, and the others. */
+		/* Keep the keys without room, and the keys of the other leaves. */
 		memmove(keys + left, keys + here, (count - here) * sizeof(Address));
 		count -= here - left;
 	}
 }
 
 /*
- * Puts keys into the plain pages of a chain. The newest page is the first. Only a few keys are
- * worth a search for room behind it. Returns whether a page that is full can be settled, in a
- * filter that has fans.
+ * Adds keys to the plain pages of a chain. The first page is the newest. The pages behind it are
+ * searched for room only if few keys are left. Returns true if the filter has fans and a full page
+ * can be settled.
  */
 static bool
 PutIntoPlain(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address *keys,
@@ -522,7 +526,7 @@ PutKeys(const LiveFilter &filter, const HeldPage &main, const Tag &tag, Address 
 	if (PutIntoPlain(filter, main, tag, keys, &count) && count > 0 &&
 		PlainPagesOf(filter, main).count >= kMostPlain)
 	{
-		/* Before the plain pages become too many. */
+		/* Settle before there are too many plain pages. */
 		SettleNear(filter, main, true, keys[0].rest);
 		PutSome(filter, main, tag, keys, &count);
 		(void) PutIntoPlain(filter, main, tag, keys, &count);

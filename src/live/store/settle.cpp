@@ -1,5 +1,5 @@
 /*
- * Settling: what becomes of entries whose transactions have ended.
+ * Settling: freezes, folds or removes the entries whose transactions have ended.
  */
 #include "core/fanning.hpp"
 #include "live/counters_page.hpp"
@@ -18,23 +18,26 @@ using namespace dedup::live;
 namespace
 {
 
-/* What becomes of a tag before its page is settled. */
+/* The fate of a tag. It is decided before the page is settled. */
 struct TagFate
 {
 	enum
 	{
 		Stays,
-		Becomes, /* `tag` */
-		Adds,    /* `tag`, and its entries are not forgotten any more */
-		Goes     /* with its entries */
+		Becomes, /* is replaced by `tag` */
+		Adds,    /* is replaced by `tag`, and its entries are not forgotten any more */
+		Goes     /* is dropped with its entries */
 	} what;
 	Tag tag;
-	uint64 settled; /* a base that `tag` does not name any more, or kNoXid */
+	uint64 settled; /* the committed base that `tag` does not name any more, or kNoXid */
 };
 
 } /* namespace */
 
-/* The fate of a tag of entries that are forgotten, whose keys are not committed for all. */
+/*
+ * Returns the fate of a tag of forgotten entries. The commit of the keys themselves is not yet
+ * visible to every snapshot.
+ */
 static TagFate
 FateOfForgotten(const LiveFilter &filter, BlockNumber block, const Tag &tag)
 {
@@ -43,7 +46,7 @@ FateOfForgotten(const LiveFilter &filter, BlockNumber block, const Tag &tag)
 	const uint64 heir = HeirOf(tag.xid);
 	const uint64 base_heir = HeirOf(base);
 
-	/* The keys were never there, or the same subtransaction has added and forgotten them. */
+	/* The keys were never added, or the same subtransaction has added and forgotten them. */
 	if (verdict == Verdict::kAborted || heir == base_heir)
 		return {TagFate::Goes, tag, kNoXid};
 	if (JudgeXid(filter, block, tag.xid) == Verdict::kAborted)
@@ -55,7 +58,7 @@ FateOfForgotten(const LiveFilter &filter, BlockNumber block, const Tag &tag)
 	return {TagFate::Becomes, {heir, tag.generation, (TransactionId) base_heir}, kNoXid};
 }
 
-/* Subtransactions of ours that have ended leave their keys to their heirs. */
+/* Returns the fate of a tag. The heir of an ended subtransaction of ours inherits its keys. */
 static TagFate
 FateOf(const LiveFilter &filter, BlockNumber block, const Tag &tag)
 {
@@ -69,7 +72,7 @@ FateOf(const LiveFilter &filter, BlockNumber block, const Tag &tag)
 	return {TagFate::Becomes, {heir, tag.generation}, kNoXid};
 }
 
-/* Lets all tags of a page meet their fates. */
+/* Applies the fates of all tags of a page. */
 static void
 ReviseTags(const LiveFilter &filter, uint8_t *main, uint8_t *page)
 {
@@ -90,7 +93,10 @@ ReviseTags(const LiveFilter &filter, uint8_t *main, uint8_t *page)
 
 /* ---- settling ----------------------------------------------------------------- */
 
-/* Entries must name tags and lines that exist, and tags transactions that can. */
+/*
+ * Raises XX001 if an entry names a tag or a line that does not exist, or if a tag names a
+ * transaction that cannot exist.
+ */
 static void
 CheckEntries(const LiveFilter &filter, const HeldPage &page)
 {
@@ -116,7 +122,7 @@ CheckEntries(const LiveFilter &filter, const HeldPage &page)
 		ReportBadPage(filter.rel, page.block, "An entry has no transaction or line.");
 }
 
-/* The verdicts on a page's tags. Returns whether there is anything to settle. */
+/* Stores the verdicts on the tags of a page. Returns whether there is anything to settle. */
 static bool
 JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *verdicts)
 {
@@ -131,7 +137,7 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 		if (xid == kNoXid)
 			continue;
 		verdicts[tag] = JudgeXid(filter, BlockOf(page), xid, before);
-		/* Lines that may yet go away as a whole take nothing in. */
+		/* If the COPY aborts, the lines are cleared. So nothing may be folded into them. */
 		if (loading && verdicts[tag] == Verdict::kCommitted)
 			verdicts[tag] = Verdict::kKeep;
 		if (verdicts[tag] != Verdict::kKeep)
@@ -140,7 +146,10 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 	return any;
 }
 
-/* Settles one page of a chain in scratch copies of it and of the main page. */
+/*
+ * Settles one page, which is the main page or a page of its chain. Works on scratch copies of this
+ * page and of the main page.
+ */
 static void
 SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scratch,
 			  uint8_t *page_scratch, bool fold, Settled *settled)
@@ -155,7 +164,7 @@ SettleScratch(const LiveFilter &filter, const HeldPage &page, uint8_t *main_scra
 			   settled);
 }
 
-/* What became of a COPY that loaded the lines of this page. */
+/* If a COPY has loaded the lines of a page, keeps or clears them when the COPY has ended. */
 static void
 SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 {
@@ -179,8 +188,9 @@ SettleLoader(const LiveFilter &filter, uint8_t *main_scratch)
 }
 
 /*
- * The blocks of pages that follow each other from one on, without a fan, whose block `fan`
- * receives, or 0. `before`, which is held, leads to the first. Null if there are none.
+ * Returns the blocks of the pages from `first` on, in the order of their links, up to the fan.
+ * `fan` receives the block of the fan, or 0. `before`, which is held, points to the first page.
+ * Returns null if there are no such pages.
  */
 static BlockNumber *
 ReadRun(const LiveFilter &filter, const HeldPage &main, const HeldPage &before, BlockNumber first,
@@ -197,7 +207,7 @@ ReadRun(const LiveFilter &filter, const HeldPage &main, const HeldPage &before, 
 	{
 		HeldPage page;
 
-		/* Nobody gets a lock that they hold themselves. */
+		/* The caller holds this lock already. Requesting it again would deadlock. */
 		if (next == before.block)
 			ReportBadPage(filter.rel, before.block, "It leads back to itself.");
 		HoldStep(filter, main, next, IsFan(before.bytes), BUFFER_LOCK_SHARE, &steps, &page);
@@ -222,13 +232,13 @@ ReadRun(const LiveFilter &filter, const HeldPage &main, const HeldPage &before, 
 }
 
 /*
- * Moves what is left of an overflow page and will stay, the keys of a set whose lines
- * are full, to the main page while that has room.
+ * Moves the frozen entries of an overflow page to the main page while the main page has room. These
+ * are keys whose lines are full, so they stay entries.
  */
 static void
 MoveFrozen(uint8_t *main, uint8_t *page)
 {
-	/* Any place of a main page would do. */
+	/* The main page is full. */
 	if (CountEntries(main, kMainArea) == kMainArea.lines * kEntriesPerLine)
 		return;
 	ForEachEntry(page, kOverflowArea, [&](unsigned place, const Entry &entry) {
@@ -243,7 +253,7 @@ MoveFrozen(uint8_t *main, uint8_t *page)
 namespace
 {
 
-/* What SettlePage() works on. */
+/* The state of SettlePage(). */
 struct Settlement
 {
 	const LiveFilter *filter;
@@ -258,9 +268,10 @@ struct Settlement
 /* ---- windows of time that grow -------------------------------------------------- */
 
 /*
- * The generation that a main page's clock is to move on to, so that what has expired makes room;
- * 0: it is not. Other windows give up their oldest keys instead. Lines that may yet go away as a
- * whole, with their clock, are left alone, and so are pages with nothing to expire.
+ * Returns the generation to which the clock of a main page moves, so that expired keys make room.
+ * Returns 0 if the clock stays. It stays while a COPY has loaded the lines, since its abort clears
+ * lines and clock, and in pages with nothing to expire. Windows that do not grow evict their oldest
+ * keys instead.
  */
 static uint32
 NextClock(const LiveFilter &filter, const uint8_t *main)
@@ -279,11 +290,11 @@ NextClock(const LiveFilter &filter, const uint8_t *main)
 namespace
 {
 
-/* What FreezeInPlace() makes of the tags of a main page. */
+/* The plan of FreezeInPlace() for the tags of a main page. */
 struct Freezing
 {
-	Tag tags[kMainArea.tags + 1];    /* from 1 on, as LoadTag() counts */
-	unsigned to[kMainArea.tags + 1]; /* the tag that the entries of a tag get */
+	Tag tags[kMainArea.tags + 1];    /* the new tags, numbered from 1 as in LoadTag() */
+	unsigned to[kMainArea.tags + 1]; /* the new tag number of the entries of a tag */
 	bool used[kMainArea.tags + 1];
 	uint64 settled; /* the newest transaction whose entries are frozen, or kNoXid */
 };
@@ -291,8 +302,9 @@ struct Freezing
 } /* namespace */
 
 /*
- * Plans what Settle() does where it only freezes: transactions are running, or committed for
- * all, and no entry leaves. Returns false if there is more to do.
+ * Plans the settling of a page whose entries only have to be frozen: each transaction is
+ * still running, or its commit is visible to every snapshot, and no entry is removed. Returns false
+ * if there is more to do, or nothing to freeze.
  */
 static bool
 PlanFreezing(const LiveFilter &filter, const uint8_t *page, Freezing *plan)
@@ -340,7 +352,10 @@ PlanFreezing(const LiveFilter &filter, const uint8_t *page, Freezing *plan)
 	return plan->settled != kNoXid;
 }
 
-/* Whether another entry of a key, whose tag may be unchecked yet, is or will be frozen. */
+/*
+ * Returns whether another entry of the same key is frozen or will be. The tag of that entry may not
+ * have been checked yet.
+ */
 static bool
 IsFrozenTwice(const uint8_t *page, const Freezing &plan, unsigned place, const Entry &entry)
 {
@@ -351,9 +366,9 @@ IsFrozenTwice(const uint8_t *page, const Freezing &plan, unsigned place, const E
 }
 
 /*
- * Settles a main page that has only to free its tags, which is what happens most where
- * transactions add a few keys each: changes their bytes, and copies nothing. Returns false, and
- * changes nothing, if there is more to do.
+ * Settles a main page whose entries only have to be frozen, so that tags become free. This is the
+ * most frequent case if each transaction adds a few keys. Changes single bytes and does not copy
+ * the page. Returns false, and changes nothing, if there is more to do.
  */
 static bool
 FreezeInPlace(const LiveFilter &filter, const HeldPage &main)
@@ -362,7 +377,7 @@ FreezeInPlace(const LiveFilter &filter, const HeldPage &main)
 	const uint8_t epoch = page[kEpochAt];
 	const bool is_set = !filter.parameters.geometry.forgets;
 	Freezing plan;
-	uint64 rests[16] = {}; /* bits of entries that are or will be frozen, by some of their rest */
+	uint64 rests[16] = {}; /* a bit for each low 10 bits of the rests of frozen entries */
 	uint8_t tags[kMainArea.tags * kTagBytes];
 	uint8_t settled[kHeaderEnd - kSettledLowAt];
 
@@ -438,9 +453,9 @@ SettleMain(Settlement *s, bool fold)
 }
 
 /*
- * Settles a page of the chain, which is held, as is `before`: the page that points to it, or the
- * fan that names it. A page that becomes empty leaves the chain: what led to it then leads past
- * it. Returns whether it has left.
+ * Settles a page of the chain. The page is held, and so is `before`: the page that points to it, or
+ * the fan that names it. If the page becomes empty, it is removed from the chain, and `before` then
+ * names the page behind it. Returns whether the page was removed.
  */
 static bool
 SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
@@ -467,7 +482,7 @@ SettleChained(Settlement *s, const HeldPage &before, const HeldPage &page)
 		FreePage(copy);
 		if (before.block == s->main.block)
 			SetNext(s->scratch, NextOf(page.bytes));
-		/* A chain changes under the main page's lock, on a standby too. */
+		/* Replay on a standby must lock the main page too when its chain changes. */
 		ChangeWith(s->main);
 	}
 	if (memcmp(s->scratch, s->main.bytes, BLCKSZ) != 0)
@@ -493,14 +508,14 @@ void
 RecordFreeOverflowPage(const LiveFilter &filter, BlockNumber block)
 {
 	RecordFreeIndexPage(filter.rel, block);
-	/* So that a search finds it at once. */
+	/* Make the page visible to searches of the free space map at once. */
 	FreeSpaceMapVacuumRange(filter.rel, block, block + 1);
 }
 
 /*
- * Settles pages that follow each other from one on, from the tail, where the oldest entries are.
- * `before`, which is held, leads to the first: the main page, or the fan. Returns the fan behind
- * them, or 0.
+ * Settles the pages from `first` on, up to the fan. Starts at the last page, which has the oldest
+ * entries. `before`, which is held, points to the first page: it is the main page or the fan.
+ * Returns the block of the fan behind the pages, or 0.
  */
 static BlockNumber
 SettleRun(Settlement *s, const HeldPage &before, BlockNumber first)
@@ -531,7 +546,7 @@ SettleRun(Settlement *s, const HeldPage &before, BlockNumber first)
 	return fan;
 }
 
-/* Settles the leaf of a fan, which is held, that has a slot. Returns whether the slot is empty. */
+/* Settles the leaf in a slot of a held fan. Returns whether the slot is empty afterwards. */
 static bool
 SettleSlot(Settlement *s, const HeldPage &fan, unsigned slot)
 {
@@ -543,8 +558,9 @@ SettleSlot(Settlement *s, const HeldPage &fan, unsigned slot)
 }
 
 /*
- * Settles the leaves of a fan. If `rest` is not null only that of a key, and those behind it as
- * long as they go: what a large transaction has left behind. Returns whether the fan is empty.
+ * Settles the leaves of a fan. If `rest` is not null, starts at the leaf of this key, and stops at
+ * the first leaf that does not become empty. So the many empty leaves of a large transaction are
+ * removed. Returns whether the fan is empty.
  */
 static bool
 SettleFan(Settlement *s, BlockNumber block, const uint64 *rest)
@@ -582,7 +598,7 @@ EndSettlement(const Settlement &s)
 	return s.changes;
 }
 
-/* Settles a main page and its chain; of a fan, if `rest` is not null, only near a key. */
+/* Settles a main page and its chain. If `rest` is not null, settles the fan only near this key. */
 static bool
 SettleAround(const LiveFilter &filter, const HeldPage &main, bool fold, const uint64 *rest)
 {
@@ -626,7 +642,7 @@ SettleLeaf(const LiveFilter &filter, const HeldPage &main, BlockNumber fan, uint
 	return EndSettlement(s);
 }
 
-/* Whether some tag of a page can be settled. */
+/* Returns whether some tag of a page can be settled. */
 static bool
 CanSettleTags(const LiveFilter &filter, const uint8_t *page)
 {
@@ -660,7 +676,7 @@ CanSettleChained(const LiveFilter &filter, const uint8_t *main, const uint8_t *p
 {
 	if (CanSettleTags(filter, page))
 		return true;
-	/* What has expired leaves. */
+	/* Settling removes expired entries. */
 	for (unsigned tag = 1; tag <= AreaOf(page).tags && filter.parameters.ttl != 0; tag++)
 	{
 		const Tag value = LoadTag(page, tag);
