@@ -1,6 +1,6 @@
 /*
- * Buffers, extension and overflow pages of live filters. Where the pages of filters that grow
- * are is known by map.cpp.
+ * Buffers, file extension and overflow pages of live filters. map.cpp finds the main pages of
+ * filters that grow.
  */
 #include "live/store/pins.hpp"
 
@@ -13,7 +13,7 @@ extern "C" {
 
 using namespace dedup::live;
 
-/* Where core/page.hpp and core/page_sum.hpp expect the server's fields. */
+/* core/page.hpp and core/page_sum.hpp expect the server's fields at these offsets. */
 static_assert(SizeOfPageHeaderData == kMagicAt &&
 				  offsetof(PageHeaderData, pd_prune_xid) == kSumAt &&
 				  offsetof(PageHeaderData, pd_checksum) == kServerSumAt &&
@@ -34,12 +34,12 @@ ReportBadPage(Relation rel, BlockNumber block, const char *flaw)
 	pg_unreachable();
 }
 
-/* Notes that the file is long enough, until the server resets the flag. */
+/* Caches that the file is long enough. The server resets this flag when the file changes. */
 static inline void
 KnowLong(const LiveFilter &filter)
 {
 	Assert(RelationGetNumberOfBlocks(filter.rel) > LastFixedBlock(filter));
-	/* It may be another file than the one that the map is of. */
+	/* The cached map may belong to an earlier file of the relation. */
 	ForgetMap(filter);
 	RelationSetTargetBlock(filter.rel, 0);
 }
@@ -57,9 +57,9 @@ IsLong(const LiveFilter &filter, BlockNumber block)
 }
 
 /*
- * The end of the WAL. The LSN of a page cannot be newer: if it is, it was damaged, and
- * recovery would leave out later changes of the page. Servers before 15 do not say during
- * recovery which record they replay.
+ * Returns the end of the WAL. If the LSN of a page is newer, the LSN is damaged, and recovery would
+ * skip later changes of the page. Servers before 15 do not report during recovery which record they
+ * replay.
  */
 static XLogRecPtr
 EndOfWal(void)
@@ -68,9 +68,9 @@ EndOfWal(void)
 }
 
 /*
- * A damaged page stays valid for the server, in memory. So it is marked there, and whoever
- * meets it next raises the error too. The mark is one byte, which is why a shared lock
- * will do. It reaches the disk only if the page is changed, which nobody does any more.
+ * The server keeps a damaged page in its buffer as a valid page. So the page is marked in memory,
+ * and every later reader raises the error too. The mark is one byte, so a shared lock is enough.
+ * The mark reaches the disk only if the page is changed, and no backend changes a damaged page.
  */
 const char *
 LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
@@ -78,8 +78,8 @@ LivePageFlaw(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 	const char *flaw = NULL;
 
 	/*
-	 * Read before the end of the WAL is: another session that has a shared lock can log the
-	 * page of counters as a hint, and so set a newer LSN.
+	 * Read the LSN before the end of the WAL. Another session with a shared lock can log the page
+	 * of counters as a hint, which sets a newer LSN.
 	 */
 	const XLogRecPtr lsn = PageGetLSN((Page) bytes);
 
@@ -107,7 +107,7 @@ CheckAll(const LiveFilter &filter, const HeldPage &held, Kind kind, bool read)
 		cached->met[held.block / 8] |= (uint8_t) (1 << held.block % 8);
 }
 
-/* As HoldPage(); the page is of the kind kind_of(bytes). */
+/* Does the same as HoldPage(). The page must be of the kind kind_of(bytes). */
 template <typename KindOfPage>
 static inline bool
 HoldWritten(const LiveFilter &filter, BlockNumber block, int lock, KindOfPage kind_of,
@@ -164,7 +164,7 @@ IsHeld(const HeldPage &held, bool exclusive)
 
 /* ---- pages to change -------------------------------------------------------- */
 
-/* Adds zero pages to the end of the file, under the lock for that, until it has so many. */
+/* Adds zero pages until the file has `want` pages. The caller must hold the extension lock. */
 static void
 Lengthen(const LiveFilter &filter, BlockNumber have, BlockNumber want)
 {
@@ -209,8 +209,8 @@ InitHeader(uint8_t *bytes)
 }
 
 /*
- * Makes the lines of a new main page, which are empty, a hole that images in the WAL leave out.
- * MakeChange() ends the hole when it changes the page by a copy, as all do who change lines.
+ * Makes the empty lines of a new main page a hole, which page images in the WAL leave out. Lines
+ * change only by ChangeToScratch(). MakeChange() ends the hole when it applies such a change.
  */
 static void
 LeaveLinesOut(uint8_t *bytes)
@@ -218,7 +218,7 @@ LeaveLinesOut(uint8_t *bytes)
 	((PageHeader) bytes)->pd_lower = kLinesAt;
 }
 
-/* What HoldPageToChange() does with a page that is pinned. */
+/* Locks and checks a pinned page for HoldPageToChange(). Initialises the page if it is new. */
 static inline void
 LockToChange(const LiveFilter &filter, BlockNumber block, Kind kind, bool read, HeldPage *held)
 {
@@ -318,7 +318,7 @@ HoldPagesOfKeys(const LiveFilter &filter, const Address *keys, int count, HeldPa
 bool
 LiveIsFreePage(const LiveFilter &filter, uint8_t *bytes, BlockNumber block)
 {
-	/* A damaged one may be a page of a chain whose kind was damaged. */
+	/* A damaged page may be a page of a chain, if the damage is in its kind. */
 	return LivePageFlaw(filter, bytes, block) == NULL &&
 		   HeaderFlaw(bytes, Kind::kFree, block, filter.parameters.geometry.layout) == NULL;
 }
@@ -330,13 +330,13 @@ HoldNewPage(const LiveFilter &filter, HeldPage *held)
 
 	while ((block = GetFreeIndexPage(filter.rel)) != InvalidBlockNumber)
 	{
-		/* The map is only a hint: what it names may be long gone, or in use. */
+		/* The free space map is only a hint. Its block may be beyond the file, or in use. */
 		if (block <= LastFixedBlock(filter) || block >= RelationGetNumberOfBlocks(filter.rel))
 			continue;
 		(void) PinPage(filter, block, held);
 		if (ConditionalLockBuffer(held->buffer))
 		{
-			/* Main pages of a filter that grows may have been given out and not written yet. */
+			/* If the filter grows, a new page may be an allocated main page that is not written. */
 			if (PageIsNew((Page) held->bytes) && !Grows(filter))
 			{
 				InitHeader(held->bytes);

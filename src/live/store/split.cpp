@@ -1,24 +1,27 @@
 /*
  * Splitting the main pages of filters that grow.
  *
- * Whoever settles a page because it needs room counts the page's keys. If they say that the
- * filter has more keys than its pages are for, one page is split, when nothing is locked any
- * more: not that page, but the next in the order of linear hashing (core/linear_hash.hpp). Keys
- * are spread evenly, so any page tells how many keys there are, within a few per cent.
+ * A backend that settles a page to get room also counts the keys of the page. Keys are spread
+ * evenly over the pages, so this count estimates the keys of the filter within a few per cent. If
+ * the filter has too many keys for its pages, the backend splits one page after it has released all
+ * page locks. It splits the next page in the order of linear hashing (core/linear_hash.hpp), which
+ * is usually not the page that was settled.
  *
- * A split holds the server's lock of page kRootBlock, for which nobody waits: who does not get it
- * goes on without. It locks the page exclusively, and then
- *   1. settles it, which most often leaves no chain;
- *   2. divides a chain that is left: entries of the new page move to pages at its head, until it
- *      is main page, pages with the new page's entries only, pages with its own entries only, and,
- *      if there was one, the fan with its own entries only;
- *   3. makes the new page in one record with the page, the map page and either the last page of
- *      the new one's chain or the root;
- *   4. settles both, if there are chains, since their lines have room now.
- * All states between two records are those of a filter that anybody can go on with: in 2 the chain
- * is a chain of the page; after 3 only the root can be behind by one, which the next split finds
- * by the page's level. So nothing says that a split is under way, and there is nothing to repair
- * at the end of recovery.
+ * A split holds the server's lock of page kRootBlock. A backend does not wait for this lock: if it
+ * is taken, the backend continues without a split. The split locks the old page in exclusive mode
+ * and then does these steps:
+ *   1. It settles the old page. This usually leaves no chain.
+ *   2. If a chain is left, it divides the chain. Entries that belong to the new page move to pages
+ *      at the head of the chain. The order in the end is: main page, pages with entries of the new
+ *      page only, pages with entries of the old page only, and the fan, if there is one, with
+ *      entries of the old page only.
+ *   3. It makes the new page. One record contains the new page, the old page, the map page, and
+ *      either the last page of the new page's chain or the root.
+ *   4. It settles both pages if they have chains, since their lines have room now.
+ * The filter is valid and usable after each record. In step 2 the whole chain is still a chain of
+ * the old page. After step 3 the page count in the root can be too low by one; the next split sees
+ * this in the level of the page. So no flag marks a split in progress, and recovery has nothing to
+ * repair.
  */
 #include <cmath>
 
@@ -37,7 +40,7 @@ using namespace dedup::live;
 
 WantedSplit live_wanted_split = {InvalidOid, 0};
 
-/* ---- wanting one ------------------------------------------------------------------------ */
+/* ---- whether a split is needed ---------------------------------------------------------- */
 
 unsigned
 CountKeys(const LiveFilter &filter, const HeldPage &main, unsigned enough)
@@ -57,14 +60,14 @@ CountKeys(const LiveFilter &filter, const HeldPage &main, unsigned enough)
 	return Min(count, enough);
 }
 
-/* Whether so many keys are too many for so many pages. */
+/* Returns whether a filter with this number of pages is too small for this number of keys. */
 static bool
 IsCrowded(const LiveFilter &filter, double keys, uint32 pages)
 {
 	return keys > (double) KeysAPage(filter.parameters.geometry.layout) * pages;
 }
 
-/* Whether a filter has as many pages as it can have at its rate. */
+/* Returns whether a filter has the most pages that its false-positive rate allows. */
 static bool
 HasAllPages(const LiveFilter &filter, uint32 pages)
 {
@@ -79,7 +82,7 @@ CountToSplit(const LiveFilter &filter, const HeldPage &main)
 
 	if (!Grows(filter))
 		return;
-	/* Twice as many as are too many: whoever finds so many need not count on. */
+	/* Stop counting at twice the number of keys that needs a split. */
 	most = std::ldexp(2.0 * KeysAPage(filter.parameters.geometry.layout) * GuessPages(filter),
 					  -(int) LevelOf(main.bytes));
 	keys = std::ldexp(CountKeys(filter, main, (unsigned) Min(most + 1, 1e9)),
@@ -104,7 +107,9 @@ struct Split
 
 } /* namespace */
 
-/* What there is in a page of the chain. Of the fan nothing; `fan`, unless null, receives its copy.
+/*
+ * Returns the numbers of entries in a page of the chain. For the fan both numbers are 0, and `fan`,
+ * unless null, receives a copy of it.
  */
 static Mixture
 MixtureAt(const Split &split, BlockNumber block, BlockNumber *next, uint8_t *fan)
@@ -122,7 +127,10 @@ MixtureAt(const Split &split, BlockNumber block, BlockNumber *next, uint8_t *fan
 	return mixture;
 }
 
-/* Moves upper entries of a held page to the first page of the chain. Returns whether to all. */
+/*
+ * Moves upper entries of a held page to the first page of the chain. Returns whether all of them
+ * have moved.
+ */
 static bool
 MoveToHead(const Split &split, const HeldPage &page)
 {
@@ -140,7 +148,7 @@ MoveToHead(const Split &split, const HeldPage &page)
 	if (memcmp(from, page.bytes, BLCKSZ) != 0)
 	{
 		StartChange();
-		/* A chain changes under the main page's lock, on a standby too. */
+		/* Replay on a standby must lock the main page too when its chain changes. */
 		ChangeWith(split.main);
 		ChangeToScratch(head, to);
 		ChangeToScratch(page, from);
@@ -150,7 +158,7 @@ MoveToHead(const Split &split, const HeldPage &page)
 	return all;
 }
 
-/* Puts a new page at the head of the chain. */
+/* Adds a new page at the head of the chain. */
 static void
 AddHead(Split *split)
 {
@@ -193,7 +201,9 @@ MoveOut(Split *split, BlockNumber block)
 	}
 }
 
-/* Moves all upper entries of the leaves of a fan out. Leaves that are empty then are settled away.
+/*
+ * Moves all upper entries of the leaves of a fan to pages at the head of the chain. Leaves that
+ * become empty stay until SplitOne() settles the page again.
  */
 static void
 MoveOutOfLeaves(Split *split, const uint8_t *fan)
@@ -208,7 +218,7 @@ MoveOutOfLeaves(Split *split, const uint8_t *fan)
 	}
 }
 
-/* Divides the chain: see the top. */
+/* Divides the chain: step 2 in the file header. */
 static void
 DivideChain(Split *split)
 {
@@ -219,7 +229,7 @@ DivideChain(Split *split)
 	BlockNumber next;
 
 	fan[kKindAt] = 0;
-	/* Pages that need no change: a split that was broken off may have left them. */
+	/* Skip pages with upper entries only. An interrupted split may have left them. */
 	for (; block != 0; before = split->upper_end = block, block = next)
 		if (MixtureAt(*split, block, &next, fan).low > 0 || IsFan(fan))
 			break;
@@ -235,7 +245,7 @@ DivideChain(Split *split)
 		if (mixture.high > 0)
 		{
 			MoveOut(split, block);
-			/* Pages with low entries only may have come before: one of them stays `before`. */
+			/* If a page with low entries only came earlier, it stays `before`. */
 			if (before == split->main.block)
 				before = split->upper_end;
 		}
@@ -248,7 +258,7 @@ DivideChain(Split *split)
 
 /* ---- the new page ----------------------------------------------------------------------- */
 
-/* Writes the number of pages into the root. */
+/* Stores the number of pages in the root. */
 static void
 StorePages(const LiveFilter &filter, uint32 pages)
 {
@@ -263,7 +273,8 @@ StorePages(const LiveFilter &filter, uint32 pages)
 	ReleasePage(root);
 }
 
-/* Folds the frozen entries of a main page, in a scratch copy, into lines that have room now. */
+/* Folds the frozen entries of a main page into lines that have room now. Works on a scratch copy.
+ */
 static void
 FoldFrozen(const LiveFilter &filter, uint8_t *main)
 {
@@ -282,7 +293,7 @@ FoldFrozen(const LiveFilter &filter, uint8_t *main)
 		Settle(main, main, filter.parameters.geometry, verdicts, true, &settled);
 }
 
-/* Locks the page that becomes the new main page: one that the map has already, or any. */
+/* Locks the page that becomes the new main page. If the map has no block for it, takes any page. */
 static void
 HoldUpper(const LiveFilter &filter, BlockNumber mapped, HeldPage *upper)
 {
@@ -292,7 +303,7 @@ HoldUpper(const LiveFilter &filter, BlockNumber mapped, HeldPage *upper)
 		HoldGivenPage(filter, mapped, upper);
 }
 
-/* Step 3. The chain is divided. */
+/* Makes the new page: step 3 in the file header. The chain must be divided. */
 static void
 MakeUpper(const Split &split, uint32 upper_number, BlockNumber map_block, HeldPage *upper)
 {
@@ -346,9 +357,9 @@ MakeUpper(const Split &split, uint32 upper_number, BlockNumber map_block, HeldPa
 }
 
 /*
- * Step 3 for a page of whose keys none goes to the new one, which is not given out then: who puts
- * the first key into it does that (map.cpp). Returns false if there are such keys, or it is given
- * out already.
+ * Does step 3 without allocating the new page, if no key goes to the new page. The backend that
+ * adds the first key to the new page allocates it (map.cpp). Returns false, and changes nothing, if
+ * some key goes to the new page or if the new page is already allocated.
  */
 static bool
 LeaveUpperOut(const Split &split, uint32 upper_number)
@@ -379,8 +390,8 @@ LeaveUpperOut(const Split &split, uint32 upper_number)
 }
 
 /*
- * Splits the next page of a filter that has so many. `late`: a new page without keys is not given
- * out.
+ * Splits the next page of a filter with this number of pages. If `late`, a new page without keys is
+ * not allocated.
  */
 static void
 SplitOne(const LiveFilter &filter, uint32 pages, bool late)
@@ -397,7 +408,7 @@ SplitOne(const LiveFilter &filter, uint32 pages, bool late)
 	(void) HoldNumbered(filter, number, BUFFER_LOCK_EXCLUSIVE, true, &split.main);
 	if (LevelOf(split.main.bytes) > level)
 	{
-		/* A crash came before the root was written. */
+		/* A crash has interrupted the last split before the root was written. */
 		StorePages(filter, pages + 1);
 		ReleasePage(split.main);
 		return;
@@ -420,7 +431,7 @@ SplitOne(const LiveFilter &filter, uint32 pages, bool late)
 	ReleasePage(split.main);
 }
 
-/* The same, if there are still too few. */
+/* Splits the next page if the filter still has too few pages for this number of keys. */
 static void
 SplitNext(const LiveFilter &filter, double keys)
 {
@@ -431,8 +442,8 @@ SplitNext(const LiveFilter &filter, double keys)
 }
 
 /*
- * Counts pages that have not been given out as split, as long as these come next. Returns whether
- * there were any.
+ * If the next pages to split are not allocated, and neither are their new pages, only increases the
+ * page count in the root. Returns whether there were such pages.
  */
 static bool
 SkipEmpty(const LiveFilter &filter, uint32 have, uint32 pages)
@@ -456,7 +467,8 @@ SplitUpTo(const LiveFilter &filter, uint32 pages)
 	HeldPage root;
 
 	Assert(pages <= kMostPages);
-	/* So that no new page gets the place of one of the fixed ones. */
+	/* Make the file long enough for the fixed pages, so that no new page gets one of their blocks.
+	 */
 	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
 	ReleasePage(root);
 	for (bool more = true; more;)
@@ -473,7 +485,7 @@ SplitUpTo(const LiveFilter &filter, uint32 pages)
 	}
 }
 
-/* About as many keys as the filter has, by those of one page. */
+/* Estimates the number of keys of the filter from the keys of page 0. */
 static double
 GuessKeys(const LiveFilter &filter)
 {
@@ -508,11 +520,11 @@ SplitForAll(const LiveFilter &filter, double wanted)
 	}
 }
 
-/* Warns once in the life of a filter that cannot grow any more. */
+/* Warns that the filter cannot grow any more. Does so once in the life of the filter. */
 static void
 WarnOfPages(const LiveFilter &filter)
 {
-	/* The file for which this session has looked last: it is enough to do so once. */
+	/* The file that this session has checked last. One check for each file is enough. */
 	static Oid looked = InvalidOid;
 	Buffer buffer;
 
@@ -537,7 +549,7 @@ SplitWanted(const LiveFilter &filter)
 {
 	const WantedSplit wanted = live_wanted_split;
 
-	/* No buffer is locked: a lock would hold off interrupts. */
+	/* No buffer may be locked. A buffer lock would hold off interrupts. */
 	Assert(InterruptHoldoffCount == 0);
 	live_wanted_split.relid = InvalidOid;
 	if (wanted.relid == RelationGetRelid(filter.rel) && HasAllPages(filter, GuessPages(filter)))
