@@ -1,10 +1,10 @@
 /*
- * Changes of pages: collecting them, making them, and their WAL records.
+ * Changes of pages: collects changes, makes them, and writes their WAL records.
  *
- * GenericXLog compares two pages byte by byte to find what changed, which costs ten
- * times the change itself. What changes is known here, so the same kind of record
- * (resource manager RM_GENERIC_ID, replayed by the server's own generic_redo) is put
- * together by hand: for each page fragments of {uint16 offset, uint16 length, bytes}.
+ * GenericXLog compares two pages byte by byte to find the changed bytes. This costs ten times the
+ * change itself. The code here knows the changed bytes, so it builds the same kind of record itself
+ * (resource manager RM_GENERIC_ID, replayed by the server's generic_redo). The record has, for each
+ * page, fragments of {uint16 offset, uint16 length, bytes}.
  */
 #include <bit>
 
@@ -16,7 +16,7 @@ extern "C" {
 #include "miscadmin.h"
 }
 
-/* Critical sections count in a volatile, which C++20 deprecates. */
+/* START_CRIT_SECTION() increments a volatile variable, which C++20 deprecates. */
 #if defined(__clang__)
 #pragma GCC diagnostic ignored "-Wdeprecated-volatile"
 #else
@@ -32,26 +32,26 @@ using namespace dedup::live;
 namespace
 {
 
-/* generic_redo() of the server has room for as many buffers. */
+/* The server's generic_redo() holds at most MAX_GENERIC_XLOG_PAGES buffers. */
 static_assert(kMostChanged <= MAX_GENERIC_XLOG_PAGES);
 
-/* Above this many bytes of fragments the page's image is logged instead. */
+/* If the fragments of a page have more bytes than this, the page's image is logged instead. */
 constexpr size_t MAX_FRAGMENTS = 6000;
 
-/* What is before the bytes of a fragment: where they belong, and how many. */
+/* The head of a fragment: the offset in the page and the number of bytes. */
 constexpr size_t FRAGMENT_HEAD = 2 * sizeof(uint16);
 
-/* The fragment of the checksum, which is the last. */
+/* The size of the fragment of the checksum, which is the last fragment. */
 constexpr size_t SUM_FRAGMENT = FRAGMENT_HEAD + sizeof(uint32);
 
 struct ChangedPage
 {
 	HeldPage held;
 	const uint8_t *scratch; /* the whole new page, or null */
-	bool whole;             /* log the image */
-	bool fresh;             /* a new page: nothing of the old one stays */
-	uint32 sum;             /* what the change adds to the checksum */
-	size_t size;            /* of the fragments */
+	bool whole;             /* log an image of the page */
+	bool fresh;             /* a new page, whose checksum is computed anew */
+	uint32 sum;             /* the amount that the change adds to the checksum */
+	size_t size;            /* size of the fragments in bytes */
 	char fragments[MAX_FRAGMENTS + 256 + SUM_FRAGMENT];
 };
 
@@ -85,7 +85,7 @@ ChangedPageOf(const HeldPage &held)
 	return page;
 }
 
-/* memcpy() without a call for the sizes that are most fragments' own. */
+/* Does memcpy(). The sizes of most fragments, 8 and 1, need no function call. */
 static inline void
 CopyBytes(void *to, const void *from, size_t size)
 {
@@ -97,7 +97,7 @@ CopyBytes(void *to, const void *from, size_t size)
 		memcpy(to, from, size);
 }
 
-/* False: too many bytes, the image is logged. */
+/* Appends a fragment. Returns false if there is no room. Then the page's image is logged. */
 static inline bool
 AppendFragment(ChangedPage *page, size_t offset, const void *bytes, size_t size,
 			   size_t reserve = SUM_FRAGMENT)
@@ -162,7 +162,7 @@ ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words, in
 		uint16 head[2] = {offsets[i], 0};
 		char *fragment = page->fragments + page->size;
 
-		/* Words in a row are one fragment. */
+		/* Adjacent words become one fragment. */
 		do
 		{
 			const size_t place = offsets[i] / 8;
@@ -178,7 +178,7 @@ ChangeWords(const HeldPage &held, const uint16 *offsets, const uint64 *words, in
 	page->sum = sum;
 }
 
-/* Whether two cache lines are equal. */
+/* Returns whether two cache lines are equal. */
 static inline bool
 IsSameLine(const uint8_t *left, const uint8_t *right)
 {
@@ -189,7 +189,7 @@ IsSameLine(const uint8_t *left, const uint8_t *right)
 	return differs == 0;
 }
 
-/* Appends a run of bytes of the scratch page, unless there are too many already. */
+/* Appends a run of bytes of the scratch page. If there are too many bytes, sets `whole` instead. */
 static inline void
 AppendRun(ChangedPage *page, size_t from, size_t to)
 {
@@ -205,7 +205,7 @@ void
 ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 {
 	ChangedPage *page = ChangedPageOf(held);
-	size_t from = 0, to = 0; /* bytes that differ, but for gaps that are cheaper with them */
+	size_t from = 0, to = 0; /* a run of bytes that differ, with gaps shorter than a new head */
 
 	Assert(page->scratch == NULL && page->size == 0);
 	page->scratch = scratch;
@@ -251,8 +251,8 @@ LogWhole(const HeldPage &held)
 }
 
 /*
- * Ends the hole that LeaveLinesOut() has made: from now on the lines may have keys, and images of
- * the page must have them. Returns what that adds to the checksum.
+ * Ends the hole that LeaveLinesOut() has made. From now on the lines may have keys, so images of
+ * the page must contain the lines. Returns the amount that this adds to the checksum.
  */
 static uint32
 TakeLinesIn(ChangedPage *page)
@@ -267,7 +267,7 @@ TakeLinesIn(ChangedPage *page)
 	return TermOf(1, LoadU64(bytes + kServerSumAt) >> 16) - before;
 }
 
-/* Makes the change of one page in its buffer, and the fragment of its checksum. */
+/* Changes one page in its buffer. Appends the fragment of its checksum. */
 static void
 ChangePage(const LiveFilter &filter, ChangedPage *page)
 {
@@ -285,7 +285,7 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 			CopyBytes(bytes + head[0], page->fragments + at + sizeof head, head[1]);
 			at += sizeof head + head[1];
 		}
-	/* Lines change by copies of the page alone. */
+	/* Lines change only by ChangeToScratch(). */
 	if (page->scratch != NULL && !MayHaveLines(bytes))
 		sum += TakeLinesIn(page);
 	if (page->fresh)
@@ -304,7 +304,7 @@ ChangePage(const LiveFilter &filter, ChangedPage *page)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* What holds of every page after each change of it. */
+/* Checks the invariants of a page after a change. */
 static void
 AssertChanged(const LiveFilter &filter, const HeldPage &held)
 {

@@ -1,32 +1,33 @@
 /*
- * Where the main pages of a filter that grows are, and how many it has.
+ * The map of a filter that grows: the number of its main pages, and their blocks.
  *
- * A main page is known by its number (core/linear_hash.hpp). The root, block 1, has the number of
- * pages and the blocks of the map pages; a map page has the blocks of 2,032 main pages. Main page
- * 0 is block 2 for ever. Any other block can be a main page, an overflow page, a map page, or
- * free.
+ * A main page has a number (core/linear_hash.hpp). The root is block 1. It stores the number of
+ * main pages and the blocks of the map pages. A map page stores the blocks of 2,032 main pages.
+ * Main page 0 is always block 2. Any other block can be a main page, an overflow page, a map page,
+ * or free.
  *
- * Each backend keeps what it has read of the map beside the relation's parameters (CachedLive).
- * All of it is a hint: the number of pages may have grown since, and VACUUM may have moved a
- * page. So a main page is checked when it is locked: its number, and by its level whether it has
- * the key. If not, it has split, and the search goes on in the page of the split that took the
- * key away, which has been made by then. Levels only grow, so this search ends, and it holds one
- * page at a time.
+ * Each backend caches the parts of the map that it has read, beside the relation's parameters
+ * (CachedLive). The cache is only a hint: the number of pages may have grown since, and VACUUM may
+ * have moved a page. So a backend checks each main page after locking it. It checks the page's
+ * number, and it computes from the page's level whether the page has the key. If the page does not
+ * have the key, the page has split, and the search continues in the page that the key moved to.
+ * That page exists already. Levels only grow, so the search ends. It holds one page at a time.
  *
- * Who locks what:
- *   a reader of the map      root, then, after it is released, a map page; both shared
- *   a new page of its own    while a main page is locked, the root, shared, for the page's level
+ * Locks, in the order in which they are taken:
+ *   a reader of the map      the root, then, after it is released, a map page; both shared
+ *   making an empty page     the main page, then the root, shared, for the page's level
  *   a split (split.cpp)      the server's lock of page kRootBlock, without waiting; then the main
  *                            page, pages of its chain, the new page, the map page, the root
  *   a presize                the same server's lock; main page 0, new pages, a map page, the root
- * So the root comes last, a map page next to last, and nobody waits for a main page with one of
- * them locked.
+ * So the root is locked last, and a map page before it. No backend waits for a main page while it
+ * holds the root or a map page.
  *
- * The root can be behind by one page after a crash: who splits repairs it. A block that is given
- * out in a map page is in the file: who gives out blocks beyond its end logs the last of them
- * together with the map page. A page that was given out beforehand and never written is empty;
- * its level is that of its number among all pages. So is a page that the map does not give out
- * although the root counts it: a dump says how many pages there were, and it need not be true.
+ * After a crash the page count in the root can be too low by one. The next split repairs the count.
+ * Every block in a map page is in the file: a backend that allocates blocks beyond the end of the
+ * file logs the last of them together with the map page. A page that was allocated in advance and
+ * never written is empty. Its level follows from its number and the number of all pages. A page
+ * that the root counts, but that has no block in the map, is empty too: after a restore the root
+ * has the page count of the dump, which may be wrong.
  */
 #include <bit>
 
@@ -43,9 +44,9 @@ using dedup::LoadU32;
 using dedup::StoreU32;
 using namespace dedup::live;
 
-/* ---- what this backend knows ------------------------------------------------------- */
+/* ---- the cache of this backend ----------------------------------------------------- */
 
-/* The cache of a filter; what was cached can have gone. */
+/* Returns the cache of a filter. Makes an empty cache if the server has dropped it. */
 static CachedLive *
 CacheOf(const LiveFilter &filter)
 {
@@ -65,7 +66,7 @@ ForgetMap(const LiveFilter &filter)
 	memset(cached->map, 0, cached->map_room * sizeof(BlockNumber));
 }
 
-/* The cache, with room for so many pages. */
+/* Returns the cache, with room for `pages` pages. */
 static CachedLive *
 CacheWithRoom(const LiveFilter &filter, uint32 pages)
 {
@@ -108,7 +109,10 @@ CountPages(const LiveFilter &filter)
 	return Grows(filter) ? ReadRoot(filter, 0).pages : filter.parameters.geometry.pages;
 }
 
-/* Reads the map page that has a main page, and the number of pages, which it returns, too. */
+/*
+ * Reads the map page that has the block of a main page, and the number of pages. Caches both.
+ * Returns the number of pages.
+ */
 static uint32
 ReadMap(const LiveFilter &filter, uint32 number)
 {
@@ -137,7 +141,7 @@ ReadMap(const LiveFilter &filter, uint32 number)
 	return root.pages;
 }
 
-/* The block of a main page; 0: it has no keys, and was not given out. */
+/* Returns the block of a main page, or 0 if the page has no keys and was not allocated. */
 static BlockNumber
 BlockOfPage(const LiveFilter &filter, uint32 number)
 {
@@ -156,7 +160,7 @@ GuessPages(const LiveFilter &filter)
 {
 	if (!Grows(filter))
 		return filter.parameters.geometry.pages;
-	/* TRUNCATE of a filter that the same transaction has made leaves what is cached. */
+	/* TRUNCATE in the transaction that has created the filter does not reset the cache. */
 	if (unlikely(!KnownLong(filter)) && !IsLong(filter, kFirstMainBlock))
 		return 1;
 	if (unlikely(CacheOf(filter)->pages == 0))
@@ -187,7 +191,7 @@ InitGivenPage(const LiveFilter &filter, uint32 number, BlockNumber block, uint8_
 	InitPage(bytes, Kind::kMain, block, layout, number);
 }
 
-/* Makes a page that was never written an empty main page. It is locked exclusively. */
+/* Makes a page that was never written an empty main page. The caller has locked it exclusively. */
 static void
 MakeMainPage(const LiveFilter &filter, uint32 number, const HeldPage &held)
 {
@@ -212,8 +216,8 @@ MappedBlock(const LiveFilter &filter, uint32 number)
 }
 
 /*
- * What a page that is given out late would have had from the beginning: the clock of the page that
- * it has split off, and the newest transaction settled there. Both may be newer by now.
+ * Copies into a page that is allocated late what its split would have copied: the clock of the
+ * lower page, and the newest transaction settled there. Both may be newer now than at the split.
  */
 static void
 InheritFromLower(const LiveFilter &filter, uint32 number, uint8_t *bytes)
@@ -234,7 +238,7 @@ InheritFromLower(const LiveFilter &filter, uint32 number, uint8_t *bytes)
 	}
 }
 
-/* Gives out a page that was not because it has no keys. No page is locked. */
+/* Allocates a main page that was not allocated before because it had no keys. No page is locked. */
 static void
 GiveOutPage(const LiveFilter &filter, uint32 number)
 {
@@ -243,7 +247,7 @@ GiveOutPage(const LiveFilter &filter, uint32 number)
 	BlockNumber map_block;
 	BlockNumber block;
 
-	/* No buffer is locked: a lock would hold off interrupts. */
+	/* No buffer may be locked. A buffer lock would hold off interrupts. */
 	Assert(InterruptHoldoffCount == 0);
 	LockPage(filter.rel, kRootBlock, ExclusiveLock);
 	map_block = MapPageFor(filter, number);
@@ -274,14 +278,14 @@ GiveOutPage(const LiveFilter &filter, uint32 number)
 	NotePage(filter, number, block);
 }
 
-/* Whether a page that is locked is this main page, as far as its header says. */
+/* Returns whether the header of a locked page says that it is main page `number`. */
 static inline bool
 IsMainPage(const uint8_t *bytes, uint32 number)
 {
 	return KindOf(bytes) == Kind::kMain && NumberOf(bytes) == number;
 }
 
-/* Whether a block is in the file, where another file may have taken its place unnoticed. */
+/* Returns whether a block is in the file. During recovery the file may be replaced unnoticed. */
 static inline bool
 IsInFile(const LiveFilter &filter, BlockNumber block)
 {
@@ -291,17 +295,17 @@ IsInFile(const LiveFilter &filter, BlockNumber block)
 namespace
 {
 
-/* What to do with a page that was never written. */
+/* The action for a page that was never written. */
 enum class IfNew
 {
 	Release,
-	Make, /* an empty page */
-	Hold  /* as it is */
+	Make, /* make it an empty main page */
+	Hold  /* hold it unchanged */
 };
 
 } /* namespace */
 
-/* As HoldNumbered(), for a filter that grows; fetches the probe of a key, unless that is null. */
+/* Does HoldNumbered() for a filter that grows. Prefetches for a key if `address` is not null. */
 static inline bool
 HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, int lock, IfNew make,
 			 HeldPage *held)
@@ -345,7 +349,7 @@ HoldMainPage(const LiveFilter &filter, uint32 number, const Address *address, in
 		}
 		else if (tried == block)
 			ReportBadPage(filter.rel, kRootBlock, "The map leads out of the file.");
-		/* It has moved, or is damaged, which the next round will find. */
+		/* The page has moved or is damaged. The next round finds out which. */
 		tried = block;
 		ForgetMap(filter);
 	}
@@ -368,7 +372,7 @@ HoldNumbered(const LiveFilter &filter, uint32 number, int lock, bool make, HeldP
 	return HoldMainPage(filter, number, NULL, lock, make ? IfNew::Make : IfNew::Release, held);
 }
 
-/* Whether a held page has a key. If not, notes how many pages there must be. */
+/* Returns whether a held page has a key. If not, caches the number of pages that there must be. */
 static inline bool
 HasKey(const LiveFilter &filter, const HeldPage &held, uint32 number, const Address &address)
 {
@@ -377,7 +381,7 @@ HasKey(const LiveFilter &filter, const HeldPage &held, uint32 number, const Addr
 	if (likely(HasBits(number, level, address.group)))
 		return true;
 
-	/* Its last split, or that which made it, was of this page. */
+	/* The last split of page `number`, or the split that made it, has divided page `lower`. */
 	const uint32 lower = number & (uint32) dedup::LowMask(level - 1);
 	CachedLive *cached = CacheWithRoom(filter, UpperOf(lower, level - 1) + 1);
 
@@ -401,7 +405,8 @@ HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool m
 		if (!HoldMainPage(filter, number, &address, lock, make ? IfNew::Make : IfNew::Release,
 						  held))
 		{
-			/* It has no level that tells whether it has the key. By an old N it need not have. */
+			/* An unwritten page has no level. It may be the wrong one if the cached count is old.
+			 */
 			const uint32 now = PageOfBits(address.group, ReadRoot(filter, 0).pages);
 
 			if (asked || now == number)
@@ -463,7 +468,7 @@ HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count, HeldP
 			order[at] = order[at - 1];
 		order[at] = i;
 	}
-	/* Of two pages in one block one has moved: nobody may lock that block twice. */
+	/* If two pages have the same block, one has moved. Locking a block twice would deadlock. */
 	for (int i = 1; i < count; i++)
 		if (unlikely(held[order[i - 1]].block == held[order[i]].block))
 		{
@@ -493,7 +498,7 @@ HoldGrownPages(const LiveFilter &filter, const uint32 *numbers, int count, HeldP
 	return false;
 }
 
-/* ---- giving pages out ------------------------------------------------------------------- */
+/* ---- allocating pages ------------------------------------------------------------------- */
 
 void
 HoldGivenPage(const LiveFilter &filter, BlockNumber block, HeldPage *held)
@@ -573,7 +578,7 @@ HoldNextPage(PageWalk *walk, int lock, HeldPage *held)
 			return false;
 		if (!HoldNumbered(filter, number, lock, false, held))
 			continue;
-		/* Those that wait have lower levels the longer they wait: there is room for all. */
+		/* The levels in `split` strictly increase, so the array has room for all waiting pages. */
 		for (; level < LevelOf(held->bytes); level++)
 			walk->split[walk->waiting++] = {UpperOf(number, level), level + 1};
 		return true;
