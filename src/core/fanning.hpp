@@ -1,5 +1,5 @@
-// The fan of a live filter's long chain (core/page.hpp): dividing its leaves. Functions over pages
-// that the caller owns and has locked; nothing here knows PostgreSQL, allocates or throws.
+// Functions that change the fan of a long chain and its leaves (core/page.hpp). The caller owns the
+// pages and has locked them. Nothing here knows PostgreSQL, allocates or throws.
 
 #ifndef STREAMDEDUP_CORE_FANNING_HPP_
 #define STREAMDEDUP_CORE_FANNING_HPP_
@@ -18,14 +18,14 @@ inline void StoreFanSlots(uint8_t* fan, const SlotRange& range, uint32_t block) 
   }
 }
 
-// Gives the slots that name a block another one.
+// Replaces the block `from` by the block `to` in all slots that name `from`.
 inline void ReplaceInFan(uint8_t* fan, uint32_t from, uint32_t to) noexcept {
   for (unsigned slot = 0; slot < kFanSlots; ++slot) {
     if (LoadFanSlot(fan, slot) == from) StoreU32(fan + FanSlotAt(slot), to);
   }
 }
 
-// Whether a block has just these slots of a fan.
+// Returns whether exactly these slots of a fan name a block. Checks adjacent slots only.
 inline bool HasJust(const uint8_t* fan, const SlotRange& slots, uint32_t block) noexcept {
   return LoadFanSlot(fan, slots.first) == block &&
          RunOfSlots(fan, slots.first).count == slots.count &&
@@ -37,7 +37,8 @@ inline bool IsEmptyFan(const uint8_t* fan) noexcept {
   return run.count == kFanSlots && LoadFanSlot(fan, 0) == 0;
 }
 
-// The slots of a new leaf that is to have a slot: as many around it as are empty.
+// Returns the slots for a new leaf: the largest aligned range of empty slots that contains `slot`.
+// Its size is a power of two.
 inline SlotRange EmptySlotsAround(const uint8_t* fan, unsigned slot) noexcept {
   SlotRange range = {slot, 1};
   while (range.count < kFanSlots) {
@@ -50,7 +51,7 @@ inline SlotRange EmptySlotsAround(const uint8_t* fan, unsigned slot) noexcept {
   return range;
 }
 
-// Makes an overflow page a leaf of some slots. Its entries are such as belong there.
+// Makes an overflow page a leaf of some slots. All its entries must belong to these slots.
 inline void SetSlotsOfLeaf(uint8_t* leaf, const SlotRange& range) noexcept {
   const auto bits = static_cast<unsigned>(std::countr_zero(range.count));
   const unsigned part = range.first >> bits;
@@ -59,8 +60,8 @@ inline void SetSlotsOfLeaf(uint8_t* leaf, const SlotRange& range) noexcept {
   leaf[kPartAt + 1] = static_cast<uint8_t>(part >> 8);
 }
 
-// Makes a leaf one of half of its slots, with those entries only that belong there. Entries of a
-// tag stay in their order. Returns how many there are.
+// Reduces a leaf to one half of its slots and removes the entries that do not belong there. Entries
+// of a tag keep their order. Returns the number of entries that remain.
 inline unsigned KeepHalf(uint8_t* leaf, const SlotRange& half) noexcept {
   Entry kept[kMaxEntries];
   uint16_t left[kMaxEntries];
@@ -87,7 +88,7 @@ inline unsigned KeepHalf(uint8_t* leaf, const SlotRange& half) noexcept {
   return kept_count;
 }
 
-// What becomes of a leaf that is divided: of both halves of its slots.
+// The two halves of the slots of a leaf that is divided.
 struct LeafHalves {
   SlotRange low;
   SlotRange high;
@@ -97,7 +98,7 @@ inline LeafHalves HalvesOf(const SlotRange& range) noexcept {
   return {{range.first, half}, {range.first + half, half}};
 }
 
-// Moves the entries of a plain overflow page that belong to a leaf there, while that has room.
+// Moves the entries of a plain overflow page that belong to a leaf to the leaf, while it has room.
 inline Moved MoveToLeaf(uint8_t* from, uint8_t* leaf) noexcept {
   const SlotRange range = SlotsOfLeaf(leaf);
   return MoveEntries(from, leaf, [&](const Entry& entry) { return HasSlotOf(range, entry.rest); });

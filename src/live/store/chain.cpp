@@ -1,13 +1,14 @@
 /*
- * The chain of a main page: plain overflow pages, and behind them, if it would be long otherwise,
- * a fan with its leaves (core/page.hpp, fan.cpp). Who reads or changes any of it has the main page
- * locked, at least shared, or exclusively. So nobody sees it change.
+ * The chain of a main page. It consists of plain overflow pages. A long chain ends with a fan and
+ * the leaves of the fan (core/page.hpp, fan.cpp). A reader of the chain holds a lock on the main
+ * page, at least a shared one. A writer holds an exclusive lock on it. So no reader sees the chain
+ * change.
  */
 #include "live/store/store.hpp"
 
 using namespace dedup::live;
 
-/* After so many pages a walk compares their number with the length of the file. */
+/* Each time a walk has visited this many more pages, it compares its steps with the file length. */
 constexpr uint32 kStepsToCount = 4096;
 
 [[noreturn]] static void
@@ -29,7 +30,7 @@ HoldInChain(const LiveFilter &filter, const HeldPage &main, BlockNumber block, i
 			HeldPage *page)
 {
 	Assert(IsHeld(main, lock == BUFFER_LOCK_EXCLUSIVE));
-	/* Nobody gets a lock that they hold themselves. */
+	/* The caller holds the lock of the main page already. Requesting it again would deadlock. */
 	if (block == main.block || !HoldPageOfChain(filter, block, lock, page))
 		ReportBroken(filter, main);
 	if (!IsChainedTo(page->bytes, main.bytes))
@@ -59,7 +60,7 @@ void
 HoldStep(const LiveFilter &filter, const HeldPage &main, BlockNumber block, bool in_fan, int lock,
 		 uint32 *steps, HeldPage *page)
 {
-	/* A chain that is longer than the file leads back into itself. */
+	/* A chain that is longer than the file has a cycle. */
 	if (++*steps % kStepsToCount == 0 && *steps > RelationGetNumberOfBlocks(filter.rel))
 		ReportBroken(filter, main);
 	HoldInChain(filter, main, block, lock, page);
@@ -105,7 +106,7 @@ StartChainWalk(const HeldPage &main, ChainWalk *walk)
 	walk->slots = {0, 0};
 }
 
-/* Goes on to the next leaf of the fan. Returns false if there is none. */
+/* Moves the walk to the next leaf of the fan. Returns false if there is none. */
 static bool
 GoToNextLeaf(ChainWalk *walk)
 {
@@ -175,7 +176,7 @@ PlainPagesOf(const LiveFilter &filter, const HeldPage &main)
 	return plain;
 }
 
-/* ---- leaving a chain ----------------------------------------------------------------------- */
+/* ---- removing a page ----------------------------------------------------------------------- */
 
 void
 UnchainPage(const LiveFilter &filter, const HeldPage &main, BlockNumber before, BlockNumber block)
@@ -193,7 +194,7 @@ UnchainPage(const LiveFilter &filter, const HeldPage &main, BlockNumber before, 
 	memcpy(copy, page.bytes, BLCKSZ);
 	FreePage(copy);
 	StartChange();
-	/* A chain changes under the main page's lock, on a standby too. */
+	/* Replay on a standby must lock the main page too when its chain changes. */
 	ChangeWith(main);
 	ChangeBytes(previous, kNextAt, page.bytes + kNextAt, kNextBytes);
 	ChangeToScratch(page, copy);

@@ -1,11 +1,11 @@
 /*
- * The fan of a long chain: a page that says by 10 bits of a key in which overflow page, a leaf,
- * it can be. So a search reads one of them, however many there are.
+ * The fan of a long chain. A fan is a page that maps 10 bits of a key to an overflow page, which is
+ * called a leaf. So a search reads one leaf, however many leaves there are.
  *
- * The main page is locked exclusively. Each record leaves a chain with the same entries, which
- * searches, recovery and readers of a standby can do with: docs/architecture.md, "How a long
- * chain is divided", lists them. Records name the main page, then the page before or the fan, then
- * the page that changes, then the one that is new.
+ * The functions here require an exclusive lock on the main page. Each WAL record leaves a valid
+ * chain with the same entries, so searches, recovery and readers on a standby work after each of
+ * them. docs/architecture.md, "How a long chain is divided", lists the records. A record names its
+ * pages in this order: the main page, the previous page or the fan, the changed page, the new page.
  */
 #include "core/fanning.hpp"
 #include "live/store/store.hpp"
@@ -13,7 +13,7 @@
 using dedup::StoreU32;
 using namespace dedup::live;
 
-/* Raises XX001 if an overflow page that is held has entries that cannot be moved. */
+/* Raises XX001 if a held overflow page is damaged, so that its entries cannot be moved. */
 static void
 RequireSound(const LiveFilter &filter, const HeldPage &page)
 {
@@ -39,8 +39,8 @@ LeafOf(const LiveFilter &filter, const HeldPage &main, BlockNumber fan, uint64 r
 /* ---- leaves ------------------------------------------------------------------------------- */
 
 /*
- * Adds an empty page to a fan, which is held, for some slots; behind it, `next` or 0. `fan_copy`
- * is a copy of the fan.
+ * Adds an empty leaf to a held fan, for the given slots. The new leaf points to the page `next`,
+ * which may be 0. `fan_copy` is a copy of the fan.
  */
 static void
 AddLeaf(const LiveFilter &filter, const HeldPage &main, const HeldPage &fan, uint8_t *fan_copy,
@@ -65,7 +65,7 @@ AddLeaf(const LiveFilter &filter, const HeldPage &main, const HeldPage &fan, uin
 	ReleasePage(fresh);
 }
 
-/* Divides a leaf, which is held, as is its fan. */
+/* Divides a leaf. The caller holds the leaf and its fan. `fan_copy` is a copy of the fan. */
 static void
 DivideLeaf(const LiveFilter &filter, const HeldPage &main, const HeldPage &fan, uint8_t *fan_copy,
 		   const HeldPage &leaf)
@@ -188,7 +188,7 @@ AddFan(const LiveFilter &filter, const HeldPage &main, const PlainPages &plain)
 	return fan.block;
 }
 
-/* The rest of some entry of an overflow page. Returns false if there is none. */
+/* Stores the rest of some entry of an overflow page. Returns false if the page has no entry. */
 static bool
 SomeRest(const uint8_t *page, uint64 *rest)
 {
@@ -202,8 +202,8 @@ SomeRest(const uint8_t *page, uint64 *rest)
 }
 
 /*
- * Moves entries of a plain page, which is held, to the leaf of one of them. Returns false if that
- * has no room.
+ * Moves entries of a held plain page to the leaf of the key `rest`, while the leaf has room.
+ * Returns false if no entry has moved.
  */
 static bool
 MoveSome(const LiveFilter &filter, const HeldPage &main, const HeldPage &plain, BlockNumber fan,
@@ -235,7 +235,7 @@ MoveSome(const LiveFilter &filter, const HeldPage &main, const HeldPage &plain, 
 	return any;
 }
 
-/* Moves all entries of the first page of a chain to the fan; the page leaves the chain. */
+/* Moves all entries of the first page of a chain to the fan. Removes the page from the chain. */
 static void
 EmptyFirst(const LiveFilter &filter, const HeldPage &main, BlockNumber fan)
 {
@@ -261,7 +261,7 @@ EmptyFirst(const LiveFilter &filter, const HeldPage &main, BlockNumber fan)
 	UnchainPage(filter, main, main.block, block);
 }
 
-/* Makes a chain one of a fan only. Returns the fan's block. */
+/* Moves all entries of a chain to its fan. Makes the fan if there is none. Returns its block. */
 static BlockNumber
 SpreadChain(const LiveFilter &filter, const HeldPage &main, const PlainPages &plain)
 {
