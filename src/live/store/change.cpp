@@ -205,7 +205,7 @@ void
 ChangeToScratch(const HeldPage &held, const uint8_t *scratch)
 {
 	ChangedPage *page = ChangedPageOf(held);
-	size_t from = 0, to = 0; /* a run of bytes that differ, with gaps shorter than a new head */
+	size_t from = 0, to = 0; /* a run of bytes that differ; gaps up to FRAGMENT_HEAD are in it */
 
 	Assert(page->scratch == NULL && page->size == 0);
 	page->scratch = scratch;

@@ -1,6 +1,6 @@
 /*
  * The fan of a long chain. A fan is a page that maps 10 bits of a key to an overflow page, which is
- * called a leaf. So a search reads one leaf, however many leaves there are.
+ * called a leaf. So a search reads the pages of one leaf, however many leaves there are.
  *
  * The functions here require an exclusive lock on the main page. Each WAL record leaves a valid
  * chain with the same entries, so searches, recovery and readers on a standby work after each of

@@ -11,7 +11,8 @@
  * have moved a page. So a backend checks each main page after locking it. It checks the page's
  * number, and it computes from the page's level whether the page has the key. If the page does not
  * have the key, the page has split, and the search continues in the page that the key moved to.
- * That page exists already. Levels only grow, so the search ends. It holds one page at a time.
+ * That page exists already. Levels only grow, so the search ends. The search holds one page at a
+ * time.
  *
  * Locks, in the order in which they are taken:
  *   a reader of the map      the root, then, after it is released, a map page; both shared
@@ -405,8 +406,7 @@ HoldGrownPage(const LiveFilter &filter, const Address &address, int lock, bool m
 		if (!HoldMainPage(filter, number, &address, lock, make ? IfNew::Make : IfNew::Release,
 						  held))
 		{
-			/* An unwritten page has no level. It may be the wrong one if the cached count is old.
-			 */
+			/* An unwritten page has no level. Its number may come from an old page count. */
 			const uint32 now = PageOfBits(address.group, ReadRoot(filter, 0).pages);
 
 			if (asked || now == number)

@@ -277,8 +277,7 @@ static void
 PutIntoFan(const LiveFilter &filter, const HeldPage &main, const Along &along,
 		   const NewEntry &entry, BlockNumber fan)
 {
-	/* Settling changes the main page. It must not run if `along` has a changed copy of that page.
-	 */
+	/* Settling changes the main page. It must not run if `along` has a copy of that page. */
 	bool settled = along.main != NULL;
 	FullPages full;
 
@@ -402,7 +401,7 @@ PutSome(const LiveFilter &filter, const HeldPage &page, const Tag &tag, Address 
 			if (AddEntry(&entries, keys[done].line, keys[done].rest, false) != EntryAdded::NoRoom)
 				continue;
 			keys[left++] = keys[done];
-			/* In a small area a key can use any place. So no other key fits either. */
+			/* No key fits without a tag. A small area has room for any key until it is full. */
 			if (entries.choice.tag == 0 || entries.area->lines <= kProbeLines)
 				while (++done < *count)
 					keys[left++] = keys[done];

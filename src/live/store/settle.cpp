@@ -35,8 +35,8 @@ struct TagFate
 } /* namespace */
 
 /*
- * Returns the fate of a tag of forgotten entries. The commit of the keys themselves is not yet
- * visible to every snapshot.
+ * Returns the fate of a tag of forgotten entries that has a base. The base is the transaction that
+ * has added the keys.
  */
 static TagFate
 FateOfForgotten(const LiveFilter &filter, BlockNumber block, const Tag &tag)
@@ -207,7 +207,7 @@ ReadRun(const LiveFilter &filter, const HeldPage &main, const HeldPage &before, 
 	{
 		HeldPage page;
 
-		/* The caller holds this lock already. Requesting it again would deadlock. */
+		/* The caller has locked `before` already. Locking it again would deadlock. */
 		if (next == before.block)
 			ReportBadPage(filter.rel, before.block, "It leads back to itself.");
 		HoldStep(filter, main, next, IsFan(before.bytes), BUFFER_LOCK_SHARE, &steps, &page);
@@ -233,7 +233,7 @@ ReadRun(const LiveFilter &filter, const HeldPage &main, const HeldPage &before, 
 
 /*
  * Moves the frozen entries of an overflow page to the main page while the main page has room. These
- * are keys whose lines are full, so they stay entries.
+ * entries are keys of a set whose lines are full.
  */
 static void
 MoveFrozen(uint8_t *main, uint8_t *page)

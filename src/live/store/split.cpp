@@ -273,8 +273,7 @@ StorePages(const LiveFilter &filter, uint32 pages)
 	ReleasePage(root);
 }
 
-/* Folds the frozen entries of a main page into lines that have room now. Works on a scratch copy.
- */
+/* Folds the frozen entries of a main page's scratch copy into lines that have room now. */
 static void
 FoldFrozen(const LiveFilter &filter, uint8_t *main)
 {
@@ -467,8 +466,7 @@ SplitUpTo(const LiveFilter &filter, uint32 pages)
 	HeldPage root;
 
 	Assert(pages <= kMostPages);
-	/* Make the file long enough for the fixed pages, so that no new page gets one of their blocks.
-	 */
+	/* Extend the file over the fixed pages, so that no new page gets one of their blocks. */
 	HoldPageToChange(filter, kRootBlock, Kind::kRoot, &root);
 	ReleasePage(root);
 	for (bool more = true; more;)
