@@ -37,7 +37,8 @@ SELECT pg_temp.seen('grows', 1, 40000), pg_temp.seen('grows', 3501, 4000) AS rol
 VACUUM grows;
 SELECT pg_temp.size_is_right('grows', 35000);
 SELECT pg_temp.seen('grows', 1, 40000), pg_temp.seen('grows', 40001, 80000) AS never;
-SELECT new, count, in_flight, overflow_pages, fpr_now < 1e-7 AS fpr_now FROM dedup_stats('grows');
+-- a snapshot of another session, such as that of an autovacuum worker, can hold one page back
+SELECT new, count, in_flight, overflow_pages <= 1 AS overflow_pages, fpr_now < 1e-7 AS fpr_now FROM dedup_stats('grows');
 
 -- ---- all in one transaction: the keys are in flight while their pages split ----
 BEGIN;
