@@ -291,8 +291,10 @@ sub faults
 			$operator{$_} = 1 foreach $title =~ /^Equality and order: (.*)/ ? split(/, /, $1) : ();
 			if ($title =~ /^(streamdedup\.\w+) \((\w+), default ([^,)]+)(?:, (.*))?\)$/)
 			{
-				$setting_shown{$1} = [ $2, $3, $4 || '' ];
-				push @faults, "$title: who may set it is missing" if $text !~ /Any user\s+may\s+set\s+it/;
+				my ($name, @shown) = ($1, $2, $3, $4 || '');
+				my ($who) = $text =~ /(Any user|Only\s+superusers)\s+may\s+set\s+it/;
+				push @faults, "$title: who may set it is missing" if !$who;
+				$setting_shown{$name} = [ @shown, ($who || '') eq 'Any user' ? 'user' : 'superuser' ];
 			}
 			$view_shown{$title} = $text if $text =~ /^### \w+\n\nA view /;
 		}
@@ -368,8 +370,9 @@ sub faults
 	foreach my $name (grep { $setting_shown{$_} } sort keys %setting)
 	{
 		my ($type, $default, $min, $max, $context) = @{ $setting{$name} };
-		my ($type_shown, $default_shown, $range_shown) = @{ $setting_shown{$name} };
-		push @faults, "$name: $type, default $default, for $context" if "$type $default user" ne "$type_shown $default_shown $context";
+		my ($type_shown, $default_shown, $range_shown, $context_shown) = @{ $setting_shown{$name} };
+		push @faults, "$name: $type, default $default, for $context"
+		  if "$type $default $context" ne "$type_shown $default_shown $context_shown";
 		push @faults, "$name: $min to $max" if $type eq 'real' && join(' ', range($range_shown)) ne join(' ', $min + 0, $max + 0);
 	}
 
