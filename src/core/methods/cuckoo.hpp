@@ -276,8 +276,8 @@ inline double LooksAtHeld(const Buckets& buckets) noexcept {
   return looks;
 }
 
-// Of n distinct keys, those whose fingerprint was there already were not added. While nothing was
-// dropped, slots in use = (1 - exp(-c n)) / c, where c is the rate per slot in use.
+// A key is not added if its fingerprint was there already. While no key was dropped, n distinct
+// keys use (1 - exp(-c n)) / c slots, where c is the rate per slot in use.
 inline Reading Read(const Shape& shape, const Counters&, const uint8_t* body) noexcept {
   const Layout layout = LayoutOf(shape);
   const Buckets buckets(shape, layout, body);

@@ -113,7 +113,7 @@ inline unsigned LongestRemainder(unsigned q, uint64_t bytes) noexcept {
   return r;
 }
 
-// Of the tables that fit into the bytes, chooses the one for the most keys. A larger table has
+// Chooses, among the tables that fit into the bytes, the one for the most keys. A larger table has
 // shorter fingerprints, which may keep the rate for fewer keys than it has room for. p is what
 // these keys need. If r, the bits of the remainder, is given, chooses the largest table that fits,
 // whatever its rate.
