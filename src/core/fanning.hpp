@@ -64,8 +64,7 @@ inline void SetSlotsOfLeaf(uint8_t* leaf, const SlotRange& range) noexcept {
 // of a tag keep their order. Returns the number of entries that remain.
 inline unsigned KeepHalf(uint8_t* leaf, const SlotRange& half) noexcept {
   Entry kept[kMaxEntries];
-  uint16_t left[kMaxEntries];
-  unsigned kept_count = 0, left_count = 0;
+  unsigned kept_count = 0, left = 0;
   unsigned order[kMaxTags];
   const unsigned tags = OrderTags(leaf, kOverflowArea, order);
   const PlacesByTurn by_turn(leaf, kOverflowArea);
@@ -78,12 +77,13 @@ inline unsigned KeepHalf(uint8_t* leaf, const SlotRange& half) noexcept {
       if (HasSlotOf(half, entry.rest)) {
         kept[kept_count++] = entry;
       } else {
-        left[left_count++] = places[j];
+        TakeBack(leaf, kOverflowArea, places[j]);
+        ++left;
       }
     }
   }
   SetSlotsOfLeaf(leaf, half);
-  if (left_count > 0) CloseRanks(leaf, kOverflowArea, kept, kept_count, left, left_count);
+  if (left > 0) CloseRanks(leaf, kOverflowArea, kept, kept_count);
   DropUnusedTags(leaf);
   return kept_count;
 }

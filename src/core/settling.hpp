@@ -92,8 +92,7 @@ struct Settling {
   Settled* settled;
   Entry kept[kMaxEntries];  // entries that stay in the area
   unsigned kept_count;
-  uint16_t left[kMaxEntries];  // places of the entries that leave the area
-  unsigned left_count;
+  unsigned left;            // number of entries that left the area
   bool used[kMaxTags + 1];  // tags of the entries that stay
 };
 
@@ -163,36 +162,49 @@ inline bool HasFrozen(const uint8_t* page, const AreaShape& area, unsigned place
   });
 }
 
-// Settles one entry of a transaction that has ended: the entry leaves the area, or is added to
-// those that stay.
+// Removes an entry from the area at once, so that HasFrozen() does not find it any more.
+inline void Leave(Settling* s, unsigned place, unsigned* counter) noexcept {
+  TakeBack(s->page, *s->area, place);
+  ++s->left;
+  ++*counter;
+}
+
+// Removes the entries at these places that mean nothing any more: added and rolled back, or
+// forgotten and committed. Removes them from the list, too, and returns how many remain. All
+// entries of a tag must have been here before any of them is frozen: the tag may be frozen in
+// place, and then such an entry would look like a frozen one of its key, and the key be lost.
+inline unsigned DropVoid(Settling* s, Verdict verdict, uint16_t* places, unsigned count) noexcept {
+  unsigned remain = 0;
+  if (verdict == Verdict::kKeep) return count;
+  for (unsigned i = 0; i < count; ++i) {
+    if ((verdict == Verdict::kCommitted) == LoadEntry(s->page, *s->area, places[i]).forgotten) {
+      Leave(s, places[i], &s->settled->aborted);
+    } else {
+      places[remain++] = places[i];
+    }
+  }
+  return remain;
+}
+
+// Settles one entry that DropVoid() has left: the entry leaves the area, or is added to those that
+// stay.
 inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict verdict,
                         uint16_t place, TagChoice* frozen) noexcept {
   Entry entry = LoadEntry(s->page, *s->area, place);
-  if (verdict != Verdict::kKeep && (verdict == Verdict::kCommitted) == entry.forgotten) {
-    ++s->settled->aborted;  // added and rolled back, or forgotten and committed
-    s->left[s->left_count++] = place;
-    return;
-  }
   if (verdict != Verdict::kKeep && entry.line < kLines) {
     if (s->geometry->layout.timed && !s->geometry->forgets &&
         !Alive(value.generation, ClockOf(s->main))) {
-      ++s->settled->committed;  // and expired
-      s->left[s->left_count++] = place;
+      Leave(s, place, &s->settled->committed);  // and expired
       return;
     }
     if (s->fold &&
         Fold(s->main, *s->geometry, entry.line, entry.rest, value.generation, &s->settled->early)) {
-      ++s->settled->committed;
-      s->left[s->left_count++] = place;
+      Leave(s, place, &s->settled->committed);
       return;
     }
     if (value.xid != kFrozen || entry.forgotten) {
       if (!s->geometry->forgets && HasFrozen(s->page, *s->area, place, entry, value.generation)) {
-        ++s->settled->committed;
-        s->left[s->left_count++] = place;
-        // This is done at once, because two entries whose tag was frozen in place must not both be
-        // dropped as redundant.
-        TakeBack(s->page, *s->area, place);
+        Leave(s, place, &s->settled->committed);
         return;
       }
       Freeze(s, tag, value.generation, frozen, &entry);
@@ -204,12 +216,10 @@ inline void SettleEntry(Settling* s, unsigned tag, const Tag& value, Verdict ver
   s->kept[s->kept_count++] = entry;
 }
 
-// Moves the entries of a page that stay to where they belong once others have left, which were
-// at some places. A nearly full area may have no place for an entry in the new order. Then all
-// stay where they are, and those that leave are taken back: else a page that stays full would
-// name a transaction for ever.
-inline void CloseRanks(uint8_t* page, const AreaShape& area, const Entry* kept, unsigned kept_count,
-                       const uint16_t* left, unsigned left_count) noexcept {
+// Moves the entries of a page to where they belong once others have been taken back. A nearly full
+// area may have no place for an entry in the new order. Then all stay where they are.
+inline void CloseRanks(uint8_t* page, const AreaShape& area, const Entry* kept,
+                       unsigned kept_count) noexcept {
   uint8_t saved[kMaxEntries * 8];
   const uint8_t epoch = page[kEpochAt], turn = page[kTurnAt];
   std::memcpy(saved, page + area.lines_at, area.lines * kLineBytes);
@@ -217,7 +227,6 @@ inline void CloseRanks(uint8_t* page, const AreaShape& area, const Entry* kept, 
   std::memcpy(page + area.lines_at, saved, area.lines * kLineBytes);
   page[kEpochAt] = epoch;
   page[kTurnAt] = turn;
-  for (unsigned i = 0; i < left_count; ++i) TakeBack(page, area, left[i]);
 }
 
 // Frees the tags that no entry has.
@@ -266,7 +275,7 @@ inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
   s.geometry = &geometry;
   s.fold = fold;
   s.settled = settled;
-  s.kept_count = s.left_count = 0;
+  s.kept_count = s.left = 0;
   std::memset(s.used, 0, sizeof s.used);
 
   unsigned order[kMaxTags];
@@ -278,7 +287,7 @@ inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
     if (verdicts[tag] == Verdict::kCommitted && value.xid != kFrozen) NoteSettled(main, value.xid);
     TagChoice frozen = {0, false};
     uint16_t places[kMaxEntries];
-    const unsigned count = by_turn.Of(tag, places);
+    const unsigned count = DropVoid(&s, verdicts[tag], places, by_turn.Of(tag, places));
     for (unsigned j = 0; j < count; ++j) {
       SettleEntry(&s, tag, value, verdicts[tag], places[j], &frozen);
     }
@@ -287,7 +296,7 @@ inline void Settle(uint8_t* main, uint8_t* page, const Geometry& geometry, const
   for (unsigned tag = 1; tag <= area.tags; ++tag) {
     if (!s.used[tag] && LoadTag(page, tag).xid != kNoXid) StoreTag(page, tag, {kNoXid, 0});
   }
-  if (s.left_count > 0) CloseRanks(page, area, s.kept, s.kept_count, s.left, s.left_count);
+  if (s.left > 0) CloseRanks(page, area, s.kept, s.kept_count);
 }
 
 // Gives the entries of a tag another tag. `adds`: these entries are not forgotten any more.

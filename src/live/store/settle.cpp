@@ -132,11 +132,17 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
 	{
-		uint64 xid = LoadTag(page, tag).xid;
+		const Tag value = LoadTag(page, tag);
 
-		if (xid == kNoXid)
+		if (value.xid == kNoXid)
 			continue;
-		verdicts[tag] = JudgeXid(filter, BlockOf(page), xid, before);
+		verdicts[tag] = JudgeXid(filter, BlockOf(page), value.xid, before);
+		/*
+		 * The subtransaction that has forgotten the keys has aborted since ReviseTags(). Whether
+		 * they are there depends on the base, which may still abort.
+		 */
+		if (value.base != 0 && verdicts[tag] == Verdict::kAborted)
+			verdicts[tag] = Verdict::kKeep;
 		/* If the COPY aborts, the lines are cleared. So nothing may be folded into them. */
 		if (loading && verdicts[tag] == Verdict::kCommitted)
 			verdicts[tag] = Verdict::kKeep;
