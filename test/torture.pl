@@ -28,6 +28,9 @@
 #            holds for it; its filter has seen the keys of its rows, and no others; and each
 #            row that was sent to it is there or in its side table, and never in both.
 #
+#            In one round of three there are only these three tables, and the sessions compare their own
+#            keys after each transaction.
+#
 #   grown, grown_recent  a set and a window that grow, see torture/growing.pl. An odd TORTURE_SEED
 #            makes the set of "clicks" grow, too, and one with its second bit that of "freed".
 #
@@ -133,11 +136,16 @@ sub maintenance
 		'ALTER TABLE seen SET TABLESPACE aside', 'ALTER TABLE seen SET TABLESPACE pg_default',
 		'ALTER TABLE recent SET TABLESPACE aside', 'ALTER TABLE recent SET TABLESPACE pg_default',
 		'REINDEX TABLE clicks0', 'REINDEX TABLE clicks3', 'REINDEX TABLE CONCURRENTLY clicks1');
+	# While an old snapshot is there no entry can be folded, so tags run out.
+	my $old_snapshot = 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM freed; SELECT pg_sleep(random() * 4); COMMIT';
+	my @forgetting_work = (($old_snapshot) x 3, 'CHECKPOINT', 'VACUUM freed', map { ("VACUUM $_", "VACUUM FREEZE $_", "SELECT count(*) FROM dedup_check('$_')") } 'freed_keys', 'single_keys');
+	push @work, $old_snapshot;
 	while (1)
 	{
-		my ($round) = read_round();
+		my ($round, undef, $kind) = read_round();
 		exit 0 if $round eq 'end';
 		exit 1 if getppid() != $in_parent;
+		my $work = $kind eq 'forgetting' ? \@forgetting_work : \@work;
 		my $session = $round eq '' ? undef : Psql->connect;
 		while ($session && (read_round())[0] eq $round)
 		{
@@ -156,9 +164,9 @@ sub maintenance
 				copy_growing($session);
 				last if $session->{error} eq 'gone';
 			}
-			my $work = $work[ rand @work ];
+			my $sql = $work->[ rand @$work ];
 			# what a copy writes is of no interest here
-			$session->ask($work =~ /^COPY (\w+) TO STDOUT$/ ? "\\copy $1 TO /dev/null" : $work);
+			$session->ask($sql =~ /^COPY (\w+) TO STDOUT$/ ? "\\copy $1 TO /dev/null" : $sql);
 			last if $session->{error} eq 'gone';
 			sleep rand 0.5;
 		}
@@ -501,7 +509,9 @@ my $end = time + $seconds;
 while (time < $end)
 {
 	$round++;
-	tell_sessions("$round $generation_now");
+	my $kind = rand() < 1 / 3 ? 'forgetting' : 'all';
+	$figures{"rounds of $kind steps"}++;
+	tell_sessions("$round $generation_now $kind");
 	my $length = 1 + rand 5;
 	$length = $end - time if $length > $end - time;
 	sleep $length if $length > 0;

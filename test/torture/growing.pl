@@ -19,7 +19,9 @@ use Time::HiRes qw(sleep time);
 
 our ($psql, $tx, $isolation, $top, $seed, $sessions, $in_parent, %figures);
 
-# The set's rate is kept up to a billion keys; with these few it is far lower.
+# The set's rate is kept up to a billion keys; with these few it is far lower. So in one run of a
+# hundred thousand or so two of them cannot be told apart.
+my $grown_fpr = 1e-7;
 my $grown_rate = 1e-6;
 my $grown_keys = 400_000;
 my $grown_ttl = 20;
@@ -32,9 +34,9 @@ sub growing_setup
 		(map { ("CREATE TABLE ${_}_rows (k bigint, tx bigint, gone boolean DEFAULT false)", "CREATE INDEX ON ${_}_rows (k)") } sort keys %grown_sets),
 		'CREATE TABLE grown_views (k bigint, tx bigint, earliest timestamptz, latest timestamptz)',
 		'CREATE INDEX ON grown_views (k)',
-		"SELECT dedup_create('grown', dedup_filter(fpr => 0.0001, seed => $seed))",
+		"SELECT dedup_create('grown', dedup_filter(fpr => $grown_fpr, seed => $seed))",
 		"SELECT dedup_create('crowded', dedup_filter(50, 1e-9, $seed))",
-		"SELECT dedup_create('copy', dedup_filter(fpr => 0.0001, seed => $seed))",
+		"SELECT dedup_create('copy', dedup_filter(fpr => $grown_fpr, seed => $seed))",
 		"SELECT dedup_create('grown_recent', ttl => '$grown_ttl seconds')",
 		'CREATE TABLE dumped (k bigint)',
 		'CREATE DATABASE restored');

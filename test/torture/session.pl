@@ -6,20 +6,21 @@ use IO::Handle;
 use Time::HiRes qw(sleep time);
 
 our ($top, $seed, $sessions, $in_parent, $generation_rounds, $keys_a_round, $psql, $tx, $isolation);
-our (%steps, @step_names);
+our (%steps, @step_names, @forgetting_step_names);
 
-# What the parent tells the sessions: the number of the round and of the generation, or
-# that this is the end. No file: nobody may work.
+# What the parent tells the sessions: the number of the round and of the generation, and what
+# steps the round has, or that this is the end. No file: nobody may work.
 sub read_round
 {
-	my ($round, $generation) = split ' ', slurp("$top/round");
-	return ($round || '', $generation || 0);
+	my ($round, $generation, $kind) = split ' ', slurp("$top/round");
+	return ($round || '', $generation || 0, $kind || '');
 }
 
 our ($me, $log, $next_id, $next_tx, $next_u, $next_v, $generation);
 our (%rows, @ids);				# committed rows of this session: id => [k, part, n, p]
 our (%taken, @gone);				# keys that it has taken; and those of them without a row
 our %own;						# and its own rows under exact guards: table => { k => id }
+our $kind;						# of this round
 my $unknown;					# the transaction that was not answered, and its effects
 
 # The transaction: what it has done, in order; a savepoint is a length of this list.
@@ -334,7 +335,16 @@ sub insert_shared
 }
 
 sub exact_table { return rand() < 0.5 ? 'single' : 'strict' }
-sub some_table { return rand() < 0.7 ? exact_table() : 'freed' }
+sub some_table { return rand() < ($kind eq 'forgetting' ? 0.2 : 0.7) ? exact_table() : 'freed' }
+
+# Between transactions the filter of "freed" has seen exactly those keys of one's own that have rows.
+sub expect_freed
+{
+	my @differ = $psql->ask("SELECT k, dedup_seen('freed_keys', k) FROM generate_series($first_own * $me, $first_own * $me + $own_keys - 1) k
+		WHERE dedup_seen('freed_keys', k) <> EXISTS (SELECT FROM freed WHERE freed.k = k.k)");
+	note("X $tx the row and the filter differ: $_") foreach @differ;
+	return;
+}
 
 sub apply_effects
 {
@@ -371,7 +381,8 @@ sub transaction
 	return 0 if $psql->{error};
 	for (0 .. int(rand 7))
 	{
-		$step = $step_names[ rand @step_names ];
+		my $names = $kind eq 'forgetting' ? \@forgetting_step_names : \@step_names;
+		$step = $names->[ rand @$names ];
 		$steps{$step}->();
 		return 0 if $psql->{error} eq 'gone';
 		if ($psql->{error})
@@ -438,7 +449,8 @@ sub transaction
 	undef $unknown;
 	note("A $tx " . ($committed ? 'c' : 'r'));
 	apply_effects(@effects) if $committed;
-	return 1;
+	expect_freed() if $kind eq 'forgetting';
+	return $psql->{error} ne 'gone';
 }
 
 sub note_pid
@@ -462,7 +474,7 @@ sub session
 	my $done_round = '';
 	while (1)
 	{
-		my ($round, $of) = read_round();
+		(my ($round, $of), $kind) = read_round();
 		exit 0 if $round eq 'end';
 		exit 1 if getppid() != $in_parent;
 		if ($round eq '' || $round eq $done_round)

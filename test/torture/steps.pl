@@ -364,4 +364,8 @@ our @step_names = (
 	'truncate', 'tablespace', ('views') x 4, ('own_single') x 4, ('own_several') x 2, ('own_delete') x 2, ('own_change') x 2,
 	'own_again', ('shared_single') x 6, ('shared_delete') x 3, ('shared_again') x 3, ('shared_move') x 2, ('savepoint') x 6, ('release') x 2, ('rollback_to') x 3);
 
+# Only keys that are forgotten with their rows, and taken again, at all levels of savepoints.
+our @forgetting_step_names = (('own_single') x 6, ('own_several') x 5, ('own_delete') x 4, ('own_change') x 3, ('own_again') x 2,
+	('shared_single') x 2, 'shared_delete', 'shared_again', 'shared_move', ('savepoint') x 5, ('release') x 2, ('rollback_to') x 3);
+
 1;
