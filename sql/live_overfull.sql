@@ -1,6 +1,5 @@
 -- Sets that hold many times the keys that they are made for, and what becomes of their long chains.
 SET client_min_messages = error;
-SET streamdedup.divide_chains = on;
 CREATE FUNCTION pg_temp.seen(filter regclass, first int, last int) RETURNS bigint LANGUAGE sql AS
   'SELECT count(*) FROM generate_series(first, last) k WHERE dedup_seen(filter, k)';
 CREATE FUNCTION pg_temp.added(filter regclass, first int, last int) RETURNS bigint LANGUAGE sql AS

@@ -27,7 +27,6 @@ double distinct_fpr = 0.001;
 int distinct_memory_kb = -1;
 bool streaming_window = true;
 bool guard_read_ahead = true;
-bool divide_chains = false;
 
 namespace
 {
@@ -140,12 +139,6 @@ InitSettings(void)
 							 "Reads the rows ahead that are inserted into a guarded table.",
 							 "It takes less time and changes nothing else.", &guard_read_ahead,
 							 true, PGC_USERSET, GUC_EXPLAIN, NULL, NULL, NULL);
-
-	DefineCustomBoolVariable(
-		"streamdedup.divide_chains",
-		"Divides long chains of overflow pages of live filters (experimental).",
-		"Look-ups in a filter with many times its keys become faster.", &divide_chains, false,
-		PGC_SUSET, 0, NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("streamdedup");
 }

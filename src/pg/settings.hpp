@@ -25,12 +25,6 @@ extern bool streaming_window;
  */
 extern bool guard_read_ahead;
 
-/*
- * streamdedup.divide_chains: whether a long chain of overflow pages of a live filter gets a fan.
- * Off: a chain that has a fan already keeps it.
- */
-extern bool divide_chains;
-
 /* Defines the settings. Called by _PG_init before everything else. */
 extern void InitSettings(void);
 

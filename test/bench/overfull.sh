@@ -32,7 +32,7 @@ setup_packages bench
 print_machine
 
 for build in this ${other:+other}; do
-	serve "$build" --set 'shared_buffers = 512MB' --set 'synchronous_commit = off' --set 'streamdedup.divide_chains = on' --set 'checkpoint_timeout = 1h'
+	serve "$build" --set 'shared_buffers = 512MB' --set 'synchronous_commit = off' --set 'checkpoint_timeout = 1h'
 	ask "$build" -f test/bench/sql/growing_live.sql > /dev/null
 	ask "$build" -o /dev/null -c "SELECT dedup_create('f', dedup_filter($keys, 0.0001, 42))"
 	have=0

@@ -11,7 +11,7 @@ use Test::More;
 
 my $seed = 14;
 srand($seed);
-my $node = start_node('main', checksums => 0, settings => ['streamdedup.divide_chains = on']);
+my $node = start_node('main', checksums => 0);
 my $data = $node->data_dir;
 # damage.pl has the page of counters
 my %kinds = (main => 1, overflow => 2, free => 4, root => 5, map => 6, fan => 7);

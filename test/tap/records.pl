@@ -18,7 +18,7 @@ my $node = start_node(
 	allows_streaming => 1,
 	has_archiving => 1,
 	extra => ['--wal-segsize=1'],
-	settings => ['synchronous_commit = on', 'full_page_writes = off', 'streamdedup.divide_chains = on']);
+	settings => ['synchronous_commit = on', 'full_page_writes = off']);
 
 # Adds keys one by one, `$step` in a transaction.
 $node->safe_psql(

@@ -267,7 +267,7 @@ SpreadChain(const LiveFilter &filter, const HeldPage &main, const PlainPages &pl
 {
 	const BlockNumber fan = plain.fan != 0 ? plain.fan : AddFan(filter, main, plain);
 
-	Assert(IsHeld(main, true));
+	Assert(IsHeld(main, true) && HasFans(filter));
 	while (NextOf(main.bytes) != fan)
 		EmptyFirst(filter, main, fan);
 	return fan;

@@ -7,7 +7,6 @@
 
 #include "core/settling.hpp"
 #include "live/live.hpp"
-#include "pg/settings.hpp"
 
 extern "C" {
 #include "storage/bufmgr.h"
@@ -638,14 +637,12 @@ extern void UnchainPage(const LiveFilter &filter, const HeldPage &main, BlockNum
 /* So many plain pages a chain has before it gets a fan. */
 constexpr int kMostPlain = 2;
 
-/*
- * Returns whether the chains of a filter get fans. The chains of windows that forget have only keys
- * in flight.
+/* Whether the chains of a filter get fans. Those of windows that forget are only of keys in flight.
  */
 static inline bool
 HasFans(const LiveFilter &filter)
 {
-	return divide_chains && !filter.parameters.geometry.forgets;
+	return !filter.parameters.geometry.forgets;
 }
 
 /*
