@@ -127,7 +127,17 @@ COMMIT;
 SELECT * FROM fails ORDER BY k, n;
 DROP TABLE fails, fails_seen;
 
--- Upserts and MERGE.
+-- Upserts and MERGE. A server before 15 has no MERGE, and runs other statements that do the same.
+SELECT current_setting('server_version_num')::int >= 150000 AS has_merge \gset
+\if :has_merge
+\set merge_live 'MERGE INTO upsert u USING (VALUES (1), (5)) v (id) ON u.id = v.id WHEN MATCHED THEN UPDATE SET live = true WHEN NOT MATCHED THEN INSERT VALUES (v.id, 3, true)'
+\set merge_k 'MERGE INTO upsert u USING (VALUES (1), (5)) v (id) ON u.id = v.id WHEN MATCHED THEN UPDATE SET k = 4, live = true WHEN NOT MATCHED THEN INSERT VALUES (v.id, 3, true)'
+\set merge_2 'MERGE INTO upsert u USING (VALUES (2), (5)) v (id) ON u.id = v.id WHEN MATCHED THEN UPDATE SET k = 4, live = true WHEN NOT MATCHED THEN INSERT VALUES (v.id, 3, true)'
+\else
+\set merge_live 'WITH u AS (UPDATE upsert SET live = true WHERE id = 1) INSERT INTO upsert VALUES (5, 3, true)'
+\set merge_k 'WITH u AS (UPDATE upsert SET k = 4, live = true WHERE id = 1) INSERT INTO upsert VALUES (5, 3, true)'
+\set merge_2 'WITH u AS (UPDATE upsert SET k = 4, live = true WHERE id = 2) INSERT INTO upsert VALUES (5, 3, true)'
+\endif
 CREATE TABLE upsert (id int PRIMARY KEY, k int, live boolean);
 CREATE INDEX ON upsert (k) WHERE live;
 SELECT dedup_create('upsert_seen', dedup_filter(1, 0.5, 1));
@@ -139,8 +149,8 @@ INSERT INTO upsert VALUES (1, 1, true) ON CONFLICT (id) DO UPDATE SET live = fal
 INSERT INTO upsert VALUES (2, 1, false) ON CONFLICT (id) DO UPDATE SET live = true RETURNING *;
 INSERT INTO upsert VALUES (4, 2, true) ON CONFLICT DO NOTHING;
 INSERT INTO upsert VALUES (4, 2, false) ON CONFLICT DO NOTHING RETURNING *;
-MERGE INTO upsert u USING (VALUES (1), (5)) v (id) ON u.id = v.id WHEN MATCHED THEN UPDATE SET live = true WHEN NOT MATCHED THEN INSERT VALUES (v.id, 3, true);
-MERGE INTO upsert u USING (VALUES (1), (5)) v (id) ON u.id = v.id WHEN MATCHED THEN UPDATE SET k = 4, live = true WHEN NOT MATCHED THEN INSERT VALUES (v.id, 3, true);
+:merge_live;
+:merge_k;
 SELECT * FROM upsert ORDER BY id;
 SELECT dedup_unguard('upsert');
 TRUNCATE upsert, upsert_seen;
@@ -150,7 +160,7 @@ INSERT INTO upsert VALUES (1, 1, true), (2, 1, false), (3, 2, false);
 INSERT INTO upsert VALUES (2, 9, false) ON CONFLICT (id) DO UPDATE SET live = true;
 INSERT INTO upsert VALUES (3, 9, false) ON CONFLICT (id) DO UPDATE SET live = true RETURNING *;
 INSERT INTO upsert VALUES (4, 2, true);
-MERGE INTO upsert u USING (VALUES (2), (5)) v (id) ON u.id = v.id WHEN MATCHED THEN UPDATE SET k = 4, live = true WHEN NOT MATCHED THEN INSERT VALUES (v.id, 3, true);
+:merge_2;
 SELECT * FROM upsert ORDER BY id;
 DROP TABLE upsert, upsert_seen, upsert_approximate;
 

@@ -89,29 +89,48 @@ SELECT k, dedup_seen('w_seen', k) FROM w ORDER BY k;
 DELETE FROM w;
 SELECT key, dedup_seen('w_seen', key) FROM generate_series(1, 3) key;
 
--- CREATE OR REPLACE TRIGGER makes the guard another one: the filter does not cover the table any more
+-- a trigger that is replaced makes the guard another one: the filter does not cover the table any more. A server
+-- before 14 cannot replace it in one statement
+SELECT current_setting('server_version_num')::int < 140000 AS drops_first \gset
+\if :drops_first
+\set replace CREATE
+\else
+\set replace 'CREATE OR REPLACE'
+\endif
 CREATE TABLE e (a int, b int);
 CREATE INDEX ON e (a);
 CREATE INDEX ON e (a, b);
 SELECT dedup_guard('e', dedup_create('e_seen', dedup_filter(1000, 0.0001, 1)), '{a,b}', exact => true);
 INSERT INTO e VALUES (1, 1);
 CREATE FUNCTION as_it_is() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
-SELECT replace(pg_get_triggerdef(oid), 'CREATE', 'CREATE OR REPLACE') AS command FROM pg_trigger WHERE tgrelid = 'e'::regclass AND tgname = '~dedup_guard' \gset
-CREATE OR REPLACE TRIGGER "~dedup_guard" BEFORE INSERT OR UPDATE ON e FOR EACH ROW EXECUTE FUNCTION as_it_is();
+SELECT replace(pg_get_triggerdef(oid), 'CREATE', :'replace') AS command FROM pg_trigger WHERE tgrelid = 'e'::regclass AND tgname = '~dedup_guard' \gset
+\if :drops_first
+DROP TRIGGER "~dedup_guard" ON e;
+\endif
+:replace TRIGGER "~dedup_guard" BEFORE INSERT OR UPDATE ON e FOR EACH ROW EXECUTE FUNCTION as_it_is();
 INSERT INTO e VALUES (2, 2);
+\if :drops_first
+DROP TRIGGER "~dedup_guard" ON e;
+\endif
 :command;
 INSERT INTO e VALUES (2, 2);
 SELECT dedup_rebuild('e_seen');
 INSERT INTO e VALUES (2, 2), (3, 3);
-CREATE OR REPLACE TRIGGER "~dedup_guard_delete" BEFORE DELETE ON e FOR EACH ROW WHEN ('e_seen'::regclass IS NOT NULL OR OLD.a IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
+\if :drops_first
+DROP TRIGGER "~dedup_guard_delete" ON e;
+\endif
+:replace TRIGGER "~dedup_guard_delete" BEFORE DELETE ON e FOR EACH ROW WHEN ('e_seen'::regclass IS NOT NULL OR OLD.a IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
 INSERT INTO e VALUES (2, 4);
 TABLE e;
 SELECT dedup_rebuild('e_seen');
 INSERT INTO e VALUES (2, 4), (4, 4);
 TABLE e;
 -- ... other triggers do not matter
-CREATE OR REPLACE TRIGGER other BEFORE INSERT ON e FOR EACH ROW EXECUTE FUNCTION as_it_is();
-CREATE OR REPLACE TRIGGER other BEFORE INSERT OR UPDATE ON e FOR EACH ROW EXECUTE FUNCTION as_it_is();
+:replace TRIGGER other BEFORE INSERT ON e FOR EACH ROW EXECUTE FUNCTION as_it_is();
+\if :drops_first
+DROP TRIGGER other ON e;
+\endif
+:replace TRIGGER other BEFORE INSERT OR UPDATE ON e FOR EACH ROW EXECUTE FUNCTION as_it_is();
 INSERT INTO e VALUES (4, 5), (5, 5) RETURNING *;
 
 -- a guard by hand that would forget keys of an exact guard's filter, or of which the filter has no keys
@@ -163,13 +182,23 @@ SELECT dedup_guard('owned', 'owned_seen', '{k}', 'divert');
 GRANT INSERT, TRIGGER ON owned TO regress_crossed_other;
 SET ROLE regress_crossed_other;
 CREATE FUNCTION as_whom(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE WARNING 'as %', current_user; RETURN 1; END $$;
-CREATE OR REPLACE TRIGGER "~dedup_guard_delete" BEFORE DELETE ON owned FOR EACH ROW
+\if :drops_first
+RESET ROLE;
+DROP TRIGGER "~dedup_guard_delete" ON owned;
+SET ROLE regress_crossed_other;
+\endif
+:replace TRIGGER "~dedup_guard_delete" BEFORE DELETE ON owned FOR EACH ROW
 	WHEN ('owned_seen'::regclass IS NOT NULL OR OLD.k IS NULL OR (OLD.k = as_whom(1)) IS NOT TRUE OR 'owned_refused'::regclass IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
 INSERT INTO owned VALUES (1);
 -- ... nor whoever owns the side table
 CREATE TABLE mine (k int, v text, refused_at timestamptz, refused_by regclass);
 GRANT INSERT ON mine TO regress_crossed_owner;
-CREATE OR REPLACE TRIGGER "~dedup_guard_delete" BEFORE DELETE ON owned FOR EACH ROW
+\if :drops_first
+RESET ROLE;
+DROP TRIGGER "~dedup_guard_delete" ON owned;
+SET ROLE regress_crossed_other;
+\endif
+:replace TRIGGER "~dedup_guard_delete" BEFORE DELETE ON owned FOR EACH ROW
 	WHEN ('owned_seen'::regclass IS NOT NULL OR OLD.k IS NULL OR 'mine'::regclass IS NULL) EXECUTE FUNCTION dedup_guard_trigger();
 INSERT INTO owned VALUES (1, 'a'), (1, 'b');
 CREATE FUNCTION as_whom() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'as %', current_user; RETURN NEW; END $$;
