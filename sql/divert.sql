@@ -38,9 +38,9 @@ FROM pg_class WHERE oid = 't_refused'::regclass;
 SELECT on_duplicate, refused, problem FROM dedup_guards WHERE "table" = 't'::regclass;
 
 -- a refused row is there with all of its values
-INSERT INTO t VALUES (1, 'one', 1.25, DEFAULT, DEFAULT, (1, 'a'), 5, '{x,NULL}', 'r', 7, true, '2025-01-02'),
-	(1, 'two', NULL, DEFAULT, DEFAULT, NULL, 6, NULL, NULL, NULL, false, NULL),
-	(1, 'one', 1.25, DEFAULT, DEFAULT, (1, 'a'), 5, '{x,NULL}', 'r', 7, true, '2025-01-02') RETURNING k, v;
+INSERT INTO t (k, v, n, p, d, a, rest, refused_at, refused_by, "Odd name") VALUES (1, 'one', 1.25, (1, 'a'), 5, '{x,NULL}', 'r', 7, true, '2025-01-02'),
+	(1, 'two', NULL, NULL, 6, NULL, NULL, NULL, false, NULL),
+	(1, 'one', 1.25, (1, 'a'), 5, '{x,NULL}', 'r', 7, true, '2025-01-02') RETURNING k, v;
 INSERT INTO t (k) VALUES (2);
 SELECT to_jsonb(r) - 'refused_at' AS row, refused_at BETWEEN now() - interval '1 hour' AND now() AS at FROM t_refused r;
 SELECT refused FROM dedup_guards WHERE "table" = 't'::regclass;
@@ -51,9 +51,9 @@ ALTER TABLE t RENAME v TO w;
 ALTER TABLE t ALTER n TYPE numeric(8,4);
 ALTER TABLE t DROP COLUMN a;
 SET intervalstyle = sql_standard; SET extra_float_digits = -5; SET datestyle = 'SQL, DMY';
-INSERT INTO t VALUES (2, 'three', 1.2345, DEFAULT, DEFAULT, (2, 'b'), 8, 'r', 8, NULL, '02/01/2025', E'q"\\\n', '-1 day 2 hours', '"s"',
+INSERT INTO t (k, w, n, p, d, rest, refused_at, refused_by, "Odd name", x, y, j, js, o, f, l, ok) VALUES (2, 'three', 1.2345, (2, 'b'), 8, 'r', 8, NULL, '02/01/2025', E'q"\\\n', '-1 day 2 hours', '"s"',
 	'{"a":  1}', 't', 0.1::float8 + 0.2, 1::bigint << 60, true),
-	(2, 'four', NULL, DEFAULT, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '{"b": [null]}', NULL, NULL, '-0', NULL, NULL);
+	(2, 'four', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '{"b": [null]}', NULL, NULL, '-0', NULL, NULL);
 RESET intervalstyle; RESET extra_float_digits; RESET datestyle;
 SELECT k, v, n, a, p, d, "Odd name", jsonb_pretty(rest) FROM t_refused WHERE k = 2;
 

@@ -26,20 +26,30 @@ SELECT definition, key, predicate, nulls, serves(definition, key, predicate, nul
 	(1, '(a)', '{a}'::text[], 'd IS NULL', false), (2, '(a) WHERE d IS NULL', '{a}', 'd IS NULL', false), (3, '(a) WHERE d IS NULL', '{a}', NULL, false), (4, '(a) WHERE d IS NULL', '{a}', 'd IS NULL OR e', false), (5, '(a) WHERE d IS NULL OR e', '{a}', 'd IS NULL', false),
 	(6, '(a) WHERE d IS NULL AND e', '{a}', 'd IS NULL', false), (7, '(a) WHERE d IS NULL', '{a}', 'd IS NULL AND e', false), (8, '(a) WHERE e', '{a}', 'd IS NULL AND e', false),
 	(11, '(a) WHERE NOT e', '{a}', 'NOT e', false), (12, '(a) WHERE NOT e', '{a}', 'e IS NOT TRUE', false), (13, '(a) WHERE c > 0', '{a}', 'c > 5', false), (14, '(a) WHERE c > 5', '{a}', 'c > 0', false), (15, '(a) WHERE c IS NOT NULL', '{a}', 'c > 0', false),
-	(16, '(a) WHERE a IS NOT NULL AND d IS NULL', '{a}', 'd IS NULL', false), (17, '(a) WHERE a IS NOT NULL AND d IS NULL', '{a}', 'd IS NULL', true), (18, '(a) WHERE d IS NULL', '{a}', 'd IS NULL', true), (19, 'USING hash (a) WHERE d IS NULL', '{a}', 'd IS NULL', false),
-	(20, 'USING hash (a)', '{a}', NULL, true), (21, '(a) WHERE lower(a) = ''x''', '{a}', 'lower(a) = ''x''', false), (22, '(a) WHERE c IN (1, 2, 3)', '{a}', 'c IN (1, 2)', false), (23, '(a) WHERE c IN (1, 2)', '{a}', 'c IN (1, 2, 3)', false),
-	(24, '(lower(a))', '{lower(a)}', NULL, false), (25, '(lower(a)) WHERE lower(a) IS NOT NULL', '{lower(a)}', NULL, false), (26, '(lower(a)) WHERE lower(a) IS NOT NULL', '{lower(a)}', NULL, true), (27, '(lower(a)) WHERE a IS NOT NULL', '{lower(a)}', NULL, false), (28, '(upper(a))', '{lower(a)}', NULL, false), (29, '(a)', '{lower(a)}', NULL, false),
+	(16, '(a) WHERE a IS NOT NULL AND d IS NULL', '{a}', 'd IS NULL', false), (19, 'USING hash (a) WHERE d IS NULL', '{a}', 'd IS NULL', false),
+	(21, '(a) WHERE lower(a) = ''x''', '{a}', 'lower(a) = ''x''', false), (22, '(a) WHERE c IN (1, 2, 3)', '{a}', 'c IN (1, 2)', false), (23, '(a) WHERE c IN (1, 2)', '{a}', 'c IN (1, 2, 3)', false),
+	(24, '(lower(a))', '{lower(a)}', NULL, false), (25, '(lower(a)) WHERE lower(a) IS NOT NULL', '{lower(a)}', NULL, false), (27, '(lower(a)) WHERE a IS NOT NULL', '{lower(a)}', NULL, false), (28, '(upper(a))', '{lower(a)}', NULL, false), (29, '(a)', '{lower(a)}', NULL, false),
 	(30, 'USING hash (lower(a))', '{lower(a)}', NULL, false), (31, '(lower(a) text_pattern_ops)', '{lower(a)}', NULL, false), (32, '(lower(a) COLLATE "C")', '{lower(a)}', NULL, false), (33, '(lower(a) COLLATE exact_where_ci)', '{lower(a)}', NULL, false), (34, '(lower(a COLLATE "C"))', '{lower(a)}', NULL, false),
 	(35, '(lower(b))', '{lower(b)}', NULL, false), (36, '(lower(b) COLLATE "C")', '{lower(b)}', NULL, false), (37, '(lower(b) COLLATE "C")', ARRAY['lower(b) COLLATE "C"'], NULL, false), (38, '(lower(b))', ARRAY['lower(b) COLLATE "C"'], NULL, false),
 	(39, '(a COLLATE exact_where_ci)', '{a COLLATE exact_where_ci}', NULL, false), (40, '(a)', '{a COLLATE exact_where_ci}', NULL, false), (41, '(a COLLATE exact_where_ci) WHERE a IS NOT NULL', '{a COLLATE exact_where_ci}', NULL, false), (42, 'USING hash (a COLLATE exact_where_ci)', '{a COLLATE exact_where_ci}', NULL, false),
 	(43, '(c, lower(a))', '{lower(a),c}', NULL, false), (44, '(lower(a), c) INCLUDE (d)', '{c,lower(a)}', NULL, false), (45, '(lower(a)) INCLUDE (c)', '{c,lower(a)}', NULL, false), (46, '(lower(a), d, c)', '{c,lower(a)}', NULL, false), (47, '(lower(a), lower(a), c)', '{c,lower(a)}', NULL, false),
 	(48, '((c + 1), (c + 1))', ARRAY['c + 1', 'c + 2'], NULL, false), (49, '((c + 2), (c + 1), a)', ARRAY['c + 1', 'c + 2'], NULL, false), (50, '((c + 1)) WHERE c IS NOT NULL', ARRAY['c + 1'], NULL, false), (51, '((c + 1)) WHERE (c + 1) IS NOT NULL AND d IS NULL', ARRAY['c + 1'], 'd IS NULL', false),
 	(52, '((1 + c))', ARRAY['c + 1'], NULL, false), (53, '((c + (2 - 1)))', ARRAY['c + 1'], NULL, false), (54, '((c::bigint + 1))', ARRAY['c + 1'], NULL, false), (55, '(a, (a COLLATE exact_where_ci))', ARRAY['a COLLATE exact_where_ci', 'a'], NULL, false), (56, '(a, (a COLLATE "C"))', ARRAY['a COLLATE "C"', 'a'], NULL, false), (57, '(a COLLATE "C")', ARRAY['a COLLATE "C"', 'a'], NULL, false),
-	(58, '((d IS NULL))', ARRAY['d IS NULL'], NULL, false), (59, '(c) WHERE f', '{c}', 'f', false), (60, '(c) WHERE f = true', '{c}', 'f', false), (61, '(c) WHERE f', '{c}', 'f = true', false), (62, '(c) WHERE NOT f IS FALSE', '{c}', 'f', false), (63, '(c, a) WHERE f', '{c}', 'f AND a = ''x''', true), (64, '(c) WHERE false', '{c}', NULL, false),
+	(58, '((d IS NULL))', ARRAY['d IS NULL'], NULL, false), (59, '(c) WHERE f', '{c}', 'f', false), (60, '(c) WHERE f = true', '{c}', 'f', false), (61, '(c) WHERE f', '{c}', 'f = true', false), (62, '(c) WHERE NOT f IS FALSE', '{c}', 'f', false), (64, '(c) WHERE false', '{c}', NULL, false),
 	(65, '(c) WHERE true', '{c}', NULL, false), (66, '(c) WHERE d IS NULL', '{c}', '(d IS NULL AND e) OR (d IS NULL AND f)', false), (67, 'USING gist (int4range(c, c))', ARRAY['int4range(c, c)'], NULL, false), (68, '(int4range(c, c))', ARRAY['int4range(c, c)'], NULL, false),
-	(69, '(lower(a)) WHERE a IS NOT NULL', '{lower(a)}', NULL, true), (70, '((c + length(a))) WHERE a IS NOT NULL AND c IS NOT NULL', ARRAY['c + length(a)'], NULL, false), (71, '((coalesce(a, b))) WHERE a IS NOT NULL', ARRAY['coalesce(a, b)'], NULL, false)
+	(70, '((c + length(a))) WHERE a IS NOT NULL AND c IS NOT NULL', ARRAY['c + length(a)'], NULL, false), (71, '((coalesce(a, b))) WHERE a IS NOT NULL', ARRAY['coalesce(a, b)'], NULL, false)
 ) AS x (n, definition, key, predicate, nulls) ORDER BY n;
 \pset format aligned
+-- The same with equal NULLs, which servers have from 15 on: what is not as it should be.
+SELECT * FROM (VALUES
+	(17, '(a) WHERE a IS NOT NULL AND d IS NULL', '{a}'::text[], 'd IS NULL', 'does not'),
+	(18, '(a) WHERE d IS NULL', '{a}', 'd IS NULL', 'serves'),
+	(20, 'USING hash (a)', '{a}', NULL, 'does not'),
+	(26, '(lower(a)) WHERE lower(a) IS NOT NULL', '{lower(a)}', NULL, 'does not'),
+	(63, '(c, a) WHERE f', '{c}', 'f AND a = ''x''', 'serves'),
+	(69, '(lower(a)) WHERE a IS NOT NULL', '{lower(a)}', NULL, 'does not')
+) AS x (n, definition, key, predicate, expected)
+WHERE CASE WHEN current_setting('server_version_num')::int >= 150000 THEN serves(definition, key, predicate, true) <> expected END ORDER BY n;
 -- Where the index proves the predicate, no row is looked at twice; where it does not, each row is.
 DROP TABLE served, served_seen;
 CREATE TABLE looked (id int, k text, live boolean, note text);

@@ -1,4 +1,4 @@
--- Guards whose key has expressions, and NULL as a value of keys.
+-- Guards whose key has expressions.
 
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
@@ -56,7 +56,7 @@ END $$;
 SELECT lands(ARRAY[e], r) FROM (VALUES
 	(1, 'lower(email::text)', '(email) VALUES (''A''), (''a'')'), (2, 'lower(email)', '("lower(email)", email) VALUES (''A'', ''x''), (''a'', ''x'')'), (3, ' lower(email)', '("lower(email)", email) VALUES (''A'', ''x''), (''a'', ''X'')'),
 	(4, 'upper(v)', '(v) VALUES (''A''), (''a'')'), (5, 'upper(c)', '(c) VALUES (''A''), (''a '')'), (6, 'j->>''id''', '(j) VALUES (''{"id": 1, "x": 2}''), (''{"id": "1"}'')'), (7, 'j->''id''', '(j) VALUES (''{"id": 1.0}''), (''{"id": 1}'')'),
-	(8, 'j #>> ''{a,b}''', '(j) VALUES (''{"a": {"b": 1}}''), (''{"a": {"b": "1"}}'')'), (9, 'j[''a'']', '(j) VALUES (''{"a": 1}''), (''{"a": 1}'')'), (10, 'date_trunc(''day'', at AT TIME ZONE ''UTC'')', '(at) VALUES (''2026-01-01 01:00+00''), (''2026-01-01 23:00+00'')'),
+	(8, 'j #>> ''{a,b}''', '(j) VALUES (''{"a": {"b": 1}}''), (''{"a": {"b": "1"}}'')'),
 	(11, '(p).x', '(p) VALUES (ROW(1, ''a'')), (ROW(1, ''b''))'), (12, 'p', '(p) VALUES (ROW(1, ''a'')), (ROW(1, ''a''))'), (13, 'w', '(w) VALUES (''a''), (''a'')'), (14, 'w || ''x''', '(w) VALUES (''a''), (''a'')'), (15, 'email::guard_word', '(email) VALUES (''a''), (''a'')'),
 	(16, 'a[1]', '(a) VALUES (''{1,2}''), (''{1,3}'')'), (17, 'a || 5', '(a) VALUES (''{1,2}''), (''{1,2}'')'), (18, 'ARRAY[id, 1]', '(id) VALUES (1), (1)'), (19, 'round(n)', '(n) VALUES (1.1), (1.20)'), (20, 'n', '(n) VALUES (1), (1.0)'), (21, 'n * 1.00', '(n) VALUES (1), (1.0)'),
 	(22, 'ci', '(ci) VALUES (''A''), (''a'')'), (23, 'ci || ''x''', '(ci) VALUES (''A''), (''a'')'), (24, 'ci COLLATE "C"', '(ci) VALUES (''A''), (''a'')'), (25, 'email COLLATE guard_ci', '(email) VALUES (''A''), (''a'')'), (26, 'email COLLATE "C"', '(email) VALUES (''a''), (''a'')'),
@@ -64,15 +64,20 @@ SELECT lands(ARRAY[e], r) FROM (VALUES
 	(31, 'lower("Mixed Case")', '("Mixed Case") VALUES (''a''), (''A'')'), (32, 'guard_elsewhere.half(id)', '(id) VALUES (2), (3)'), (33, 'guard_elsewhere."Odd name"(email)', '(email) VALUES (''A''), (''a'')'), (34, 'id OPERATOR(guard_elsewhere.|+|) 1', '(id) VALUES (1), (1)'),
 	(35, 'id + 1', '(id) VALUES (1), (1)'), (36, '-id', '(id) VALUES (1), (1)'), (37, 'id::bigint', '(id) VALUES (1), (1)'), (38, 'id::text', '(id) VALUES (1), (1)'), (39, 'CAST(id AS varchar(1))', '(id) VALUES (11), (12)'), (40, 'coalesce(email, v)', '(email, v) VALUES (''a'', NULL), (NULL, ''a'')'),
 	(41, 'CASE WHEN b THEN id END', '(b, id) VALUES (true, 1), (true, 1)'), (42, 'greatest(id, 5)', '(id) VALUES (1), (2)'), (43, 'nullif(id, 0)', '(id) VALUES (1), (1)'), (44, 'b', '(b) VALUES (true), (true)'), (45, 'NOT b', '(b) VALUES (true), (true)'), (46, 'id > 5', '(id) VALUES (1), (2)'),
-	(47, 'email IS NULL', '(id) VALUES (1), (2)'), (48, 'b IS NOT TRUE', '(b) VALUES (false), (NULL)'), (49, 'id = 1 OR b', '(id) VALUES (1), (1)'), (50, 'id = 1 OR b IS NULL', '(id) VALUES (1), (1)'), (51, 'extract(year FROM at AT TIME ZONE ''UTC'')', '(at) VALUES (''2026-01-01''), (''2026-05-01'')'),
-	(52, 'substring(email FROM 1 FOR 2)', '(email) VALUES (''abc''), (''abd'')'), (53, 'trim(email)', '(email) VALUES ('' a''), (''a '')'), (54, 'email LIKE ''a%''', '(email) VALUES (''a''), (''ab'')'), (55, 'md5(email)', '(email) VALUES (''a''), (''a'')'), (56, 'email ~ ''^a''', '(email) VALUES (''a''), (''ab'')'),
+	(47, 'email IS NULL', '(id) VALUES (1), (2)'), (48, 'b IS NOT TRUE', '(b) VALUES (false), (NULL)'), (49, 'id = 1 OR b', '(id) VALUES (1), (1)'), (50, 'id = 1 OR b IS NULL', '(id) VALUES (1), (1)'),
+	(54, 'email LIKE ''a%''', '(email) VALUES (''a''), (''ab'')'), (55, 'md5(email)', '(email) VALUES (''a''), (''a'')'), (56, 'email ~ ''^a''', '(email) VALUES (''a''), (''ab'')'),
 	(57, 'r * ''[1,5)''', '(r) VALUES (''[1,9)''), (''[1,7)'')'), (58, 'o::regclass', '(o) VALUES (1259), (1259)'), (59, 'num_nulls(VARIADIC a)', '(a) VALUES (''{1,NULL}''), (''{NULL,2}'')'), (60, '(id)', '(id) VALUES (1), (1)'), (61, 'exprs.id', '(id) VALUES (1), (1)'), (62, 'public.exprs.id', '(id) VALUES (1), (1)'),
-	(63, 'int4range(id, id + 1)', '(id) VALUES (1), (1)'), (64, '(ROW(id, email)::guard_pair)', '(id, email) VALUES (1, ''a''), (1, ''a'')'), (65, 'at AT TIME ZONE ''Europe/Berlin''', '(at) VALUES (''2026-01-01''), (''2026-01-01'')'), (66, 'id -- comment', '(id) VALUES (1), (1)'),
+	(63, 'int4range(id, id + 1)', '(id) VALUES (1), (1)'), (64, '(ROW(id, email)::guard_pair)', '(id, email) VALUES (1, ''a''), (1, ''a'')'), (66, 'id -- comment', '(id) VALUES (1), (1)'),
 	(67, 'mod(id, 10)', '(id) VALUES (1), (11)'), (68, 'id IN (1, 2)', '(id) VALUES (1), (2)'), (69, '((j->''a'')->>''b'')::int', '(j) VALUES (''{"a": {"b": 1}}''), (''{"a": {"b": "01"}}'')'), (70, 'p IS NULL', '(p) VALUES (NULL), (ROW(NULL, NULL))'), (71, '(p).y COLLATE "C"', '(p) VALUES (ROW(1, ''a'')), (ROW(2, ''a''))')
 ) AS x (i, e, r) ORDER BY i;
+-- What servers show in their own ways, or lack: what is shown can be given again.
+SELECT i, left(landed, 4), lands(substring(landed, '({.*}) \(')::text[], r) = landed AS again FROM (SELECT *, lands(ARRAY[e], r) AS landed FROM (VALUES
+	(9, CASE WHEN current_setting('server_version_num')::int >= 140000 THEN 'j[''a'']' ELSE 'j->''a''' END, '(j) VALUES (''{"a": 1}''), (''{"a": 1}'')'), (10, 'date_trunc(''day'', at AT TIME ZONE ''UTC'')', '(at) VALUES (''2026-01-01 01:00+00''), (''2026-01-01 23:00+00'')'), (51, 'extract(year FROM at AT TIME ZONE ''UTC'')', '(at) VALUES (''2026-01-01''), (''2026-05-01'')'),
+	(52, 'substring(email FROM 1 FOR 2)', '(email) VALUES (''abc''), (''abd'')'), (53, 'trim(email)', '(email) VALUES ('' a''), (''a '')'), (65, 'at AT TIME ZONE ''Europe/Berlin''', '(at) VALUES (''2026-01-01''), (''2026-01-01'')')
+) AS x (i, e, r) OFFSET 0) AS x ORDER BY i;
 -- What it may not be.
 SELECT lands(ARRAY[e], '') FROM unnest(ARRAY['', ' ', 'Email', 'MIXED CASE', 'nothing', 'g', 'upper(g)', '1', '''a''', 'NULL', 'true', 'current_date', 'id, email', '(id, email)', 'ROW(id)', 'exprs', 'exprs.*', '*', 'ctid', 'xmin::text', 'tableoid::regclass', 'now()', 'at::date', 'at::text', 'to_char(at, ''YYYY'')',
-	'random() + id', 'nextval(''x'') + id', 'current_setting(''x'') || id', 'count(id)', 'generate_series(1, id)', 'unnest(a)', '(SELECT id)', 'rank() OVER (ORDER BY id)', 'j->', 'id id', 'id AS x', 'id) , (email', 'nofunction(id)', 'id || j::json', 'j::json', 'point(id, id)', 'ci || pc', 'ci = pc', 'lower(ci || pc)', 'guard_elsewhere.nothing',
+	'random() + id', 'nextval(''x'') + id', 'current_setting(''x'') || id', 'count(id)', 'generate_series(1, id)', 'unnest(a)', '(SELECT id)', 'rank() OVER (ORDER BY id)', 'id +', 'id id', 'id AS x', 'id) , (email', 'nofunction(id)', 'id || j::json', 'j::json', 'point(id, id)', 'ci || pc', 'ci = pc', 'lower(ci || pc)', 'guard_elsewhere.nothing',
 	'pg_typeof(id)', 'id = ANY (SELECT 1)', '$1', 'lower(id)', 'id + email', 'E''\\', 'id;', 'CASE WHEN b THEN ''<a/>''::xml END']) WITH ORDINALITY AS x (e, i) ORDER BY i;
 SELECT lands('{lower(v),lower(v)}', ''), lands('{id,(id)}', ''), lands('{id,exprs.id}', ''), lands(ARRAY[NULL], '');
 \pset tuples_only off
@@ -105,46 +110,6 @@ UPDATE hot SET email = 'B' WHERE id = 2;
 UPDATE hot SET email = 'x' WHERE id = 2 AND email = 'none';
 SELECT lower(email), dedup_seen('hot_seen', lower(email)) FROM hot ORDER BY id;
 DROP TABLE hot, hot_seen;
-
--- NULL as a value.
-CREATE TABLE nulls (id int, a int, b text);
-CREATE INDEX ON nulls USING hash (a);
-SELECT dedup_create('nulls_seen', dedup_filter(1000, 1e-9, 1));
-SELECT dedup_create('nulls_exact', dedup_filter(1, 0.5, 1));
-SELECT dedup_guard('nulls', 'nulls_exact', '{a}', exact => true, nulls_not_distinct => NULL);
-SELECT dedup_guard('nulls', 'nulls_exact', '{a}', exact => true, nulls_not_distinct => true);
-CREATE INDEX nulls_partial ON nulls (a) WHERE a IS NOT NULL;
-SELECT dedup_guard('nulls', 'nulls_exact', '{a}', exact => true, nulls_not_distinct => true);
-CREATE INDEX nulls_both ON nulls (lower(b) DESC, a NULLS FIRST) INCLUDE (id);
-INSERT INTO nulls VALUES (1, NULL, NULL), (2, NULL, 'x'), (3, 1, NULL), (4, NULL, NULL);
-SELECT dedup_guard('nulls', 'nulls_exact', '{a,lower(b)}', 'reject', exact => true, nulls_not_distinct => true);
-DELETE FROM nulls WHERE id = 4;
-SELECT dedup_guard('nulls', 'nulls_exact', '{a,lower(b)}', 'reject', exact => true, nulls_not_distinct => true);
-INSERT INTO nulls VALUES (5, NULL, NULL);
-INSERT INTO nulls VALUES (5, NULL, 'X');
-INSERT INTO nulls VALUES (5, 1, NULL);
-INSERT INTO nulls VALUES (5, 1, ''), (6, 0, NULL), (7, 0, 'x'), (8, NULL, 'null');
-UPDATE nulls SET a = NULL WHERE id = 7;
-UPDATE nulls SET b = NULL WHERE id = 7;
-UPDATE nulls SET a = NULL, b = 'y' WHERE id = 7;
-DELETE FROM nulls WHERE id = 1;
-INSERT INTO nulls VALUES (9, NULL, NULL), (10, NULL, NULL);
-INSERT INTO nulls VALUES (9, NULL, NULL);
-SELECT dedup_rebuild('nulls_exact');
-SELECT columns, nulls_not_distinct, problem FROM dedup_guards WHERE "table" = 'nulls'::regclass;
-SELECT dedup_unguard('nulls');
-\pset format unaligned
-SELECT dedup_guard('nulls', 'nulls_seen', '{a,lower(b)}', nulls_not_distinct => true);
-\pset format aligned
-SELECT dedup_unguard('nulls');
-SELECT dedup_guard('nulls', 'nulls_seen', '{a,lower(b)}', nulls_not_distinct => true, load => true);
-INSERT INTO nulls VALUES (11, NULL, NULL), (12, 1, NULL), (13, NULL, 'X'), (14, 2, NULL), (15, 2, NULL), (16, NULL, 'new'), (17, NULL, 'NEW') RETURNING id;
-UPDATE nulls SET a = NULL WHERE id = 14 RETURNING id;
-BEGIN;
-DELETE FROM nulls WHERE a IS NULL AND b IS NULL;
-INSERT INTO nulls VALUES (18, NULL, NULL), (19, NULL, NULL) RETURNING id;
-COMMIT;
-DROP TABLE nulls, nulls_seen, nulls_exact;
 
 -- Values that are stored out of line, in rows that TRUNCATE removes.
 CREATE TABLE toasted (id int, body text, live text);

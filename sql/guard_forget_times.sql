@@ -9,7 +9,7 @@ SET search_path = guard_forget_times, public;
 SET timezone = 'UTC';
 
 -- A day of 2020.
-CREATE FUNCTION day(n int) RETURNS timestamptz IMMUTABLE LANGUAGE sql RETURN timestamptz '2020-01-01 12:00+00' + n * interval '24 hours';
+CREATE FUNCTION day(n int) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS $$ SELECT timestamptz '2020-01-01 12:00+00' + n * interval '24 hours' $$;
 
 CREATE TABLE t (k int, at timestamptz, v text);
 CREATE TABLE p (k int, at timestamptz, v text) PARTITION BY RANGE (at);

@@ -238,9 +238,10 @@ SELECT make_chunk('h', 'h1', 'CHECK ("At" >= ''2026-01-01 00:00Z'' AND "At" < ''
 CREATE TABLE h2 (v text, k int, "At" timestamptz NOT NULL);
 ALTER TABLE h2 INHERIT h;
 SELECT make_chunk('h2', 'h3', '');
-SELECT * FROM parts('h3');
+-- servers before 14 show AT TIME ZONE as a function
+SELECT replace(part, 'timezone(''UTC''::text, old."At")', '(old."At" AT TIME ZONE ''UTC''::text)') AS part FROM parts('h3');
 SELECT relid, same_parts(relid, 'h') FROM unnest('{h1,h2,h3}'::regclass[]) relid;
-SELECT * FROM guards;
+SELECT "table", filter, replace(columns::text, 'timezone(''UTC''::text, \"At\")', '(\"At\" AT TIME ZONE ''UTC''::text)')::text[] AS columns, guarded, unguarded, problem FROM guards;
 INSERT INTO h1 VALUES (1, '2026-01-01 10:00Z', 'a'), (1, '2026-01-01 11:00Z', 'A'), (0, '2026-01-01 11:00Z', 'c'), (0, '2026-01-01 12:00Z', 'c');
 INSERT INTO h3 (k, "At", v) VALUES (2, '2026-01-02 10:00Z', 'a'), (0, '2026-01-02 11:00Z', 'a'), (0, '2026-01-02 11:00Z', 'A');
 INSERT INTO h2 (k, "At", v) VALUES (1, '2026-01-01 10:00Z', 'A'), (1, '2026-01-02 10:00Z', 'A'), (1, '2026-01-03 10:00Z', 'A');

@@ -124,7 +124,7 @@ SELECT "table", filter, on_duplicate, columns, refused, problem FROM dedup_guard
 -- options; expressions as the server has them
 CREATE TABLE opted (id int, email text, "Key one" text, gone timestamptz, odd boolean);
 SELECT dedup_create('o', dedup_filter(1000, 0.01, 42));
-SELECT dedup_guard('opted', 'o', ARRAY['id', 'lower(email)', '"Key one" || email'], "where" => 'gone IS NULL OR odd', nulls_not_distinct => true);
+SELECT dedup_guard('opted', 'o', ARRAY['id', 'lower(email)', '"Key one" || email'], "where" => 'gone IS NULL OR odd');
 ALTER TABLE opted RENAME COLUMN gone TO "Deleted at";
 ALTER TABLE opted RENAME COLUMN email TO mail;
 \x on

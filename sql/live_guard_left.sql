@@ -112,6 +112,7 @@ DELETE FROM ex WHERE k = 1 AND (SELECT count(*) FROM (SELECT put(k) FROM generat
 CREATE FUNCTION put_exact(k int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ex VALUES (k, 'put'); RETURN true; END $$;
 \set QUIET off
 DELETE FROM ex WHERE k = 2 AND put_exact(k);
+\set QUIET on
 \if :has_merge
 \set merge 'MERGE INTO m USING (SELECT * FROM (VALUES (1, 104, 1, false), (2, 104, 2, true)) s (n, k, part, gone) ORDER BY n OFFSET 0) s ON m.k = s.k AND s.gone WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.k, s.part, ''merged'')'
 SET enable_hashjoin = off;
@@ -119,7 +120,6 @@ SET enable_mergejoin = off;
 \else
 \set merge 'DELETE FROM m WHERE k = 104 AND put(k)'
 \endif
-\set QUIET on
 \set VERBOSITY sqlstate
 :merge;
 \set VERBOSITY terse

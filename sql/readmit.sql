@@ -110,15 +110,15 @@ SELECT try('SET ROLE regress_readmit', $$SELECT dedup_readmit('t')$$);
 SELECT try('SET TRANSACTION READ ONLY', $$SELECT dedup_readmit('t')$$);
 SELECT try($$SELECT dedup_unguard('t')$$, $$SELECT dedup_readmit('t')$$);
 
--- by the equality of the types, expressions, NULLs, and rows that do not count
+-- by the equality of the types, expressions, and rows that do not count
 CREATE TABLE e (k numeric, c text, live boolean, at date);
 SELECT dedup_create('g', dedup_filter(10000, 1e-9, 42)) \gset
-SELECT dedup_guard('e', 'g', ARRAY['k', 'lower(c)'], 'divert', "where" => 'live', nulls_not_distinct => true);
-INSERT INTO e VALUES (1.0, 'A', true), (1, 'a', true), (1.00, 'b', true), (1, 'B', true), (1, 'a', false), (NULL, 'n', true), (NULL, 'N', true), (2, NULL, true), (2, NULL, true);
+SELECT dedup_guard('e', 'g', ARRAY['k', 'lower(c)'], 'divert', "where" => 'live');
+INSERT INTO e VALUES (1.0, 'A', true), (1, 'a', true), (1.00, 'b', true), (1, 'B', true), (1, 'a', false), (3, 'n', true), (3, 'N', true), (2, 'c', true), (2, 'C', true);
 SELECT k, c FROM e_refused ORDER BY refused_at;
 SELECT dedup_readmit('e');
 UPDATE e SET live = false WHERE c = 'A';
-DELETE FROM e WHERE c = 'b' OR k IS NULL;
+DELETE FROM e WHERE c = 'b' OR k = 3;
 SELECT dedup_readmit('e');
 TABLE e ORDER BY k, c, live;
 SELECT k, c FROM e_refused;

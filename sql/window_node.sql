@@ -303,7 +303,8 @@ BEGIN
 			RAISE INFO 'differs: %', query;
 		END IF;
 	END LOOP;
-	RAISE INFO '% streamed, % failed, % wrong', streamed, failed, wrong;
+	-- the queries are others where random() is another
+	RAISE INFO '% streamed, % failed, % wrong', CASE WHEN streamed > 20 THEN 'most' ELSE streamed::text END, failed, wrong;
 END $$;
 
 -- queries of every kind around it
