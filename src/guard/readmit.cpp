@@ -169,7 +169,11 @@ InsertRow(Readmission *readmission, const Refused &refused)
 	return true;
 }
 
-/* Deletes the row from the side table. */
+/*
+ * Deletes the row from the side table, unless it has changed. If another transaction changes it
+ * while the DELETE waits, the new version must not be deleted. Some minor releases of the server do
+ * not test the condition of a TID scan again. The second condition is tested by all.
+ */
 static void
 RemoveRefused(Readmission *readmission, Refused *refused)
 {
@@ -180,7 +184,8 @@ RemoveRefused(Readmission *readmission, Refused *refused)
 	int result;
 
 	if (*remove == NULL)
-		*remove = Prepare(psprintf("DELETE FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) $1",
+		*remove = Prepare(psprintf("DELETE FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) $1 "
+								   "AND (ctid OPERATOR(pg_catalog.=) $1) IS TRUE",
 								   QualifiedGuardName(RelationGetRelid(leaf->rel))),
 						  1, &type);
 	result = SPI_execute_plan(*remove, &tid, NULL, false, 0);
