@@ -36,6 +36,10 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 PGXS_TEST = $(dir $(PGXS))../test
 ifneq ($(wildcard $(PGXS_TEST)/isolation/pg_isolation_regress),)
 ISOLATION = $(patsubst $(srcdir)/test/isolation/specs/%.spec,%,$(sort $(wildcard $(srcdir)/test/isolation/specs/*.spec)))
+# 13 has no DETACH PARTITION CONCURRENTLY.
+ifneq ($(filter 13.%,$(shell $(PG_CONFIG) --version)),)
+ISOLATION := $(filter-out exact_detach,$(ISOLATION))
+endif
 ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --load-extension=streamdedup
 endif
 ifneq ($(wildcard $(PGXS_TEST)/perl/PostgreSQL/Test/Cluster.pm),)

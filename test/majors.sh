@@ -55,7 +55,21 @@ make_server() {
 	esac
 	install_there "postgresql-$major" g++ make libxxhash-dev perl libipc-run-perl procps mawk ccache || return
 	logged server_dev in_root sh -c "cd /tmp && apt-get download postgresql-server-dev-$major &&
-		dpkg -x postgresql-server-dev-*.deb / && rm postgresql-server-dev-*.deb"
+		dpkg -x postgresql-server-dev-*.deb / && rm postgresql-server-dev-*.deb" || return
+	[ "$major" != 13 ] || make_isolation_tester
+}
+
+# Debian's package of 13 has no isolation tester: it is made from the same release's source.
+make_isolation_tester() {
+	sed 's/^deb /deb-src /' "$root/etc/apt/sources.list" > "$root/etc/apt/sources.list.d/source.list"
+	install_there bzip2 || return
+	logged isolation_tester in_root sh -ec 'mkdir /tmp/source && cd /tmp/source
+		apt-get source --download-only postgresql-13
+		tar -xf postgresql-13_*.orig.tar.bz2 && cd postgresql-13.*
+		./configure --without-readline --without-zlib
+		make -s -j2 -C src/test/isolation
+		install -D -t /usr/lib/postgresql/13/lib/pgxs/src/test/isolation src/test/isolation/isolationtester src/test/isolation/pg_isolation_regress
+		rm -r /tmp/source'
 }
 
 # What failed, of the log of "make installcheck". pg_regress of 15 and before has other words.
