@@ -135,21 +135,20 @@ ReportFull(const Header &header)
 }
 
 void
-RequireMerge(const Header &header, bool parallel)
+RequireMerge(const dedup::Method &method, bool partial_plan)
 {
-	if (header.method->merge != NULL)
+	if (method.merge != NULL)
 		return;
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-		 errmsg("filters of method %s cannot be merged", header.method->name),
-		 errdetail("Merging is %s.", header.method->merging),
-		 parallel
+		 errmsg("filters of method %s cannot be merged", method.name),
+		 errdetail("Merging is %s.", method.merging),
+		 partial_plan
 			 ? errhint(
 				   "Plan the query serially, without partial aggregates: SET "
 				   "max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.")
-			 : errhint(
-				   "Build one filter from the keys of both, or use a method that can be merged.")));
+			 : errhint("Build one filter from all keys, or use a method that can be merged.")));
 }
 
 void
