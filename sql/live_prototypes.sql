@@ -79,6 +79,13 @@ SELECT dedup_create('timed', dedup_window(1000), '1 hour');
 SELECT dedup_create('refused', dedup_snapshot('timed'), '1 hour');
 DROP TABLE timed;
 
+-- A prototype can be too large for a live filter. The HINT says what can be larger: a filter that grows.
+SELECT dedup_create('refused', dedup_filter(100000000, 0.0001));
+SELECT dedup_create('refused', dedup_filter(100000000, 0.0001), '1 day');
+SELECT dedup_create('refused', dedup_method('recent', NULL, 'keys=200000000'));
+SELECT dedup_create('larger', fpr => 0.0001), dedup_create('larger_window', ttl => '1 day', fpr => 0.0001);
+DROP TABLE larger, larger_window;
+
 -- A snapshot of a live filter with a number of keys can be merged with a filter of the prototype that the HINT names.
 SELECT dedup_create('sized', dedup_filter(2000, 0.003, 42)), dedup_create('sip', dedup_method('bloom', NULL, 'keys=2000 hash=sip', 42)),
 	dedup_create('timed', dedup_filter(2000, 0.003, 42), ttl => '1 day'), dedup_create('grows', dedup_filter(seed => 42)), dedup_create('other', dedup_filter(seed => 43));
