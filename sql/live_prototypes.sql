@@ -78,3 +78,34 @@ SELECT dedup_create('refused', dedup_add(dedup_filter(1000), 1));
 SELECT dedup_create('timed', dedup_window(1000), '1 hour');
 SELECT dedup_create('refused', dedup_snapshot('timed'), '1 hour');
 DROP TABLE timed;
+
+-- A prototype can be too large for a live filter. The HINT says what can be larger: a filter that grows.
+SELECT dedup_create('refused', dedup_filter(100000000, 0.0001));
+SELECT dedup_create('refused', dedup_filter(100000000, 0.0001), '1 day');
+SELECT dedup_create('refused', dedup_method('recent', NULL, 'keys=200000000'));
+SELECT dedup_create('larger', fpr => 0.0001), dedup_create('larger_window', ttl => '1 day', fpr => 0.0001);
+DROP TABLE larger, larger_window;
+
+-- A snapshot of a live filter with a number of keys can be merged with a filter of the prototype that the HINT names.
+SELECT dedup_create('sized', dedup_filter(2000, 0.003, 42)), dedup_create('sip', dedup_method('bloom', NULL, 'keys=2000 hash=sip', 42)),
+	dedup_create('timed', dedup_filter(2000, 0.003, 42), ttl => '1 day'), dedup_create('grows', dedup_filter(seed => 42)), dedup_create('other', dedup_filter(seed => 43));
+SELECT count(is_new(f, i)) FROM unnest('{sized,sip,timed,grows,other}'::regclass[]) f, generate_series(1, 100) i;
+CREATE FUNCTION pg_temp.hint(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	hint text;
+BEGIN
+	EXECUTE query;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+	RETURN SQLSTATE || ' ' || hint;
+END $$;
+SELECT f || ' and ' || v AS merged, pg_temp.hint(format('SELECT dedup_merge(%s, %s)', f, v)) AS hint
+FROM (VALUES ('dedup_snapshot(''sized'')', 'dedup_agg(1)'), ('dedup_agg(dedup_filter(2000), 1)', 'dedup_snapshot(''sip'')'),
+	('dedup_snapshot(''sized'')', 'dedup_snapshot(''sip'')'), ('dedup_snapshot(''timed'')', 'dedup_snapshot(''sized'')'),
+	('dedup_snapshot(''grows'')', 'dedup_agg(dedup_filter(seed => 42), 1)'), ('dedup_snapshot(''grows'')', 'dedup_snapshot(''other'')')) q(f, v);
+SELECT count(*) FILTER (WHERE dedup_contains(f, i)) AS found FROM generate_series(1, 200) i,
+	(SELECT dedup_merge(dedup_snapshot('sized'), dedup_agg(dedup_method('fifo', NULL, 'keys=2000 fpr=0.003', 42), k)) AS f FROM generate_series(101, 200) k) m;
+SELECT count(*) FILTER (WHERE dedup_contains(f, i)) AS found FROM generate_series(1, 200) i,
+	(SELECT dedup_merge(dedup_snapshot('sip'), dedup_agg(dedup_method('fifo', NULL, 'keys=2000 fpr=0.01 hash=sip', 42), k)) AS f FROM generate_series(101, 200) k) m;
+DROP TABLE sized, sip, timed, grows, other;

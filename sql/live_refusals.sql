@@ -145,10 +145,9 @@ COMMIT;
 -- ---- constraints: 0A000 ----
 ALTER TABLE seen ADD CHECK (block >= 0);                            -- refused: cannot add a constraint to live filter "seen"
 ALTER TABLE seen ADD CHECK (block >= 0) NOT VALID;                  -- refused
-\set VERBOSITY sqlstate
-ALTER TABLE seen ADD PRIMARY KEY (block);                           -- refused: cannot alter column "block" (PRIMARY KEY sets NOT NULL first); 18: cannot add a constraint
-\set VERBOSITY terse
+ALTER TABLE seen ADD PRIMARY KEY (block);                           -- refused: cannot add a constraint
 ALTER TABLE seen ADD UNIQUE (block);                                -- refused: cannot add a constraint
+ALTER TABLE seen ADD UNIQUE (page), ADD EXCLUDE USING gist (page WITH =);   -- refused: cannot add a constraint, though page has no operator class
 ALTER TABLE seen ADD EXCLUDE USING btree (block WITH =);            -- refused: cannot add a constraint
 ALTER TABLE seen ADD FOREIGN KEY (block) REFERENCES ordinary;       -- refused: cannot add a constraint
 ALTER TABLE ordinary ADD FOREIGN KEY (id) REFERENCES seen (block);  -- the server's: there is no unique constraint matching given keys ...
@@ -157,6 +156,9 @@ ALTER TABLE seen DROP CONSTRAINT live_filter;                        -- refused:
 -- ---- indexes, triggers, rules, policies, row security: 0A000 ----
 CREATE INDEX ON seen (block);                                       -- refused: cannot create an index on live filter "seen"
 CREATE UNIQUE INDEX ON seen (block);                                -- refused
+CREATE INDEX ON seen (page);                                        -- refused, though page has no operator class
+CREATE INDEX ON seen USING brin (page);                             -- refused
+CREATE INDEX ON seen (key);                                         -- refused, though there is no such column
 CREATE INDEX CONCURRENTLY seen_index ON seen (block);               -- refused, and leaves nothing behind
 SELECT count(*) FROM pg_index WHERE indrelid = 'seen'::regclass;    -- 0
 CREATE FUNCTION noop() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
@@ -235,6 +237,8 @@ DROP TABLE odd;
 CREATE TABLE odd (LIKE seen INCLUDING DEFAULTS INCLUDING CONSTRAINTS) USING streamdedup;    -- passes: a filter with the same parameters
 ALTER TABLE odd ALTER COLUMN page DROP DEFAULT;                     -- refused: it has one
 DROP TABLE odd;
+CREATE TABLE odd USING streamdedup AS SELECT 0 AS block, NULL::dedup_page AS page;  -- refused: cannot insert into live filter "odd"
+CREATE MATERIALIZED VIEW odd USING streamdedup AS SELECT block, page FROM seen;     -- refused: materialized view "odd" cannot be a live filter
 CREATE TEMP TABLE odd (LIKE seen INCLUDING DEFAULTS) USING streamdedup ON COMMIT DELETE ROWS;    -- refused: a live filter cannot be temporary
 
 -- ---- what keeps working ----

@@ -120,7 +120,7 @@ SELECT * FROM dedup_check('hooks');
 DROP TABLE hooks, delivery, fed;
 DROP PROCEDURE feed;
 
--- more keys than the window was made for: the oldest go early, which is said once
+-- more keys than the window was made for: said once, when the first transaction that adds them commits; the oldest go early
 SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
 SELECT count(*) FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(1, 3000) i));
 SELECT count(*) >= 2950 AS new FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(3001, 6000) i));
@@ -128,6 +128,27 @@ VACUUM small;
 SELECT count(*) >= 2950 AS new FROM dedup_new_keys('small', ARRAY(SELECT i FROM generate_series(6001, 9000) i));
 VACUUM small;
 SELECT forgotten_early > 1000 AS forgotten_early, overfull FROM dedup_stats('small');
+DROP TABLE small;
+
+-- the keys count that the window holds: those of this transaction and of earlier ones
+SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
+SELECT count(*) FILTER (WHERE is_new('small', i)) > 690 AS new FROM generate_series(1, 700) i;
+SELECT count(*) FILTER (WHERE is_new('small', i)) > 690 AS new FROM generate_series(1001, 1700) i;
+DROP TABLE small;
+-- not those that were rolled back
+SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
+BEGIN;
+SAVEPOINT a;
+SELECT count(*) FILTER (WHERE is_new('small', i)) > 2900 AS new FROM generate_series(1, 3000) i;
+ROLLBACK TO a;
+SELECT count(*) FILTER (WHERE is_new('small', i)) > 950 AS new FROM generate_series(1, 1000) i;
+COMMIT;
+SELECT forgotten_early, overfull FROM dedup_stats('small');
+DROP TABLE small;
+-- nor those that have expired: ten days of events, 720 a day
+SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
+SELECT count(*) FILTER (WHERE is_new_at('small', timestamptz '2025-03-01 00:00+00' + n / 30 * interval '1 hour', n)) > 7100 AS new FROM generate_series(0, 7199) n;
+SELECT count < 1000 AS held, overfull FROM dedup_stats('small');
 DROP TABLE small;
 
 -- a set past its capacity: said once, nothing forgotten, and it grows

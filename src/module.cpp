@@ -8,6 +8,7 @@
 #include "pg/settings.hpp"
 #include "query/citus.hpp"
 #include "query/distinct/hook.hpp"
+#include "query/unmerged.hpp"
 #include "query/window/window.hpp"
 
 extern "C" {
@@ -48,6 +49,7 @@ _PG_init(void)
 	InitLiveRefusals();
 	InitGuard();
 	InitCitus();
+	InitUnmerged();
 	InitWindowNode();
 	InitApproximate();
 }

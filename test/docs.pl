@@ -8,8 +8,8 @@
 # file ("`Function` in `folder/file.cpp`", relative to src) where it is not. The last section
 # of a page of docs is "Where to go next". SQL lines of blocks have at most 100 columns, and
 # "```sql synopsis" names what the extension has. Compiles the example of a method in
-# CONTRIBUTING.md with CXX (g++). Each method must have a section in docs/methods.md, and its
-# number in docs/operations.md. A folder of src must include only those below it, live
+# CONTRIBUTING.md with CXX (g++). Each method must have a section in docs/methods*.md or
+# docs/sketches.md, and its number in docs/operations.md. A folder of src must include only those below it, live
 # filters and guards must not name a method, and only the headers pg/compat*.hpp may ask for the
 # server's version. Exits non-zero if anything is wrong.
 #
@@ -190,11 +190,11 @@ foreach my $source (glob('src/*.cpp'), grep { !m!^src/pg/compat\w*\.hpp$! } @sou
 
 # The methods, by the registry.
 my ($list) = text_of('src/core/registry.hpp') =~ /#define DEDUP_METHODS\(X\)(.*?)\n\n/s;
-my $headings = join ' ', text_of('docs/methods.md') =~ /^## (.*)$/gm;
+my $headings = join ' ', map { text_of($_) =~ /^## (.*)$/gm } glob('docs/methods*.md'), 'docs/sketches.md';
 my $stored = text_of('docs/operations.md');
 foreach my $method ($list =~ /X\((\w+)\)/g)
 {
-	complain("docs/methods.md: no section about $method") if $headings !~ /\b$method\b/;
+	complain("docs/methods*.md, docs/sketches.md: no section about $method") if $headings !~ /\b$method\b/;
 	complain("docs/operations.md: no number of $method") if $stored !~ /\b\d+ $method\b/;
 	foreach my $source (grep { m!^src/(?:live|guard)/! } @sources)
 	{

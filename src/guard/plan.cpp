@@ -542,23 +542,25 @@ GetGuardPlan(Relation rel, Oid function)
 	if (odd != NULL)
 		ReportNoGuardTrigger(rel, odd, flaw);
 	if (flaw == not_enabled_alike)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
-						RelationGetRelationName(rel)),
-				 errdetail_internal("%s", _(flaw)),
-				 errhint("ALTER TABLE ... ENABLE TRIGGER both \"%s\" and \"%s\" in the same way.",
-						 triggers.write->tgname, triggers.remove->tgname)));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
+					RelationGetRelationName(rel)),
+			 errdetail_internal("%s", _(flaw)),
+			 errhint("Enable both triggers, \"%s\" and \"%s\", in the same way, by ALTER TABLE.",
+					 triggers.write->tgname, triggers.remove->tgname)));
 	if (flaw == not_forgetting_alike)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
-						RelationGetRelationName(rel)),
-				 errdetail_internal("%s", _(flaw)),
-				 errhint("ALTER TABLE ... ENABLE TRIGGER each of \"%s\", \"%s\", \"%s\" and "
-						 "\"%s\" in the same way.",
-						 GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
-						 GUARD_TRUNCATE_TRIGGER)));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the triggers of the guard of table \"%s\" are not enabled in the same way",
+					RelationGetRelationName(rel)),
+			 errdetail_internal("%s", _(flaw)),
+			 errhint("Enable each of the triggers \"%s\", \"%s\", \"%s\" and \"%s\" in the same "
+					 "way, by ALTER TABLE.",
+					 GUARD_TRIGGER, GUARD_DELETE_TRIGGER, GUARD_FORGET_TRIGGER,
+					 GUARD_TRUNCATE_TRIGGER)));
 	if (flaw == not_a_heap_table)
 		ReportUnguardable(rel);
 	ReportIncompleteGuard(rel, flaw);
@@ -660,8 +662,8 @@ CheckGuardedTable(Relation rel, const GuardPlan *plan, bool *may_kill)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" has no valid guard index", RelationGetRelationName(rel)),
 				 errdetail("Without it, a key would count even if its row was not inserted."),
-				 errhint(
-					 "REINDEX an invalid one; else run dedup_unguard() and dedup_guard() again.")));
+				 errhint("Run REINDEX if the index is invalid; otherwise run dedup_unguard() and "
+						 "dedup_guard() again.")));
 }
 
 Oid

@@ -446,7 +446,7 @@ DEDUP_FUNCTION(dedup_readmit)
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("argument \"table\" must not be NULL")));
+						errmsg("argument \"table\" must not be null")));
 	PreventCommandDuringRecovery("dedup_readmit()");
 	PreventCommandIfReadOnly("dedup_readmit()");
 	SettleGuardRows();

@@ -584,7 +584,7 @@ DEDUP_FUNCTION(dedup_rebuild)
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("argument \"filter\" must not be NULL")));
+						errmsg("argument \"filter\" must not be null")));
 	rebuild.function = "dedup_rebuild()";
 	rebuild.filter = PG_GETARG_OID(0);
 	CheckIsFilter(rebuild.filter);

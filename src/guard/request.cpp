@@ -378,7 +378,7 @@ ReadColumns(Relation rel, ArrayType *array, GuardRequest *request)
 
 		if (nulls[i])
 			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-							errmsg("the name of a key column must not be NULL")));
+							errmsg("the name of a key column must not be null")));
 		element = TextDatumGetCString(elements[i]);
 		AddElement(ReadColumnOrExpression(rel, element, "columns"), element, clause);
 	}
@@ -422,7 +422,7 @@ IsSecondWord(const char *text, const char *argument, const char *first, const ch
 {
 	if (strcmp(text, first) != 0 && strcmp(text, second) != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("unknown value \"%s\" of %s", text, argument),
+						errmsg("invalid value \"%s\" of %s", text, argument),
 						errhint("Use %s or %s.", first, second)));
 	return strcmp(text, second) == 0;
 }
@@ -546,7 +546,7 @@ ReadRequestedMode(Relation rel, const char *text, GuardRequest *request)
 		ReadSideTable(rel, text[6] == ':' ? text + 7 : NULL, request);
 	else
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("unknown value \"%s\" of on_duplicate", text),
+						errmsg("invalid value \"%s\" of on_duplicate", text),
 						errhint("Use skip (the row is left out), reject (an error), mark (a "
 								"boolean column is set; mark:column names it) or divert (the row "
 								"goes into another table; divert:table names it).")));

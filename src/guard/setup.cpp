@@ -108,7 +108,7 @@ CheckNotNull(FunctionCallInfo fcinfo, int arguments, const char *const *names)
 	for (int i = 0; i < arguments; i++)
 		if (names[i] != NULL && PG_ARGISNULL(i))
 			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-							errmsg("argument \"%s\" must not be NULL", names[i])));
+							errmsg("argument \"%s\" must not be null", names[i])));
 }
 
 /* ---- making --------------------------------------------------------------- */

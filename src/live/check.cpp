@@ -233,6 +233,118 @@ CheckPage(Check *check, BlockNumber block, Kind kind, uint8_t *copy)
 	return written && flaw == NULL;
 }
 
+/* ---- pages that no other page names --------------------------------------------------- */
+
+/* Returns whether the map names a main page, or a map page, at a block. */
+static bool
+IsMapped(const LiveFilter &filter, Kind kind, uint32 number, BlockNumber block)
+{
+	const uint32 which = kind == Kind::kMap ? number : number / kPagesAMap;
+
+	if (which >= kMostMaps)
+		return false;
+	return (kind == Kind::kMap ? ReadRoot(filter, which).map : MappedBlock(filter, number)) ==
+		   block;
+}
+
+/* Returns whether a page is in the chain of a main page, which is held. Releases the main page. */
+static bool
+IsInChainOf(const LiveFilter &filter, const HeldPage &main, BlockNumber block)
+{
+	bool found = false;
+
+	VisitChain(filter, main, BUFFER_LOCK_SHARE,
+			   [&](const HeldPage &page) { return found = page.block == block; });
+	ReleasePage(main);
+	return found;
+}
+
+/* Returns whether an overflow page, or a fan, with this owner and level is in a chain. */
+static bool
+IsInChain(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block)
+{
+	HeldPage main;
+
+	if (!Grows(filter))
+		return owner < CountersBlock(filter) &&
+			   HoldPage(filter, owner, Kind::kMain, BUFFER_LOCK_SHARE, &main) &&
+			   IsInChainOf(filter, main, block);
+
+	const uint32 pages = CountPages(filter);
+
+	for (uint64 number = owner; number < pages; number += (uint64) 1 << level)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (HoldNumbered(filter, (uint32) number, BUFFER_LOCK_SHARE, false, &main) &&
+			IsInChainOf(filter, main, block))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Returns what is wrong with a page that was not reached, or null. The page may be newer than the
+ * check.
+ */
+static const char *
+LooseFlaw(const LiveFilter &filter, BlockNumber block)
+{
+	Buffer buffer = ReadBuffer(filter.rel, block);
+	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
+	const char *flaw = NULL;
+	Kind kind = Kind::kFree;
+	uint32 number = 0;
+	unsigned level = 0;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew((Page) page))
+	{
+		kind = KindOf(page);
+		if (kind != Kind::kOverflow && kind != Kind::kFan &&
+			(!Grows(filter) || (kind != Kind::kMain && kind != Kind::kMap)))
+			kind = Kind::kFree;
+		flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
+		if (flaw == NULL)
+			flaw = LivePageFlaw(filter, page, block);
+		number = kind == Kind::kOverflow || kind == Kind::kFan ? OwnerOf(page)
+															   : LoadU32(page + kNumberAt);
+		level = LevelOf(page);
+	}
+	UnlockReleaseBuffer(buffer);
+	if (flaw != NULL || kind == Kind::kFree)
+		return flaw;
+	if (kind == Kind::kOverflow || kind == Kind::kFan)
+		return IsInChain(filter, number, level, block) ? NULL : "It is in no chain.";
+	return IsMapped(filter, kind, number, block) ? NULL : "The map does not name it.";
+}
+
+/* Checks the pages that no other page names: they are free, or were never written. */
+static void
+CheckLoose(Check *check)
+{
+	const LiveFilter &filter = check->filter;
+
+	for (BlockNumber block = LastFixedBlock(filter) + 1; block < check->blocks; block++)
+	{
+		const char *flaw = NULL;
+		const char *problem;
+
+		CHECK_FOR_INTERRUPTS();
+		if (check->reached[block])
+			continue;
+		/* Errors of other pages were reported with them. */
+		problem = ErrorOf([&] { flaw = LooseFlaw(filter, block); });
+		if (check->unreadable[block])
+			flaw = problem;
+		/* Meanwhile the page may have become free, or have been used. */
+		if (flaw != NULL && ErrorOf([&] { problem = LooseFlaw(filter, block); }) == NULL &&
+			problem == NULL)
+			flaw = NULL;
+		if (flaw != NULL)
+			ReportProblem(check, block, flaw);
+	}
+}
+
 /* ---- filters that grow ------------------------------------------------------------- */
 
 /* Checks a page that the map, or the root, names at a block. */
@@ -284,102 +396,6 @@ CheckMapped(Check *check, const uint8_t *map, uint32 first, uint32 pages)
 		if ((number < pages && level < LevelOfPage(number, pages)) ||
 			(number < now && level > LevelOfPage(number, now)))
 			ReportProblem(check, block, "Its level is not that of its number.");
-	}
-}
-
-/* Returns whether the map names a main page, or a map page, at a block. */
-static bool
-IsMapped(const LiveFilter &filter, Kind kind, uint32 number, BlockNumber block)
-{
-	const uint32 which = kind == Kind::kMap ? number : number / kPagesAMap;
-
-	if (which >= kMostMaps)
-		return false;
-	return (kind == Kind::kMap ? ReadRoot(filter, which).map : MappedBlock(filter, number)) ==
-		   block;
-}
-
-/* Whether an overflow page, or a fan, with this owner and level is in a chain. */
-static bool
-IsInChain(const LiveFilter &filter, uint32 owner, unsigned level, BlockNumber block)
-{
-	const uint32 pages = CountPages(filter);
-	bool found = false;
-
-	for (uint64 number = owner; number < pages && !found; number += (uint64) 1 << level)
-	{
-		HeldPage main;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!HoldNumbered(filter, (uint32) number, BUFFER_LOCK_SHARE, false, &main))
-			continue;
-		VisitChain(filter, main, BUFFER_LOCK_SHARE,
-				   [&](const HeldPage &page) { return found = page.block == block; });
-		ReleasePage(main);
-	}
-	return found;
-}
-
-/*
- * Returns what is wrong with a page that was not reached, or null. The page may be newer than the
- * check.
- */
-static const char *
-LooseFlaw(const LiveFilter &filter, BlockNumber block)
-{
-	Buffer buffer = ReadBuffer(filter.rel, block);
-	uint8_t *page = (uint8_t *) BufferGetPage(buffer);
-	const char *flaw = NULL;
-	Kind kind = Kind::kFree;
-	uint32 number = 0;
-	unsigned level = 0;
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	if (!PageIsNew((Page) page))
-	{
-		kind = KindOf(page);
-		if (kind != Kind::kMain && kind != Kind::kOverflow && kind != Kind::kFan &&
-			kind != Kind::kMap)
-			kind = Kind::kFree;
-		flaw = HeaderFlaw(page, kind, block, filter.parameters.geometry.layout);
-		if (flaw == NULL)
-			flaw = LivePageFlaw(filter, page, block);
-		number = kind == Kind::kOverflow || kind == Kind::kFan ? OwnerOf(page)
-															   : LoadU32(page + kNumberAt);
-		level = LevelOf(page);
-	}
-	UnlockReleaseBuffer(buffer);
-	if (flaw != NULL || kind == Kind::kFree)
-		return flaw;
-	if (kind == Kind::kOverflow || kind == Kind::kFan)
-		return IsInChain(filter, number, level, block) ? NULL : "It is in no chain.";
-	return IsMapped(filter, kind, number, block) ? NULL : "The map does not name it.";
-}
-
-/* Checks the pages that no other page names: they are free, or were never written. */
-static void
-CheckLoose(Check *check)
-{
-	const LiveFilter &filter = check->filter;
-
-	for (BlockNumber block = kFirstMainBlock + 1; block < check->blocks; block++)
-	{
-		const char *flaw = NULL;
-		const char *problem;
-
-		CHECK_FOR_INTERRUPTS();
-		if (check->reached[block])
-			continue;
-		/* Errors of other pages were reported with them. */
-		problem = ErrorOf([&] { flaw = LooseFlaw(filter, block); });
-		if (check->unreadable[block])
-			flaw = problem;
-		/* Meanwhile the page may have become free, or have been used. */
-		if (flaw != NULL && ErrorOf([&] { problem = LooseFlaw(filter, block); }) == NULL &&
-			problem == NULL)
-			flaw = NULL;
-		if (flaw != NULL)
-			ReportProblem(check, block, flaw);
 	}
 }
 
@@ -455,6 +471,8 @@ DEDUP_FUNCTION(dedup_live_check)
 	}
 	if (Grows(check.filter))
 		CheckGrown(&check);
+	else
+		CheckLoose(&check);
 	CloseLive(check.filter);
 	return (Datum) 0;
 }

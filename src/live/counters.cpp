@@ -196,6 +196,30 @@ LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys)
 	return (double) early > 0.002 * (double) keys + 20;
 }
 
+static void
+WarnOfWindow(const LiveFilter &filter)
+{
+	ereport(
+		WARNING,
+		(errmsg("live filter \"%s\" receives more keys in its window of time than it was made for",
+				LiveName(filter)),
+		 errdetail("It was made for " UINT64_FORMAT
+				   " keys; the oldest are forgotten before their time.",
+				   filter.parameters.prototype_keys),
+		 errhint("Make a larger one, or one without a number of keys, which grows. "
+				 "dedup_stats() counts the keys that were forgotten early. This warning is "
+				 "given once.")));
+}
+
+bool
+LiveWindowIsOverfull(const LiveFilter &filter, int64 keys)
+{
+	const double most = (double) filter.parameters.prototype_keys;
+
+	return filter.parameters.ttl != 0 && !filter.parameters.geometry.layout.grows &&
+		   (double) keys > most + most / kWindowGenerations;
+}
+
 void
 WarnLiveEarly(const LiveFilter &filter)
 {
@@ -215,14 +239,7 @@ WarnLiveEarly(const LiveFilter &filter)
 			if (pending[i].relid == early_filter)
 				keys += pending[i].tally.value[(int) LiveCounter::New];
 		if (LiveIsOverfull(filter, early, keys) && MayWarn(buffer))
-			ereport(WARNING, (errmsg("live filter \"%s\" receives more keys in its window of time "
-									 "than it was made for",
-									 LiveName(filter)),
-							  errdetail("It was made for " UINT64_FORMAT
-										" keys; the oldest are forgotten before their time.",
-										filter.parameters.prototype_keys),
-							  errhint("Make a larger one; dedup_stats() counts the keys that were "
-									  "forgotten early. This warning is given once.")));
+			WarnOfWindow(filter);
 		ReleaseBuffer(buffer);
 	}
 	early_noted = 0;
@@ -241,29 +258,52 @@ IsSyncedAtCommit(Relation rel)
 }
 
 /*
- * Warns if a filter that never forgets holds more keys than it was made for. It warns once in the
- * filter's life.
+ * Returns whether a window of time will hold more keys than it was made for. A window forgets keys
+ * early when they are settled, which is after the commit. So a transaction that adds many keys
+ * counts them. It reads every page, so it must have added keys to most of them.
+ */
+static bool
+WindowIsTooSmall(const LiveFilter &filter, const LiveCounts &counts, const LiveTally &added)
+{
+	const uint64 most = filter.parameters.prototype_keys;
+
+	return (uint64) added.value[(int) LiveCounter::New] > most / 2 &&
+		   LiveWindowIsOverfull(filter, LiveKeysWithOwn(filter, Max(counts.clock, added.clock)));
+}
+
+/*
+ * Warns if a set or a window of time holds more keys than it was made for. It warns once in the
+ * filter's life. Windows of keys forget the oldest, as they should.
  */
 static void
 WarnOfKeys(const LiveFilter &filter, const Pending &added)
 {
+	const LiveParameters &parameters = filter.parameters;
 	const int64 fresh = added.tally.value[(int) LiveCounter::New];
 	LiveCounts counts;
 
-	if (filter.parameters.forgets || filter.parameters.geometry.layout.grows || fresh <= 0)
+	if (parameters.geometry.layout.grows || fresh <= 0 ||
+		(parameters.forgets && parameters.ttl == 0))
 		return;
 	counts = ReadLiveCounts(filter);
-	if (counts.warned ||
-		(uint64) (counts.value[(int) LiveCounter::New] + fresh) <=
-			filter.parameters.prototype_keys ||
+	if (counts.warned)
+		return;
+	if (parameters.ttl != 0)
+	{
+		if (WindowIsTooSmall(filter, counts, added.tally) && MayWarn(added.buffer))
+			WarnOfWindow(filter);
+		return;
+	}
+	if ((uint64) (counts.value[(int) LiveCounter::New] + fresh) <= parameters.prototype_keys ||
 		!MayWarn(added.buffer))
 		return;
 	ereport(WARNING,
 			(errmsg("live filter \"%s\" holds more keys than it was made for", LiveName(filter)),
 			 errdetail("It was made for " UINT64_FORMAT
 					   " keys; it forgets none of them, and grows.",
-					   filter.parameters.prototype_keys),
-			 errhint("Make a larger one, or a window. This warning is given once.")));
+					   parameters.prototype_keys),
+			 errhint("Make a larger one, or one without a number of keys. This warning is given "
+					 "once.")));
 }
 
 /* Pins the pages that will be written at the commit. */

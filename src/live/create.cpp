@@ -107,8 +107,13 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 						prototype.keys, prototype.fpr),
 				 errdetail("A filter takes at most %d MB of fingerprints.",
 						   (int) (dedup::kMaxBodyBytes >> 20)),
-				 errhint("Use several filters, for example one for each hash partition, or a "
-						 "higher rate.")));
+				 parameters.forgets && ttl == 0
+					 ? errhint("Use several filters, for example one for each hash partition, or a "
+							   "higher rate. Or give a ttl instead of a number of keys: such a "
+							   "filter grows.")
+					 : errhint("Give no number of keys, only fpr: such a filter grows, and keeps "
+							   "its rate up to %.0f keys.",
+							   dedup::live::kGrowsTo)));
 	parameters.shape.hash = prototype.hash;
 	parameters.geometry.layout = LayoutOf(parameters.shape);
 	parameters.geometry.layout.grows = grows;
@@ -121,7 +126,7 @@ PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew)
 LiveParameters
 ReadLivePrototype(Datum prototype, bool *any_seed)
 {
-	const dedup::Shape shape = GetPrototype(false, prototype, LIVE_PROTOTYPE);
+	const dedup::Shape shape = GetPrototype(false, prototype, LIVE_PROTOTYPE, LIVE_LOAD_HINT);
 
 	*any_seed = shape.seed == 0;
 	return PlanLiveParameters(shape, 0, false);
@@ -150,7 +155,7 @@ ReadPrototype(FunctionCallInfo fcinfo)
 							errhint("Give the prototype the rate: dedup_filter(1000000, %g), or "
 									"dedup_filter(fpr => %g) for a live filter that grows.",
 									fpr, fpr)));
-		return GetPrototype(false, PG_GETARG_DATUM(1), LIVE_PROTOTYPE);
+		return GetPrototype(false, PG_GETARG_DATUM(1), LIVE_PROTOTYPE, LIVE_LOAD_HINT);
 	}
 	if (!(fpr >= dedup::kMinFpr && fpr <= dedup::kMaxFpr))
 		ereport(ERROR,

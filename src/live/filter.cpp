@@ -334,7 +334,7 @@ CheckRight(Relation rel, Oid role, AclMode mode)
 			 errmsg("permission denied for live filter \"%s\"", RelationGetRelationName(rel)),
 			 errdetail("The owner of the guarded table, \"%s\", needs the privilege INSERT on it.",
 					   GetUserNameFromId(role, true)),
-			 errhint("GRANT it, or remove the guard with dedup_unguard().")));
+			 errhint("Grant it, or remove the guard with dedup_unguard().")));
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_TABLE, RelationGetRelationName(rel));
 	checked[checked_next++ % lengthof(checked)] = {relid, role, mode};

@@ -396,6 +396,18 @@ extern void WarnLiveEarly(const LiveFilter &filter);
 /* Returns whether so many of the added keys were dropped early that the filter is too small. */
 extern bool LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys);
 
+/*
+ * Returns whether so many keys are more than a window of time was made for. It was made for a
+ * number of keys in a ttl, and keeps a key for up to a generation longer.
+ */
+extern bool LiveWindowIsOverfull(const LiveFilter &filter, int64 keys);
+
+/*
+ * Returns the number of keys that the filter will hold when the current transaction has committed,
+ * at the time of a generation. Reads every page.
+ */
+extern int64 LiveKeysWithOwn(const LiveFilter &filter, uint32 now);
+
 /* The contents of the page of counters. */
 struct LiveCounts
 {
@@ -550,6 +562,9 @@ LiveCoversAnew(const LiveFilter &filter)
 
 /* The prototype that errors suggest: live filters need a number of keys. */
 inline constexpr char LIVE_PROTOTYPE[] = "dedup_filter(1000000, 0.01)";
+
+/* The hint for a prototype that holds keys. */
+inline constexpr char LIVE_LOAD_HINT[] = "Load the keys of a filter with dedup_load().";
 
 /* Returns the parameters of a filter that dedup_create() makes from a prototype. Raises errors. */
 extern LiveParameters PlanLiveParameters(const dedup::Shape &prototype, int64 ttl, bool renew);

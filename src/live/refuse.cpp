@@ -4,13 +4,14 @@
  *
  * The hooks are those of the executor and of object access, not ProcessUtility's. The library is
  * loaded when a backend first opens a live filter. That is after ProcessUtility has started the
- * command, but before the command calls these hooks.
+ * command, but before the command calls these hooks. refuse_utility.cpp refuses some commands
+ * earlier, if the library is loaded.
  *
  * Object access hooks run after the catalog row is written and before the command counter is
  * incremented. So rows are read with SnapshotSelf, while relcache entries still show the state
  * before the command.
  */
-#include "live/live.hpp"
+#include "live/refuse.hpp"
 #include "pg/catalog.hpp"
 
 extern "C" {
@@ -216,6 +217,16 @@ RefuseRewrite(Relation made, Oid original)
 	RelationClose(rel);
 }
 
+void
+RefuseIndexOn(const char *filter)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot create an index on live filter \"%s\"", filter),
+			 errhint(
+				 "A live filter needs none: is_new() and dedup_seen() find a key by its hash.")));
+}
+
 static void
 RefuseIndex(Oid index)
 {
@@ -227,10 +238,7 @@ RefuseIndex(Oid index)
 		return;
 	rel = LookAtLive(((Form_pg_index) GETSTRUCT(tuple))->indrelid);
 	if (rel != NULL)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						errmsg("cannot create an index on live filter \"%s\"",
-							   RelationGetRelationName(rel)),
-						errhint("Use dedup_seen() to look for a key.")));
+		RefuseIndexOn(RelationGetRelationName(rel));
 	heap_freetuple(tuple);
 }
 
@@ -402,6 +410,14 @@ IsOfCreateTable(Relation rel, HeapTuple constraint)
 	return false;
 }
 
+void
+RefuseConstraintOn(const char *filter)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("cannot add a constraint to live filter \"%s\"", filter),
+					errhint("Put constraints on the tables that the keys come from.")));
+}
+
 static void
 ConstraintCreated(Oid object)
 {
@@ -417,10 +433,7 @@ ConstraintCreated(Oid object)
 	if (rel != NULL)
 	{
 		if (!IsOfCreateTable(rel, tuple))
-			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							errmsg("cannot add a constraint to live filter \"%s\"",
-								   RelationGetRelationName(rel)),
-							errhint("Put constraints on the tables that the keys come from.")));
+			RefuseConstraintOn(RelationGetRelationName(rel));
 		RelationClose(rel);
 	}
 	rel = LookAtLive(row->confrelid);
@@ -491,6 +504,12 @@ RuleCreated(Oid object)
 	if (!HeapTupleIsValid(tuple))
 		return;
 	rel = LookAtLive(((Form_pg_rewrite) GETSTRUCT(tuple))->ev_class);
+	/* CREATE MATERIALIZED VIEW makes the rule of its query. */
+	if (rel != NULL && rel->rd_rel->relkind == RELKIND_MATVIEW)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("materialized view \"%s\" cannot be a live filter",
+							   RelationGetRelationName(rel)),
+						errhint("Make live filters with dedup_create().")));
 	if (rel != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -646,6 +665,7 @@ LiveObjectAccess(ObjectAccessType access, Oid catalog, Oid object, int column, v
 void
 InitLiveRefusals(void)
 {
+	InitLiveUtility();
 	previous_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = LiveExecutorStart;
 	previous_object_access = object_access_hook;

@@ -38,7 +38,7 @@ LiveParameters
 ResizeLive(const LiveFilter &filter, Datum prototype)
 {
 	const LiveParameters &old = filter.parameters;
-	dedup::Shape shape = GetPrototype(false, prototype, LIVE_PROTOTYPE);
+	dedup::Shape shape = GetPrototype(false, prototype, LIVE_PROTOTYPE, LIVE_LOAD_HINT);
 	LiveParameters parameters;
 
 	if (shape.seed == 0)

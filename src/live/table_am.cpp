@@ -43,7 +43,9 @@ static const char *const add_hint =
 static void
 LiveTupleInsert(Relation rel, TupleTableSlot *, CommandId, INSERT_OPTIONS, BulkInsertState)
 {
-	RefuseLive(rel, "insert into", add_hint);
+	/* CREATE TABLE AS makes a table without parameters. */
+	RefuseLive(rel, "insert into",
+			   LiveHasParameters(rel) ? add_hint : "Make live filters with dedup_create().");
 }
 
 static void
@@ -80,14 +82,14 @@ LiveIndexBuildRangeScan(Relation rel, Relation, IndexInfo *, bool, bool, bool, B
 						BlockNumber, IndexBuildCallback, void *, TableScanDesc)
 {
 	RefuseLive(rel, "create an index on",
-			   "A live filter needs none: is_new() and dedup_seen() look at one page.");
+			   "A live filter needs none: is_new() and dedup_seen() find a key by its hash.");
 }
 
 static void
 LiveIndexValidateScan(Relation rel, Relation, IndexInfo *, Snapshot, ValidateIndexState *)
 {
 	RefuseLive(rel, "create an index on",
-			   "A live filter needs none: is_new() and dedup_seen() look at one page.");
+			   "A live filter needs none: is_new() and dedup_seen() find a key by its hash.");
 }
 
 static bool

@@ -35,6 +35,7 @@ struct Holdings
 {
 	int64 held; /* number of committed keys */
 	int64 in_flight;
+	int64 own;      /* of these, keys that the current transaction has added */
 	int64 overflow; /* number of pages */
 	int64 early;    /* number of keys that were dropped before their time */
 	double rate;    /* the current false-positive rate */
@@ -121,7 +122,11 @@ AddEntries(const LiveFilter &filter, const HeldPage &main, const HeldPage &page,
 		if (filter.parameters.geometry.layout.timed && !Alive(tag.generation, now))
 			return;
 		if (IsUnderWay(filter, page.block, xid) || IsUnderWay(filter, page.block, base))
+		{
 			holdings->in_flight++;
+			holdings->own +=
+				!entry.forgotten && TransactionIdIsCurrentTransactionId((TransactionId) xid);
+		}
 		else if (IsHeld(tag, entry) && !IsCounted(filter, main, page, place, entry, now))
 			holdings->held++;
 	});
@@ -132,6 +137,7 @@ AddHoldings(const Holdings &page, double part, Holdings *sum)
 {
 	sum->held += page.held;
 	sum->in_flight += page.in_flight;
+	sum->own += page.own;
 	sum->overflow += page.overflow;
 	sum->early += page.early;
 	sum->rate += page.rate * part;
@@ -164,6 +170,14 @@ ReadHoldings(const LiveFilter &filter, uint32 now)
 	/* The rates of a filter that grows are parts of 1. */
 	holdings.rate /= (Grows(filter) ? 1.0 : filter.parameters.geometry.pages) * kLines;
 	return holdings;
+}
+
+int64
+LiveKeysWithOwn(const LiveFilter &filter, uint32 now)
+{
+	const Holdings holdings = ReadHoldings(filter, now);
+
+	return holdings.held + holdings.own;
 }
 
 static void
@@ -213,6 +227,7 @@ FillStats(const LiveFilter &filter, Datum *values, bool *isnull)
 	values[n++] =
 		BoolGetDatum(LiveIsOverfull(filter, holdings.early,
 									Max(counts.value[(int) LiveCounter::New], holdings.held)) ||
+					 LiveWindowIsOverfull(filter, holdings.held) ||
 					 (!parameters.forgets && !Grows(filter) && (double) holdings.held > room));
 	values[n++] = Int64GetDatum(holdings.early);
 	values[n++] = Int64GetDatum(holdings.in_flight);

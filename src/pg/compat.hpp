@@ -282,6 +282,12 @@ using Base64Byte = char;
 #define DISTINCT_CLAUSE(root) ((root)->parse->distinctClause)
 #endif
 
+/*
+ * Whether a hook inside the planner finds the aggregates of a query, and can tell the planner that
+ * they have no partial form.
+ */
+#define HAS_AGGREGATE_INFOS (PG_VERSION_NUM >= 140000)
+
 /* Before 15 every custom path can be projected. */
 #if PG_VERSION_NUM < 150000
 #define CUSTOMPATH_SUPPORT_PROJECTION 0

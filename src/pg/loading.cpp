@@ -38,7 +38,7 @@ DEDUP_FUNCTION(dedup_approximate_distinct)
 {
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("argument \"%s\" must not be NULL",
+						errmsg("argument \"%s\" must not be null",
 							   PG_ARGISNULL(0) ? "enable" : "is_local")));
 	(void) set_config_option("streamdedup.approximate_distinct", PG_GETARG_BOOL(0) ? "on" : "off",
 							 superuser() ? PGC_SUSET : PGC_USERSET, PGC_S_SESSION,

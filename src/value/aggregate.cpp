@@ -110,7 +110,7 @@ MergeRow(FunctionCallInfo fcinfo, bool in_order)
 	}
 	state.value = GetState(fcinfo);
 	CheckFlat(state.value, &own.header);
-	RequireMerge(own.header, !in_order);
+	RequireMerge(*own.header.method, false);
 	if (own.header.shape != other.header.shape || FillLargestState(own.header, other.header))
 	{
 		own = SettledState(state.value);

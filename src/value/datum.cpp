@@ -66,7 +66,7 @@ GetFilter(Datum datum)
 }
 
 dedup::Shape
-GetPrototype(bool isnull, Datum datum, const char *example)
+GetPrototype(bool isnull, Datum datum, const char *example, const char *instead)
 {
 	FilterRef filter;
 
@@ -84,8 +84,7 @@ GetPrototype(bool isnull, Datum datum, const char *example)
 				 count < 0.5 ? errdetail("It holds no key, but has the form of a filter that holds "
 										 "keys, as a snapshot of a live filter has.")
 							 : errdetail("It holds about %.0f keys.", count),
-				 errhint("Give an empty filter, such as %s; merge filters with dedup_merge().",
-						 example)));
+				 errhint("Give an empty filter, such as %s. %s", example, instead)));
 	}
 	return filter.header.shape;
 }

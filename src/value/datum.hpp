@@ -56,9 +56,11 @@ extern void CheckStored(const struct varlena *value, dedup::Header *header);
 
 /*
  * Returns the shape of an argument that is a prototype. A prototype must not be NULL (22004) nor
- * hold keys (22023). `example` is the call that the errors suggest.
+ * hold keys (22023). `example` is the call that the errors suggest, and `instead` what to do with a
+ * filter that holds keys.
  */
-extern dedup::Shape GetPrototype(bool isnull, Datum datum, const char *example = "dedup_filter()");
+extern dedup::Shape GetPrototype(bool isnull, Datum datum, const char *example = "dedup_filter()",
+								 const char *instead = "Merge filters with dedup_merge().");
 
 /* ---- making --------------------------------------------------------------- */
 

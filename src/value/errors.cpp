@@ -1,4 +1,6 @@
 /* Errors and warnings about filters, in the words of the manual. */
+#include "core/live_method.hpp"
+#include "core/methods/infini.hpp"
 #include "value/errors.hpp"
 
 #include "value/datum.hpp"
@@ -101,6 +103,86 @@ DescribeShape(const Header &header)
 					(int64) header.shape.seed, parameters);
 }
 
+/* Returns whether this is the shape of snapshots of live filters that grow. */
+static bool
+IsOfGrown(const dedup::Shape &shape)
+{
+	return shape.method == dedup::infini::kMethod.code &&
+		   (shape.detail & dedup::infini::kLiveOrder) != 0;
+}
+
+/* Returns whether this is the shape of snapshots of live filters with a number of keys and a ttl.
+ */
+static bool
+IsOfTimed(const dedup::Shape &shape)
+{
+	return dedup::live::IsLiveMethod(*dedup::MethodByCode(shape.method)) &&
+		   dedup::live::LayoutOf(shape).timed;
+}
+
+/*
+ * Returns the call that makes prototypes of the shape of snapshots of live filters with a number of
+ * keys, or NULL if it is not such a shape.
+ */
+static const char *
+PrototypeOfSnapshot(const dedup::Shape &shape)
+{
+	const dedup::Method *method = dedup::MethodByCode(shape.method);
+	dedup::Request request;
+	dedup::Shape planned;
+
+	if (!dedup::live::IsLiveMethod(*method))
+		return NULL;
+	request.keys = shape.keys;
+	request.fpr = shape.fpr;
+	request.options.hash = shape.hash;
+	if (dedup::PlanFilter(*method, request, shape.seed, &planned) != dedup::PlanStatus::kOk ||
+		planned != shape)
+		return NULL;
+	return psprintf("dedup_method('%s', NULL, 'keys=" UINT64_FORMAT " fpr=%s%s%s', " INT64_FORMAT
+					")",
+					method->name, shape.keys, float8out_internal(shape.fpr),
+					shape.hash == dedup::kXxh3Hash ? "" : " hash=",
+					shape.hash == dedup::kXxh3Hash ? "" : dedup::kHashNames[shape.hash],
+					(int64) shape.seed);
+}
+
+/* Says how to get two filters that can be merged. Snapshots of live filters need it most. */
+static int
+HintForShapes(const Header &left, const Header &right)
+{
+	const bool live =
+		dedup::live::IsLiveMethod(*left.method) || dedup::live::IsLiveMethod(*right.method);
+	const char *prototype = NULL;
+
+	if (IsOfGrown(left.shape) != IsOfGrown(right.shape))
+		return errhint("Merge the snapshot of a live filter that grows only with other such "
+					   "snapshots, of the same rate, seed and hash. Ask filters that cannot be "
+					   "merged one by one.");
+	if (IsOfGrown(left.shape))
+		return errhint("Make both live filters with the same rate, seed and hash. dedup_create() "
+					   "takes a random seed unless the prototype gives one.");
+	if (IsOfTimed(left.shape) || IsOfTimed(right.shape))
+		return errhint("Merge the snapshot of a window of time only with those of live filters "
+					   "that were made with the same prototype, seed and ttl.");
+	if (left.method != right.method)
+		prototype = dedup::live::IsLiveMethod(*left.method) ? PrototypeOfSnapshot(left.shape)
+															: PrototypeOfSnapshot(right.shape);
+	if (prototype != NULL)
+		return errhint("Build the other filter from the prototype %s.", prototype);
+	if (left.method->growth != NULL && right.method->growth != NULL)
+		return errhint("Build both with the same rate, seed and hash.");
+	if (live)
+		return errhint("Build both from the same prototype: the same method, number of keys, rate, "
+					   "options and seed. dedup_create() takes a random seed unless the prototype "
+					   "gives one.");
+	if (left.method->has_rate() || right.method->has_rate())
+		return errhint("Build both from the same prototype: the same method, number of keys, rate, "
+					   "options and seed.");
+	return errhint(
+		"Build both from the same prototype: the same method, memory, options and seed.");
+}
+
 void
 RequireSameShape(const Header &left, const Header &right)
 {
@@ -110,13 +192,7 @@ RequireSameShape(const Header &left, const Header &right)
 					errmsg("cannot merge filters of different shapes"),
 					errdetail("The left filter is %s, the right one %s.", DescribeShape(left),
 							  DescribeShape(right)),
-					left.method->growth != NULL && right.method->growth != NULL
-						? errhint("Build both with the same rate, seed and hash.")
-					: left.method->has_rate() || right.method->has_rate()
-						? errhint("Build both from the same prototype: the same method, number of "
-								  "keys, rate, options and seed.")
-						: errhint("Build both from the same prototype: the same method, memory, "
-								  "options and seed.")));
+					HintForShapes(left, right)));
 }
 
 void
@@ -135,21 +211,20 @@ ReportFull(const Header &header)
 }
 
 void
-RequireMerge(const Header &header, bool parallel)
+RequireMerge(const dedup::Method &method, bool partial_plan)
 {
-	if (header.method->merge != NULL)
+	if (method.merge != NULL)
 		return;
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-		 errmsg("filters of method %s cannot be merged", header.method->name),
-		 errdetail("Merging is %s.", header.method->merging),
-		 parallel
+		 errmsg("filters of method %s cannot be merged", method.name),
+		 errdetail("Merging is %s.", method.merging),
+		 partial_plan
 			 ? errhint(
 				   "Plan the query serially, without partial aggregates: SET "
 				   "max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.")
-			 : errhint(
-				   "Build one filter from the keys of both, or use a method that can be merged.")));
+			 : errhint("Build one filter from all keys, or use a method that can be merged.")));
 }
 
 void
@@ -266,6 +341,7 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 {
 	dedup::Reading reading;
 	bool by_chance;
+	bool forgets;
 
 	/* Only filters with a rate can exceed it, and reading a sketch is expensive. */
 	if (filter.header.exact() || !filter.header.method->has_rate())
@@ -282,6 +358,7 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 	if (!dedup::Overfull(filter.header, reading))
 		return false;
 	by_chance = filter.header.method->remembers(filter.header.shape) == dedup::Remembers::kByChance;
+	forgets = filter.header.method->forgets(filter.header.shape);
 	ereport(
 		WARNING,
 		(errmsg("%s made an overfull filter", what),
@@ -292,7 +369,11 @@ WarnIfOverfull(const FilterRef &filter, const char *what)
 		 by_chance
 			 ? errhint("More new keys are reported as duplicates than the rate allows. Build the "
 					   "filter for more keys, or by a method and options that keep the rate.")
+		 : forgets
+			 ? errhint("No key is missed, but more new keys are reported as duplicates. Build the "
+					   "filters for as many keys as they hold together.")
 			 : errhint("No key is missed, but more new keys are reported as duplicates. Build the "
-					   "filters for as many keys as they hold together.")));
+					   "filters for as many keys as they hold together, or without a number of "
+					   "keys: dedup_filter() grows.")));
 	return true;
 }

@@ -21,10 +21,10 @@ extern void RequireSameShape(const dedup::Header &left, const dedup::Header &rig
 [[noreturn]] extern void ReportFull(const dedup::Header &header);
 
 /*
- * Raises an error (0A000) if filters of this method cannot be merged. In a parallel plan, the hint
- * is to plan without parallelism.
+ * Raises an error (0A000) if filters of this method cannot be merged. If the filters are states of
+ * a plan with partial aggregates, the hint says how to plan without.
  */
-extern void RequireMerge(const dedup::Header &header, bool parallel);
+extern void RequireMerge(const dedup::Method &method, bool partial_plan);
 
 /*
  * Raises an error (0A000) if filters of this method do not report whether a key was seen. The error

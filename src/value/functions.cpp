@@ -287,7 +287,7 @@ DEDUP_FUNCTION(dedup_forget_value)
  * dedup_merge(left dedup_filter, right dedup_filter) returns dedup_filter, and ||
  *
  * Returns a filter with the keys of both inputs. Each method defines what a merge of full filters
- * keeps (docs/methods.md). The shapes must be equal (22023).
+ * keeps (docs/methods-in-depth.md). The shapes must be equal (22023).
  */
 DEDUP_FUNCTION(dedup_merge)
 {

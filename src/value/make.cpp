@@ -139,10 +139,15 @@ ReportPlan(PlanStatus status, const Method &method, const Request &request)
 						 : errmsg("%s %s filter of " UINT64_FORMAT " bytes is too large",
 								  Article(method), method.name, request.memory),
 					 errdetail("A filter takes at most %d MB.", (int) (dedup::kMaxBodyBytes >> 20)),
-					 !method.has_rate()
-						 ? errhint("Ask for less memory, or for a larger error.")
+					 !method.has_rate() ? errhint("Ask for less memory, or for a larger error.")
+					 : request.memory > dedup::kMaxBodyBytes
+						 ? errhint("Give at most %d MB, or use several filters, for example one a "
+								   "day or one for each hash partition.",
+								   (int) (dedup::kMaxBodyBytes >> 20))
 						 : errhint("Use several filters, for example one a day or one for each "
-								   "hash partition, or a higher rate.")));
+								   "hash partition, or a higher rate. A live filter can be "
+								   "larger: dedup_create() without a number of keys makes one "
+								   "that grows.")));
 			break;
 		case PlanStatus::kMemoryTooSmall:
 			ereport(ERROR,

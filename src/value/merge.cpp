@@ -144,7 +144,7 @@ MergeValues(FilterRef left, FilterRef right)
 {
 	struct varlena *merged;
 
-	RequireMerge(left.header, false);
+	RequireMerge(*left.header.method, false);
 	UnifyPrecision(&left, &right);
 	RequireSameShape(left.header, right.header);
 	merged = MergeUnsealed(left, right, left.header.exact_limit());

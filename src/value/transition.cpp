@@ -50,6 +50,24 @@ FindLimit(FunctionCallInfo fcinfo, AggregateSite *site)
 }
 
 /*
+ * Raises an error (0A000) if the states of the call site will be merged and filters of this method
+ * cannot be merged. The first row raises it. So whether a plan raises it does not depend on which
+ * processes or partitions have rows.
+ */
+static void
+RequireMergeOfStates(FunctionCallInfo fcinfo, const AggregateSite *site,
+					 const dedup::Method &method)
+{
+	Aggref *aggref;
+
+	if (site->limit == HashLimit::Value)
+		return;
+	aggref = AggGetAggref(fcinfo);
+	RequireMerge(method, !CalledByOther(fcinfo) && aggref != NULL &&
+							 DO_AGGSPLIT_SKIPFINAL(aggref->aggsplit));
+}
+
+/*
  * Makes the state of a new group with a prototype's shape. States of partial aggregates that grow
  * have a lower rate, because they will be merged: Finish() turns them into filters of the
  * prototype's shape.
@@ -59,10 +77,12 @@ MakeState(FunctionCallInfo fcinfo, AggregateSite *site, const Shape &prototype)
 {
 	if (!site->has_prototype || site->prototype != prototype)
 	{
-		const dedup::Growth *growth = dedup::MethodByCode(prototype.method)->growth;
+		const dedup::Method *method = dedup::MethodByCode(prototype.method);
+		const dedup::Growth *growth = method->growth;
 
 		if (!site->started)
 			FindLimit(fcinfo, site);
+		RequireMergeOfStates(fcinfo, site, *method);
 		site->prototype = site->state_shape = prototype;
 		site->most_keys = PG_UINT64_MAX;
 		if (growth != NULL && site->limit == HashLimit::State)

@@ -1,4 +1,4 @@
-// The figures behind the plots and tables of docs/papers.md and docs/methods.md, as
+// The figures behind the plots and tables of docs/papers.md and docs/methods*.md, as
 // tab-separated lines with a heading:
 //
 //   curves streams DIR   FPR, FNR, and the duplicates missed within 25, 50, 75 and 90 %

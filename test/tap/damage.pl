@@ -28,6 +28,23 @@ sub damage
 	return;
 }
 
+# A whole page. With other bytes, writes them and returns what was there before.
+sub page
+{
+	my ($path, $block, $bytes) = @_;
+	my $was;
+	open my $file, '+<:raw', "$data/$path" or die "$path: $!";
+	sysseek $file, $block * 8192, 0 or die;
+	sysread($file, $was, 8192) == 8192 or die;
+	if (defined $bytes)
+	{
+		sysseek $file, $block * 8192, 0 or die;
+		syswrite($file, $bytes) == 8192 or die;
+	}
+	close $file;
+	return $was;
+}
+
 sub path { return $node->safe_psql('postgres', "SELECT pg_relation_filepath('$_[0]')") }
 
 # The answers of a function of a key, key by key: how many keys that were added are not
@@ -114,6 +131,17 @@ $node->safe_psql(
 	SELECT is_new('hollow', 1), (SELECT count(is_new('lined', k) AND is_new('forged', k)) FROM generate_series(1, 300) k);
 	VACUUM lined, forged;
 });
+$node->safe_psql(
+	'postgres', q{
+	SELECT dedup_create('lost', dedup_filter(1000, 0.01, 42));
+	SELECT count(is_new('lost', k)) FROM generate_series(1, 100) k;
+	CHECKPOINT;
+});
+my $early = page(path('lost'), 0);
+$node->safe_psql('postgres', q{SELECT count(is_new('lost', k)) FROM generate_series(101, 5000) k});
+my $lost_pages = $node->safe_psql('postgres', q{SELECT overflow_pages FROM dedup_stats('lost')});
+cmp_ok($lost_pages, '>', 3, "$lost_pages overflow pages that will be lost");
+is($node->safe_psql('postgres', q{SELECT pg_relation_size('lost') / 8192}), 2 + $lost_pages, 'after one main page and the counters');
 my $first_overflow = $node->safe_psql('postgres',
 	q{SELECT pg_relation_size('chained') / 8192 - overflow_pages FROM dedup_stats('chained')});
 my $overflow = $node->safe_psql('postgres', q{SELECT overflow_pages FROM dedup_stats('chained')});
@@ -121,27 +149,13 @@ cmp_ok($overflow, '>', 10, "$overflow overflow pages");
 is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT (dedup_check(oid::regclass)).* FROM pg_class WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'streamdedup') AND relkind = 'r') p"),
 	'0', 'all is well before');
 
-my %path = map { $_ => path($_) } keys %made, 'chained', 'freed', 'torn', 'hollow', 'lined', 'forged', 'swapped', 'mixed', 'foreign', 'cut', 'unlogged', 'healthy', map { "counted$_" } @words;
+my %path = map { $_ => path($_) } keys %made, 'chained', 'freed', 'torn', 'hollow', 'lined', 'forged', 'swapped', 'mixed', 'foreign', 'cut', 'lost', 'unlogged', 'healthy', map { "counted$_" } @words;
 $node->stop;
 
-# Whole pages: two that have changed places, one of another filter, a file that was cut off.
-sub page
-{
-	my ($path, $block, $bytes) = @_;
-	my $was;
-	open my $file, '+<:raw', "$data/$path" or die "$path: $!";
-	sysseek $file, $block * 8192, 0 or die;
-	sysread($file, $was, 8192) == 8192 or die;
-	if (defined $bytes)
-	{
-		sysseek $file, $block * 8192, 0 or die;
-		syswrite($file, $bytes) == 8192 or die;
-	}
-	close $file;
-	return $was;
-}
+# Whole pages: two that have changed places, one of another filter, one from before its chain, a file that was cut off.
 page($path{swapped}, 1, page($path{swapped}, 0, page($path{swapped}, 1)));
 page($path{mixed}, 0, page($path{foreign}, 0));
+page($path{lost}, 0, $early);
 truncate "$data/$path{cut}", 8192 or die;
 
 # A page whose checksum is right, but whose header says that it has no keys in its lines. One word
@@ -264,7 +278,7 @@ $node->safe_psql(
 	VACUUM freed;
 });
 is($node->safe_psql('postgres', q{SELECT dedup_seen('freed', 1), (SELECT count(*) FROM dedup_check('freed'))}),
-	't|0', 'a damaged free page is not used, and not missed');
+	't|1', 'a damaged free page is not used, and not missed; dedup_check names it');
 
 # ---- whole pages --------------------------------------------------------------------------------
 
@@ -274,6 +288,10 @@ foreach my $whole ([ 'swapped', '0 1' ], [ 'mixed', '0' ])
 	is($node->safe_psql('postgres', qq{SELECT * FROM asked('$filter', 'SELECT dedup_seen(\$1, \$2)', 2000)}), "0|$bad", "$filter: XX001");
 	is($node->safe_psql('postgres', "SELECT string_agg(block::text, ' ' ORDER BY block) FROM dedup_check('$filter')"), $bad, "dedup_check of $filter");
 }
+# Asking does not show that overflow pages are lost with the link to them, but dedup_check does.
+is($node->safe_psql('postgres', q{SELECT lost BETWEEN 4000 AND 4900, blocks FROM asked('lost', 'SELECT dedup_seen($1, $2)', 5000)}), 't|', 'lost: its keys are forgotten');
+is($node->safe_psql('postgres', q{SELECT string_agg(block::text, ' ' ORDER BY block), min(problem), max(problem) FROM dedup_check('lost')}),
+	join(' ', 2 .. 1 + $lost_pages) . '|It is in no chain.|It is in no chain.', 'dedup_check names the pages that are lost');
 # The manual says so: what was cut off is empty.
 is($node->safe_psql('postgres', q{SELECT lost BETWEEN 500 AND 1999, blocks FROM asked('cut', 'SELECT dedup_seen($1, $2)', 2000)}), 't|', 'cut: its first page is there');
 
@@ -295,7 +313,7 @@ is($node->safe_psql('postgres', q{SELECT dedup_seen('unlogged', 1), count(*) FRO
 
 # ---- the way out ----------------------------------------------------------------------------
 
-$node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, torn, hollow, lined, forged, swapped, mixed');
+$node->safe_psql('postgres', 'TRUNCATE set, timed, written, guarding, chained, torn, hollow, lined, forged, swapped, mixed, lost');
 is($node->safe_psql('postgres', "SELECT count(*) FROM dedup_filters WHERE problem IS NOT NULL"), scalar(@words), 'TRUNCATE mends');
 is(new_among($node, 'set', 1, 1000), 1000, 'and it takes keys');
 note("$flips pages damaged, seed $seed");

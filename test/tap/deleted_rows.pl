@@ -13,8 +13,8 @@
 #   skipped, marked   what dedup_stats() must count
 #
 # A transaction is written as one script of psql with the lines that it must print, and
-# then run. Every statement prints its row count and SQLSTATE. After each transaction the
-# rows of both tables, the seen keys and the counters are compared.
+# then run (DeletedRows.pm). After each transaction the rows of both tables, the seen keys
+# and the counters are compared. many_deleted_rows.pl deletes more rows than work_mem holds.
 #
 # The random numbers begin with DELETED_ROWS_SEED or a fixed seed.
 
@@ -22,6 +22,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
+use DeletedRows;
 use LiveFilter;
 use Test::More;
 
@@ -73,31 +74,6 @@ sub insert_row
 	return 1;
 }
 
-# A row with this key has got in: this uses up one deleted row.
-sub take_key
-{
-	my ($s, $k) = @_;
-	$s->{rights}{$k}-- if $s->{rights}{$k};
-	see_key($s, $k);
-	return;
-}
-
-# Returns whether the key is new to the filter.
-sub see_key
-{
-	my ($s, $k) = @_;
-	return 0 if $s->{seen}{$k};
-	$s->{seen}{$k} = $s->{added}{$k} = 1;
-	return 1;
-}
-
-sub leave_key
-{
-	my ($s, $k, $marked) = @_;
-	$s->{rights}{$k}++ if defined $k && !$marked;
-	return;
-}
-
 sub insert_rows
 {
 	my ($s, $table, $rows, $on_conflict) = @_;
@@ -143,8 +119,6 @@ sub truncate_rows
 
 # ---- random choices -----------------------------------------------------------
 
-sub among { return $_[ rand @_ ] }
-
 sub sql_of { return defined $_[0] ? $_[0] : 'NULL' }
 
 # Any key; rather one whose row was deleted.
@@ -180,8 +154,6 @@ sub values_of
 {
 	return join(', ', map { '(' . join(', ', (map { sql_of($_) } @$_[ 0 .. 4 ]), "'$_->[5]'") . ')' } @_);
 }
-
-sub insert_sql { return "INSERT INTO $_[0] (id, k, part, u, p, v)" }
 
 # ---- operations -----------------------------------------------------------------
 #
@@ -453,21 +425,6 @@ sub block
 
 # ---- transactions -----------------------------------------------------------------
 
-my ($script, @expected);
-
-sub send_line { $script .= "$_[0]\n"; return }
-
-# Writes a statement down, and what it must answer.
-sub expect
-{
-	my ($sql, $count, $error, $line) = @_;
-	my $number = @expected + 1;
-	send_line("$sql;\n\\echo # $number :ROW_COUNT :SQLSTATE");
-	push @expected, $line if defined $line;
-	push @expected, "# $number " . ($error ? "0 $error" : "$count 00000");
-	return;
-}
-
 sub end_transaction
 {
 	my ($s) = @_;
@@ -567,36 +524,12 @@ sub compare
 {
 	my $s = $committed;
 	send_line($compare);
-	push @expected, '# rows|'
+	must_print('# rows|'
 	  . join(' ', map { my ($t, $k, $part, undef, undef, $marked) = @{ $s->{rows}{$_} }; join(':', $t, $_, $k // '-', $part, $marked) }
-		  sort { $a <=> $b } keys %{ $s->{rows} });
-	push @expected, '# seen|' . join(' ', sort { $a <=> $b } grep { $s->{seen}{$_} } keys %{ $s->{seen} });
-	push @expected, "# counted|$s->{skipped}|$s->{marked}";
+		  sort { $a <=> $b } keys %{ $s->{rows} }));
+	must_print('# seen|' . join(' ', sort { $a <=> $b } grep { $s->{seen}{$_} } keys %{ $s->{seen} }),
+		"# counted|$s->{skipped}|$s->{marked}");
 	return;
-}
-
-# What differs between two lists of lines: the first such line of each, and for lists of
-# words only the words that differ.
-sub first_difference
-{
-	my ($got, $expected) = @_;
-	foreach my $i (0 .. (@$got > @$expected ? $#$got : $#$expected))
-	{
-		my ($g, $e) = ($got->[$i] // 'nothing', $expected->[$i] // 'nothing');
-		next if $g eq $e;
-		my %in_got = map { $_ => 1 } split ' ', $g;
-		my %in_expected = map { $_ => 1 } split ' ', $e;
-		return "got:      " . join(' ', grep { !$in_expected{$_} || /^#/ } split ' ', $g)
-		  . "\nexpected: " . join(' ', grep { !$in_got{$_} || /^#/ } split ' ', $e);
-	}
-	return;
-}
-
-# Runs the script; returns what differs.
-sub run
-{
-	my @got = grep { /^#/ } split /\n/, $psql->query($script);
-	return first_difference(\@got, \@expected);
 }
 
 sub set_up
@@ -656,167 +589,19 @@ foreach my $modes (
 	$operations = 0;
 	for my $number (1 .. $transactions)
 	{
-		($script, @expected) = ('');
+		start_script();
 		rand() < 0.15 ? procedure() : transaction();
 		compare();
-		my @expected_then = @expected;
-		$differs = run();
+		$differs = run_script($psql);
 		if (defined $differs)
 		{
-			diag("transaction $number:\n$script$differs");
+			diag("transaction $number:\n$differs");
 			last;
 		}
 	}
 	ok(!defined $differs, "modes @$modes[0, 1]: $operations operations");
 	$psql->query('ROLLBACK');
 }
-
-# ---- more deleted rows than work_mem holds ----------------------------------------
-#
-# Here a statement takes many keys of 20,000 at once. Every key has at most one row, and
-# the state is: part_of, of the keys with a row; seen; rights.
-
-my $many = 20_000;
-
-sub copy_many { my ($s) = @_; return { map { $_ => { %{ $s->{$_} } } } keys %$s } }
-
-sub insert_many
-{
-	my ($s, $part, @keys) = @_;
-	my $landed = 0;
-	foreach my $k (@keys)
-	{
-		next if $s->{seen}{$k} && !$s->{rights}{$k};
-		take_key($s, $k);
-		$s->{part_of}{$k} = $part // $k % 3;
-		$landed++;
-	}
-	return $landed;
-}
-
-sub delete_many
-{
-	my ($s, @keys) = @_;
-	@keys = grep { defined delete $s->{part_of}{$_} } @keys;
-	leave_key($s, $_) foreach @keys;
-	return scalar @keys;
-}
-
-sub operation_on_many
-{
-	my ($s) = @_;
-	my $modulus = among(1, 1, 2, 3, 7);
-	my $rest = int(rand $modulus);
-	my @keys = grep { $_ % $modulus == $rest } 1 .. $many;
-	my @there = grep { exists $s->{part_of}{$_} } @keys;
-	my $where = "k % $modulus = $rest";
-	my $source = "FROM generate_series(1, $many) k WHERE $where";
-	my $part = int(rand 3);
-	my $what = rand();
-	return [ "DELETE FROM a WHERE $where", delete_many($s, @keys), '' ] if $what < 0.35;
-	return [ insert_sql('a') . " SELECT k, k, k % 3, NULL, NULL, 'plain' $source", insert_many($s, undef, @keys), '' ]
-	  if $what < 0.65;
-	# each key twice: the second one is refused
-	return [
-		insert_sql('a') . " SELECT k, k, $part, NULL, NULL, 'plain' FROM (SELECT k $source) x, generate_series(1, 2)",
-		insert_many($s, $part, @keys), '' ]
-	  if $what < 0.75;
-	if ($what < 0.87)
-	{
-		delete_many($s, @keys);
-		return [
-			"WITH d AS (DELETE FROM a WHERE $where RETURNING k) " . insert_sql('a') . " SELECT k, k, $part, NULL, NULL, 'plain' FROM d",
-			insert_many($s, $part, @there), '' ];
-	}
-	if ($what < 0.93)
-	{
-		$s->{part_of}{$_} = $part foreach @there;
-		return [ "UPDATE a SET part = $part WHERE $where", scalar @there, '' ];
-	}
-	delete_many($s, grep { $s->{part_of}{$_} == $part } keys %{ $s->{part_of} });
-	return [ "TRUNCATE a$part", 0, '' ];
-}
-
-sub transaction_of_many
-{
-	$state = copy_many($committed);
-	@savepoints = ();
-	expect('BEGIN', 0);
-	for (1 .. 3 + int(rand 8))
-	{
-		my $what = rand();
-		if ($what < 0.15)
-		{
-			push @savepoints, copy_many($state);
-			expect('SAVEPOINT s' . @savepoints, 0);
-		}
-		elsif ($what < 0.3 && @savepoints)
-		{
-			expect('ROLLBACK TO s' . @savepoints, 0);
-			$state = copy_many($savepoints[-1]);
-		}
-		elsif ($what < 0.35 && @savepoints)
-		{
-			expect('RELEASE s' . @savepoints, 0);
-			pop @savepoints;
-		}
-		else
-		{
-			expect(@{ operation_on_many($state) });
-			$operations++;
-		}
-	}
-	my $commits = rand() < 0.7;
-	expect($commits ? 'COMMIT' : 'ROLLBACK', 0);
-	$committed = $state if $commits;
-	$committed->{rights} = {};
-	# the table fills itself again
-	if (keys %{ $committed->{part_of} } < $many / 3)
-	{
-		expect("SELECT '# forgot', count(dedup_forget('f', k)) FROM generate_series(1, $many) k", 1, '', "# forgot|$many");
-		expect('TRUNCATE a', 0);
-		expect(insert_sql('a') . " SELECT k, k, k % 3, NULL, NULL, 'plain' FROM generate_series(1, $many) k", $many);
-		$committed = { map { $_ => {} } qw(part_of seen added rights) };
-		insert_many($committed, undef, 1 .. $many);
-	}
-	my ($rows, $sum, $squares, $parts) = (0) x 4;
-	while (my ($k, $part) = each %{ $committed->{part_of} })
-	{
-		$rows++;
-		$sum += $k;
-		$squares += $k * $k;
-		$parts += $part * $k;
-	}
-	send_line(q{SELECT '# rows', count(*), coalesce(sum(k), 0), coalesce(sum(k::bigint * k), 0), coalesce(sum(part * k), 0) FROM a;
-	SELECT '# seen', count(*), sum(k) FROM generate_series(1, } . "$many) k WHERE dedup_seen('f', k);");
-	push @expected, "# rows|$rows|$sum|$squares|$parts";
-	my @seen = keys %{ $committed->{seen} };
-	$sum = 0;
-	$sum += $_ foreach @seen;
-	push @expected, '# seen|' . @seen . "|$sum";
-	return;
-}
-
-set_up('skip', 'skip', filter_sql());
-($script, @expected) = ('');
-$committed = { map { $_ => {} } qw(part_of seen added rights) };
-expect(insert_sql('a') . " SELECT k, k, k % 3, NULL, NULL, 'plain' FROM generate_series(1, $many) k", $many);
-insert_many($committed, undef, 1 .. $many);
-my $differs = run();
-is($differs, undef, "$many rows");
-$operations = 0;
-for my $number (1 .. 8)
-{
-	($script, @expected) = ('');
-	transaction_of_many();
-	$differs = run();
-	if (defined $differs)
-	{
-		diag("transaction $number:\n$script$differs");
-		last;
-	}
-}
-ok(!defined $differs, "more deleted rows than work_mem holds: $operations operations");
 
 $psql->quit;
 my @complaints = PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ /^.*(?:leak|PANIC|TRAP).*$/mg;

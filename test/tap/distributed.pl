@@ -15,7 +15,7 @@ my ($near, $far) = two_servers(extra => [ '--locale=C', '--encoding=UTF8' ]);
 
 # All methods that can be merged, with their usual options, and what they promise of it, as
 # dedup_advise says. bytes: those of one filter over all rows, in any order of merging, which
-# docs/methods.md says of two. answers: those of one filter, key by key, as of all that never
+# docs/methods-in-depth.md says of two. answers: those of one filter, key by key, as of all that never
 # forget and are never too full to be merged. kept: below its capacity no more keys are missed
 # than ever, and the rate holds, but a window's order is not that of one server. Methods that
 # drop keys by chance are compared while they are exact only.

@@ -155,9 +155,9 @@ sub none_left_out
 	is_deeply([ grep { !defined $code{ (split / /)[0] } } keys %$have ], [], "$what: no other");
 	return;
 }
-none_left_out([ table('methods', '### What a merge keeps') ],
-	'docs/methods.md: what merges keep', grep { !$advice{$_}{cannot}{merge} } sort keys %advice);
-none_left_out([ table('methods', '### What a parallel plan changes') ], 'docs/methods.md: what a parallel plan changes', @methods);
+none_left_out([ table('methods-in-depth', '### What a merge keeps') ],
+	'docs/methods-in-depth.md: what merges keep', grep { !$advice{$_}{cannot}{merge} } sort keys %advice);
+none_left_out([ table('methods-in-depth', '### What a parallel plan changes') ], 'docs/methods-in-depth.md: what a parallel plan changes', @methods);
 none_left_out([ table('benchmarks', '### Every method') ], 'docs/benchmarks.md: every method', sort keys %rated);
 my ($merged) = page('distributed') =~ /What the merge is worth.*?:\n\n(\|.*?)\n\n/s;
 my %no_method = map { $_ => 1 } qw(dedup_stats approx_count_distinct strict=on conservative=on);

@@ -1,11 +1,11 @@
-# The blocks of docs/*.md that need Citus print what the page shows. Those of distributed.md use
+# The blocks of docs/*.md that need Citus print what the page shows. Those of citus.md use
 # the tables of tables.sql; every other page makes its tables, in a database of its own.
 
 export PGOPTIONS='-c citus.shard_count=16'
-perl "$here/page.pl" "$here/docs/distributed.md"
+perl "$here/page.pl" "$here/docs/citus.md"
 for page in "$here"/docs/*.md; do
 	name=$(basename "$page" .md)
-	if [ "$name" = distributed ] || ! grep -q '^<!-- needs: citus -->' "$page"; then
+	if [ "$name" = citus ] || ! grep -q '^<!-- needs: citus -->' "$page"; then
 		continue
 	fi
 	export PGDATABASE=docs_${name//-/_}

@@ -33,7 +33,7 @@ SELECT expect('an expression of the distribution column', $$SELECT dedup_guard_d
 SELECT expect('an unknown column', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000, 1e-9), '{u, x}')$$, '42703 column "x" of table "hits" does not exist');
 SELECT expect('no filter', $$SELECT dedup_guard_distributed('hits', 'nothing', '{u, k}')$$, '42P01 live filter "nothing" does not exist');
 SELECT expect('no live filter', $$SELECT dedup_guard_distributed('hits', 'hits', '{u, k}')$$, '42809 "hits" is not a live filter');
-SELECT expect('NULL', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000), NULL)$$, '22004 argument "columns" must not be NULL');
+SELECT expect('NULL', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000), NULL)$$, '22004 argument "columns" must not be null');
 SELECT expect('at without a ttl', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000), '{u}', at => 'at')$$, '42809 cannot guard "hits" with filters of this kind');
 SELECT expect('an exact guard by a window', $$SELECT dedup_guard_distributed('hits', dedup_window(1000), '{u}', exact => true)$$, '42809 cannot guard "hits" with filters of this kind');
 SELECT expect('an exact guard without an index', $$SELECT dedup_guard_distributed('hits', dedup_filter(1000), '{u}', exact => true)$$,
