@@ -324,6 +324,79 @@ inline void DropTag(uint8_t* page, unsigned tag) noexcept {
   StoreTag(page, tag, {kNoXid, 0});
 }
 
+// What is known of a transaction that a tag names.
+struct Standing {
+  Verdict verdict;
+  uint64_t heir;  // the transaction that owns its keys by now: itself, or one that encloses it
+};
+
+// The fate of a tag. It is decided before the page is settled.
+struct TagFate {
+  enum class What : uint8_t {
+    kStays,
+    kBecomes,  // is replaced by `tag`
+    kAdds,     // is replaced by `tag`, and its entries are not forgotten any more
+    kGoes      // is dropped with its entries
+  } what;
+  Tag tag;
+  uint64_t settled;  // the committed base that `tag` does not name any more, or kNoXid
+};
+
+// Returns the fate of a tag without a base.
+inline TagFate FateOfTag(const Tag& tag, uint64_t heir) noexcept {
+  if (heir == tag.xid) return {TagFate::What::kStays, tag, kNoXid};
+  return {TagFate::What::kBecomes, {heir, tag.generation}, kNoXid};
+}
+
+// Returns the fate of a tag of forgotten entries that has a base. `forgets` is the standing of the
+// tag's transaction, `adds` that of the base.
+inline TagFate FateOfForgotten(const Tag& tag, const Standing& adds,
+                               const Standing& forgets) noexcept {
+  // The keys were never added, or the same subtransaction has added and forgotten them.
+  if (adds.verdict == Verdict::kAborted || forgets.heir == adds.heir) {
+    return {TagFate::What::kGoes, tag, kNoXid};
+  }
+  if (forgets.verdict == Verdict::kAborted) {
+    return {TagFate::What::kAdds, {adds.heir, tag.generation}, kNoXid};
+  }
+  if (adds.verdict == Verdict::kCommitted) {
+    return {TagFate::What::kBecomes, {forgets.heir, tag.generation}, BaseOf(tag)};
+  }
+  if (forgets.heir == tag.xid && adds.heir == BaseOf(tag)) {
+    return {TagFate::What::kStays, tag, kNoXid};
+  }
+  return {TagFate::What::kBecomes,
+          {forgets.heir, tag.generation, static_cast<uint32_t>(adds.heir)},
+          kNoXid};
+}
+
+// Applies the fate of a tag of a page, which is the main page itself or a page of its chain.
+inline void ApplyFate(uint8_t* main, uint8_t* page, unsigned tag, const TagFate& fate) noexcept {
+  switch (fate.what) {
+    case TagFate::What::kStays:
+      break;
+    case TagFate::What::kBecomes:
+    case TagFate::What::kAdds:
+      Retag(page, tag, fate.tag, fate.what == TagFate::What::kAdds);
+      break;
+    case TagFate::What::kGoes:
+      DropTag(page, tag);
+      break;
+  }
+  if (fate.settled != kNoXid) NoteSettled(main, fate.settled);
+}
+
+// Returns the verdict by which the entries of a tag are settled. `verdict` is that on the tag's
+// transaction. `loading`: a COPY has loaded the lines and may still abort.
+inline Verdict VerdictOn(const Tag& tag, Verdict verdict, bool loading) noexcept {
+  // The subtransaction that has forgotten the keys has aborted since the tag's fate was decided.
+  // Whether they are there depends on the base, which may still abort.
+  if (tag.base != 0 && verdict == Verdict::kAborted) return Verdict::kKeep;
+  // If the COPY aborts, the lines are cleared. So nothing may be folded into them.
+  if (loading && verdict == Verdict::kCommitted) return Verdict::kKeep;
+  return verdict;
+}
+
 }  // namespace dedup::live
 
 #endif  // STREAMDEDUP_CORE_SETTLING_HPP_

@@ -324,31 +324,67 @@ LiveAgeOf(const LiveFilter &filter, uint64 hash)
 	return age < 0 ? 1 : age;
 }
 
+/*
+ * Returns whether some entry of a key says that the key is committed, or was until another
+ * transaction has forgotten it, which may still abort.
+ */
+static bool
+IsCommittedEntry(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
+{
+	bool found = false;
+
+	VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
+		return found = VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
+								[&](unsigned, const Entry &entry) {
+									const Tag tag = LoadTag(page.bytes, entry.tag);
+
+									if (filter.parameters.ttl != 0 && !Alive(tag.generation, now))
+										return false;
+									const EntryView view =
+										ViewEntry(filter, page.bytes, entry, tag);
+
+									return view.side == Side::Present || view.was_there;
+								});
+	});
+	return found;
+}
+
+/*
+ * Returns whether a key is in a locked main page and its chain, for a session that does not wait. A
+ * committed key that another transaction is about to forget is still present.
+ *
+ * That transaction may end at any time. If it ends between the looks at two entries of the key,
+ * they do not match: an entry that it has added does not count yet, and an entry that it has
+ * forgotten does not count any more. So the entries are looked at again.
+ */
+static bool
+IsThereFor(const LiveFilter &filter, const HeldPage &main, const Address &address, uint32 now)
+{
+	for (;;)
+	{
+		const Look look = LookUp(filter, main, address, now);
+
+		if (look.present || !TransactionIdIsValid(look.wait_for))
+			return look.present;
+		if (IsCommittedEntry(filter, main, address, now))
+			return true;
+		if (SideOf(filter, main.bytes, WideXid(look.wait_for)) == Side::InFlight)
+			return false;
+	}
+}
+
 bool
 LiveSeen(const LiveFilter &filter, uint64 hash, uint32 generation)
 {
 	const Address address = AddressIn(filter, hash);
 	HeldPage main;
-	Look look;
+	bool seen;
 
 	(void) IsTooOld(filter, NewestOf(filter), LiveTime::Clock, &generation);
 	if (!HoldPageToRead(filter, address, &main))
 		return false;
 	(void) IsTooOld(filter, ClockOf(main.bytes), LiveTime::Clock, &generation);
-	look = LookUp(filter, main, address, generation);
-	/* A committed key that another transaction is about to forget is still present. */
-	if (!look.present && TransactionIdIsValid(look.wait_for))
-		VisitPagesOf(filter, main, address.rest, BUFFER_LOCK_SHARE, [&](const HeldPage &page) {
-			return look.present =
-					   VisitKey(page.bytes, AreaOf(page.bytes), address.line, address.rest,
-								[&](unsigned, const Entry &entry) {
-									const Tag tag = LoadTag(page.bytes, entry.tag);
-
-									return (filter.parameters.ttl == 0 ||
-											Alive(tag.generation, generation)) &&
-										   ViewEntry(filter, page.bytes, entry, tag).was_there;
-								});
-		});
+	seen = IsThereFor(filter, main, address, generation);
 	ReleasePage(main);
-	return look.present;
+	return seen;
 }

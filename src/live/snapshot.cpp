@@ -29,6 +29,24 @@ NewestOf(const DumpedPage &page)
 	return newest;
 }
 
+/*
+ * Adds a key that is not in a line yet to its line in a value. A key can have several entries, for
+ * example in the filter of an exact guard, whose rows come back while an older snapshot exists. As
+ * in the lines of the filter, they take one slot. A full line drops its oldest key.
+ */
+static void
+AddEntryToLine(const LiveFilter &filter, uint8_t *lines, const DumpedEntry &entry, uint32 clock)
+{
+	const LineLayout &layout = filter.parameters.geometry.layout;
+	uint8_t *line = lines + entry.line * dedup::kLineBytes;
+
+	if (layout.timed)
+		(void) AddSightToLine(line, layout, entry.rest, entry.generation, clock);
+	else if (filter.parameters.geometry.forgets ||
+			 AddOnceToLine(line, layout, entry.rest) == Once::kFull)
+		(void) AddToLine(line, layout, entry.rest, entry.generation, clock);
+}
+
 /* Makes a value of method fifo with the lines of a filter that does not grow. */
 static struct varlena *
 SnapshotOfLines(const LiveFilter &filter)
@@ -71,10 +89,8 @@ SnapshotOfLines(const LiveFilter &filter)
 			{
 				const DumpedEntry &entry = page.entries[i];
 
-				if (layout->timed && !Alive(entry.generation, clock))
-					continue;
-				AddToLine(lines + entry.line * dedup::kLineBytes, *layout, entry.rest,
-						  entry.generation, clock);
+				if (!layout->timed || Alive(entry.generation, clock))
+					AddEntryToLine(filter, lines, entry, clock);
 			}
 		}
 		if (again)

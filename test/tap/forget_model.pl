@@ -302,6 +302,24 @@ foreach my $shape (sort keys %shapes)
 		'100|0|0', "$shape: VACUUM leaves the keys that are there");
 }
 
+# A session that does not wait sees a key all the time while others forget it and add it again, however they end.
+$node->safe_psql('postgres', "SELECT dedup_create('again', dedup_filter(1000000, 1e-6, 42)); SELECT is_new('again', 1)");
+$old->send(
+	"DO \$\$ BEGIN
+		FOR i IN 1 .. 5000 LOOP
+			PERFORM dedup_forget('again', 1);
+			PERFORM is_new('again', 1);
+			IF i % 2 = 0 THEN
+				ROLLBACK;
+			END IF;
+			COMMIT;
+		END LOOP;
+	END \$\$");
+is( $node->safe_psql(
+		'postgres', "SELECT count(*) FILTER (WHERE NOT dedup_seen('again', 1)) FROM generate_series(1, 300000)"),
+	0, 'a key that others forget and add again is always seen');
+$old->wait;
+
 $standby->stop;
 $node->stop;
 done_testing();

@@ -15,61 +15,27 @@ using namespace dedup::live;
 
 /* ---- tags ----------------------------------------------------------------------- */
 
-namespace
+/* Returns what is known of a transaction. */
+static Standing
+StandingOf(const LiveFilter &filter, const uint8_t *page, uint64 xid)
 {
-
-/* The fate of a tag. It is decided before the page is settled. */
-struct TagFate
-{
-	enum
-	{
-		Stays,
-		Becomes, /* is replaced by `tag` */
-		Adds,    /* is replaced by `tag`, and its entries are not forgotten any more */
-		Goes     /* is dropped with its entries */
-	} what;
-	Tag tag;
-	uint64 settled; /* the committed base that `tag` does not name any more, or kNoXid */
-};
-
-} /* namespace */
-
-/*
- * Returns the fate of a tag of forgotten entries that has a base. The base is the transaction that
- * has added the keys.
- */
-static TagFate
-FateOfForgotten(const LiveFilter &filter, BlockNumber block, const Tag &tag)
-{
-	const uint64 base = BaseOf(tag);
-	const Verdict verdict = JudgeXid(filter, block, base);
-	const uint64 heir = HeirOf(tag.xid);
-	const uint64 base_heir = HeirOf(base);
-
-	/* The keys were never added, or the same subtransaction has added and forgotten them. */
-	if (verdict == Verdict::kAborted || heir == base_heir)
-		return {TagFate::Goes, tag, kNoXid};
-	if (JudgeXid(filter, block, tag.xid) == Verdict::kAborted)
-		return {TagFate::Adds, {base_heir, tag.generation}, kNoXid};
-	if (verdict == Verdict::kCommitted)
-		return {TagFate::Becomes, {heir, tag.generation}, base};
-	if (heir == tag.xid && base_heir == base)
-		return {TagFate::Stays, tag, kNoXid};
-	return {TagFate::Becomes, {heir, tag.generation, (TransactionId) base_heir}, kNoXid};
+	return {JudgeXid(filter, BlockOf(page), xid), HeirOf(xid)};
 }
 
-/* Returns the fate of a tag. The heir of an ended subtransaction of ours inherits its keys. */
+/*
+ * Returns the fate of a tag. The heir of an ended subtransaction of ours inherits its keys. Both
+ * transactions of a tag can end between the two questions. Then the fate is that of a moment before
+ * one of them had ended, which is valid, too.
+ */
 static TagFate
-FateOf(const LiveFilter &filter, BlockNumber block, const Tag &tag)
+FateOf(const LiveFilter &filter, const uint8_t *page, const Tag &tag)
 {
-	uint64 heir;
+	if (tag.base == 0)
+		return FateOfTag(tag, HeirOf(tag.xid));
 
-	if (tag.base != 0)
-		return FateOfForgotten(filter, block, tag);
-	heir = HeirOf(tag.xid);
-	if (heir == tag.xid)
-		return {TagFate::Stays, tag, kNoXid};
-	return {TagFate::Becomes, {heir, tag.generation}, kNoXid};
+	const Standing adds = StandingOf(filter, page, BaseOf(tag));
+
+	return FateOfForgotten(tag, adds, StandingOf(filter, page, tag.xid));
 }
 
 /* Applies the fates of all tags of a page. */
@@ -79,16 +45,7 @@ ReviseTags(const LiveFilter &filter, uint8_t *main, uint8_t *page)
 	const AreaShape &area = AreaOf(page);
 
 	for (unsigned tag = 1; tag <= area.tags; tag++)
-	{
-		const TagFate fate = FateOf(filter, BlockOf(page), LoadTag(page, tag));
-
-		if (fate.what == TagFate::Goes)
-			DropTag(page, tag);
-		else if (fate.what != TagFate::Stays)
-			Retag(page, tag, fate.tag, fate.what == TagFate::Adds);
-		if (fate.settled != kNoXid)
-			NoteSettled(main, fate.settled);
-	}
+		ApplyFate(main, page, tag, FateOf(filter, page, LoadTag(page, tag)));
 }
 
 /* ---- settling ----------------------------------------------------------------- */
@@ -136,16 +93,8 @@ JudgeTags(const LiveFilter &filter, const uint8_t *page, bool loading, Verdict *
 
 		if (value.xid == kNoXid)
 			continue;
-		verdicts[tag] = JudgeXid(filter, BlockOf(page), value.xid, before);
-		/*
-		 * The subtransaction that has forgotten the keys has aborted since ReviseTags(). Whether
-		 * they are there depends on the base, which may still abort.
-		 */
-		if (value.base != 0 && verdicts[tag] == Verdict::kAborted)
-			verdicts[tag] = Verdict::kKeep;
-		/* If the COPY aborts, the lines are cleared. So nothing may be folded into them. */
-		if (loading && verdicts[tag] == Verdict::kCommitted)
-			verdicts[tag] = Verdict::kKeep;
+		verdicts[tag] =
+			VerdictOn(value, JudgeXid(filter, BlockOf(page), value.xid, before), loading);
 		if (verdicts[tag] != Verdict::kKeep)
 			any = true;
 	}
@@ -665,7 +614,7 @@ CanSettleTags(const LiveFilter &filter, const uint8_t *page)
 		if (JudgeXid(filter, BlockOf(page), xid, before) != Verdict::kKeep &&
 			(xid != kFrozen || filter.parameters.geometry.forgets))
 			return true;
-		if (FateOf(filter, BlockOf(page), value).what != TagFate::Stays)
+		if (FateOf(filter, page, value).what != TagFate::What::kStays)
 			return true;
 	}
 	return false;
