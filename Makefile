@@ -28,6 +28,12 @@ PG_CXXFLAGS = -MMD -MP -std=c++20 -fno-exceptions -fno-rtti -fvisibility=hidden 
 	-Wall -Wextra -Wno-register -Wno-unused-parameter -Wno-missing-field-initializers
 PG_CPPFLAGS = -I$(srcdir)/src
 
+# A package build has its flags in the environment. PGXS takes only those for C from there.
+ifeq ($(origin CXXFLAGS),environment)
+CXXFLAGS_OF_PACKAGE := $(CXXFLAGS)
+PG_CXXFLAGS += $(CXXFLAGS_OF_PACKAGE)
+endif
+
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 

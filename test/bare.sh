@@ -8,41 +8,32 @@
 # and nothing else that Debian does not require. The checkout is cloned into that
 # system, so changes that are not committed are not tested. PARTs are passed to
 # test/check.sh. BARE_COMMANDS=demo or BARE_COMMANDS=check runs one command only.
-# Everything is unmounted and deleted at the end, also after an error or a signal.
+# SYSTEM_CACHE names a folder that keeps the bare system. The system in the temporary
+# folder is deleted at the end, also after an error or a signal.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. test/setup.sh
-
-case ${1:-} in
-	-*) sed -n '2,/^$/s/^# \{0,1\}//p' test/bare.sh >&2; exit 2 ;;
-esac
-[ "$(id -u)" = 0 ] || { echo "bare.sh: only root can make a Debian system" >&2; exit 2; }
-setup_packages bare
-
 . test/bare_system.sh
 inside_names+=(DEMO_CLICKS TORTURE_SECONDS FUZZ_SECONDS VALGRIND_TESTS)
+case ${BARE_COMMANDS:=both} in
+	both|demo|check) ;;
+	*) echo "bare.sh: BARE_COMMANDS is neither demo nor check" >&2; exit 2 ;;
+esac
 
 echo "== debootstrap"
-make_system bookworm git
+use_system bare make_system bookworm git
 clone_there root/streamdedup
 
 failed=()
-case ${BARE_COMMANDS:-both} in
-	both|demo)
-		echo "== test/demo.sh"
-		start=$SECONDS
-		if in_root /root/streamdedup/test/demo.sh; then result=passed; else result=FAILED; failed+=(demo.sh); fi
-		echo "-- test/demo.sh: $result in $((SECONDS - start)) s"
-		;;
-esac
-case ${BARE_COMMANDS:-both} in
-	both|check)
-		echo "== test/check.sh $*"
-		start=$SECONDS
-		if in_root /root/streamdedup/test/check.sh "$@"; then result=passed; else result=FAILED; failed+=(check.sh); fi
-		echo "-- test/check.sh $*: $result in $((SECONDS - start)) s"
-		;;
-esac
+# try COMMAND...: runs a command of the folder test.
+try() {
+	local start=$SECONDS result=passed
+	echo "== test/$*"
+	in_root "/root/streamdedup/test/$1" "${@:2}" || { result=FAILED; failed+=("$1"); }
+	echo "-- test/$*: $result in $((SECONDS - start)) s"
+}
+
+[ "$BARE_COMMANDS" = check ] || try demo.sh
+[ "$BARE_COMMANDS" = demo ] || try check.sh "$@"
 [ ${#failed[@]} = 0 ] || echo "failed in a bare system: ${failed[*]}"
 [ ${#failed[@]} = 0 ]

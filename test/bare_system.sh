@@ -1,131 +1,116 @@
 # shellcheck shell=bash
 # A Debian system in a temporary folder, for the scripts that test there. They run as root and
-# source this file from the top folder of the checkout, after test/setup.sh and
-# "setup_packages bare".
+# source this file from the top folder of the checkout. If their first argument begins with "-", it
+# prints the comment at their top and ends them.
 #
 #   make_system SUITE [PACKAGE [EXTRA]]
 #                               makes the system $root by debootstrap (minbase): what Debian requires
 #                               and the package. apt also knows the suite EXTRA, such as experimental
-#   in_root COMMAND...          runs a command there. Its environment has PATH, HOME and, if they are
-#                               set, the variables of the list $inside_names
+#   in_root COMMAND...          runs a command there, not in a subshell, which a signal would not end.
+#                               Its environment has PATH, HOME and, if they are set, the variables of
+#                               the list $inside_names
 #   install_there PACKAGE...    installs packages there, without those that are only recommended.
 #                               A server's package makes no cluster
-#   delete_system               deletes the system before the end
 #   clone_there FOLDER          clones the checkout there: changes that are not committed are missing
+#   use_system NAME COMMAND...  deletes the system and makes another one by the command. If
+#                               SYSTEM_CACHE names a folder, the new system is kept there as NAME,
+#                               and the next run unpacks it instead of running the command
+#   delete_system               deletes the system before the end
+#   logged NAME COMMAND...      runs a command or a function. Its output is in the file $top/NAME.log,
+#                               and is shown only if the command fails
 #
-# With SYSTEM_CACHE, a folder, systems are kept there: keep_system NAME packs $root, and
-# kept_system NAME unpacks it, or returns false if there is none.
-#
-# A signal ends what runs. At the end everything is unmounted and deleted, also after an error.
+# A signal ends what runs. At the end everything is deleted, also after an error or a signal. Only
+# after SIGKILL the folder stays, but no process and no mount does: each command runs in a PID
+# namespace and a mount namespace of its own, which end with the command. test/bare_trap.sh tests
+# this.
+
+case ${1:-} in
+	-*) sed -n '2,/^$/s/^# \{0,1\}//p' "test/${0##*/}" >&2; exit 2 ;;
+esac
+[ "$(id -u)" = 0 ] || { echo "${0##*/}: only root can make a Debian system" >&2; exit 2; }
+. test/setup.sh
+setup_packages bare
 
 top=$(mktemp -d "${TMPDIR:-/tmp}/bare.XXXXXX")
 chmod 755 "$top"
 root=$top/root
-running=
+partial=
 inside_names=(http_proxy https_proxy no_proxy)
 
-# The mirror that this system's own apt uses. Nothing if there is none: debootstrap
-# knows one itself.
-mirror() {
-	{ cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true; } |
-		sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm .*/\2/p' | sed -n 1p
-}
-
-# Processes whose root folder is in our folder.
-inside() {
-	local dir
-	for dir in /proc/[0-9]*; do
-		case $(readlink "$dir/root" 2>/dev/null)/ in
-			"$top"/*) echo "${dir#/proc/}" ;;
-		esac
-	done
-}
-
-# end_running SIGNAL TENTHS: signals the group and waits until it is gone.
+# end_running SIGNAL TENTHS: signals the group of the command that runs, and waits until it is gone.
 end_running() {
-	local i
-	kill "-$1" -- "-$running" 2>/dev/null || return 0
-	# Not with $_ as the counter, which each command changes.
+	local i running
+	running=$(jobs -pr)
+	[ -n "$running" ] || return 0
+	# Also the process itself, in case it has not made its group yet.
+	kill "-$1" -- "-$running" "$running" 2>/dev/null || return 0
 	for ((i = 0; i < $2; i++)); do
 		kill -0 -- "-$running" 2>/dev/null || return 0
 		sleep 0.1
 	done
 }
 
-# Ends what runs in the system, and unmounts what is mounted there.
-leave_system() {
-	local pids mounted
-	pids=$(inside)
-	# shellcheck disable=SC2086  # one word a process
-	[ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
-	for mounted in dev/shm proc; do
-		for _ in 1 2 3 4 5; do
-			! grep -q " $root/$mounted " /proc/mounts || umount "$root/$mounted" 2>/dev/null || sleep 1
-		done
-	done
-}
-
-# Deletes the system, so that another can be made. Nothing is deleted through a mount that did
-# not go away.
+# Nothing is mounted there: see run.
 delete_system() {
-	leave_system
-	if grep -q " $root/" /proc/mounts; then
-		echo "${0##*/}: still mounted, not deleted: $root" >&2
-		return 1
-	fi
-	rm -rf "$root" "$top"/*.log
+	rm -rf --one-file-system "$root" "$top"/*.log
 }
 
 cleanup() {
 	local rc=$?
 	trap - EXIT
-	trap '' INT TERM HUP
-	if [ -n "$running" ]; then
-		# The scripts inside end what they started when they are told to end.
-		end_running TERM 900
-		end_running KILL 50
-	fi
-	if delete_system; then
-		rm -rf "$top"
-	else
-		[ "$rc" != 0 ] || rc=1
-	fi
+	trap '' INT TERM HUP PIPE
+	# The scripts inside end what they started when they are told to end.
+	end_running TERM 900
+	end_running KILL 50
+	rm -rf --one-file-system "$top" ${partial:+"$partial"} || [ "$rc" != 0 ] || rc=1
 	exit "$rc"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
+trap 'exit 141' PIPE
 
-# Runs a command in a process group of its own. A signal to this script ends the group.
-run() {
-	local rc=0
-	setsid "$@" < /dev/null &
-	running=$!
-	wait "$running" || rc=$?
-	running=
+# namespaced PROC COMMAND...: runs a command in a process group, a PID namespace and a mount
+# namespace of its own. /proc of that namespace is mounted at PROC. The kernel ends all processes
+# of the namespace when the command ends, and when this script is killed. A shell waits for the
+# command, because the first process of a PID namespace ignores most signals.
+namespaced() {
+	local proc=$1 rc=0
+	shift
+	# shellcheck disable=SC2016  # of the inner shell
+	setsid setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc="$proc" \
+		sh -c '"$@"; exit $?' sh "$@" < /dev/null &
+	wait $! || rc=$?
 	return "$rc"
 }
 
-# logged NAME COMMAND...: runs a command, or in_root. Its output is shown only if it fails.
+run() {
+	namespaced /proc "$@"
+}
+
 logged() {
-	local log=$top/$1.log command=(run)
+	local log=$top/$1.log command=()
 	shift
-	[ "$1" != in_root ] || command=()
+	[ "$(type -t "$1")" = function ] || command=(run)
 	"${command[@]}" "$@" > "$log" 2>&1 || { tail -n 50 "$log"; return 1; }
 }
 
 in_root() {
-	local name names=(env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root)
+	local name names=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root)
 	for name in "${inside_names[@]}"; do
 		[ -z "${!name:-}" ] || names+=("$name=${!name}")
 	done
-	run chroot "$root" "${names[@]}" "$@"
+	# shellcheck disable=SC2016  # of the inner shell
+	namespaced "$root/proc" sh -c 'mount -t tmpfs tmpfs "$0/dev/shm" && exec chroot "$0" "$@"' \
+		"$root" env -i "${names[@]}" "$@"
 }
 
-mount_system() {
-	mount -t proc proc "$root/proc"
-	mount -t tmpfs tmpfs "$root/dev/shm"
+# The mirror that this system's own apt uses. Nothing if there is none: debootstrap
+# knows one itself.
+mirror() {
+	{ cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null || true; } |
+		sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm .*/\2/p' | sed -n 1p
 }
 
 make_system() {
@@ -141,7 +126,6 @@ make_system() {
 	[ -z "$extra" ] || echo "deb ${mirror:-http://deb.debian.org/debian} $extra main" > "$root/etc/apt/sources.list.d/extra.list"
 	printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
 	chmod +x "$root/usr/sbin/policy-rc.d"
-	mount_system
 }
 
 install_there() {
@@ -156,19 +140,20 @@ clone_there() {
 	echo "commit $(git rev-parse --short HEAD)"
 }
 
-kept_system() {
-	local kept=${SYSTEM_CACHE:-}/$1.tar
-	if [ -z "${SYSTEM_CACHE:-}" ] || [ ! -f "$kept" ]; then return 1; fi
-	mkdir "$root"
-	tar --numeric-owner -C "$root" -xf "$kept"
-	mount_system
-}
-
-keep_system() {
-	[ -n "${SYSTEM_CACHE:-}" ] || return 0
+use_system() {
+	local kept=${SYSTEM_CACHE:+$SYSTEM_CACHE/$1.tar}
+	shift
+	delete_system
+	if [ -n "$kept" ] && [ -f "$kept" ]; then
+		mkdir "$root"
+		run tar --numeric-owner -C "$root" -xf "$kept"
+		return
+	fi
+	"$@" || return
+	[ -n "$kept" ] || return 0
 	mkdir -p "$SYSTEM_CACHE"
-	leave_system
-	tar --numeric-owner -C "$root" --exclude='./var/cache/apt/archives/*.deb' -cf "$SYSTEM_CACHE/$1.new" .
-	mv "$SYSTEM_CACHE/$1.new" "$SYSTEM_CACHE/$1.tar"
-	mount_system
+	partial=$kept.$$
+	run tar --numeric-owner -C "$root" --exclude='./var/cache/apt/archives/*.deb' -cf "$partial" . || return
+	mv "$partial" "$kept"
+	partial=
 }

@@ -1,68 +1,68 @@
 #!/bin/bash
-# Builds the Debian package in a bare Debian 12, installs the package in another one, and runs the
-# package's tests and the first statements of README there. By hand, as root, before a release.
+# Builds the Debian package and its source package in a bare Debian 12, checks them with lintian,
+# installs the package in another bare Debian 12, and runs the package's tests there: the first
+# statements of README, and the tests in SQL. By hand, as root, before a release.
 #
 # usage: test/deb.sh [FOLDER]
 #
-# The packages are copied to FOLDER, if it is given. Changes that are not committed are not built.
+# All packages are copied to FOLDER, if it is given. Changes that are not committed are not built.
 # SYSTEM_CACHE names a folder that keeps the systems, so that the next run is quicker.
 
 set -euo pipefail
+folder=${1:+$(realpath -- "$1")}
 cd "$(dirname "$0")/.."
-. test/setup.sh
-case ${1:-} in
-	-*) sed -n '2,/^$/s/^# \{0,1\}//p' test/deb.sh >&2; exit 2 ;;
-esac
-[ "$(id -u)" = 0 ] || { echo "deb.sh: only root can make a Debian system" >&2; exit 2; }
-setup_packages bare
 . test/bare_system.sh
 debs=$top/packages
 mkdir "$debs"
+[ -z "$folder" ] || mkdir -p "$folder"
 
-# system NAME PACKAGE...: a Debian 12 with these packages, in $root.
-system() {
-	delete_system
-	if kept_system "$1"; then
-		install_there "${@:2}"
-		return
-	fi
-	make_system bookworm
+# debian NAME PACKAGE...: a Debian 12 with these packages, also if the kept one does not have them.
+debian() {
+	use_system "$1" with_packages "${@:2}"
 	install_there "${@:2}"
-	keep_system "$1"
+}
+with_packages() { make_system bookworm && install_there "$@"; }
+
+# as USER COMMAND: runs a shell command as a user without rights, in the user's home folder.
+as() {
+	in_root setpriv --reuid="$1" --regid="$1" --init-groups env "HOME=/home/$1" LANG=C.UTF-8 sh -c "cd && $2"
 }
 
 echo '== build'
-system deb-build git build-essential debhelper fakeroot libxxhash-dev postgresql-all
-clone_there root/streamdedup
-# A user without rights builds it, as Debian's machines do. The tests in SQL run below, in the system
-# that has the package, so they need not run here.
+debian deb-build build-essential debhelper fakeroot libxxhash-dev lintian postgresql-all
+version=$(sed -n '1s/.*(\(.*\)-.*/\1/p' debian/changelog)
 in_root useradd --create-home builder
-in_root mv /root/streamdedup /home/builder/
-in_root chown -R builder: /home/builder
-logged build in_root setpriv --reuid=builder --regid=builder --init-groups env HOME=/home/builder DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" \
-	sh -c 'cd /home/builder/streamdedup && dpkg-buildpackage -b -us -uc'
-cp "$root"/home/builder/*.deb "$debs/"
-[ $# = 0 ] || cp "$debs"/*.deb "$1"
+git archive --prefix="streamdedup-$version/" HEAD -- . ':!debian' | gzip -9n > "$root/home/builder/streamdedup_$version.orig.tar.gz"
+git archive --prefix="streamdedup-$version/" HEAD -- debian > "$root/home/builder/debian.tar"
+echo "commit $(git rev-parse --short HEAD)"
+# The tests in SQL run below, in the system that has the package, so they need not run here.
+logged build as builder "tar -xf *.orig.tar.gz && tar -xf debian.tar && cd streamdedup-$version &&
+	DEB_BUILD_OPTIONS='nocheck parallel=$(nproc)' dpkg-buildpackage -us -uc"
+cp "$root"/home/builder/*_* "$debs/"
+[ -z "$folder" ] || cp "$debs"/* "$folder/"
 ls "$debs"
 
+echo '== lintian'
+# The maintainers have no address, and Debian's list of packages that somebody wants has no bug that
+# the upload closes.
+as builder 'lintian --display-info --fail-on error,warning \
+	--suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs *.changes'
+
 echo '== install'
-system deb-install postgresql-15
+debian deb-install postgresql-15
 mkdir "$root/packages"
 cp "$debs"/postgresql-15-streamdedup_*.deb "$root/packages/"
 in_root sh -c 'dpkg --info /packages/*.deb | sed -n "/Depends/p"'
 logged install in_root sh -c 'apt-get install -y --no-install-recommends /packages/*.deb'
+
+# As autopkgtest does it: in a copy of the source package, with the packages of debian/tests/control.
 in_root useradd --create-home tester
-
-# as_tester COMMAND: in a copy of the source, as autopkgtest does it.
-git clone -q --no-hardlinks . "$root/home/tester/streamdedup"
+tar -xf "$debs/streamdedup_$version.orig.tar.gz" -C "$root/home/tester"
+tar -xf "$debs"/streamdedup_*.debian.tar.xz -C "$root/home/tester/streamdedup-$version"
 in_root chown -R tester: /home/tester
-as_tester() {
-	in_root setpriv --reuid=tester --regid=tester --init-groups env HOME=/home/tester LANG=C.UTF-8 sh -c "cd ~/streamdedup && $1"
-}
-
 echo '== test: readme'
-logged readme as_tester debian/tests/readme
+logged readme as tester "cd streamdedup-$version && debian/tests/readme"
 echo '== test: installcheck'
 install_there make postgresql-server-dev-15
-logged installcheck as_tester debian/tests/installcheck
+logged installcheck as tester "cd streamdedup-$version && debian/tests/installcheck"
 grep -E 'All [0-9]+ tests passed' "$top/installcheck.log"

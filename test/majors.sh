@@ -20,21 +20,13 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. test/setup.sh
-
-majors=(13 15 17 18 19)
-case ${1:-} in
-	-*) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
-	'') set -- "${majors[@]}" ;;
-esac
-for major; do
-	[[ " ${majors[*]} " = *" $major "* ]] || { echo "majors.sh: no such server: \"$major\" (${majors[*]})" >&2; exit 2; }
-done
-[ "$(id -u)" = 0 ] || { echo "majors.sh: only root can make a Debian system" >&2; exit 2; }
-setup_packages bare
-
-SYSTEM_CACHE=${MAJORS_CACHE:-}
 . test/bare_system.sh
+
+[ $# != 0 ] || set -- 13 15 17 18 19
+for major; do
+	[[ " 13 15 17 18 19 " = *" $major "* ]] || { echo "majors.sh: no such server: \"$major\" (13 15 17 18 19)" >&2; exit 2; }
+done
+SYSTEM_CACHE=${MAJORS_CACHE:-}
 read -r -a tests <<< "${MAJORS_TESTS:-}"
 [ -z "${MAJORS_LOGS:-}" ] || mkdir -p "$MAJORS_LOGS"
 
@@ -65,14 +57,11 @@ failures() {
 }
 
 test_major() {
-	local major=$1 config=/usr/lib/postgresql/$1/bin/pg_config rc=0 ccache
-	if ! kept_system "$major"; then
-		make_server "$major" || return
-		keep_system "$major"
-	fi
+	local major=$1 config=/usr/lib/postgresql/$1/bin/pg_config rc=0 ccache=''
+	use_system "$major" make_server "$major" || return
 	clone_there root/streamdedup || return
 	in_root sh -c "g++ --version | head -n 1; $config --version"
-	ccache=$(in_root sh -c 'command -v ccache || true')
+	[ ! -x "$root/usr/bin/ccache" ] || ccache=/usr/bin/ccache
 	[ ! -d "$SYSTEM_CACHE/ccache-$major" ] || cp -a "$SYSTEM_CACHE/ccache-$major" "$root/root/.cache"
 	logged build in_root make -k -C /root/streamdedup -j"$(nproc)" PG_CONFIG="$config" CXX="$ccache g++ -Werror" > /dev/null ||
 		{ grep -E ': (fatal )?error: |: warning: |\*\*\*' "$top/build.log" | head -n 40; return 1; }
@@ -102,7 +91,7 @@ for major; do
 	for log in build tests; do
 		[ -z "${MAJORS_LOGS:-}" ] || [ ! -f "$top/$log.log" ] || cp "$top/$log.log" "$MAJORS_LOGS/$major-$log.log"
 	done
-	delete_system || exit
+	delete_system
 done
 [ ${#failed[@]} = 0 ] || echo "failed: ${failed[*]}"
 [ ${#failed[@]} = 0 ]
