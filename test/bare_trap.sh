@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 tmp=$top/trap
 mkdir "$tmp" "$tmp/bin" "$tmp/cache"
-export READY=$tmp/ready
+ready_file=$tmp/ready
 
 # Mounts /proc, as debootstrap does. It waits if the victim is to be ended at that point.
 cat > "$tmp/bin/debootstrap" <<'SH'
@@ -44,7 +44,7 @@ set -euo pipefail
 use_system victim make_system bookworm
 case $STAGE in
 	command) in_root sh -c 'sleep 1000 & echo > /ready; sleep 1000' ;;
-	handler) in_root sh -c 'trap "echo ended > /ended; exit 7" TERM; sleep 1000 & echo > /ready; wait' ;;
+	handler) in_root sh -c 'trap "echo ended; exit 7" TERM; sleep 1000 & echo > /ready; wait' ;;
 	itself) touch "$READY"; for ((;;)); do sleep 0.1; done ;;
 esac
 SH
@@ -52,13 +52,8 @@ SH
 # Processes of the victim: their root or working folder is in its folder, or their environment has
 # its mark.
 remain() {
-	local dir
-	for dir in /proc/[0-9]*; do
-		case "$(readlink "$dir/root" "$dir/cwd" 2>/dev/null)" in
-			*"$tmp/systems"*) echo "${dir#/proc/}" ;;
-			*) ! grep -qsz "^READY=$READY\$" "$dir/environ" || [ "${dir#/proc/}" = $$ ] || echo "${dir#/proc/}" ;;
-		esac
-	done
+	find /proc -mindepth 2 -maxdepth 2 \( -name root -o -name cwd \) -lname "*$tmp/systems*" -printf '%P ' 2>/dev/null || true
+	grep -lsz "^READY=$ready_file\$" /proc/[0-9]*/environ || true
 }
 
 # Mounts in the victim's folder, in the namespace of any process.
@@ -70,14 +65,14 @@ failed=0
 # try STAGE SIGNAL STATUS [group]: ends a victim at that stage by that signal.
 try() {
 	local stage=$1 signal=$2 status=$3 to=${4:-script} victim rc=0 wrong='' ready=''
-	rm -rf "$tmp/systems" "$READY"
+	rm -rf "$tmp/systems" "$ready_file"
 	mkdir "$tmp/systems"
 	# A command in the background ignores SIGINT.
-	STAGE=$stage CACHE=$tmp/cache TMPDIR=$tmp/systems PATH=$tmp/bin:$PATH \
+	READY=$ready_file STAGE=$stage CACHE=$tmp/cache TMPDIR=$tmp/systems PATH=$tmp/bin:$PATH \
 		setsid env --default-signal bash "$tmp/victim.sh" > "$tmp/log" 2>&1 < /dev/null &
 	victim=$!
 	for _ in {1..200}; do
-		ready=$(ls "$READY" "$tmp"/systems/*/root/ready 2>/dev/null || true)
+		ready=$(ls "$ready_file" "$tmp"/systems/*/root/ready 2>/dev/null || true)
 		[ -z "$ready" ] || break
 		sleep 0.1
 	done
@@ -88,13 +83,14 @@ try() {
 	[ "$rc" = "$status" ] || wrong+="exit status $rc, not $status; "
 	# Nobody waits for what SIGKILL leaves to the kernel.
 	if [ "$signal" = KILL ]; then
-		for _ in {1..50}; do
+		for _ in {1..10}; do
 			[ -n "$(remain)" ] || break
-			sleep 0.1
+			sleep 0.5
 		done
 	elif [ -n "$(ls -A "$tmp/systems")" ]; then
 		wrong+="the folder is there; "
 	fi
+	[ "$stage" != handler ] || [ "$signal" = KILL ] || grep -qx ended "$tmp/log" || wrong+="not told to end; "
 	[ -z "$(remain)" ] || wrong+="processes: $(remain | xargs); "
 	[ -z "$(mounts)" ] || wrong+="mounts: $(mounts); "
 	[ "$signal" = KILL ] || [ -z "$(ls -A "$tmp/cache")" ] || wrong+="in the cache: $(ls "$tmp/cache"); "

@@ -28,15 +28,21 @@ as() {
 	in_root setpriv --reuid="$1" --regid="$1" --init-groups env "HOME=/home/$1" LANG=C.UTF-8 sh -c "cd && $2"
 }
 
+version=$(sed -n '1s/.*(\(.*\)-.*/\1/p' debian/changelog)
+# user_with_source USER: a user without rights, with the source in the home folder.
+user_with_source() {
+	in_root useradd --create-home "$1"
+	git archive --prefix="streamdedup-$version/" HEAD | tar -xf - -C "$root/home/$1"
+	in_root chown -R "$1:" "/home/$1"
+}
+
 echo '== build'
 debian deb-build build-essential debhelper fakeroot libxxhash-dev lintian postgresql-all
-version=$(sed -n '1s/.*(\(.*\)-.*/\1/p' debian/changelog)
-in_root useradd --create-home builder
+user_with_source builder
 git archive --prefix="streamdedup-$version/" HEAD -- . ':!debian' | gzip -9n > "$root/home/builder/streamdedup_$version.orig.tar.gz"
-git archive --prefix="streamdedup-$version/" HEAD -- debian > "$root/home/builder/debian.tar"
 echo "commit $(git rev-parse --short HEAD)"
 # The tests in SQL run below, in the system that has the package, so they need not run here.
-logged build as builder "tar -xf *.orig.tar.gz && tar -xf debian.tar && cd streamdedup-$version &&
+logged build as builder "cd streamdedup-$version &&
 	DEB_BUILD_OPTIONS='nocheck parallel=$(nproc)' dpkg-buildpackage -us -uc"
 cp "$root"/home/builder/*_* "$debs/"
 [ -z "$folder" ] || cp "$debs"/* "$folder/"
@@ -55,11 +61,8 @@ cp "$debs"/postgresql-15-streamdedup_*.deb "$root/packages/"
 in_root sh -c 'dpkg --info /packages/*.deb | sed -n "/Depends/p"'
 logged install in_root sh -c 'apt-get install -y --no-install-recommends /packages/*.deb'
 
-# As autopkgtest does it: in a copy of the source package, with the packages of debian/tests/control.
-in_root useradd --create-home tester
-tar -xf "$debs/streamdedup_$version.orig.tar.gz" -C "$root/home/tester"
-tar -xf "$debs"/streamdedup_*.debian.tar.xz -C "$root/home/tester/streamdedup-$version"
-in_root chown -R tester: /home/tester
+# As autopkgtest does it: in the source, with the packages of debian/tests/control.
+user_with_source tester
 echo '== test: readme'
 logged readme as tester "cd streamdedup-$version && debian/tests/readme"
 echo '== test: installcheck'

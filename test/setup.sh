@@ -55,7 +55,7 @@ setup_list() {
 	# dist.sh unpacks the source archive and reads META.json.
 	local dist="git unzip python3"
 
-	# bare.sh makes a Debian system and copies the checkout into that system with git.
+	# bare_system.sh makes a Debian system and copies the checkout into that system with git.
 	local bare="debootstrap git"
 
 	# A server that is not Debian's brings its own headers and extensions.
