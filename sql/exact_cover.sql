@@ -175,7 +175,7 @@ ROLLBACK;
 RESET client_min_messages;
 -- the filter alone
 TRUNCATE f;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 TRUNCATE f;
 SELECT covers('f');
@@ -187,7 +187,7 @@ BEGIN;
 LOCK TABLE t;
 TRUNCATE f;
 ROLLBACK;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 BEGIN;
 LOCK TABLE t;
@@ -206,17 +206,17 @@ INSERT INTO t VALUES (1);
 TRUNCATE f, t;
 SELECT covers('f'), dedup_seen('f', 1);
 INSERT INTO t VALUES (1);
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 TRUNCATE t, f;
 SELECT covers('f'), dedup_seen('f', 1);
 INSERT INTO t VALUES (1);
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 TRUNCATE f, t;
 SELECT covers('f'), dedup_seen('f', 1);
 INSERT INTO t VALUES (1);
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 BEGIN;
 TRUNCATE f, t;
@@ -241,7 +241,7 @@ TRUNCATE f, t;
 ROLLBACK;
 SELECT covers('f'), dedup_seen('f', 3);
 -- what says so in a savepoint says so again behind it
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 BEGIN;
 TRUNCATE f, t;
@@ -254,7 +254,7 @@ COMMIT;
 SELECT covers('f'), dedup_seen('f', 5);
 
 -- also what is found out only then, since the session has just loaded the library
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 BEGIN;
 TRUNCATE t, f;
@@ -268,7 +268,7 @@ ROLLBACK;
 SELECT covers('f'), dedup_seen('f', 5);
 
 -- without the guard it is a filter as any
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 BEGIN;
 TRUNCATE t, f;
@@ -294,7 +294,7 @@ TRUNCATE f;
 SELECT covers('f');
 COMMIT;
 SELECT covers('f');
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 SET client_min_messages = error;
 BEGIN;
@@ -340,7 +340,7 @@ TRUNCATE p1, p21, g;
 TRUNCATE g, parts;
 SELECT covers('g'), dedup_seen('g', 1);
 INSERT INTO parts VALUES (1, 1), (2, 2);
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 TRUNCATE g;
 TRUNCATE p1, g;
@@ -364,7 +364,7 @@ CREATE INDEX ON u (k);
 SELECT dedup_create('fu', dedup_filter(1000, 0.01, 42), unlogged => true);
 SELECT dedup_guard('u', 'fu', '{k}', exact => true);
 SELECT covers('fu');
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = exact_cover, public;
 ALTER TABLE u SET LOGGED;
 ALTER TABLE fu SET LOGGED;

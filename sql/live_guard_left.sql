@@ -43,9 +43,9 @@ SELECT k, v FROM m WHERE v = 'chain' ORDER BY k;
 
 -- in a session that has not loaded the library; a prepared statement, EXPLAIN
 
-\c -
+\set QUIET on \c - \set QUIET off
 WITH d AS (DELETE FROM live_guard_left.t WHERE k = 14) INSERT INTO live_guard_left.t VALUES (14, 'again'), (14, 'dup');
-\c -
+\set QUIET on \c - \set QUIET off
 WITH d AS (DELETE FROM live_guard_left.m WHERE k = 102) INSERT INTO live_guard_left.m VALUES (102, 2, 'again'), (103, 2, 'dup');
 SET search_path = live_guard_left, public;
 PREPARE p AS WITH d AS (DELETE FROM t WHERE k = $1) INSERT INTO t VALUES ($1, 'prepared');
@@ -236,7 +236,7 @@ ALTER TABLE live_guard_left_2.long1 ALTER k SET STORAGE EXTERNAL;
 SELECT dedup_guard('long', 'f', '{k}') \gset
 INSERT INTO long SELECT repeat('x', 5000) || i, 1 FROM generate_series(1, 3) i;
 \set QUIET off
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 \set QUIET on
 SET client_min_messages = error;
@@ -247,7 +247,7 @@ CREATE TABLE long1 PARTITION OF long FOR VALUES IN (1);
 INSERT INTO long SELECT repeat('x', 5000) || i, 1 FROM generate_series(1, 4) i, generate_series(1, 2);
 COMMIT;
 SELECT count(*), count(DISTINCT k) FROM long;
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 \set QUIET on
 SET client_min_messages = error;

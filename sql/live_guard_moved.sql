@@ -40,33 +40,33 @@ END $$;
 
 -- in a session that has not loaded the library: each statement is the first of its session
 
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 UPDATE n SET part = 1 WHERE k = 1 AND part = 2;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 UPDATE n SET part = 1 WHERE k = 1 AND part = 3 RETURNING *;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 WITH u AS (UPDATE n SET part = 1 WHERE k = 2 AND part = 2 RETURNING *) SELECT * FROM u;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 WITH l AS (INSERT INTO n VALUES (3, 1, 'dup') RETURNING *) UPDATE n SET part = 1 WHERE k = 3 AND part = 2;
-\c -
+\set QUIET on \c - \set QUIET off
 SELECT live_guard_moved.move(4);
-\c -
+\set QUIET on \c - \set QUIET off
 CALL live_guard_moved.move_all();
-\c -
+\set QUIET on \c - \set QUIET off
 DO $$ BEGIN UPDATE live_guard_moved.n SET part = 1 WHERE k = 1 AND part = 2; END $$;
-\c -
+\set QUIET on \c - \set QUIET off
 PREPARE p AS UPDATE live_guard_moved.n SET part = 1 WHERE k = 1 AND part = 2;
 EXECUTE p;
-\c -
+\set QUIET on \c - \set QUIET off
 EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) UPDATE live_guard_moved.n SET part = 1 WHERE k = 1 AND part = 2;
-\c -
+\set QUIET on \c - \set QUIET off
 SET track_counts = off;
 UPDATE live_guard_moved.n SET part = 1 WHERE k = 1 AND part = 2;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 \if :has_merge
 \set merge 'MERGE INTO n USING (VALUES (5), (6)) s (k) ON n.k = s.k AND n.part = 2 WHEN MATCHED THEN UPDATE SET part = 1'
@@ -78,15 +78,15 @@ SET search_path = live_guard_moved, public;
 
 -- what is no move is left out, and counted, as ever: the first statement of a session, and any other
 
-\c -
+\set QUIET on \c - \set QUIET off
 INSERT INTO live_guard_moved.n VALUES (1, 1, 'dup');
-\c -
+\set QUIET on \c - \set QUIET off
 SELECT live_guard_moved.put(1);
-\c -
+\set QUIET on \c - \set QUIET off
 COPY live_guard_moved.n FROM STDIN;
 1	1	dup
 \.
-\c -
+\set QUIET on \c - \set QUIET off
 DO $$ BEGIN INSERT INTO live_guard_moved.n VALUES (1, 1, 'dup'), (2, 1, 'dup'); END $$;
 SET search_path = live_guard_moved, public;
 INSERT INTO n VALUES (1, 1, 'dup');
@@ -171,7 +171,7 @@ SELECT count(*) = :before AS all_kept FROM n;
 
 -- a plain INSERT moves nothing, in the first statement of a session after a DELETE either
 
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 DELETE FROM live_guard_moved.n WHERE k = 13 AND part = 2;
 INSERT INTO live_guard_moved.n VALUES (14, 1, 'dup');
@@ -211,7 +211,7 @@ ALTER TABLE n2 DISABLE TRIGGER USER;
 UPDATE n SET part = 1 WHERE k = 1;
 WITH l AS (SELECT 1) UPDATE n SET part = 1 FROM l WHERE k = 1;
 WITH l AS (INSERT INTO n VALUES (10, 1, 'in') RETURNING k) UPDATE n SET part = 1 FROM l WHERE n.k = 1;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 UPDATE n SET part = 1 WHERE k = 1;
 UPDATE n SET part = 2 WHERE k = 3;
@@ -265,7 +265,7 @@ INSERT INTO p SELECT i, i FROM generate_series(1, 10) i;
 \set QUIET off
 INSERT INTO c SELECT * FROM ONLY p;
 INSERT INTO cc SELECT * FROM ONLY p;
-\c -
+\set QUIET on \c - \set QUIET off
 SET search_path = live_guard_moved, public;
 COPY c FROM STDIN;
 1	1

@@ -132,12 +132,12 @@ SELECT count(*), count(DISTINCT k) FROM m;
 
 -- in a session that has not loaded the library: one partition, and the whole table
 
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 TRUNCATE live_guard_truncate.m2;
 INSERT INTO live_guard_truncate.m VALUES (1, 2, 'again'), (1, 2, 'dup'), (2, 2, 'dup'), (3, 1, 'again');
 COMMIT;
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 TRUNCATE live_guard_truncate.m;
 SAVEPOINT s;
@@ -205,11 +205,11 @@ TRUNCATE f;
 
 -- in a session that has not loaded the library such a lock puts the warning off until the commit
 
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 INSERT INTO live_guard_truncate.t VALUES (6, 'new');
 COMMIT;
-\c -
+\set QUIET on \c - \set QUIET off
 BEGIN;
 LOCK TABLE live_guard_truncate.f;
 TRUNCATE live_guard_truncate.t;

@@ -10,7 +10,7 @@ FROM unnest(ARRAY['1', 'a', 't', '{}', '{1}', '{a}', '(1,1)', '(1,1),(2,2)', '<(
 	'08:00:2b:01:02:03', '550e8400-e29b-41d4-a716-446655440000', 'empty', '[1,2)', '$.a', '(0,1)',
 	'<a/>', '{"a":1}', '0/16B3748', '10:20:10,14', 'pg_catalog', 'english', 'int4', '+(int4,int4)',
 	'abs(int4)', 'pg_class', '"C"',
-	'simple', '', '0', '01', '(1)', '()', 'YES', 'postgres=r/postgres']) WITH ORDINALITY l(v, n);
+	'simple', '', '0', '01', '(1)', '()', 'YES', current_user || '=r/' || current_user]) WITH ORDINALITY l(v, n);
 
 -- what comes of each function for a value of a type; the SQLSTATE, if it is an error
 CREATE FUNCTION pg_temp.tried(query text) RETURNS text LANGUAGE plpgsql AS $$

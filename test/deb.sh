@@ -5,7 +5,7 @@
 #
 # usage: test/deb.sh [FOLDER]
 #
-# All packages are copied to FOLDER, if it is given. Changes that are not committed are not built.
+# All packages and the log of the tests are copied to FOLDER, if it is given. Changes that are not committed are not built.
 # SYSTEM_CACHE names a folder that keeps the systems, so that the next run is quicker.
 
 set -euo pipefail
@@ -67,5 +67,8 @@ echo '== test: readme'
 logged readme as tester "cd streamdedup-$version && debian/tests/readme"
 echo '== test: installcheck'
 install_there make postgresql-server-dev-15
-logged installcheck as tester "cd streamdedup-$version && debian/tests/installcheck"
-grep -E 'All [0-9]+ tests passed' "$top/installcheck.log"
+rc=0
+logged installcheck as tester "cd streamdedup-$version && debian/tests/installcheck" || rc=$?
+[ -z "$folder" ] || cp "$top/installcheck.log" "$folder/"
+grep -E '^(not ok|test .* FAILED)|All [0-9]+ tests passed' "$top/installcheck.log"
+exit "$rc"
