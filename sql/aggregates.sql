@@ -249,11 +249,19 @@ SELECT dedup_agg_combine(dedup_filter(10), dedup_filter(10));
 SELECT dedup_agg_hashes_trans(dedup_filter(10), 1);
 SELECT dedup_agg_hashes_trans(dedup_filter(10), dedup_filter(10), 1);
 SELECT approx_count_distinct_hashes_trans(dedup_filter(10), 1);
--- NULL is no internal either
-\set VERBOSITY terse
-SELECT dedup_agg_internal_trans(NULL, 1);
-SELECT dedup_agg_deserial(dedup_filter(10)::bytea, NULL);
-\set VERBOSITY default
+-- NULL is no internal either; servers have other errors for it
+DO $$
+DECLARE
+	call text;
+BEGIN
+	FOREACH call IN ARRAY '{"dedup_agg_internal_trans(NULL, 1)","dedup_agg_deserial(dedup_filter(10)::bytea, NULL)"}'::text[] LOOP
+		BEGIN
+			EXECUTE 'SELECT ' || call;
+			RAISE INFO '%: no error', call;
+		EXCEPTION WHEN undefined_function OR feature_not_supported THEN RAISE INFO '%: an error', call;
+		END;
+	END LOOP;
+END $$;
 
 -- aggregates over hashes are those over the keys; dedup_hash() is the hash for a filter's seed
 -- and hash function, NULL if a column is
