@@ -30,18 +30,19 @@ as() {
 }
 
 version=$(sed -n '1s/.*(\(.*\)-.*/\1/p' debian/changelog)
+commit=$(git rev-parse HEAD)
+echo "commit $commit"
 # user_with_source USER: a user without rights, with the source in the home folder.
 user_with_source() {
 	in_root useradd --create-home "$1"
-	git archive --prefix="streamdedup-$version/" HEAD | tar -xf - -C "$root/home/$1"
+	git archive --prefix="streamdedup-$version/" "$commit" | tar -xf - -C "$root/home/$1"
 	in_root chown -R "$1:" "/home/$1"
 }
 
 echo '== build'
 debian deb-build build-essential debhelper fakeroot libxxhash-dev lintian postgresql-all
 user_with_source builder
-git archive --prefix="streamdedup-$version/" HEAD -- . ':!debian' | gzip -9n > "$root/home/builder/streamdedup_$version.orig.tar.gz"
-echo "commit $(git rev-parse --short HEAD)"
+git archive --prefix="streamdedup-$version/" "$commit" -- . ':!debian' | gzip -9n > "$root/home/builder/streamdedup_$version.orig.tar.gz"
 # The tests in SQL run below, in the system that has the package. Here one of them shows that
 # debian/rules can run them.
 logged build as builder "cd streamdedup-$version &&
