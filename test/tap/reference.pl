@@ -24,8 +24,11 @@ my $node = start_node('main');
 
 sub rows { return map { [ split /\t/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', "\\pset fieldsep '\\t'\n$_[0]") }
 
+# From 17 on the types that the server makes for others are members, too: arrays and rows.
 my $members = q{pg_depend WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass
-	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'streamdedup')};
+	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'streamdedup')
+	AND (classid <> 'pg_type'::regclass
+		OR objid NOT IN (SELECT typarray FROM pg_type UNION ALL SELECT reltype FROM pg_class WHERE relkind <> 'c'))};
 
 # Types by the names that the pages use, and arguments without quotes and casts.
 sub plain_types
