@@ -170,6 +170,12 @@ ok(!right($shows, " a \n---\n 2\n(1 row)\n\n"), 'another value is wrong');
 ok(!right($shows, ''), 'no output is wrong');
 ok(!right($shows, " a \n---\n 1\n(1 row)\n\nERROR:  b\n"), 'an error after it is wrong');
 
+my $plan = "'''sql\nSELECT 1;\n'''\n'''text\n      QUERY PLAN\n----------------------\n A (actual rows=1 loops=1)\n'''\n";
+my $heading = "  QUERY PLAN \n------------\n";
+ok(right($plan, "$heading A (actual rows=1 loops=1)\n\n"), 'the place of the heading of a plan does not matter');
+ok(right($plan, "$heading A (actual rows=1.00 loops=1)\n\n"), 'a number of rows may have .00');
+ok(!right($plan, "$heading A (actual rows=$_ loops=1)\n\n"), "$_ rows are wrong") foreach qw(1.50 2 2.00);
+
 my $plain = "'''sql\nSELECT 1;\n'''\n";
 ok(right($plain, " a \n---\n 1\n(1 row)\n\n"), 'a block without a result may print rows');
 ok(right($plain, "psql:<stdin>:1: NOTICE:  a\n"), 'a block without a result may print a NOTICE');
