@@ -58,9 +58,9 @@ make_server() {
 		dpkg -x postgresql-server-dev-*.deb / && rm postgresql-server-dev-*.deb"
 }
 
-# What failed, of the log of "make installcheck". pg_regress of 15 and before has other words.
+# What failed or was skipped, of the log of "make installcheck". pg_regress of 15 and before has other words.
 failures() {
-	grep -E 'tests passed|tests failed|^# .* of .* (passed|failed)|FAILED|^not ok|^ok .*# SKIP|Failed test|^Result:|^Files=|Dubious|crashed|Error [0-9]' \
+	grep -E 'tests passed|tests failed|^# .* of .* (passed|failed)|FAILED|^not ok|^ok .*# SKIP|skipped: |Failed test|^Result:|^Files=|Dubious|crashed|Error [0-9]' \
 		"$1" || true
 }
 
