@@ -64,9 +64,9 @@ make_isolation_tester() {
 		rm -r /tmp/source'
 }
 
-# What failed, of the log of "make installcheck". pg_regress of 15 and before has other words.
+# What failed or was skipped, of the log of "make installcheck". pg_regress of 15 and before has other words.
 failures() {
-	grep -E 'tests passed|tests failed|^# .* of .* (passed|failed)|FAILED|^not ok|^ok .*# SKIP|Failed test|^Result:|^Files=|Dubious|crashed|Error [0-9]' \
+	grep -E 'tests passed|tests failed|^# .* of .* (passed|failed)|FAILED|^not ok|^ok .*# SKIP|skipped: |Failed test|^Result:|^Files=|Dubious|crashed|Error [0-9]' \
 		"$1" || true
 }
 

@@ -17,6 +17,7 @@
 #   order    the same rows in another order: below it stands the statement instead of a
 #            hunk, and it need not be seen, since the order of a parallel plan varies
 #   context  another CONTEXT of an error in PL/pgSQL
+#   count    an estimated count(DISTINCT)
 #
 # Exits with 1, and shows the hunks, if one is not listed, not explained, or gone.
 
@@ -27,7 +28,7 @@ use File::Temp ();
 my $write = @ARGV && $ARGV[0] eq '--write' ? shift @ARGV : '';
 @ARGV == 5 or die "usage: server_regress.pl [--write] VARIANT BASE RESULTS SCHEDULE LISTS\n";
 my ($variant, $base, $results, $schedule, $lists) = @ARGV;
-my $head = qr/^# ([a-z ]+): (?:(plan|row|order|context): \S|(TODO))/;
+my $head = qr/^# ([a-z ]+): (?:(plan|row|order|context|count): \S|(TODO))/;
 
 sub lines_of
 {
@@ -141,7 +142,7 @@ sub listed
 }
 
 my ($found, $wrong) = (0, 0);
-my %kinds = (plan => 0, row => 0, order => 0, context => 0);
+my %kinds = (plan => 0, row => 0, order => 0, context => 0, count => 0);
 for my $test (sort keys %tests)
 {
 	for my $path ("$base/$test.out", "$results/$test.out")
@@ -216,6 +217,6 @@ if ($write)
 	print "$variant: $found differences written\n";
 	exit 0;
 }
-printf "%s: %d tests, %d differences: %d in plans, %d in the choice of rows, %d in their order, %d in the context of errors, %s\n",
-	$variant, scalar(keys %tests), $found, @kinds{qw(plan row order context)}, $wrong ? "$wrong WRONG" : 'all as listed';
+printf "%s: %d tests, %d differences: %d in plans, %d in the choice of rows, %d in their order, %d in the context of errors, %d in counts, %s\n",
+	$variant, scalar(keys %tests), $found, @kinds{qw(plan row order context count)}, $wrong ? "$wrong WRONG" : 'all as listed';
 exit($wrong ? 1 : 0);

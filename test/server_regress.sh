@@ -2,8 +2,8 @@
 # The server's own regression suite, once as it is and then with the library preloaded and
 # streamdedup.approximate_distinct on. Every difference in the output has to be one of
 # those listed and explained in test/server_regress/MAJOR/TEST.diff: a plan's shape, another
-# of several right answers, or the context of an error. Anything else fails, as does a listed
-# difference that is gone.
+# of several right answers, the context of an error, or an estimated count. Anything else fails,
+# as does a listed difference that is gone.
 #
 # usage: test/server_regress.sh [--write] [--keep DIR] [VARIANT]...
 #

@@ -51,6 +51,35 @@ ReadDeleteTrigger(HeapTuple tuple, TupleDesc desc, GuardClause *clause)
 	return !isnull && ReadGuardClause(TextDatumGetCString(qual), clause);
 }
 
+/* Returns the triggers that depend on a relation, in the order in which they were made. */
+static List *
+TriggersNaming(Oid relid)
+{
+	Relation depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple tuple;
+	List *found = NIL;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->classid == TriggerRelationId)
+			found = lappend_oid(found, form->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	/* The catalog's order changes when its dead rows are removed. Errors name the first tables. */
+	list_sort(found, list_oid_cmp);
+	return found;
+}
+
 /*
  * Runs visit(row of pg_trigger, its descriptor) over the triggers that depend on a relation, until
  * it returns true.
@@ -59,38 +88,29 @@ template <typename Visit>
 static void
 VisitTriggersNaming(Oid relid, Visit visit)
 {
-	Relation depend = table_open(DependRelationId, AccessShareLock);
+	List *naming = TriggersNaming(relid);
 	Relation triggers = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyData key[2];
-	SysScanDesc scan;
-	HeapTuple tuple;
+	ListCell *cell;
 	bool done = false;
 
-	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationRelationId));
-	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
-	while (!done && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(cell, naming)
 	{
-		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 		ScanKeyData by_oid;
-		SysScanDesc trigger_scan;
-		HeapTuple trigger_tuple;
+		SysScanDesc scan;
+		HeapTuple tuple;
 
-		if (form->classid != TriggerRelationId)
-			continue;
 		ScanKeyInit(&by_oid, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
-					ObjectIdGetDatum(form->objid));
-		trigger_scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &by_oid);
-		trigger_tuple = systable_getnext(trigger_scan);
-		if (HeapTupleIsValid(trigger_tuple))
-			done = visit(trigger_tuple, RelationGetDescr(triggers));
-		systable_endscan(trigger_scan);
+					ObjectIdGetDatum(lfirst_oid(cell)));
+		scan = systable_beginscan(triggers, TriggerOidIndexId, true, NULL, 1, &by_oid);
+		tuple = systable_getnext(scan);
+		if (HeapTupleIsValid(tuple))
+			done = visit(tuple, RelationGetDescr(triggers));
+		systable_endscan(scan);
+		if (done)
+			break;
 	}
-	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
-	table_close(depend, AccessShareLock);
+	list_free(naming);
 }
 
 /*
