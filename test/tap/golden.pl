@@ -64,6 +64,15 @@ foreach my $version (@versions)
 
 	# ---- files
 
+	# Like all files of the server, they are for processors with the byte order of the one that
+	# wrote them. The file pg_control has its version, below 65536, at byte 8.
+	if ($node->safe_psql('postgres', q{SELECT get_byte(pg_read_binary_file('global/pg_control', 8, 1), 0)}) == 0)
+	{
+		$node->safe_psql('postgres', qq{DROP DATABASE "pages $version"});
+		note("$version: its files are little-endian, this server is not");
+		next;
+	}
+
 	# The same objects, with files in place of what the dump has in them.
 	run_file("pages $version", '-f', "$folder/dump.sql");
 	my $filters = $node->safe_psql("pages $version", q{

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "reference.hpp"
@@ -43,7 +44,11 @@ Flaw CheckOf(const Bytes& image) {
 // the value can be found wrong.
 template <typename T>
 Bytes With(Bytes image, size_t at, T value) {
-  std::memcpy(image.data() + at, &value, sizeof value);
+  if constexpr (std::is_same_v<T, double>) {
+    StoreDouble(image.data() + at, value);
+  } else {
+    StoreLittle(image.data() + at, value);
+  }
   Seal(image.data(), image.size());
   return image;
 }

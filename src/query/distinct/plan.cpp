@@ -236,8 +236,8 @@ AddDistinctPaths(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *output_re
 }
 
 /*
- * Before 15 the server has no parallel DISTINCT. On 32-bit systems its shared areas have at most
- * 128 MB in one piece.
+ * Before 15 the server has no parallel DISTINCT. A server that was compiled with
+ * USE_SMALL_DSA_POINTER has shared areas of at most 128 MB in one piece.
  */
 #if HAS_PARALLEL_DISTINCT && SIZEOF_DSA_POINTER == 8
 #define HAS_PARTIAL_PATHS 1
