@@ -22,9 +22,11 @@ REGRESS_OPTS = --load-extension=streamdedup
 override with_llvm = no
 
 # -MMD -MP: each object says which of our headers it was made from, read below.
+# -ffp-contract=off: a processor that multiplies and adds in one step would round otherwise, and
+# could compute another size for a filter.
 # -Wno-register: the headers of servers up to 15 use that keyword.
 # -Wno-unused-parameter, -Wno-missing-field-initializers: server headers again.
-PG_CXXFLAGS = -MMD -MP -std=c++20 -fno-exceptions -fno-rtti -fvisibility=hidden \
+PG_CXXFLAGS = -MMD -MP -std=c++20 -fno-exceptions -fno-rtti -fvisibility=hidden -ffp-contract=off \
 	-Wall -Wextra -Wno-register -Wno-unused-parameter -Wno-missing-field-initializers
 PG_CPPFLAGS = -I$(srcdir)/src
 
