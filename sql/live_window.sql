@@ -150,6 +150,13 @@ SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day');
 SELECT count(*) FILTER (WHERE is_new_at('small', timestamptz '2025-03-01 00:00+00' + n / 30 * interval '1 hour', n)) > 7100 AS new FROM generate_series(0, 7199) n;
 SELECT count < 1000 AS held, overfull FROM dedup_stats('small');
 DROP TABLE small;
+-- a key that this transaction renews counts once, whether its last sight is in a line or an entry: 951 keys
+SELECT dedup_create('small', dedup_window(1000, 0.01, 42), '1 day', renew => true);
+SELECT count(*) FILTER (WHERE is_new_at('small', '2025-03-01 00:00+00', i)) > 440 AS new FROM generate_series(1, 450) i;
+SELECT count(*) FILTER (WHERE is_new_at('small', '2025-03-01 08:00+00', i)) AS new FROM generate_series(1, 450) i;
+SELECT count(*) FILTER (WHERE is_new_at('small', '2025-03-01 16:00+00', i)) > 495 AS new FROM generate_series(1, 951) i;
+SELECT count <= 951 AS held, overfull FROM dedup_stats('small');
+DROP TABLE small;
 
 -- a set past its capacity: said once, nothing forgotten, and it grows
 SELECT dedup_create('set', dedup_filter(1000, 1e-6, 42));

@@ -35,7 +35,7 @@ struct Holdings
 {
 	int64 held; /* number of committed keys */
 	int64 in_flight;
-	int64 own;      /* of these, keys that the current transaction has added */
+	int64 own;      /* keys that the current transaction has added, and `held` does not count */
 	int64 overflow; /* number of pages */
 	int64 early;    /* number of keys that were dropped before their time */
 	double rate;    /* the current false-positive rate */
@@ -83,12 +83,13 @@ IsHeld(const Tag &tag, const Entry &entry)
 }
 
 /*
- * Returns whether a key of a window of time that an entry holds is counted already. A key that was
- * seen again is there more than once, until its entries are folded.
+ * Returns whether a key of a window of time is counted without this entry: its line has it, or
+ * another entry of the page. A key that was seen again is there more than once, until its entries
+ * are folded. `own`: the current transaction has added the entry.
  */
 static bool
 IsCounted(const LiveFilter &filter, const HeldPage &main, const HeldPage &page, unsigned place,
-		  const Entry &entry, uint32 now)
+		  const Entry &entry, uint32 now, bool own)
 {
 	const LineLayout layout = LinesOf(filter, main.bytes);
 	uint32 last = 0;
@@ -101,10 +102,13 @@ IsCounted(const LiveFilter &filter, const HeldPage &main, const HeldPage &page, 
 	return VisitKey(page.bytes, AreaOf(page.bytes), entry.line, entry.rest,
 					[&](unsigned other_place, const Entry &other) {
 						const Tag tag = LoadTag(page.bytes, other.tag);
+						const TransactionId xid = (TransactionId) tag.xid;
 
-						return other_place < place && Alive(tag.generation, now) &&
-							   !TransactionIdIsCurrentTransactionId((TransactionId) tag.xid) &&
-							   !TransactionIdIsInProgress((TransactionId) tag.xid) &&
+						if (!Alive(tag.generation, now))
+							return false;
+						if (TransactionIdIsCurrentTransactionId(xid))
+							return own && other_place < place && !other.forgotten;
+						return (own || other_place < place) && !TransactionIdIsInProgress(xid) &&
 							   IsHeld(tag, other);
 					});
 }
@@ -124,10 +128,11 @@ AddEntries(const LiveFilter &filter, const HeldPage &main, const HeldPage &page,
 		if (IsUnderWay(filter, page.block, xid) || IsUnderWay(filter, page.block, base))
 		{
 			holdings->in_flight++;
-			holdings->own +=
-				!entry.forgotten && TransactionIdIsCurrentTransactionId((TransactionId) xid);
+			holdings->own += !entry.forgotten &&
+							 TransactionIdIsCurrentTransactionId((TransactionId) xid) &&
+							 !IsCounted(filter, main, page, place, entry, now, true);
 		}
-		else if (IsHeld(tag, entry) && !IsCounted(filter, main, page, place, entry, now))
+		else if (IsHeld(tag, entry) && !IsCounted(filter, main, page, place, entry, now, false))
 			holdings->held++;
 	});
 }
