@@ -169,10 +169,11 @@ inline void Leave(Settling* s, unsigned place, unsigned* counter) noexcept {
   ++*counter;
 }
 
-// Removes the entries at these places that mean nothing any more: added and rolled back, or
-// forgotten and committed. Removes them from the list, too, and returns how many remain. All
-// entries of a tag must have been here before any of them is frozen: the tag may be frozen in
-// place, and then such an entry would look like a frozen one of its key, and the key be lost.
+// Removes the entries at these places that have no meaning any more: those that were added and
+// rolled back, and those that were forgotten and committed. Removes them from the list, too, and
+// returns how many remain. Requires that no entry of the tag is frozen yet. Freezing can change the
+// tag in place. Then an entry without meaning would look like the frozen entry of its key, and the
+// key would be lost.
 inline unsigned DropVoid(Settling* s, Verdict verdict, uint16_t* places, unsigned count) noexcept {
   unsigned remain = 0;
   if (verdict == Verdict::kKeep) return count;
@@ -324,7 +325,7 @@ inline void DropTag(uint8_t* page, unsigned tag) noexcept {
   StoreTag(page, tag, {kNoXid, 0});
 }
 
-// What is known of a transaction that a tag names.
+// The state of a transaction that a tag names, as far as it is known.
 struct Standing {
   Verdict verdict;
   uint64_t heir;  // the transaction that owns its keys by now: itself, or one that encloses it

@@ -397,8 +397,8 @@ extern void WarnLiveEarly(const LiveFilter &filter);
 extern bool LiveIsOverfull(const LiveFilter &filter, int64 early, int64 keys);
 
 /*
- * Returns whether so many keys are more than a window of time was made for. It was made for a
- * number of keys in a ttl, and keeps a key for up to a generation longer.
+ * Returns whether this number of keys is more than a window of time was made for. A window is made
+ * for the number of keys that arrive in a ttl, and keeps each key for up to a generation longer.
  */
 extern bool LiveWindowIsOverfull(const LiveFilter &filter, int64 keys);
 

@@ -283,8 +283,8 @@ using Base64Byte = char;
 #endif
 
 /*
- * Whether a hook inside the planner finds the aggregates of a query, and can tell the planner that
- * they have no partial form.
+ * Whether a hook inside the planner finds the aggregates of a query, and can forbid their partial
+ * form.
  */
 #define HAS_AGGREGATE_INFOS (PG_VERSION_NUM >= 140000)
 

@@ -147,7 +147,7 @@ PrototypeOfSnapshot(const dedup::Shape &shape)
 					(int64) shape.seed);
 }
 
-/* Says how to get two filters that can be merged. Snapshots of live filters need it most. */
+/* Adds the HINT that describes how to get two filters that can be merged. */
 static int
 HintForShapes(const Header &left, const Header &right)
 {
@@ -157,8 +157,8 @@ HintForShapes(const Header &left, const Header &right)
 
 	if (IsOfGrown(left.shape) != IsOfGrown(right.shape))
 		return errhint("Merge the snapshot of a live filter that grows only with other such "
-					   "snapshots, of the same rate, seed and hash. Ask filters that cannot be "
-					   "merged one by one.");
+					   "snapshots, of the same rate, seed and hash. If filters cannot be merged, "
+					   "query each of them.");
 	if (IsOfGrown(left.shape))
 		return errhint("Make both live filters with the same rate, seed and hash. dedup_create() "
 					   "takes a random seed unless the prototype gives one.");

@@ -15,7 +15,7 @@ using namespace dedup::live;
 
 /* ---- tags ----------------------------------------------------------------------- */
 
-/* Returns what is known of a transaction. */
+/* Returns the state of a transaction, as far as it is known. */
 static Standing
 StandingOf(const LiveFilter &filter, const uint8_t *page, uint64 xid)
 {
@@ -24,7 +24,7 @@ StandingOf(const LiveFilter &filter, const uint8_t *page, uint64 xid)
 
 /*
  * Returns the fate of a tag. The heir of an ended subtransaction of ours inherits its keys. Both
- * transactions of a tag can end between the two questions. Then the fate is that of a moment before
+ * transactions of a tag can end between the two checks. Then the fate is that of a moment before
  * one of them had ended, which is valid, too.
  */
 static TagFate

@@ -637,7 +637,9 @@ extern void UnchainPage(const LiveFilter &filter, const HeldPage &main, BlockNum
 /* So many plain pages a chain has before it gets a fan. */
 constexpr int kMostPlain = 2;
 
-/* Whether the chains of a filter get fans. Those of windows that forget are only of keys in flight.
+/*
+ * Returns whether the chains of a filter get fans. The chains of windows that forget have only keys
+ * in flight.
  */
 static inline bool
 HasFans(const LiveFilter &filter)
