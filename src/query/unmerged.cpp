@@ -1,4 +1,4 @@
-/* Plans aggregates whose states cannot be merged without partial aggregates. */
+/* Plans queries without partial aggregates if the states of an aggregate cannot be merged. */
 #include "query/unmerged.hpp"
 
 #include "core/image.hpp"
@@ -72,6 +72,9 @@ HasUnmerged(const PlannerInfo *root)
  * The planner has found the aggregates of the query and has folded constants, and has made no path
  * for groups yet. The first prototype that is folded may have loaded the library just now. So this
  * works in the first query of a session, where a planner_hook would come too late.
+ *
+ * PostgreSQL 19 may also make paths with partial aggregates below joins. It has begun with this
+ * already, but does not use these paths if hasNonPartialAggs is set.
  */
 static void
 ForbidPartialAggregates(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)

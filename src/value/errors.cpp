@@ -222,8 +222,9 @@ RequireMerge(const dedup::Method &method, bool partial_plan)
 		 errdetail("Merging is %s.", method.merging),
 		 partial_plan
 			 ? errhint(
-				   "Plan the query serially, without partial aggregates: SET "
-				   "max_parallel_workers_per_gather = 0, and enable_partitionwise_aggregate = off.")
+				   "Plan the query without partial aggregates: SET max_parallel_workers_per_gather "
+				   "= 0, enable_partitionwise_aggregate = off and, from PostgreSQL 19 on, "
+				   "enable_eager_aggregate = off.")
 			 : errhint("Build one filter from all keys, or use a method that can be merged.")));
 }
 
