@@ -10,8 +10,8 @@
 #   frozen    the frozen bytes at -O0 and -O3, with gcc and clang
 #   regress   pg_regress, isolation and TAP tests, on a server with the default settings
 #   valgrind  some of the regression tests, the server under valgrind
-#   fuzz      the seeds are those that make_corpus writes; a minute of fuzzing (FUZZ_SECONDS)
-#   guards    a minute of guards made by hand, at random (GUARD_FUZZ_SECONDS)
+#   fuzz      the seeds are those that make_corpus writes; half a minute of fuzzing (FUZZ_SECONDS)
+#   guards    half a minute of guards made by hand, at random (GUARD_FUZZ_SECONDS)
 #   largest   filters at their largest size, on a build where that is small
 #   torture   the server killed at random, and everything compared (TORTURE_SECONDS)
 #   papers    the programs that measure error rates build, and one table comes out
@@ -237,7 +237,7 @@ part_guards() {
 	local rc=0
 	build_gcc
 	test/pgtmp.sh --install "$tmp/gcc" --in "$tmp/gcc" -- \
-		perl test/guard_fuzz.pl "${GUARD_FUZZ_SECONDS:-60}" > "$tmp/guards.out" 2>&1 || rc=$?
+		perl test/guard_fuzz.pl "${GUARD_FUZZ_SECONDS:-30}" > "$tmp/guards.out" 2>&1 || rc=$?
 	cat "$tmp/guards.out"
 	show '^guard_fuzz|^VIOLATION|^  ' "$tmp/guards.out"
 	return "$rc"
@@ -315,7 +315,7 @@ compare_seeds() {
 }
 
 part_fuzz() {
-	local seconds=${FUZZ_SECONDS:-60} rc=0
+	local seconds=${FUZZ_SECONDS:-30} rc=0
 	compare_seeds
 	cmake -S "$tmp/source/test/fuzz" -B "$tmp/fuzz" -DCMAKE_CXX_COMPILER="clang++-$clang"
 	cmake --build "$tmp/fuzz" -j"$jobs" --target fuzz_filter
@@ -330,7 +330,7 @@ part_fuzz() {
 }
 
 # Under valgrind a test takes some forty times as long, and more than a second besides,
-# so: the quickest tests, as many as go into two minutes, or those that
+# so: the quickest tests, as many as go into one minute, or those that
 # VALGRIND_TESTS names.
 part_valgrind() {
 	local tests=${VALGRIND_TESTS:-}
@@ -339,7 +339,7 @@ part_valgrind() {
 		[ -f "$tmp/regress.out" ] || installcheck "$tmp/regress.out" -- ISOLATION= TAP_TESTS= 3>&1
 		tests=$(sed -n 's/^test \([a-z0-9_]*\) .* ok  *\([0-9]*\) ms$/\2 \1/p; s/^ok [0-9]* *- \([a-z0-9_]*\)  *\([0-9]*\) ms$/\2 \1/p' "$tmp/regress.out" |
 			sort -n | while read -r ms name; do [ ! -f "sql/$name.sql" ] || echo "$ms $name"; done |
-			awk '(sum += 1300 + 40 * $1) <= 120000 { print $2 }')
+			awk '(sum += 1300 + 40 * $1) <= 60000 { print $2 }')
 		tests=${tests//$'\n'/ }
 	fi
 	echo "tests: $tests" >&3
