@@ -245,7 +245,8 @@ class World {
            transactions_.Of(xid) != Status::kAborted;
   }
 
-  // As in live/store/transactions.cpp: nothing is known if the innermost level has no id.
+  // Does what HeirOf() of live/store/transactions.cpp does. Like that function it returns `xid`
+  // unchanged if the innermost subtransaction has no id.
   uint64_t HeirOf(int s, uint64_t xid) const {
     if (xid == live::kFrozen || xid >= kForeign || !IsCurrent(s, xid)) return xid;
     const std::vector<Level>& levels = sessions_.at(static_cast<size_t>(s)).levels;
@@ -398,7 +399,7 @@ class World {
     ASSERT_TRUE(put(&pages_.back()));
   }
 
-  // As in live/forget.cpp.
+  // Forgets a key in the way of TryToForget() in live/forget.cpp.
   void Forget(int s, int key) {
     const uint64_t own = Own(&sessions_.at(static_cast<size_t>(s)));
     for (bool settled = false;; settled = true) {
@@ -440,7 +441,7 @@ class World {
     }
   }
 
-  // As in live/store/settle.cpp.
+  // Returns the fate of a tag, as FateOf() of live/store/settle.cpp does.
   TagFate FateOf(int s, const Tag& tag) {
     if (tag.base == 0) return live::FateOfTag(tag, HeirOf(s, tag.xid));
     const uint64_t base = live::BaseOf(tag);
