@@ -111,13 +111,7 @@ test_arch() {
 		-R "^($(IFS='|'; echo "${units[*]}"))(_[0-9]+)?$" > "$top/units.log" 2>&1 || rc=1
 	grep -E 'tests passed|\*\*\*|Failure$' "$top/units.log" || true
 
-	logged install in_root make -C /root/streamdedup PG_CONFIG="$config" install || return
-	in_root env PG_CONFIG="$config" bash -c '
-		cd /root/streamdedup
-		test/pgtmp.sh --in . --set "max_prepared_transactions = 10" -- bash -c "
-			make installcheck -k \"\$@\" && exit
-			for diffs in \$(find . -name regression.diffs); do echo \"== \$diffs\"; cat \$diffs; done
-			exit 1" - "$@"' - "${tests[@]}" > "$top/tests.log" 2>&1 || rc=1
+	installcheck_there "$config" "${tests[@]}" || rc=1
 	grep -E 'tests passed|tests failed|FAILED|^not ok|^Result:|crashed' "$top/tests.log" || true
 	return "$rc"
 }

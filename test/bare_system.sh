@@ -12,6 +12,10 @@
 #   install_there PACKAGE...    installs packages there, without those that are only recommended.
 #                               A server's package makes no cluster
 #   clone_there FOLDER          clones the checkout there: changes that are not committed are missing
+#   installcheck_there CONFIG WORD...
+#                               installs the built extension of that clone for the server of the
+#                               pg_config there, and runs "make installcheck WORD...". The output is
+#                               in $top/tests.log
 #   use_system NAME COMMAND...  deletes the system and makes another one by the command. If
 #                               SYSTEM_CACHE names a folder, the new system is kept there as NAME,
 #                               and the next run unpacks it instead of running the command
@@ -156,4 +160,18 @@ use_system() {
 	run tar --numeric-owner -C "$root" --exclude='./var/cache/apt/archives/*.deb' -cf "$partial" . || return
 	mv "$partial" "$kept"
 	partial=
+}
+
+installcheck_there() {
+	local config=$1
+	shift
+	# Installed here, not by pgtmp.sh: Debian's pg_config of 13 does not tell the folders of a copy.
+	logged install in_root make -C /root/streamdedup PG_CONFIG="$config" install || return
+	# shellcheck disable=SC2016  # of the inner shell
+	in_root env PG_CONFIG="$config" bash -c '
+		cd /root/streamdedup
+		test/pgtmp.sh --in . --set "max_prepared_transactions = 10" -- bash -c "
+			make installcheck -k \"\$@\" && exit
+			for diffs in \$(find . -name regression.diffs); do echo \"== \$diffs\"; cat \$diffs; done
+			exit 1" - "$@"' - "$@" > "$top/tests.log" 2>&1
 }

@@ -84,14 +84,7 @@ test_major() {
 		cp -a "$root/root/.cache" "$SYSTEM_CACHE/ccache-$major"
 	fi
 	echo "built without a warning in $((SECONDS - start)) s"
-	# Installed here, not by pgtmp.sh: Debian's pg_config of 13 does not tell the folders of a copy.
-	logged install in_root make -C /root/streamdedup PG_CONFIG="$config" install || return
-	in_root env PG_CONFIG="$config" bash -c '
-		cd /root/streamdedup
-		test/pgtmp.sh --in . --set "max_prepared_transactions = 10" -- bash -c "
-			make installcheck PROVE_FLAGS=-j2 -k \"\$@\" && exit
-			for diffs in \$(find . -name regression.diffs); do echo \"== \$diffs\"; cat \$diffs; done
-			exit 1" - "$@"' - "${tests[@]}" > "$top/tests.log" 2>&1 || rc=1
+	installcheck_there "$config" PROVE_FLAGS=-j2 "${tests[@]}" || rc=1
 	failures "$top/tests.log"
 	return "$rc"
 }
